@@ -83,6 +83,9 @@ REQUESTS = Topic(
         "ReturnNode",
         "AcceptTruncation",
         "ClearQuarantine",
+        "EnrolNode",
+        "RevokeKey",
+        "ChangeRootKey",
     ),
     retention=timedelta(days=30),
 )
@@ -121,7 +124,16 @@ EVICTION_PROGRESS = Topic(
 NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
-    schemas=_types("Fence", "StartTask", "Evict", "CheckpointAtStep", "CancelEviction", "SendInventory", "ClearDevice"),
+    schemas=_types(
+        "Fence",
+        "StartTask",
+        "EncryptedStartTask",
+        "Evict",
+        "CheckpointAtStep",
+        "CancelEviction",
+        "SendInventory",
+        "ClearDevice",
+    ),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(

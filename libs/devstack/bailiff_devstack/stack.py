@@ -179,6 +179,8 @@ class Stack(Managed):
             settings["BAILIFF_CONSOLE_PORT"] = str(persistent_port(self.folder / "console.port"))
             if self.plan.api:
                 settings["BAILIFF_API"] = self.api
+        if process.startswith("admission"):
+            settings["BAILIFF_SPECS_KEY"] = str(self.folder / "credentials" / "specs.key")  # all replicas need the same one
         if process.startswith("admission") and self.plan.policy is not None:
             settings["BAILIFF_POLICY"] = str(self.plan.policy)
         return settings
@@ -193,8 +195,9 @@ class Stack(Managed):
         if role is not None:
             issued_credentials(folder / process, folder / "root.key", role=role, name=process, now=now)
             return
-        for node in json.loads(env["BAILIFF_NODES"]):
-            name = str(node["name"])
+        nodes = json.loads(env["BAILIFF_NODES"])
+        names = [f"{node['name']}-{n}" for node in nodes if node.get("count") for n in range(node["count"])]
+        for name in (*names, *(node["name"] for node in nodes if not node.get("count"))):
             issued_credentials(folder / process / name, folder / "root.key", role="node", name=name, now=now)
 
     def kafka_environment(self, role: str) -> dict[str, str]:

@@ -19,6 +19,15 @@ def encrypt(plaintext: bytes, encryption_key: str, purpose: str) -> str:
     return to_text(SUITE.encrypt(plaintext, key, purpose.encode()))
 
 
+def is_encryption_key(text: str) -> bool:
+    """Whether something can be encrypted for this public key: some values of 32 bytes are no usable key."""
+    try:
+        encrypt(b"", text, "")
+    except ValueError:
+        return False
+    return True
+
+
 def decrypt(text: str, decryption_key: bytes, purpose: str) -> bytes:
     """The inverse of `encrypt`. Raises `CannotDecrypt`."""
     try:

@@ -15,10 +15,11 @@ from bailiff_bus.envelope import Envelope, InvalidMessage, content_digest, wrap
 from bailiff_bus.messages import MessageBody
 from bailiff_bus.port import Headers
 from bailiff_core.model.certificate import Certificate, Role
+from bailiff_core.model.state import PoolState
 
 from .certificates import InvalidCertificate, check_certificate
 from .credentials import Credentials
-from .keys import is_signed, sign_fields
+from .keys import is_signed, key_id, sign_fields
 
 MESSAGE_TAG = "bailiff-message-1"
 
@@ -46,14 +47,38 @@ def wrap_signed(
     traceparent: str = "",
 ) -> tuple[Headers, bytes]:
     """As `wrap`, with a signature and the certificate. Without credentials the message is not signed."""
-    common = {"source": source, "id": id, "pool": pool, "time_us": time_us, "subject": subject, "traceparent": traceparent}
     if credentials is None:
-        return wrap(body, **common)  # type: ignore[arg-type]
-    digest = content_digest(body.TYPE, pool, body.to_json(), "")
-    signature = sign_fields(credentials.private_key, [MESSAGE_TAG, digest, source, id, time_us])
-    certificate = credentials.certificate
-    keyid, text = certificate.key, certificate.to_json().decode()
-    return wrap(body, **common, keyid=keyid, sig=signature, certificate=text)  # type: ignore[arg-type]
+        return wrap(body, source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent)
+    return wrap_with_key(
+        credentials.private_key, body, credentials.certificate,
+        source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent,
+    )  # fmt: skip
+
+
+def wrap_with_key(
+    private_key: bytes,
+    body: MessageBody,
+    certificate: Certificate | None = None,
+    *,
+    source: str,
+    id: str,  # noqa: A002 - named by CloudEvents
+    pool: str,
+    time_us: int,
+    subject: str = "",
+    traceparent: str = "",
+) -> tuple[Headers, bytes]:
+    """As `wrap`, signed with this key; nodes that are enrolled need no certificate."""
+    data = body.to_json()
+    fields = [MESSAGE_TAG, content_digest(body.TYPE, pool, data, ""), source, id, time_us]
+    return wrap(
+        body, source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent,
+        keyid=key_id(private_key), sig=sign_fields(private_key, fields), certificate=_text(certificate),
+    )  # fmt: skip
+
+
+def trust_of(state: PoolState) -> Trust:
+    """Whose messages have an effect in this pool, as its log says."""
+    return Trust((state.root_key,) if state.root_key else (), state.revoked_keys)
 
 
 def check_sender(envelope: Envelope, trust: Trust, roles: Collection[Role], at: int) -> Certificate | None:
@@ -82,6 +107,11 @@ def check_signature(envelope: Envelope) -> None:
     """Raises `InvalidMessage` unless the key named in `keyid` signed this message."""
     if not is_signed(envelope.keyid, envelope.sig, [MESSAGE_TAG, envelope.digest, envelope.source, envelope.id, envelope.time]):
         raise _refused(envelope, "bad-signature", "sig: does not fit the message and its key")
+
+
+@lru_cache(maxsize=64)
+def _text(certificate: Certificate | None) -> str:
+    return "" if certificate is None else certificate.to_json().decode()
 
 
 @lru_cache(maxsize=4096)  # every message of a participant carries the same

@@ -36,6 +36,9 @@ CYCLE_SECONDS = Metric(
 INPUTS_REJECTED = Metric("bailiff_inputs_rejected", "counter", ("pool", "topic", "code"), "inputs rejected, by code")
 COMMANDS_SENT = Metric("bailiff_commands_sent", "counter", ("pool", "type"), "commands sent to node agents")
 COMMANDS_FENCED = Metric("bailiff_commands_fenced", "counter", ("pool", "type"), "outdated commands refused by a fence")
+COMMANDS_REFUSED = Metric(
+    "bailiff_commands_refused", "counter", ("pool", "code"), "commands refused: no certified key signed them"
+)
 OPEN_EVICTIONS = Metric("bailiff_open_evictions", "gauge", ("pool", "stage"), "evictions decided and not finished, by stage")
 QUEUE_LENGTH = Metric("bailiff_queue_length", "gauge", ("pool", "priority_class"), "pending jobs")
 PAUSED_JOBS = Metric("bailiff_paused_jobs", "gauge", ("pool",), "paused jobs")
@@ -186,6 +189,7 @@ class Metrics:
         self.inputs_rejected = self._counter(INPUTS_REJECTED)
         self.commands_sent = self._counter(COMMANDS_SENT)
         self.commands_fenced = self._counter(COMMANDS_FENCED)
+        self.commands_refused = self._counter(COMMANDS_REFUSED)
         self.pools = PoolMetricsCollector()
         self.registry.register(self.pools)
         self.archived = self._counter(ARCHIVED)

@@ -30,4 +30,6 @@ class Fencing:
             sender_epoch=state.epoch,
             lease=state.rules.nodes.lease,
             lost_margin=state.rules.nodes.lost_margin,
+            revoked_keys=tuple(state.revoked_keys),
+            root_key_changes=tuple(state.root_key_changes),
         )

@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bailiff_admission.request_handlers.enrolment import SignedTimes, check_report_sender, with_announcement
 from bailiff_admission.request_handlers.reports import joined_node, orphans_of
 from bailiff_admission.request_handlers.requests import ReceivedRequest, digest_of_spec
 from bailiff_bus import topics
 from bailiff_bus.envelope import Envelope, InvalidMessage, ReceivedMessage
 from bailiff_bus.messages import (
     AbandonPreemption,
+    NodeHeartbeat,
     NodeInventory,
     ProposalBatch,
     ReportBody,
@@ -22,6 +24,7 @@ from bailiff_bus.messages.reports import TaskReport
 from bailiff_bus.port import Message
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Fact
+from bailiff_log.message_signatures import check_sender, trust_of
 from bailiff_log.signatures import verify
 from bailiff_service.clock_and_ids import ClockAndIds
 
@@ -41,7 +44,8 @@ BODIES: dict[str, tuple[type, ...]] = {
 class DecodedInput:
     """The result of one message. submitted: an accepted job; its spec must be stored with this salt first.
 
-    missed: a report that shows that admission missed earlier reports of the agent.
+    missed: a report that shows that admission missed earlier reports of the agent. refusals: a heartbeat of an agent that has
+    refused commands.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -54,6 +58,7 @@ class DecodedInput:
     salt: bytes = b""
     spec_digest: str = ""
     missed: ReportBody | None = None
+    refusals: NodeHeartbeat | None = None
 
 
 class InputDecoder:
@@ -70,7 +75,7 @@ class InputDecoder:
     ) -> None:
         self._pool, self._strays, self._declared = pool, strays, declared
         self._clock_and_ids, self._liveness, self._unsigned = clock_and_ids, liveness, unsigned
-        self._numbers = ReportNumbers()
+        self._numbers, self._signed_times = ReportNumbers(), SignedTimes()
         self.orphans: dict[tuple[str, str, int, int], TrackedTask] = {}
         self.reconciliation = TruncationReconciliation()
 
@@ -96,13 +101,13 @@ class InputDecoder:
         outcome: list[Fact] | Rejected
         if isinstance(body, RequestBody):
             outcome = self._request(state, envelope, body, found)
-        elif isinstance(body, ProposalBatch):
-            outcome = facts_of_proposal(state, body)
-        elif isinstance(body, StartEviction | AbandonPreemption):
-            outcome = facts_of_progress(state, body)
         else:
-            assert isinstance(body, ReportBody)
-            outcome = self._report(state, message, body, found)
+            try:
+                outcome = self._from_participant(state, message, envelope, found)
+            except InvalidMessage as error:
+                outcome = Rejected(error.code, f"{envelope.source}: {error.reason}")
+            if isinstance(outcome, Rejected) and state.root_key:
+                found.source = found.id = None  # claims of whoever sent it: the limit of rejections must not depend on them
         if isinstance(outcome, Rejected):
             found.rejected = outcome
         else:
@@ -121,9 +126,33 @@ class InputDecoder:
             found.submitted = body
         return outcome
 
+    def _from_participant(
+        self, state: PoolState, message: Message, envelope: Envelope, found: DecodedInput
+    ) -> list[Fact] | Rejected:  # fmt: skip
+        """Raises `InvalidMessage` for a message that no certified key of the right role signed."""
+        match envelope.body:
+            case ProposalBatch() as proposal:
+                check_sender(envelope, trust_of(state), {"victim-selection"}, message.time)
+                return facts_of_proposal(state, proposal)
+            case StartEviction() | AbandonPreemption() as progress:
+                check_sender(envelope, trust_of(state), {"eviction-executor"}, message.time)
+                return facts_of_progress(state, progress)
+        report = envelope.body
+        assert isinstance(report, ReportBody)
+        checked = check_report_sender(state, envelope, report, message.time)
+        if isinstance(checked, Rejected):
+            return checked
+        about_sender = [] if checked.fact is None else [checked.fact]
+        if not checked.counts:
+            return about_sender
+        replayed = self._signed_times.replayed(report, envelope.time) if state.root_key else None
+        return replayed or [*about_sender, *with_announcement(self._report(state, message, report, found), envelope)]
+
     def _report(self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput) -> list[Fact]:
         self._liveness.observe(report.node, report.incarnation, message.time)
         check_report(state, report)
+        if isinstance(report, NodeHeartbeat) and report.refused_commands:
+            found.refusals = report
         inventory_known = self.reconciliation.observe(state, report, message.time)
         if isinstance(report, NodeInventory):
             for key in [key for key in self.orphans if key[0] == report.node]:

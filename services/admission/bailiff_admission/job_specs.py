@@ -1,18 +1,23 @@
 """Private parts of jobs: written to `bailiff.job-specs` before the record that references them, erased some time after the end.
 
 The audit log holds SHA-256(salt ‖ spec) only; the salt is stored with the spec. The digest is part of the message key, so that
-a writer that was replaced and reads the same request with another salt does not overwrite the spec in the log.
+a writer that was replaced and reads the same request with another salt does not overwrite the spec in the log. In a pool with a
+root key salt and spec are encrypted with a key that all replicas of admission share.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
 from bailiff_admission.request_handlers.requests import digest_of_spec
 from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec
 from bailiff_bus.port import Batch, Bus, OutgoingMessage, Producer
 from bailiff_core.model.state import ENDED, PoolState
+from bailiff_log.credentials import encryption_key_id
+from bailiff_log.encryption import CannotDecrypt, decrypt, encrypt
 from bailiff_service.logs import logger
 
 
@@ -26,16 +31,31 @@ class StoredSpec:
     digest: str
 
 
-class JobSpecs:
-    """The specs of one pool's jobs, by job and digest."""
+@dataclass(frozen=True, slots=True)
+class SpecsKeys:
+    """X25519 keys of job specs: the present one, and earlier ones, with which older specs can be read."""
 
-    def __init__(self, pool: str) -> None:
-        self._pool = pool
+    present: bytes = field(repr=False)
+    earlier: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+class JobSpecs:
+    """The specs of one pool's jobs, by job and digest. keys: None in a pool without a root key."""
+
+    def __init__(self, pool: str, keys: SpecsKeys | None = None) -> None:
+        self._pool, self._keys = pool, keys
         self._specs: dict[tuple[str, str], StoredSpec] = {}
+        self._undecryptable: set[str] = set()
 
     def get(self, job: str, digest: str) -> StoredSpec | None:
         """The job's spec with this digest, unless it was erased."""
         return self._specs.get((job, digest))
+
+    def why_missing(self, job: str) -> str:
+        """Why `get` returns None for this job."""
+        if job in self._undecryptable:
+            return "its spec was encrypted with another specs.key: all replicas of admission need the same one"
+        return "its spec is missing"
 
     async def load(self, bus: Bus) -> None:
         """Read the whole topic; the newest value per key is valid."""
@@ -62,20 +82,37 @@ class JobSpecs:
     def _take(self, key: bytes, value: bytes) -> None:
         job = key.decode(errors="replace").split("/")[1]  # keys of early releases have no digest
         try:
-            stored = json.loads(value)
+            stored = self._decrypted(key, json.loads(value))
             spec = JobSpec.model_validate_json(json.dumps(stored["spec"]))
             salt = bytes.fromhex(stored["salt"])
+        except CannotDecrypt:
+            self._undecryptable.add(job)
+            return
         except (ValueError, KeyError, TypeError) as error:
             logger(pool=self._pool).warning("unreadable job spec skipped", job=job, reason=type(error).__name__)
             return
         digest = digest_of_spec(salt, spec)
         self._specs[job, digest] = StoredSpec(key, spec, salt.hex(), digest)
 
+    def _decrypted(self, key: bytes, value: dict[str, Any]) -> dict[str, Any]:
+        """Salt and spec. Raises `CannotDecrypt`, `ValueError`, `TypeError` or `KeyError`."""
+        if self._keys is None or "encrypted" not in value:
+            return value
+        for each in (self._keys.present, *self._keys.earlier):
+            with suppress(CannotDecrypt):
+                content: dict[str, Any] = json.loads(decrypt(value["encrypted"], each, _purpose(key)))
+                return content
+        raise CannotDecrypt("encrypted with another key")
+
     def take(self, job: str, digest: str, spec: JobSpec, salt: bytes) -> OutgoingMessage:
         """Register a spec. Returns the message to store before the record that references it."""
         stored = StoredSpec(f"{self._pool}/{job}/{digest}".encode(), spec, salt.hex(), digest)
         self._specs[job, digest] = stored
-        return stored.key, (), b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), spec.to_json())
+        content = b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), spec.to_json())
+        if self._keys is not None:
+            text = encrypt(content, encryption_key_id(self._keys.present), _purpose(stored.key))
+            content = b'{"encrypted":"%b"}' % text.encode()
+        return stored.key, (), content
 
     async def store(self, producer: Producer, messages: Sequence[OutgoingMessage]) -> list[Batch]:
         """Send these messages; await the results before appending a record that references them."""
@@ -93,3 +130,8 @@ class JobSpecs:
             await (await producer.send(topics.JOB_SPECS.name, b"", key=self._specs[each].key))
             del self._specs[each]
         return len(old)
+
+
+def _purpose(key: bytes) -> str:
+    """Binds the encrypted text to its message key: pool, job and digest."""
+    return f"bailiff-job-spec-1 {key.decode(errors='replace')}"

@@ -7,11 +7,12 @@ this writer is behind on its inputs, which may contain the confirmation, it wait
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bailiff_bus.messages import ClearDevice, JobSpec, StartTask, TaskAssignment
+from bailiff_bus.messages import ClearDevice, EncryptedStartTask, JobSpec, StartTask, TaskAssignment
 from bailiff_bus.messages.commands import RecordRef
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Job, Node, PoolState, Task
+from bailiff_log.start_encryption import encrypt_start
 from bailiff_service.clock_and_ids import ClockAndIds
 
 RESEND_AFTER, MAX_RESEND_AFTER = 2_000_000, 16_000_000
@@ -99,6 +100,14 @@ def start_command(state: PoolState, job: Job, node: Node, tasks: list[Task], spe
         master_node=state.nodes[numbers[0]].name,
         user=job.user,
     )
+
+
+def for_node_alone(state: PoolState, command: StartTask) -> StartTask | EncryptedStartTask | None:
+    """The command as it is sent: in a pool with a root key encrypted for the node; None for a node that is not enrolled."""
+    if not state.root_key:
+        return command
+    node = state.enrolled.get(command.node)
+    return encrypt_start(command, state.pool, node.encryption_key) if node is not None else None
 
 
 def _task_at(job: Job, node: Node, task: Task, rank: int, local_rank: int) -> TaskAssignment:

@@ -3,10 +3,12 @@
 from collections.abc import Awaitable, Sequence
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap, wrap_dead_letter
-from bailiff_bus.messages import Alarm, DeadLetter, MessageBody, StartTask
-from bailiff_bus.messages.commands import CommandBody
+from bailiff_bus.envelope import wrap_dead_letter
+from bailiff_bus.messages import Alarm, DeadLetter, MessageBody
+from bailiff_bus.messages.commands import CommandBody, StartBase
 from bailiff_bus.port import Batch, Message, OutgoingMessage, Producer, Receipt
+from bailiff_log.credentials import Credentials
+from bailiff_log.message_signatures import wrap_signed
 from bailiff_service import tracing
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
@@ -15,10 +17,21 @@ from .request_handlers import Rejected
 
 
 class Publisher:
-    """Publisher of one writer incarnation. All messages may be sent again; receivers ignore repeats."""
+    """Publisher of one writer incarnation. All messages may be sent again; receivers ignore repeats.
 
-    def __init__(self, producer: Producer, clock_and_ids: ClockAndIds, metrics: Metrics, pool: str) -> None:
+    credentials: sign all messages with them; None: the pool has no root key.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        clock_and_ids: ClockAndIds,
+        metrics: Metrics,
+        pool: str,
+        credentials: Credentials | None = None,
+    ) -> None:
         self.producer, self._clock_and_ids, self._metrics, self._pool = producer, clock_and_ids, metrics, pool
+        self._credentials = credentials
 
     async def command(self, body: CommandBody) -> Awaitable[Receipt]:
         """Send a command to the node that it names."""
@@ -65,7 +78,8 @@ class Publisher:
         return f"/bailiff/{self._pool}/admission"
 
     def _wrapped(self, body: MessageBody, message_id: str) -> tuple[tuple[tuple[str, bytes], ...], bytes]:
-        traceparent = tracing.header(self._pool, body.job, "start", body.job, body.attempt) if isinstance(body, StartTask) else ""
-        return wrap(
-            body, source=self._source, id=message_id, pool=self._pool, time_us=self._clock_and_ids.wall(), traceparent=traceparent
+        traceparent = tracing.header(self._pool, body.job, "start", body.job, body.attempt) if isinstance(body, StartBase) else ""
+        return wrap_signed(
+            self._credentials, body, source=self._source, id=message_id, pool=self._pool, time_us=self._clock_and_ids.wall(),
+            traceparent=traceparent,
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bailiff_bus.messages import SendInventory
+from bailiff_bus.messages import NodeHeartbeat, SendInventory
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.facts import (
@@ -11,9 +11,11 @@ from bailiff_core.records.facts import (
     DeviceQuarantined,
     DeviceUnhealthy,
     InputsLost,
+    KeyRevoked,
     NodeJoined,
     NodesSilent,
     PolicyApplied,
+    RootKeyChanged,
 )
 from bailiff_service.clock_and_ids import ClockAndIds
 
@@ -38,6 +40,7 @@ class Reactions:
         self._publisher, self._fencing, self._reconciler, self._poison_inputs = publisher, fencing, reconciler, poison_inputs
         self._clock_and_ids = clock_and_ids
         self._requested_at: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
 
     async def react(self, state: PoolState, records: Sequence[Record]) -> None:
         """React to these committed records."""
@@ -48,8 +51,8 @@ class Reactions:
                     fence = self._fencing.of(state, node)
                     if fence is not None:
                         await self._publisher.command(fence)
-                case PolicyApplied():
-                    await self.fence_all(state)  # fences carry the lease
+                case PolicyApplied() | KeyRevoked() | RootKeyChanged():
+                    await self.fence_all(state)  # fences carry the lease, revoked keys and changes of the root key
                 case NodesSilent(nodes=nodes):
                     text = f"{len(nodes)} nodes became silent at once: {', '.join(nodes[:20])}. None is declared lost"
                     await self._publisher.alarm("critical", "nodes-silent", text, record.seq)
@@ -91,3 +94,11 @@ class Reactions:
         await self._publisher.command(
             SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=state.epoch)
         )
+
+    async def report_refusals(self, heartbeat: NodeHeartbeat) -> None:
+        """Raise an alarm when an agent has refused more commands than before: somebody sends commands without the right key."""
+        node, count = heartbeat.node, heartbeat.refused_commands
+        if count > self._refused.get(heartbeat.incarnation, 0):
+            text = f"{node} has refused {count} commands since its agent started, the newest: {heartbeat.refusal}"
+            await self._publisher.alarm("critical", "commands-refused", text)
+        self._refused[heartbeat.incarnation] = count

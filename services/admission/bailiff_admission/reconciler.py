@@ -9,7 +9,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .job_specs import JobSpecs
-from .pending_commands import RESEND_AFTER, PendingStarts, pending_clears, start_command
+from .pending_commands import RESEND_AFTER, PendingStarts, for_node_alone, pending_clears, start_command
 from .publisher import Publisher
 
 Orphan = tuple[str, str, int, int]
@@ -49,10 +49,15 @@ class Reconciler:
             if stored is None:
                 if job.id not in self._missing_specs:
                     self._missing_specs.add(job.id)
-                    await self._publisher.alarm("critical", "spec-missing", f"{job.id} cannot start: its spec is missing")
+                    await self._publisher.alarm(
+                        "critical", "spec-missing", f"{job.id} cannot start: {self._specs.why_missing(job.id)}"
+                    )
                 continue
+            command = for_node_alone(state, start_command(state, job, node, tasks, stored.spec))
+            if command is None:
+                continue  # its key was revoked: it will soon be unreachable, since its reports do not count
             try:
-                starts.append(self._publisher.prepare(start_command(state, job, node, tasks, stored.spec)))
+                starts.append(self._publisher.prepare(command))
             except ValueError as error:
                 await self._publisher.alarm("critical", "start-too-large", f"{job.id} cannot start: {error}")
         await self._publisher.commands(starts)

@@ -6,6 +6,7 @@ from bailiff_admission.request_handlers.requests import unsupported_policy
 from bailiff_bus.port import Bus
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import InputRejected
+from bailiff_log.keys import KeyFileError, existing_or_new_key, read_private_key
 from bailiff_log.projection import Projection
 from bailiff_log.reader import Entry
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -16,6 +17,7 @@ from bailiff_service.pool_ownership import PoolService
 from bailiff_service.settings import PoolDeclaration, SettingsError, read_own_credentials
 from bailiff_service.yaml_files import UnreadableFile
 
+from .job_specs import SpecsKeys
 from .poison_inputs import CycleFailed, PoisonInputs
 from .settings import AdmissionSettings
 from .writer import Writer
@@ -32,6 +34,7 @@ class AdmissionService(PoolService):
         self._own_settings, self._clock_and_ids = settings, clock_and_ids
         self._policy = first_policy(settings)
         self._credentials = read_own_credentials(settings)
+        self._specs_keys = specs_keys(settings) if self._credentials is not None else None
         self._poison_inputs: dict[str, PoisonInputs] = {}
         self._rejected: dict[str, deque[Entry]] = {}
 
@@ -61,6 +64,7 @@ class AdmissionService(PoolService):
             clock_tolerance=int(self._own_settings.clock_tolerance_s * 1_000_000),
             recent_rejections=self._rejected[projection.pool],  # grows while the writer begins
             credentials=self._credentials,
+            specs_keys=self._specs_keys,
         )
         try:
             await writer.run()
@@ -80,3 +84,14 @@ def first_policy(settings: AdmissionSettings) -> Policy:
     if missing is not None:
         raise SettingsError([f"{settings.policy}: {missing}"])
     return policy
+
+
+def specs_keys(settings: AdmissionSettings) -> SpecsKeys:
+    """The keys of job specs, made at the first start. Raises `SettingsError`."""
+    assert settings.credentials is not None
+    path = settings.specs_key or settings.credentials / "specs.key"
+    before = path.with_name(f"{path.name}.old")
+    try:
+        return SpecsKeys(existing_or_new_key(path), (read_private_key(before),) if before.exists() else ())
+    except KeyFileError as error:
+        raise SettingsError([str(error)]) from None

@@ -35,6 +35,7 @@ from bailiff_service.exit_code import ExitCode, MustStop
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import prepare_state
+from bailiff_service.signing import require_certificate
 
 from .clock import LogClock
 from .cycle_builder import CycleBuilder
@@ -42,7 +43,7 @@ from .dead_letters import resend_dead_letters, send_dead_letters
 from .fencing import Fencing
 from .input_consumer import InputConsumer, LostOffsets, PositionChanges
 from .input_decoder import DecodedInput, InputDecoder
-from .job_specs import JobSpecs
+from .job_specs import JobSpecs, SpecsKeys
 from .liveness import Liveness
 from .poison_inputs import PoisonInputs, place
 from .publisher import Publisher
@@ -80,6 +81,7 @@ class Writer:
         clock_tolerance: int = 5_000_000,
         recent_rejections: Sequence[Entry] = (),
         credentials: Credentials | None = None,
+        specs_keys: SpecsKeys | None = None,
     ) -> None:
         self._projection, self._clock_and_ids, self._metrics = projection, clock_and_ids, metrics
         self._first_policy, self._poison_inputs = first_policy, poison_inputs
@@ -90,7 +92,7 @@ class Writer:
         self._credentials = credentials
         self._writer = AuditWriter(projection.bus, projection.reader, credentials=credentials)
         self._clock = LogClock(clock_and_ids, 0)
-        self._specs = JobSpecs(projection.pool)
+        self._specs = JobSpecs(projection.pool, specs_keys)
         self._liveness = Liveness(clock_and_ids)
         self._decoder = InputDecoder(projection.pool, strays, declared, clock_and_ids, self._liveness, unsigned)
         self._digests, self._rejections = StateDigests(digest_every, clock_and_ids), RejectionLimiter()
@@ -104,7 +106,8 @@ class Writer:
     async def run(self) -> NoReturn:
         """Start, then run decision cycles."""
         producer = await self._projection.bus.producer()
-        self._publisher, fencing = Publisher(producer, self._clock_and_ids, self._metrics, self._projection.pool), Fencing()
+        pool, fencing = self._projection.pool, Fencing()
+        self._publisher = Publisher(producer, self._clock_and_ids, self._metrics, pool, self._credentials)
         self._reconciler = Reconciler(self._publisher, self._specs, self._clock_and_ids)
         self._reactions = Reactions(self._publisher, fencing, self._reconciler, self._poison_inputs, self._clock_and_ids)
         try:
@@ -162,6 +165,7 @@ class Writer:
     # --- decision cycles
 
     async def _step(self) -> None:
+        require_certificate(self._state, self._credentials, "admission", self._clock_and_ids.wall())
         limit = 1 if self._poison_inputs.suspected else self._largest_turn
         jumped = self._clock.jump() != 0
         if jumped:
@@ -325,6 +329,8 @@ class Writer:
         for decoded in inputs:
             if decoded.missed is not None:
                 await self._reactions.request_inventory(self._state, decoded.missed.node, decoded.missed.incarnation)
+            if decoded.refusals is not None:
+                await self._reactions.report_refusals(decoded.refusals)
 
     async def _run_periodic_tasks(self) -> None:
         boot = self._clock_and_ids.boot()

@@ -3,15 +3,17 @@
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import AbandonPreemption, CancelEviction, CheckpointAtStep, Evict, StartEviction
 from bailiff_bus.port import Producer
 from bailiff_core.model.evictions import evictions_of
+from bailiff_log.credentials import Credentials
+from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.projection import Projection
 from bailiff_service import pool_metrics, tracing
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
+from bailiff_service.signing import require_certificate
 
 from .pending_messages import pending_checkpoint_steps, pending_commands, pending_progress
 
@@ -20,9 +22,12 @@ MAX_WAIT = 0.5
 
 
 class Executor:
-    """Keeps only the send times of pending messages, to limit repeats."""
+    """Keeps only the send times of pending messages, to limit repeats. credentials: as in `wrap_signed`."""
 
-    def __init__(self, projection: Projection, clock_and_ids: ClockAndIds, metrics: Metrics) -> None:
+    def __init__(
+        self, projection: Projection, clock_and_ids: ClockAndIds, metrics: Metrics, credentials: Credentials | None = None
+    ) -> None:
+        self._credentials = credentials
         self._projection, self._clock_and_ids, self._metrics = projection, clock_and_ids, metrics
         self._sent: dict[str, int] = {}
         self._log = logger(pool=projection.pool)
@@ -35,6 +40,7 @@ class Executor:
             with self._metrics.pools.export(pool, lambda: pool_metrics.evictions(projection.state)):
                 while True:
                     await projection.advance(MAX_WAIT)
+                    require_certificate(projection.state, self._credentials, "eviction-executor", self._clock_and_ids.wall())
                     if not projection.state.cycle_open:
                         await self._send_pending(producer)
         finally:
@@ -57,7 +63,8 @@ class Executor:
                 self._metrics.commands_sent.labels(pool, type(body).__name__).inc()
             else:
                 topic, message_key = topics.EVICTION_PROGRESS.name, pool
-            headers, value = wrap(
+            headers, value = wrap_signed(
+                self._credentials,
                 body,
                 source=f"/bailiff/{pool}/eviction-executor",
                 id=self._clock_and_ids.random_bytes().hex(),

@@ -7,10 +7,12 @@ numbered spool that the link sends in order. After a crash the next agent contin
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from bailiff_bus.envelope import Envelope, InvalidMessage
 from bailiff_bus.messages import (
     CancelEviction,
     CheckpointAtStep,
     ClearDevice,
+    EncryptedStartTask,
     Evict,
     Fence,
     NodeHeartbeat,
@@ -22,6 +24,8 @@ from bailiff_bus.messages.commands import CommandBody, JobCommand
 from bailiff_bus.messages.reports import FenceStatus
 from bailiff_bus.messages.requests import runtime_label
 from bailiff_core.engine import RELEASE
+from bailiff_log.encryption import CannotDecrypt
+from bailiff_log.start_encryption import decrypt_start
 from bailiff_node_agent.devices.ledger import ShareLedger, part_of
 from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.tasks.evictions import EvictionDriver
@@ -37,6 +41,7 @@ from bailiff_service.metrics import Metrics
 
 from .agent_context import AgentContext
 from .background import Background
+from .command_trust import CommandTrust
 from .device_quarantine import DeviceQuarantine
 from .lease import Lease
 from .reporter import Reporter
@@ -44,8 +49,10 @@ from .runtime import Exit, TaskKey
 from .scratch import Scratch
 
 FENCE_TIMEOUT = 1_000_000
+ANNOUNCE_EVERY = 30_000_000
 ISOLATED = "the node's lease expired: its agent could not reach Kafka"
 SUPERSEDED = "another agent has joined under this node's name"
+REVOKED = "this node's key was revoked"
 
 
 class Agent:
@@ -57,8 +64,9 @@ class Agent:
         self.context, self.tasks = context, TaskTable()
         self._clock_and_ids, self._metrics, self._log = clock_and_ids, metrics, context.log()
         self.lease = Lease(context.storage, context.runtimes, clock_and_ids)
-        self._joined = False
-        self._announced_at = 0
+        self._joined = self._revoked = False
+        self._announced_at = self._refused_commands = 0
+        self._refusal = ""
         reporter, background, tasks = Reporter(context, has_reports), Background(), self.tasks
         shares, scratch = ShareLedger(context.storage), Scratch(context.folder)
         quarantine = DeviceQuarantine(
@@ -153,7 +161,20 @@ class Agent:
             incarnation=self.context.incarnation.incarnation,
             number=newest_sent,
             fence=self.fence_status(),
+            refused_commands=self._refused_commands,
+            refusal=self._refusal,
         )
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the node may not be enrolled yet and runs nothing: then its inventory is all that it sends."""
+        return self.context.credentials is not None and not self._joined and next(iter(self.tasks), None) is None
+
+    def announce_again(self) -> None:
+        """Repeat the inventory of a waiting node: an operator may have permitted its key meanwhile."""
+        overdue = self._clock_and_ids.boot() - self._announced_at > ANNOUNCE_EVERY
+        if self.is_waiting and overdue and not self.context.reports.unsent():
+            self.announce()
 
     def fence_status(self) -> FenceStatus:
         """The highest position that was obeyed."""
@@ -192,6 +213,33 @@ class Agent:
 
     # --- commands
 
+    async def receive(self, envelope: Envelope) -> None:
+        """Obey the command in this message, if a certified key of who may send it has signed it."""
+        trust, command = self.context.trust, envelope.body
+        assert isinstance(command, CommandBody)
+        if trust is not None:
+            try:
+                trust.check(envelope, self._clock_and_ids.wall())
+            except InvalidMessage as refusal:
+                self._count_refused(command, refusal)
+                return
+            self._stop_if_revoked(trust)
+        await self.obey(command)
+
+    def _count_refused(self, command: CommandBody, refusal: InvalidMessage) -> None:
+        """Heartbeats carry the count and the newest reason: admission raises an alarm."""
+        self._metrics.commands_refused.labels(self.context.node.pool, refusal.code).inc()
+        self._log.warning("a command was refused", type=type(command).__name__, why=str(refusal))
+        self._refused_commands += 1
+        self._refusal = f"{type(command).__name__}: {refusal}"[:500]
+
+    def _stop_if_revoked(self, trust: CommandTrust) -> None:
+        credentials = self.context.credentials
+        if credentials is not None and credentials.key in trust.revoked and not self._revoked:
+            self._revoked = True
+            self._log.error("this node's key was revoked: stopping its tasks. Enrol it again with a new key")
+            self._evictions.evict_all(self.lease.grace, REVOKED)
+
     async def obey(self, command: CommandBody) -> None:
         """Carry out the command if it is for this incarnation and no fence forbids it."""
         self.check_lease()
@@ -209,19 +257,33 @@ class Agent:
                 self.lease.configure(command.lease, command.lost_margin)
             case SendInventory():
                 self.announce()
-            case StartTask() if not self.lease.is_known:
+            case StartTask() | EncryptedStartTask() if not self.lease.is_known:
                 self._request_lease()
             case ClearDevice():
                 self._quarantine.clear(command.device, command.requested_by)
             case StartTask():
                 whole = {each.task: each.devices if part_of(each, ()) is None else () for each in command.tasks}
                 await self._starter.start(command, self._verdicts(command, whole))
+            case EncryptedStartTask():
+                await self._start_encrypted(command)
             case Evict():
                 await self._evictions.evict(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
             case CancelEviction():
                 await self._evictions.cancel(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
             case CheckpointAtStep():
                 self._evictions.checkpoint_at_step(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
+
+    async def _start_encrypted(self, command: EncryptedStartTask) -> None:
+        """A command encrypted for other keys than this node's is refused; admission repeats it for the keys that it knows."""
+        credentials = self.context.credentials
+        try:
+            if credentials is None:
+                raise CannotDecrypt("this agent has no credentials (BAILIFF_CREDENTIALS)")
+            start = decrypt_start(command, self.context.node.pool, credentials.decryption_key)
+        except CannotDecrypt as error:
+            self._count_refused(command, InvalidMessage("cannot-decrypt", f"{command.job}: {error}"))
+            return
+        await self.obey(start)
 
     def _request_lease(self) -> None:
         """The fence that answers an inventory was lost: send the inventory again. Starts that were missed are repeated."""

@@ -7,8 +7,11 @@ from structlog.typing import FilteringBoundLogger
 
 from bailiff_service.logs import logger
 
+from .command_trust import CommandTrust
+from .credentials import NodeCredentials
 from .devices import DeviceInventory
 from .disk import EvictionStore, Fences, Incarnation, Reports, Storage
+from .report_signer import ReportSigner
 from .runtime import Runtime
 from .settings import NodeDeclaration
 from .users import Users
@@ -18,6 +21,7 @@ from .users import Users
 class AgentContext:
     """runtimes: by name. folder: the node's state folder.
 
+    credentials, trust: None where nothing is signed. signer: of what this node sends.
     checkpoints: where jobs keep their checkpoints; by default below `folder`. checkpoints_identity: identifies that folder where
     nodes share it.
     """
@@ -31,6 +35,9 @@ class AgentContext:
     evictions: EvictionStore
     incarnation: Incarnation
     folder: Path
+    credentials: NodeCredentials | None = None
+    trust: CommandTrust | None = None
+    signer: ReportSigner = field(init=False)
     checkpoints: Path | None = None
     checkpoints_identity: str | None = None
     secrets: Path | None = None
@@ -39,6 +46,9 @@ class AgentContext:
     release_poll_s: float = 0.1
     release_timeout_s: float = 60.0
     device_poll_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        self.signer = ReportSigner(self.storage, self.credentials, self.node.pool, self.node.name)
 
     def checkpoints_of(self, job: str) -> Path:
         """The job's checkpoint directory, the same in every attempt."""

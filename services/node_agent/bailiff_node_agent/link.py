@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import InvalidMessage, unwrap, wrap
+from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages import ReportBody
 from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, OutgoingMessage, Producer, Reader
@@ -32,7 +32,7 @@ class Link:
     def __init__(self, bus: Bus, clock_and_ids: ClockAndIds, heartbeat_s: float) -> None:
         self._bus, self._clock_and_ids, self._heartbeat_s = bus, clock_and_ids, heartbeat_s
         self._agents: dict[tuple[str, str], Agent] = {}
-        self._unsent = asyncio.Event()
+        self._unsent, self._sending = asyncio.Event(), asyncio.Lock()
         self._sent: dict[tuple[str, str], int] = {}
         self._read_to: dict[int, int] = {}
         self.waiting_for: str | None = "not connected yet"
@@ -115,20 +115,20 @@ class Link:
         assert isinstance(body, CommandBody)
         agent = self._agents.get((envelope.pool, body.node))
         if agent is not None:
-            await agent.obey(body)
+            await agent.receive(envelope)
 
     # --- reports
 
     async def _send_reports(self, producer: Producer) -> NoReturn:
         while True:
             self._unsent.clear()
-            at_boot, messages, newest_of = self._clock_and_ids.boot(), [], {}
+            at_boot, reports, newest_of = self._clock_and_ids.boot(), list[tuple[Agent, ReportBody]](), {}
             for at, agent in self._agents.items():
                 unsent = agent.context.reports.unsent()
                 if unsent:
-                    messages += [self._outgoing(agent, decode_report(report)) for _, report in unsent]
+                    reports += [(agent, decode_report(report)) for _, report in unsent]
                     newest_of[at] = unsent[-1][0]
-            await self._send(producer, messages)
+            await self._send(producer, reports)
             for at, newest in newest_of.items():
                 agent = self._agents[at]
                 self._sent[at] = newest
@@ -140,25 +140,25 @@ class Link:
         while True:
             await asyncio.sleep(self._heartbeat_s)
             at_boot = self._clock_and_ids.boot()
-            joined = {at: agent for at, agent in self._agents.items() if at in self._sent}
-            await self._send(producer, [self._outgoing(agent, agent.heartbeat(self._sent[at])) for at, agent in joined.items()])
+            joined = {at: agent for at, agent in self._agents.items() if at in self._sent and not agent.is_waiting}
+            await self._send(producer, [(agent, agent.heartbeat(self._sent[at])) for at, agent in joined.items()])
             for agent in joined.values():
                 agent.renew(at_boot)
 
-    async def _send(self, producer: Producer, messages: Sequence[OutgoingMessage]) -> None:
-        """Returns once Kafka has all of them."""
-        for batch in await producer.send_many(topics.NODE_REPORTS.name, messages) if messages else ():
+    async def _send(self, producer: Producer, reports: Sequence[tuple[Agent, ReportBody]]) -> None:
+        """Returns once Kafka has all of them. They are stored in the order of their times: an older one would not count."""
+        if not reports:
+            return
+        async with self._sending:
+            messages = [self._outgoing(agent, body) for agent, body in reports]
+            batches = await producer.send_many(topics.NODE_REPORTS.name, messages)
+        for batch in batches:
             await batch.first
 
     def _outgoing(self, agent: Agent, body: ReportBody) -> OutgoingMessage:
         node = agent.context.node
-        headers, value = wrap(
-            body,
-            source=f"/bailiff/{node.pool}/node/{node.name}",
-            id=f"{body.incarnation}/{body.number}/{self._clock_and_ids.random_bytes().hex()[:8]}",
-            pool=node.pool,
-            time_us=self._clock_and_ids.wall(),
-        )
+        message_id = f"{body.incarnation}/{body.number}/{self._clock_and_ids.random_bytes().hex()[:8]}"
+        headers, value = agent.context.signer.wrap(body, message_id, self._clock_and_ids.wall())
         return node.pool.encode(), headers, value
 
     async def _watch_leases(self) -> NoReturn:
@@ -167,6 +167,7 @@ class Link:
             await asyncio.sleep(LEASE_POLL_S)
             for agent in self._agents.values():
                 agent.check_lease()
+                agent.announce_again()
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready while Kafka is connected."""

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bailiff_bus.port import Bus
+from bailiff_log.keys import KeyFileError
 from bailiff_node_agent.devices.simulated import process_start_time
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.exit_code import ExitCode, MustStop
@@ -15,6 +16,8 @@ from bailiff_service.race import race
 from .agent import Agent
 from .agent_context import AgentContext
 from .checkpoints import shared_identity
+from .command_trust import CommandTrust
+from .credentials import NodeCredentials, read_node_credentials
 from .devices import DeviceInventory, InventoryContext, NoDriver, inventory_plugin
 from .disk import (
     AgentLock,
@@ -90,6 +93,7 @@ class NodeAgentService:
                 raise MustStop(ExitCode.SETTINGS, str(error)) from None
             storage = FolderStorage(folder)
         incarnation = new_incarnation(storage, machine_id=node.machine_id)
+        credentials = self._credentials(node)
         machine = SimulatedMachine()
         inventory = _open_inventory(node, folder, machine)
         parts = NodeParts(
@@ -110,6 +114,8 @@ class NodeAgentService:
             evictions=EvictionStore(storage),
             incarnation=incarnation,
             folder=folder.absolute(),
+            credentials=credentials,
+            trust=CommandTrust(storage, credentials.root_key) if credentials is not None else None,
             checkpoints=checkpoints.absolute(),
             checkpoints_identity=shared_identity(checkpoints) if shared is not None else None,
             secrets=settings.secrets_dir,
@@ -119,6 +125,21 @@ class NodeAgentService:
             release_timeout_s=settings.release_timeout_s,
             device_poll_s=settings.device_poll_s,
         )
+
+    def _credentials(self, node: NodeDeclaration) -> NodeCredentials | None:
+        """The keys of this node; None where nothing is signed. Raises `MustStop`."""
+        settings = self._settings
+        if settings.credentials is None:
+            return None
+        token = settings.enrolment_token.get_secret_value() if settings.enrolment_token is not None else None
+        try:
+            if settings.enrolment_token_file is not None:
+                token = settings.enrolment_token_file.read_text(encoding="utf-8")
+            return read_node_credentials(settings.credentials / node.name, token)
+        except KeyFileError as error:
+            raise MustStop(ExitCode.CREDENTIALS, f"node {node.name}: {error}") from None
+        except OSError as error:
+            raise MustStop(ExitCode.CREDENTIALS, f"node {node.name}: {error.filename}: {error.strerror}") from None
 
 
 def _open_inventory(node: NodeDeclaration, folder: Path, machine: SimulatedMachine) -> DeviceInventory:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_core.model.document import Label, Name
@@ -77,6 +77,8 @@ class NodeAgentSettings(ServiceSettings):
     submitter's name, or the one that run_as_names maps it to, with a uid of at least run_as_lowest_uid; or `agent`.
     isolate_jobs: hide the state folder, keys, secrets and environment of the agent from tasks that run as its own user.
     hidden_from_jobs: further folders and files to hide from them.
+    credentials: a folder with a folder of keys for each node, by its name. enrolment_token, enrolment_token_file: what
+    `bailiff node enrol` prints, for a node without a certificate; needed until it is enrolled.
     docker_engine: the socket of this machine's Docker engine. docker_network: the network of
     containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes share, for the checkpoints of
     jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never.
@@ -98,6 +100,8 @@ class NodeAgentSettings(ServiceSettings):
     durable: bool = True
     docker_engine: Annotated[str, Field(pattern=r"^unix://")] = "unix:///var/run/docker.sock"
     docker_network: str = "host"
+    enrolment_token: SecretStr | None = None
+    enrolment_token_file: Path | None = None
     secrets_dir: Path | None = None
     master_address: str | None = None
     ship_logs: bool = True
@@ -109,5 +113,11 @@ class NodeAgentSettings(ServiceSettings):
         """What tasks that run as the agent's own user do not see, where it exists."""
         keys = [getattr(self.kafka, name) for name in KafkaSettings.model_fields if name.endswith("keyfile")]
         settings_file = os.environ.get(FILE_VARIABLE)
-        named = (self.secrets_dir, Path(settings_file) if settings_file else None, *keys)
+        named = (
+            self.secrets_dir,
+            self.credentials,
+            self.enrolment_token_file,
+            Path(settings_file) if settings_file else None,
+            *keys,
+        )
         return (self.state_dir, *self.hidden_from_jobs, *(path for path in named if path is not None))

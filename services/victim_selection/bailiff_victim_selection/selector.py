@@ -5,16 +5,18 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import ProposalBatch
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.state import PoolState
 from bailiff_core.victims.batch import select_batch
+from bailiff_log.credentials import Credentials
+from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.projection import Projection
 from bailiff_service import tracing
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.logs import logger
 from bailiff_service.pool_ownership import prepare_state
+from bailiff_service.signing import require_certificate
 
 RESEND_AFTER = 2_000_000
 MAX_WAIT = 0.5
@@ -34,14 +36,17 @@ async def compute_in_thread(state: PoolState) -> ProposalBatch:
     return await asyncio.to_thread(compute_proposals, state)
 
 
-async def run_selector(projection: Projection, clock_and_ids: ClockAndIds, search: Search) -> NoReturn:
-    """Send a proposal for every selection, and again while the log shows no effect."""
+async def run_selector(
+    projection: Projection, clock_and_ids: ClockAndIds, search: Search, credentials: Credentials | None = None
+) -> NoReturn:
+    """Send a proposal for every selection, and again while the log shows no effect. credentials: as in `wrap_signed`."""
     producer = await projection.bus.producer()
     proposal, sent_at = ProposalBatch(selection=0, computed_at=0, logic=LOGIC, proposals=()), 0
     prepare_state(projection.state)
     try:
         while True:
             await projection.advance(MAX_WAIT)
+            require_certificate(projection.state, credentials, "victim-selection", clock_and_ids.wall())
             selection = projection.state.selection
             if selection is None or projection.state.proposals is not None or projection.state.cycle_open:
                 continue
@@ -54,7 +59,8 @@ async def run_selector(projection: Projection, clock_and_ids: ClockAndIds, searc
                     seq=proposal.computed_at,
                 )
             if sent_at == 0 or clock_and_ids.boot() - sent_at >= RESEND_AFTER:
-                headers, value = wrap(
+                headers, value = wrap_signed(
+                    credentials,
                     proposal,
                     source=f"/bailiff/{projection.pool}/victim-selection",
                     id=f"{proposal.selection}@{proposal.computed_at}",

@@ -6,25 +6,31 @@ Most tests use the log of `preemption_story`; `command_on` runs `bailiff` on an 
 import dataclasses
 import hashlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from bailiff.cli import app, session
+from bailiff_admission.request_handlers.keys import request_for_keys
+from bailiff_admission.request_handlers.rejected import Rejected
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
     CancelJob,
+    ChangeRootKey,
     ClearQuarantine,
     DrainNode,
+    EnrolNode,
     EvictJob,
     MigrateJob,
     PauseJob,
     ReplaceNode,
     ResumeJob,
     ReturnNode,
+    RevokeKey,
     ScaleJob,
     SetPriorityClass,
     SubmitJob,
@@ -40,7 +46,9 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record, continues, encode, facts
 from bailiff_core.records.payload import Fact
 from bailiff_core.victims.batch import select_batch
+from bailiff_log.credentials import Credentials
 from bailiff_log.engine_identity import engine_identity
+from bailiff_log.log_signatures import sign_record
 
 NOON = 1_795_262_400_000_000  # 2026-11-21 12:00 UTC
 SECOND = 1_000_000
@@ -49,10 +57,16 @@ GIB = 2**30
 
 
 class LogWriter:
-    """Writes one pool's log into an in-memory cluster, cycle by cycle, as admission does."""
+    """Writes one pool's log into an in-memory cluster, cycle by cycle, as admission does. credentials: to sign it with."""
 
-    def __init__(self, pool: str = "pool-a", partition: int = 0, cluster: MemoryCluster | None = None) -> None:
-        self.now = NOON
+    def __init__(
+        self,
+        pool: str = "pool-a",
+        partition: int = 0,
+        cluster: MemoryCluster | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.now, self.credentials = NOON, credentials
         self.cluster = cluster or MemoryCluster(clock=lambda: self.now)
         self.cluster.create_topics(pools=partition + 1)
         self.pool, self.partition = pool, partition
@@ -63,7 +77,7 @@ class LogWriter:
 
     def begin(self, policy: Policy = DEFAULT_POLICY, logic: int = LOGIC) -> None:
         """Writes the first records of a pool and starts its first writer."""
-        created = facts.PoolCreated(pool=self.pool, partition=self.partition, nonce="0" * 8)
+        created = facts.PoolCreated(pool=self.pool, partition=self.partition, nonce="0" * 8, **self._signed_by())
         self._append(0, 0, False, created)
         self._append(0, 0, True, facts.PolicyApplied(policy=policy.complete()))
         self.writer("writer-1", logic)
@@ -71,11 +85,18 @@ class LogWriter:
     def writer(self, name: str, logic: int = LOGIC) -> None:
         """Starts a new writer incarnation, with its first decision cycle."""
         engine = engine_identity()
+        certificate = self.credentials.certificate if self.credentials is not None else None
         started = facts.WriterStarted(
-            writer=name, release=engine.release, digest=engine.digest, logic=logic, state_schema=STATE_SCHEMA
-        )
+            writer=name, release=engine.release, digest=engine.digest, logic=logic, state_schema=STATE_SCHEMA,
+            certificate=certificate,
+        )  # fmt: skip
         self.state.writer = name
         self.cycle(started, epoch=self.state.epoch + 1)
+
+    def _signed_by(self) -> dict[str, Any]:
+        if self.credentials is None:
+            return {}
+        return {"root_key": self.credentials.root_key, "certificate": self.credentials.certificate}
 
     def cycle(self, *new_facts: Fact, actor: str = "", epoch: int | None = None) -> list[Record]:
         """Writes one decision cycle: the facts, then the core's decisions. Returns its records."""
@@ -108,12 +129,13 @@ class LogWriter:
             writer=self.state.writer, engine=self.engine, policy=self.state.policy_revision, type=fact.type_name(),
             data=fact, actor=actor, auth="signed" if actor else "",
         )  # fmt: skip
-        fold(self.state, record)
+        fold(self.state, dataclasses.replace(record, prev=self.head.hash))
         self.records.append(record)
 
     def _store(self, records: list[Record]) -> None:
         for record in records:
-            wire = encode(dataclasses.replace(record, prev=self.head.hash))
+            linked = dataclasses.replace(record, prev=self.head.hash)
+            wire = encode(linked if self.credentials is None else sign_record(linked, self.credentials))
             head = continues(self.head, wire)
             assert isinstance(head, ChainHead), head
             self.cluster.store(topics.AUDIT.name, self.partition, None, wire.headers, wire.value)
@@ -298,6 +320,14 @@ class AnsweringBus(MemoryBus):
             return
         if isinstance(body, CancelJob) and body.job in self.log_writer.state.jobs:
             self.log_writer.cycle(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
+            return
+        if isinstance(body, EnrolNode | RevokeKey | ChangeRootKey):
+            found = request_for_keys(self.log_writer.state, request, body)
+            if isinstance(found, Rejected):
+                where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
+                why = {"code": found.code, "reason": found.reason}
+                found = [facts.InputRejected(**where, **why, source=envelope.source, id=envelope.id)]
+            self.log_writer.cycle(*found)
             return
         operator_action = OPERATOR_ACTIONS.get(type(body))
         known = {**self.log_writer.state.jobs, **self.log_writer.state.node_numbers}

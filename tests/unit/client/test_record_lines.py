@@ -40,6 +40,18 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         {"change": {"identity": "a" * 64, "key": "r" * 43, "signature": "s" * 86}},
         f"root key changed     {'r' * 43}  signed with the key before it",
     ),
+    "EnrolmentPermitted": (
+        {"request": REQUEST, "node": "n1", "token_key": "t" * 43, "expires": 1_767_225_600_000_000},
+        "enrolment permitted  n1  one agent with the token, until 2026-01-01T00:00:00",
+    ),
+    "NodeWaiting": (
+        {"node": "n1", "key": "k" * 43},
+        f"node waiting         n1  not enrolled; to allow it: bailiff node approve n1 {'k' * 43}",
+    ),
+    "NodeEnrolled": (
+        {"node": "n1", "key": "k" * 43, "encryption_key": "e" * 43, "by": "token", "permitted_by": 9},
+        f"node enrolled        n1  by token, as #9 permits, key {'k' * 43}",
+    ),
     "ClockAdvanced": ({}, "clock                a timer expired"),
     "ClockStepped": ({"jump": -90 * SECOND}, "clock stepped        the writer's clock jumped back by 1m30s; not counted"),
     "InputsAdvanced": ({}, "inputs read          no input for this pool"),

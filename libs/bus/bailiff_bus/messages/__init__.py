@@ -4,7 +4,7 @@ Each type is a frozen, versioned document; `envelope` wraps it in CloudEvents. A
 """
 
 from .base import MESSAGE_TYPES, MessageBody
-from .commands import CancelEviction, CheckpointAtStep, Evict, Fence, SendInventory, StartTask, TaskAssignment
+from .commands import CancelEviction, CheckpointAtStep, EncryptedStartTask, Evict, Fence, SendInventory, StartTask, TaskAssignment
 from .dead_letters import Alarm, DeadLetter
 from .devices import (
     ClearDevice,
@@ -20,6 +20,7 @@ from .devices import (
 from .progress import AbandonPreemption, StartEviction
 from .proposals import ProposalBatch
 from .reports import (
+    Enrolment,
     EvictionStageReport,
     NodeHeartbeat,
     NodeInventory,
@@ -39,7 +40,9 @@ from .requests import (
     AcceptTruncation,
     ApplyPolicy,
     CancelJob,
+    ChangeRootKey,
     DrainNode,
+    EnrolNode,
     EvictJob,
     JobSpec,
     MigrateJob,
@@ -48,6 +51,7 @@ from .requests import (
     RequestBody,
     ResumeJob,
     ReturnNode,
+    RevokeKey,
     ScaleJob,
     SetPriorityClass,
     SubmitJob,
@@ -75,6 +79,7 @@ __all__ = [
     "ApplyPolicy",
     "CancelEviction",
     "CancelJob",
+    "ChangeRootKey",
     "CheckpointAtStep",
     "ClassWindow",
     "ClearDevice",
@@ -87,6 +92,9 @@ __all__ = [
     "DeviceTelemetry",
     "DeviceUnhealthyReport",
     "DrainNode",
+    "EncryptedStartTask",
+    "EnrolNode",
+    "Enrolment",
     "Evict",
     "EvictJob",
     "EvictionCount",
@@ -110,6 +118,7 @@ __all__ = [
     "RequestBody",
     "ResumeJob",
     "ReturnNode",
+    "RevokeKey",
     "RollupState",
     "RollupWindow",
     "ScaleJob",

@@ -1,9 +1,11 @@
 """`bailiff.node-commands`: commands of admission and the executor to one node agent, with their fences."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from bailiff_core.model.certificate import Key, Role, RootKeyChange
 from bailiff_core.model.document import Count, Document, Duration, Name, OpaqueId
 
 from .base import MessageBody
@@ -17,13 +19,22 @@ class RecordRef(Document):
     seq: Count
 
 
+Sender = Literal["admission", "executor"]
+ROLES: Mapping[Sender, Role] = {"admission": "admission", "executor": "eviction-executor"}
+"""The role in the certificate of each sender of commands."""
+
+
 class CommandBody(MessageBody):
-    """Base of all commands. Other incarnations of the node ignore it. sender_epoch: the newest epoch that the sender has read."""
+    """Base of all commands. Other incarnations of the node ignore it. sender_epoch: the newest epoch that the sender has read.
+
+    SENDERS: who may send it.
+    """
 
     TYPE: ClassVar[str] = ""
+    SENDERS: ClassVar[tuple[Sender, ...]] = ("admission",)
     node: Name
     incarnation: OpaqueId
-    sender: Literal["admission", "executor"]
+    sender: Sender
     sender_epoch: Count
 
 
@@ -31,12 +42,14 @@ class Fence(CommandBody):
     """Admission commands of a lower epoch than `sender_epoch` are refused from now on.
 
     lease: how long the agent may be disconnected from Kafka before it stops its jobs. lost_margin: additional time until the
-    node counts as lost; half of it is the jobs' time from notice to KILL.
+    node counts as lost; half of it is the jobs' time from notice to KILL. revoked_keys, root_key_changes: all of the pool's.
     """
 
     TYPE: ClassVar[str] = "bailiff.Fence.v1"
     lease: Duration = 600_000_000
     lost_margin: Duration = 60_000_000
+    revoked_keys: tuple[Key, ...] = ()
+    root_key_changes: tuple[RootKeyChange, ...] = ()
 
 
 class TaskAssignment(Document):
@@ -61,12 +74,11 @@ class JobCommand(CommandBody):
     attempt: Count
 
 
-class StartTask(JobCommand):
-    """Start these tasks of the gang. Ranks and sizes as in torchrun. user: who submitted the job."""
+class StartBase(JobCommand):
+    """What both forms of a start command have. Ranks and sizes as in torchrun. user: who submitted the job."""
 
-    TYPE: ClassVar[str] = "bailiff.StartTask.v1"
+    TYPE: ClassVar[str] = ""
     tasks: tuple[TaskAssignment, ...]
-    spec: JobSpec
     grace: Duration
     node_rank: Count = 0
     nodes: Count = 1
@@ -76,6 +88,20 @@ class StartTask(JobCommand):
     user: Annotated[str, Field(max_length=256)] = ""
 
 
+class StartTask(StartBase):
+    """Start these tasks of the gang."""
+
+    TYPE: ClassVar[str] = "bailiff.StartTask.v1"
+    spec: JobSpec
+
+
+class EncryptedStartTask(StartBase):
+    """Start these tasks of the gang, in a pool with a root key. encrypted_spec: the `JobSpec`, for the key of this node alone."""
+
+    TYPE: ClassVar[str] = "bailiff.EncryptedStartTask.v1"
+    encrypted_spec: str
+
+
 class Evict(JobCommand):
     """Evict the job's tasks on this node: notice now, TERM after `term_after`, KILL after `grace`.
 
@@ -83,6 +109,7 @@ class Evict(JobCommand):
     """
 
     TYPE: ClassVar[str] = "bailiff.Evict.v1"
+    SENDERS: ClassVar[tuple[Sender, ...]] = ("admission", "executor")
     tasks: tuple[Count, ...]
     grace: Duration
     term_after: Duration | None = None
@@ -94,6 +121,7 @@ class CheckpointAtStep(JobCommand):
     """All tasks of the evicted gang save a checkpoint at this step. agreed: all ranks have confirmed the step."""
 
     TYPE: ClassVar[str] = "bailiff.CheckpointAtStep.v1"
+    SENDERS: ClassVar[tuple[Sender, ...]] = ("executor",)
     tasks: tuple[Count, ...]
     step: Count
     agreed: bool = False
@@ -103,6 +131,7 @@ class CancelEviction(JobCommand):
     """Cancel the eviction: withdraw notice and deadlines, unless the task yields already or has received TERM."""
 
     TYPE: ClassVar[str] = "bailiff.CancelEviction.v1"
+    SENDERS: ClassVar[tuple[Sender, ...]] = ("executor",)
     tasks: tuple[Count, ...]
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Name, OpaqueId
 from bailiff_core.records.facts import Checkpoint, DeviceInfo, DeviceReading, HostReading, QuarantineReason, Stage
 
@@ -58,8 +59,19 @@ class QuarantinedDevice(Document):
     task: Count | None = None
 
 
+class Enrolment(Document):
+    """What a node that is not enrolled yet shows. encryption_key: X25519, public; its other key is the message's `keyid`.
+
+    token_signature: with the key of an enrolment token, over pool, node, `keyid` and encryption_key.
+    """
+
+    encryption_key: Key
+    token_key: Key | None = None
+    token_signature: Signature | None = None
+
+
 class ReportBody(MessageBody):
-    """Base of all reports."""
+    """Base of all reports. In a pool with a root key they are signed with the key that the node was enrolled with."""
 
     TYPE: ClassVar[str] = ""
     node: Name
@@ -86,13 +98,19 @@ class NodeInventory(ReportBody):
     quarantined: Annotated[tuple[QuarantinedDevice, ...], Field(max_length=64)] = ()
     checkpoint_store: OpaqueId | None = None
     fence: FenceStatus = FenceStatus()
+    enrolment: Enrolment | None = None
 
 
 class NodeHeartbeat(ReportBody):
-    """The agent is alive. number: of its newest report, so that a lost report is detected."""
+    """The agent is alive. number: of its newest report, so that a lost report is detected.
+
+    refused_commands: number of commands since the agent's start that no certified key had signed; refusal: why the newest one.
+    """
 
     TYPE: ClassVar[str] = "bailiff.NodeHeartbeat.v1"
     fence: FenceStatus = FenceStatus()
+    refused_commands: Count = 0
+    refusal: Annotated[str, Field(max_length=500)] = ""
 
 
 class TaskReport(ReportBody):

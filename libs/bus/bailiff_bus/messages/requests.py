@@ -1,11 +1,12 @@
 """`bailiff.requests`: requests of users and operators. The client chooses the CloudEvents `id`; repeats have no effect."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from bailiff_core.model.certificate import Key, RootKeyChange
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId
+from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId, Time
 from bailiff_core.model.policy import Policy
 
 from .base import MessageBody
@@ -167,3 +168,37 @@ class AcceptTruncation(RequestBody):
     epoch: Count
     seq: Count
     reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class EnrolNode(RequestBody):
+    """Permit one agent to enrol under this node's name, until `expires`; an operator's request.
+
+    token_key: public half of a token's key; or key: the agent's own public key, as in `bailiff nodes`.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.EnrolNode.v1"
+    node: Name
+    token_key: Key | None = None
+    key: Key | None = None
+    expires: Time
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if (self.token_key is None) == (self.key is None):
+            raise ValueError("expected either token_key or key")
+        return self
+
+
+class RevokeKey(RequestBody):
+    """Nothing that this key signs has an effect any more; an operator's request."""
+
+    TYPE: ClassVar[str] = "bailiff.RevokeKey.v1"
+    key: Key
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class ChangeRootKey(RequestBody):
+    """Let another root key certify this pool's participants; signed with the present one; an operator's request."""
+
+    TYPE: ClassVar[str] = "bailiff.ChangeRootKey.v1"
+    change: RootKeyChange

@@ -1,11 +1,9 @@
-"""Commands for operators: create topics, create keys, accept a truncated log."""
+"""Commands for operators: create topics, accept a truncated log."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from bailiff.client.errors import ClientError, ExitCode
 
 from .jobs import require_accepted
 from .session import Session, command
@@ -23,10 +21,6 @@ def register(app: typer.Typer) -> None:
     log.callback()(_nothing)
     command(log, "accept-truncation")(accept_truncation)
     app.add_typer(log, name="log", rich_help_panel=PANEL)
-    key = typer.Typer(help="Keys that sign requests.", no_args_is_help=True)
-    command(key, "new", leave_out=("pool", "actor", "key", "kafka", "settings"))(key_new)
-    command(key, "show", leave_out=("pool", "actor", "key", "kafka", "settings"))(key_show)
-    app.add_typer(key, name="key", rich_help_panel=PANEL)
 
 
 def _nothing() -> None:
@@ -62,32 +56,3 @@ async def accept_truncation(
         sent = await client.request(pool.name, AcceptTruncation(epoch=epoch, seq=seq, reason=reason))
         outcome = await require_accepted(client, sent)
         session.show({"pool": pool.name, "seq": outcome.seq}, lambda: f"accepted as {pool.name}#{outcome.seq}")
-
-
-async def key_new(session: Session, file: Annotated[Path, typer.Argument(help="File to write; must not exist.")]) -> None:
-    """Create a private key; its public half is the `keyid` used in the policy."""
-    from bailiff.client.settings import key_text
-    from bailiff_log.keys import new_private_key
-
-    private = new_private_key()
-    try:
-        file.touch(mode=0o600, exist_ok=False)
-        file.write_text(key_text(private), encoding="utf-8")
-    except FileExistsError:
-        raise ClientError(ExitCode.USAGE, f"{file} exists already", "keys are never overwritten: choose another file") from None
-    except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
-    _show_key(session, private)
-
-
-async def key_show(session: Session, file: Annotated[Path, typer.Argument(help="A private key file.")]) -> None:
-    """Print the public half of a key."""
-    from bailiff.client.settings import read_key
-
-    _show_key(session, read_key(file))
-
-
-def _show_key(session: Session, private: bytes) -> None:
-    from bailiff_log.keys import key_id
-
-    session.show({"keyid": key_id(private)}, lambda: f"keyid {key_id(private)}\nadd it to the policy under identity.keys")

@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "simulate": CommandEntry("simulate", MACHINES, "Compare policies on a recorded trace; needs no cluster."),
     "project": CommandEntry("project", MACHINES, "Projects: quota, usage and fair share."),
     "pool": CommandEntry("pool", MACHINES, "Pools: sets of nodes, each with its own log."),
-    "node": CommandEntry("pool", MACHINES, "Nodes: details, quarantined GPUs, replacement."),
+    "node": CommandEntry("pool", MACHINES, "Nodes: details, enrolment, quarantined GPUs, replacement."),
     "class": CommandEntry("classes", MACHINES, "Priority classes."),
     "policy": CommandEntry("policy", MACHINES, "The policy: show, check, compare, apply, tune."),
     "events": CommandEntry("events", RECORD, "List events of jobs and nodes: Scheduled, Started, Preempted, Resumed …"),
@@ -54,5 +54,5 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "topics": CommandEntry("admin", OPERATORS, "Create Kafka topics."),
     "security": CommandEntry("security", OPERATORS, "Users, access lists and certificates of Kafka."),
     "log": CommandEntry("admin", OPERATORS, "Recover a truncated audit log."),
-    "key": CommandEntry("admin", OPERATORS, "Keys that sign requests."),
+    "key": CommandEntry("keys", OPERATORS, "Keys: of requests, the root key, certificates, revocation."),
 }

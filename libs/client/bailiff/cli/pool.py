@@ -9,6 +9,7 @@ import typer
 
 from bailiff.client.errors import ClientError, ExitCode
 
+from .enrolment import register_in
 from .jobs import require_accepted, watch_or_show
 from .session import Session, command
 
@@ -33,10 +34,11 @@ def register(app: typer.Typer) -> None:
     command(pool, "create", leave_out=("pool", "actor", "key"))(pool_create)
     app.add_typer(pool, name="pool", rich_help_panel=PANEL)
     command(app, "cluster-info", rich_help_panel=PANEL, leave_out=("pool",))(cluster_info)
-    node = typer.Typer(help="Nodes: details, unavailable GPUs, replacement.", no_args_is_help=True)
+    node = typer.Typer(help="Nodes: details, enrolment, unavailable GPUs, replacement.", no_args_is_help=True)
     command(node, "list")(node_list)
     command(node, "describe")(node_describe)
     command(node, "clear")(clear)
+    register_in(node)
     command(node, "replace")(replace)
     command(node, "return")(return_)
     app.add_typer(node, name="node", rich_help_panel=PANEL)
@@ -52,6 +54,8 @@ async def nodes(session: Session, watch: Watch = False) -> None:
         async def look() -> list[NodeRow]:
             return node_rows((await client.projection(session.pool)).state)
 
+        for name, waiting in (await client.projection(session.pool)).state.waiting_nodes.items():
+            session.say(f"{name} waits to be enrolled; if it is genuine: bailiff node approve {name} {waiting.key}")
         wide = session.output.value == "wide"
         await watch_or_show(session, look, lambda rows: nodes_table(rows, wide=wide), watch=watch)
 

@@ -213,7 +213,7 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
         yield found
         if found["status"] != "wrong":
             state = (await client.projection(name)).state
-            for check in (*policy_checks(state), *drain_checks(state), *device_checks(state)):
+            for check in (*policy_checks(state), *drain_checks(state), *device_checks(state), *enrolment_checks(state)):
                 yield check
 
 
@@ -228,6 +228,19 @@ def device_checks(state: PoolState) -> list[Check]:
                 summary = f"{node.name} GPU {device.number} is {what}: {device.fault or 'reported by its agent'}"
                 advice = f"bailiff node describe {node.name}; once repaired: bailiff node clear {node.name} {device.number}"
                 found.append(finding(f"GPUs {state.pool}", "warn", summary, f"{advice} --reason WHY"))
+    return found
+
+
+def enrolment_checks(state: PoolState) -> list[Check]:
+    """Findings for agents that wait to be enrolled, and for nodes without a valid key."""
+    found = []
+    for name, waiting in state.waiting_nodes.items():
+        summary = f"{name} waits with the key {waiting.key}, which is not enrolled"
+        found.append(finding(f"node {name}", "warn", summary, f"if it is genuine: bailiff node approve {name} {waiting.key}"))
+    for node in state.nodes.values():
+        if state.root_key and node.state != "lost" and node.name not in state.enrolled:
+            advice = f"bailiff node enrol {node.name}, and give its agent the token"
+            found.append(finding(f"node {node.name}", "wrong", f"{node.name} has no valid key: its key was revoked", advice))
     return found
 
 

@@ -370,6 +370,9 @@ OMITTED_RECORDS: Mapping[type[Payload], str] = {
     facts.InputRejected: "invalid input, with names that exist nowhere else; it has no effect",
     facts.KeyRevoked: "of participants, not of jobs",
     facts.RootKeyChanged: "of participants, not of jobs",
+    facts.EnrolmentPermitted: "of participants, not of jobs",
+    facts.NodeWaiting: "of participants, not of jobs",
+    facts.NodeEnrolled: "of participants, not of jobs",
     facts.StateDigest: "the hash of a state with the real names",
     facts.NodeRefused: "a machine that was turned away; it has no effect",
 }

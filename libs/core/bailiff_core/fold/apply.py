@@ -29,6 +29,8 @@ def fold(state: PoolState, record: Record) -> None:
         raise ValueError(f"{record.pool}#{record.seq} does not follow #{state.seq}")
     state.seq, state.now, state.epoch, state.engine = record.seq, record.time, record.epoch, record.engine
     state.cycle, state.cycle_open = record.cycle, True
+    if record.seq == 1:
+        state.identity = record.prev
     for position, offset in record.inputs:
         state.inputs[position] = offset
     if record.data is None:

@@ -1,17 +1,20 @@
-"""Records about keys: the pool's root key, and keys that were revoked."""
+"""Records about keys: the pool's root key, keys that were revoked, and those of the nodes."""
 
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.state import EnrolledNode, EnrolmentPermit, PoolState, WaitingNode
 from bailiff_core.records import LogKeys, facts
 
 from .log import remember
 from .registry import folds
 
+MAX_WAITING_NODES = 100
+
 
 @folds(facts.KeyRevoked)
 def key_revoked(state: PoolState, fact: facts.KeyRevoked) -> None:
-    """Remembers the key for ever."""
+    """Remembers the key for ever. A node with this key is not enrolled any more."""
     state.revoked_keys.pop(fact.key, None)
     state.revoked_keys[fact.key] = None
+    state.enrolled = {name: node for name, node in state.enrolled.items() if node.key != fact.key}
     if fact.request is not None:
         remember(state, fact.request)
 
@@ -20,6 +23,7 @@ def key_revoked(state: PoolState, fact: facts.KeyRevoked) -> None:
 def root_key_changed(state: PoolState, fact: facts.RootKeyChanged) -> None:
     """Replaces the root key."""
     state.root_key = fact.change.key
+    state.root_key_changes.append(fact.change)
     if fact.request is not None:
         remember(state, fact.request)
 
@@ -29,3 +33,29 @@ def log_keys(state: PoolState) -> LogKeys | None:
     if not state.root_key:
         return None
     return LogKeys(state.root_key, state.writer_key, state.writer_until, tuple(state.revoked_keys))
+
+
+@folds(facts.EnrolmentPermitted)
+def enrolment_permitted(state: PoolState, fact: facts.EnrolmentPermitted) -> None:
+    """Replaces an earlier permit for this name. Expired permits are dropped."""
+    state.permits = {name: permit for name, permit in state.permits.items() if permit.expires >= state.now}
+    state.permits[fact.node] = EnrolmentPermit(state.seq, fact.token_key, fact.key, fact.expires)
+    remember(state, fact.request)
+
+
+@folds(facts.NodeWaiting)
+def node_waiting(state: PoolState, fact: facts.NodeWaiting) -> None:
+    """Keeps the newest of them, for operators to see: whoever can write reports can invent names."""
+    state.waiting_nodes.pop(fact.node, None)
+    state.waiting_nodes[fact.node] = WaitingNode(fact.key, state.now)
+    while len(state.waiting_nodes) > MAX_WAITING_NODES:
+        del state.waiting_nodes[next(iter(state.waiting_nodes))]
+
+
+@folds(facts.NodeEnrolled)
+def node_enrolled(state: PoolState, fact: facts.NodeEnrolled) -> None:
+    """The node's keys, in place of earlier ones. The permit is used up."""
+    state.enrolled[fact.node] = EnrolledNode(fact.key, fact.encryption_key)
+    state.waiting_nodes.pop(fact.node, None)
+    if fact.permitted_by is not None:
+        state.permits.pop(fact.node, None)

@@ -71,6 +71,8 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     if node.allocated.shares or node.reserved.shares:
         recount_shares(state, node)
     state.node_numbers[fact.node] = fact.number
+    if fact.announced is not None and fact.node in state.enrolled:
+        state.enrolled[fact.node].announced = fact.announced
     state.indices.infeasible.clear()
     state.indices.changed_nodes[fact.number] = None
     _note_contact(state, fact.node)

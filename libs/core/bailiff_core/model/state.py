@@ -4,6 +4,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .certificate import RootKeyChange
 from .demand import JobDemand, TaskGroup
 from .indices import Indices
 from .policy import Policy
@@ -335,6 +336,33 @@ class RejectionCount:
 
 
 @dataclass(slots=True)
+class EnrolledNode:
+    """The public keys of a node. announced: when its agent sent the inventory that joined last, on its own clock, µs UTC."""
+
+    key: str
+    encryption_key: str
+    announced: int = 0
+
+
+@dataclass(slots=True)
+class EnrolmentPermit:
+    """Who may enrol once under a node's name until `expires`, µs: the holder of the token's private key, or that of `key`."""
+
+    seq: int
+    token_key: str | None
+    key: str | None
+    expires: int
+
+
+@dataclass(slots=True)
+class WaitingNode:
+    """An agent that announced itself under a node's name without being enrolled. key: its public key. since: µs."""
+
+    key: str
+    since: int
+
+
+@dataclass(slots=True)
 class PoolState:
     """The whole state of one pool after the record `seq`. Only the fold writes it, apart from `indices`.
 
@@ -342,7 +370,8 @@ class PoolState:
     active: jobs with placed tasks. reserved, starting, evicting, backfilled: those of them with reserved tasks, starting tasks,
     and evictions in progress, and those that were backfilled (dicts used as ordered sets). ended: jobs by end time.
     root_key: certifies the participants; empty: nothing is signed. writer_key: of the log's writer, valid until writer_until
-    (RFC 3339). revoked_keys: public keys without effect (an ordered set).
+    (RFC 3339). revoked_keys: public keys without effect (an ordered set). identity: hash of the log's first record.
+    root_key_changes: all of them, in order. enrolled, permits, waiting_nodes: by node name.
     epochs: the first seq of each epoch. accepted_truncation: the highest (epoch, seq) whose loss an operator accepted.
     truncation_unreconciled: tasks may run that the truncated log does not have. proposals: of the current batch, by the seq
     of the request. draining: nodes being drained, in the order of the requests. silent_nodes: too many nodes fell silent at
@@ -359,6 +388,11 @@ class PoolState:
     writer_key: str = ""
     writer_until: str = ""
     revoked_keys: dict[str, None] = field(default_factory=dict)
+    identity: str = ""
+    root_key_changes: list[RootKeyChange] = field(default_factory=list)
+    enrolled: dict[str, EnrolledNode] = field(default_factory=dict)
+    permits: dict[str, EnrolmentPermit] = field(default_factory=dict)
+    waiting_nodes: dict[str, WaitingNode] = field(default_factory=dict)
     seq: int = -1
     now: int = 0
     epoch: int = 0

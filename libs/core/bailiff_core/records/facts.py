@@ -88,6 +88,39 @@ class RootKeyChanged(Fact):
     request: RequestId | None = None
 
 
+class EnrolmentPermitted(Fact):
+    """An operator permits one enrolment under this node's name: to the holder of the token's private key, or to that of `key`.
+
+    token_key, key: public; one of them is set.
+    """
+
+    request: RequestId
+    node: Name
+    token_key: Key | None = None
+    key: Key | None = None
+    expires: Time
+
+
+class NodeWaiting(Fact):
+    """An agent announced itself under the name of a node that is not enrolled. key: its public key; an operator may permit it."""
+
+    node: Name
+    key: Key
+
+
+class NodeEnrolled(Fact):
+    """From here on reports of this node count only with this key, and what is meant for it alone is encrypted to encryption_key.
+
+    by: certificate: of the root key; token or operator: as `EnrolmentPermitted` (its seq is permitted_by) says.
+    """
+
+    node: Name
+    key: Key
+    encryption_key: Key
+    by: Literal["certificate", "token", "operator"]
+    permitted_by: Count | None = None
+
+
 class ClockAdvanced(Fact):
     """Log time reached a timer of the core."""
 
@@ -288,6 +321,7 @@ class NodeJoined(Fact):
     """An agent incarnation announced itself; commands carry it from now on. Device numbers are list positions.
 
     checkpoint_store: identity of the checkpoint directory, where it is shared: nodes with the same one see the same files.
+    announced: when the agent sent its inventory, as it signed it.
     """
 
     node: Name
@@ -302,6 +336,7 @@ class NodeJoined(Fact):
     labels: Labels = Field(default_factory=dict)
     devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=64)] = ()
     checkpoint_store: OpaqueId | None = None
+    announced: Time | None = None
 
 
 class NodeRefused(Fact):

@@ -7,8 +7,10 @@ from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
     CancelJob,
+    ChangeRootKey,
     ClearQuarantine,
     DrainNode,
+    EnrolNode,
     EvictJob,
     JobSpec,
     MigrateJob,
@@ -17,6 +19,7 @@ from bailiff_bus.messages import (
     RequestBody,
     ResumeJob,
     ReturnNode,
+    RevokeKey,
     ScaleJob,
     SetPriorityClass,
     SubmitJob,
@@ -29,13 +32,15 @@ from bailiff_core.records.facts import LogTruncated, PolicyApplied, RequestId
 from bailiff_core.records.payload import Fact
 
 from .job_changes import cancelled, reclassified, scaled
+from .keys import request_for_keys
 from .nodes import request_for_node
 from .operator_actions import request_for_job
 from .rejected import Rejected
 from .submission import submitted
 
 OPERATORS_ONLY = (
-    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine,
+    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine, EnrolNode,
+    RevokeKey, ChangeRootKey,
 )  # fmt: skip
 
 
@@ -89,6 +94,8 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
             return request_for_job(state, request, received.actor, job_request)
         case DrainNode() | UndrainNode() | ReplaceNode() | ReturnNode() | ClearQuarantine() as node_request:
             return request_for_node(state, request, node_request)
+        case EnrolNode() | RevokeKey() | ChangeRootKey() as key_request:
+            return request_for_keys(state, request, key_request)
         case ApplyPolicy() as apply:
             return _policy(state, request, apply)
         case AcceptTruncation() as accept:

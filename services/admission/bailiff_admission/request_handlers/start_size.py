@@ -7,6 +7,7 @@ from bailiff_core.model.gpu_shares import devices_of
 from bailiff_core.model.state import PoolState
 
 REST_OF_THE_COMMAND = 2048
+ENCRYPTION = 100  # besides base64
 ONE_TASK = 220
 ONE_DEVICE = 4
 USUAL_TASKS_PER_NODE, USUAL_DEVICE_ID, LONGEST_DEVICE_ID = 1000, 40, 256
@@ -17,6 +18,8 @@ def start_command_too_large(state: PoolState, demand: JobDemand, spec: JobSpec) 
     size = sum(group.count for group in demand.tasks)
     gpus = max(devices_of(group) for group in demand.tasks)
     private = len(spec.to_json())
+    if state.root_key:
+        private = private * 4 // 3 + ENCRYPTION
     if _command(private, size, size * gpus, LONGEST_DEVICE_ID) <= MAX_INPUT_BYTES:
         return None  # for any nodes: most jobs return here
     nodes = state.nodes.values()

@@ -30,6 +30,24 @@ def _node_refused(fact: facts.NodeRefused, _state: PoolState) -> Statement:
     return Statement("node refused", fact.node, f"machine {fact.machine_id}: {fact.reason} (to allow it: {advice})", "bad")
 
 
+@describes(facts.EnrolmentPermitted)
+def _enrolment_permitted(fact: facts.EnrolmentPermitted, _state: PoolState) -> Statement:
+    who = f"the agent with the key {fact.key}" if fact.key is not None else "one agent with the token"
+    return Statement("enrolment permitted", fact.node, f"{who}, until {time_text(fact.expires)[:19]}", "warn")
+
+
+@describes(facts.NodeWaiting)
+def _node_waiting(fact: facts.NodeWaiting, _state: PoolState) -> Statement:
+    return Statement("node waiting", fact.node, f"not enrolled; to allow it: bailiff node approve {fact.node} {fact.key}", "warn")
+
+
+@describes(facts.NodeEnrolled)
+def _node_enrolled(fact: facts.NodeEnrolled, _state: PoolState) -> Statement:
+    how = {"certificate": "by certificate", "token": "by token", "operator": "by an operator"}[fact.by]
+    permit = f", as #{fact.permitted_by} permits" if fact.permitted_by is not None else ""
+    return Statement("node enrolled", fact.node, f"{how}{permit}, key {fact.key}", "good")
+
+
 @describes(facts.NodeUnreachable, event="NodeNotReady")
 def _node_unreachable(fact: facts.NodeUnreachable, _state: PoolState) -> Statement:
     last_contact = time_text(fact.last_contact)[11:19]

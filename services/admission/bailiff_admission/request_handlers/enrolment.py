@@ -1,0 +1,126 @@
+"""Whose reports count: only those signed with the key that the node was enrolled with, in a pool with a root key.
+
+An agent enrols with its inventory: by a certificate of the root key for its name, by an operator's token, or by an operator's
+permit for its key.
+"""
+
+from dataclasses import dataclass, field
+
+from bailiff_bus.envelope import Envelope
+from bailiff_bus.messages import NodeInventory, ReportBody
+from bailiff_core.model.state import EnrolledNode, PoolState
+from bailiff_core.records.facts import NodeEnrolled, NodeJoined, NodeWaiting
+from bailiff_core.records.payload import Fact
+from bailiff_log.encryption import is_encryption_key
+from bailiff_log.enrolment import is_enrolment_signed
+from bailiff_log.message_signatures import check_sender, check_signature, trust_of
+
+from .rejected import Rejected
+
+MINUTE = 60_000_000
+MAX_WAITING_PER_MINUTE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedReport:
+    """counts: whether the report has an effect. fact: about its sender; it comes before those of the report."""
+
+    counts: bool
+    fact: Fact | None = None
+
+
+def check_report_sender(state: PoolState, envelope: Envelope, report: ReportBody, at: int) -> CheckedReport | Rejected:
+    """Whether the report counts. at: when the broker stored it, µs. Raises `InvalidMessage` for an invalid signature."""
+    if not state.root_key:
+        return CheckedReport(counts=True)
+    node, key = report.node, envelope.keyid
+    if not envelope.sig:
+        return Rejected("not-signed", f"a report of {node} needs the signature of this node's key")
+    if key in state.revoked_keys:
+        return Rejected("revoked-key", f"{node}: the key {key} was revoked")
+    check_signature(envelope)
+    known = state.enrolled.get(node)
+    if known is not None and known.key == key:
+        return _replayed(state, known, envelope, report) or CheckedReport(counts=True)
+    enrolled = _enrolled(state, envelope, report, at) if isinstance(report, NodeInventory) else None
+    if enrolled is not None:
+        return CheckedReport(counts=True, fact=enrolled)
+    advice = f"if it is genuine: bailiff node approve {node} {key}"
+    if known is not None:
+        return Rejected("second-key", f"{node} is enrolled with another key than {key}; {advice}")
+    waiting = state.waiting_nodes.get(node)
+    if waiting is not None and waiting.key == key:
+        return CheckedReport(counts=False)  # on record already
+    if isinstance(report, NodeInventory) and _few_new(state):
+        return CheckedReport(counts=False, fact=NodeWaiting(node=node, key=key))
+    return Rejected("not-enrolled", f"{node} with the key {key} is not enrolled; {advice}")
+
+
+def with_announcement(facts: list[Fact], envelope: Envelope) -> list[Fact]:
+    """These facts; a node that joins by a signed inventory has the time at which it was sent."""
+    if not envelope.sig:
+        return facts
+    return [fact.model_copy(update={"announced": envelope.time}) if isinstance(fact, NodeJoined) else fact for fact in facts]
+
+
+def _replayed(state: PoolState, known: EnrolledNode, envelope: Envelope, report: ReportBody) -> Rejected | None:
+    """An inventory of an earlier agent of this node must not replace the present one: anybody may have kept it."""
+    number = state.node_numbers.get(report.node)
+    joined = number is not None and state.nodes[number].incarnation == report.incarnation
+    if isinstance(report, NodeInventory) and not joined and envelope.time <= known.announced:
+        return Rejected("replayed", f"{report.node} has announced itself since this inventory was sent")
+    return None
+
+
+def _enrolled(state: PoolState, envelope: Envelope, report: NodeInventory, at: int) -> NodeEnrolled | None:
+    """How the agent enrols, if it may. Raises `InvalidMessage` for an invalid certificate."""
+    enrolled = _by_permit(state, envelope, report, at) or _by_certificate(state, envelope, report, at)
+    return enrolled if enrolled is not None and is_encryption_key(enrolled.encryption_key) else None
+
+
+def _by_permit(state: PoolState, envelope: Envelope, report: NodeInventory, at: int) -> NodeEnrolled | None:
+    permit, shown, key = state.permits.get(report.node), report.enrolment, envelope.keyid
+    if permit is None or shown is None or at > permit.expires:
+        return None
+    if permit.token_key is not None:
+        if not is_enrolment_signed(shown, permit.token_key, pool=state.pool, node=report.node, key=key):
+            return None
+    elif permit.key != key:
+        return None
+    return NodeEnrolled(
+        node=report.node, key=key, encryption_key=shown.encryption_key, by="operator" if permit.token_key is None else "token",
+        permitted_by=permit.seq,
+    )  # fmt: skip
+
+
+def _by_certificate(state: PoolState, envelope: Envelope, report: NodeInventory, at: int) -> NodeEnrolled | None:
+    """Only where the name has no other key yet."""
+    if not envelope.certificate or report.node in state.enrolled:
+        return None
+    certificate = check_sender(envelope, trust_of(state), {"node"}, at)
+    if certificate is None or certificate.name != report.node or certificate.encryption_key is None:
+        return None
+    return NodeEnrolled(node=report.node, key=certificate.key, encryption_key=certificate.encryption_key, by="certificate")
+
+
+def _few_new(state: PoolState) -> bool:
+    """Whether few agents began to wait in the last minute: each is a record, and whoever can write reports can invent names."""
+    recent = sum(waiting.since > state.now - MINUTE for waiting in state.waiting_nodes.values())
+    return recent < MAX_WAITING_PER_MINUTE
+
+
+@dataclass(slots=True)
+class SignedTimes:
+    """The newest time that each incarnation has signed, which rises with each of its messages. Rebuilt after a restart.
+
+    Without it a kept heartbeat, sent again and again, would show a dead node as alive.
+    """
+
+    newest: dict[str, int] = field(default_factory=dict)
+
+    def replayed(self, report: ReportBody, time: int) -> Rejected | None:
+        """A rejection unless the message is newer than all before it."""
+        if time <= self.newest.get(report.incarnation, -1):
+            return Rejected("replayed", f"{report.node} has sent newer reports: this one was stored before, or out of order")
+        self.newest[report.incarnation] = time
+        return None
