@@ -30,7 +30,8 @@ from bailiff_node_agent.runtime.process import why_not_isolated
 pytestmark = pytest.mark.kafka
 
 POOL = "pool-a"
-OF_REQUESTS = (topics.REQUESTS.name, topics.JOB_SPECS.name, topics.NODE_COMMANDS.name)
+OF_REQUESTS = (topics.REQUESTS.name,)
+PRIVATE_KEYS = ("key", "encryption.key", "specs.key", "root.key")
 SERVERS_OWN = ("kafka", "postgres")  # the topics are read as messages; the database has no secret of ours
 
 
@@ -68,6 +69,7 @@ class Planted:
     def values(self, stack: Stack) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         """Each secret with the files, below the stack's folder, and the topics where it belongs."""
         state = stack.folder / "state"
+        keys = [file for name in PRIVATE_KEYS for file in (stack.folder / "credentials").rglob(name)]
         console_token, api_token = "state/console.token", "state/api.token"
         return {
             "a secret of the node": (self.node_secret, ()),
@@ -77,6 +79,7 @@ class Planted:
             "the console's token": ((stack.folder / console_token).read_text().strip(), (console_token,)),
             "the token of the HTTP API": ((stack.folder / api_token).read_text().strip(), (api_token,)),
             "the database's password": (urlsplit(stack.postgres.dsn).password or "-", ()),
+            **{f"the key {file}": (file.read_text().strip(), (str(file.relative_to(stack.folder)),)) for file in keys},
             "the key that seals": ((state / "auditor/seal.key").read_text().strip(), ("state/auditor/seal.key",)),
         }
 
