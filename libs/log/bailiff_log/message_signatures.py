@@ -1,7 +1,7 @@
 """Signatures of messages between participants: commands, reports, proposals, progress.
 
 A message carries `keyid` and `sig` as a signed request does, over the canonical JSON of
-`["bailiff-message-1", digest, source, id, time]`, and the sender's certificate in the attribute `certificate`.
+`["bailiff-message-1", digest, source, id, time, subject]`, and the sender's certificate in the attribute `certificate`.
 `digest` is that of the envelope: type, pool, actor and data.
 """
 
@@ -69,7 +69,7 @@ def wrap_with_key(
 ) -> tuple[Headers, bytes]:
     """As `wrap`, signed with this key; nodes that are enrolled need no certificate."""
     data = body.to_json()
-    fields = [MESSAGE_TAG, content_digest(body.TYPE, pool, data, ""), source, id, time_us]
+    fields = [MESSAGE_TAG, content_digest(body.TYPE, pool, data, ""), source, id, time_us, subject]
     return wrap(
         body, source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent,
         keyid=key_id(private_key), sig=sign_fields(private_key, fields), certificate=_text(certificate),
@@ -105,7 +105,8 @@ def check_sender(envelope: Envelope, trust: Trust, roles: Collection[Role], at: 
 
 def check_signature(envelope: Envelope) -> None:
     """Raises `InvalidMessage` unless the key named in `keyid` signed this message."""
-    if not is_signed(envelope.keyid, envelope.sig, [MESSAGE_TAG, envelope.digest, envelope.source, envelope.id, envelope.time]):
+    fields = [MESSAGE_TAG, envelope.digest, envelope.source, envelope.id, envelope.time, envelope.subject]
+    if not is_signed(envelope.keyid, envelope.sig, fields):
         raise _refused(envelope, "bad-signature", "sig: does not fit the message and its key")
 
 

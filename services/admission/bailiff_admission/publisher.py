@@ -9,6 +9,7 @@ from bailiff_bus.messages.commands import CommandBody, StartBase
 from bailiff_bus.port import Batch, Message, OutgoingMessage, Producer, Receipt
 from bailiff_log.credentials import Credentials
 from bailiff_log.message_signatures import wrap_signed
+from bailiff_log.order_evidence import subject_of
 from bailiff_service import tracing
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
@@ -81,5 +82,5 @@ class Publisher:
         traceparent = tracing.header(self._pool, body.job, "start", body.job, body.attempt) if isinstance(body, StartBase) else ""
         return wrap_signed(
             self._credentials, body, source=self._source, id=message_id, pool=self._pool, time_us=self._clock_and_ids.wall(),
-            traceparent=traceparent,
+            subject=subject_of(body, self._pool) if isinstance(body, CommandBody) else "", traceparent=traceparent,
         )  # fmt: skip

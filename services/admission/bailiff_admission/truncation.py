@@ -14,8 +14,11 @@ from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Fact
+from bailiff_log.message_signatures import check_sender, trust_of
+from bailiff_log.order_evidence import InvalidEvidence, shown_positions
 from bailiff_log.signatures import Identity, verify
 
+from .log_bounds import is_plausible
 from .request_handlers import facts_of_request
 
 NEWEST_REPORTS = 2_000  # of each partition; includes a report of every live agent
@@ -67,27 +70,69 @@ async def detect_truncation(state: PoolState, bus: Bus, positions: dict[str, int
 
 
 def check_report(state: PoolState, report: object) -> None:
-    """Raise `TruncationDetected` if the agent's fence is beyond the log."""
-    if isinstance(report, NodeInventory | NodeHeartbeat):
-        fence = report.fence
-        _raise_if_beyond(state, report.node, [(fence.epoch, fence.seq), (fence.newest_epoch or 0, 0)])
+    """Raise `TruncationDetected` if the agent has obeyed a record that the log lacks.
+
+    Raises `InvalidMessage` for a claim that is not believed: in a signed pool, one without the signed command that named the
+    record.
+    """
+    if not isinstance(report, NodeInventory | NodeHeartbeat):
+        return
+    fence = report.fence
+    beyond = _beyond(state, report.node, [(fence.epoch, fence.seq), (fence.newest_epoch or 0, 0)])
+    if not beyond:
+        return
+    if state.root_key:
+        shown = _shown(state, report)
+        beyond = [position for position in beyond if position in shown]
+    if beyond:
+        raise TruncationDetected(report.node, *max(beyond))
 
 
 def check_command(state: PoolState, message: Message) -> None:
-    """Raise `TruncationDetected` if the command refers to a record beyond the log. Only its positions are parsed."""
+    """Raise `TruncationDetected` if the command refers to a record beyond the log. Only its positions are parsed.
+
+    In a signed pool, a command that no certified key of admission or the executor has signed counts for nothing.
+    """
     try:
         data = json.loads(message.value)
         order = data.get("ordered_by") or {"epoch": 0, "seq": 0}
         positions = [(int(order["epoch"]), int(order["seq"])), (int(data["sender_epoch"]), 0)]
     except (ValueError, TypeError, KeyError, AttributeError):
         return  # not written by a Bailiff service
-    _raise_if_beyond(state, str(data.get("node")), positions)
+    with suppress(InvalidMessage):
+        beyond = _beyond(state, str(data.get("node")), positions)
+        if beyond and state.root_key:
+            check_sender(
+                unwrap(message, accept=(CommandBody,)), trust_of(state), ("admission", "eviction-executor"), message.time
+            )
+        if beyond:
+            raise TruncationDetected(str(data.get("node")), *max(beyond))
 
 
-def _raise_if_beyond(state: PoolState, node: str, positions: list[Position]) -> None:
+def _beyond(state: PoolState, node: str, positions: list[Position]) -> list[Position]:
+    """Those of these positions that the log lacks. Raises `InvalidMessage` if it never can have had one of them."""
     beyond = [position for position in positions if beyond_log_end(state, *position)]
-    if beyond:
-        raise TruncationDetected(node, *max(beyond))
+    for epoch, seq in beyond:
+        if not is_plausible(state, epoch, seq):
+            raise InvalidMessage("beyond-log", f"{node} names #{seq} of epoch {epoch}, which no log of this pool can have had")
+    return beyond
+
+
+def _shown(state: PoolState, report: NodeInventory | NodeHeartbeat) -> set[Position]:
+    """The positions that the report's evidence shows. Raises `InvalidMessage` if it shows none of those that it names."""
+    shown, reason = set[Position](), "it has no evidence"
+    for each in report.fence.evidence:
+        try:
+            shown.update(
+                shown_positions(each, pool=state.pool, node=report.node, root_keys=(state.root_key,), revoked=state.revoked_keys)
+            )
+        except InvalidEvidence as error:
+            reason = str(error)
+    fence = report.fence
+    if not shown & {(fence.epoch, fence.seq), (fence.newest_epoch or 0, 0)}:
+        named = f"#{fence.seq} of epoch {fence.epoch}, and writer epoch {fence.newest_epoch}"
+        raise InvalidMessage("beyond-log", f"{report.node} names {named}, which is beyond the log: {reason}")
+    return shown
 
 
 async def newest(bus: Bus, topic: str, pool: str, count: int, positions: dict[str, int]) -> list[Message]:

@@ -213,12 +213,13 @@ class Archiver:
     async def _report_not_signed(self, orphans: list[tuple[Any, ...]]) -> None:
         """Raise one alarm for what somebody appended who is not the log's writer."""
         if orphans:
+            pool = self._pool.name
             first, more = orphans[0], f" and {count_text(len(orphans) - 1, 'other message')}" if len(orphans) > 1 else ""
             text = (
-                f"{self._pool.name}: the message at offset {first[1]}{more} of the log has no valid signature of its writer: "
+                f"{pool}: the message at offset {first[1]}{more} of the log has no valid signature of its writer: "
                 f"{first[4]}; it has no effect; somebody else can append to this topic"
             )
-            await self._alarms.alarm(self._pool.name, "record-not-signed", text)
+            await self._alarms.alarm(pool, "record-not-signed", text)
 
     def _caught_up(self, position: Position) -> None:
         self._metrics.archive_broken.labels(self._pool.name).set(0)

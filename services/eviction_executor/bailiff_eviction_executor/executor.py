@@ -4,10 +4,12 @@ from typing import NoReturn
 
 from bailiff_bus import topics
 from bailiff_bus.messages import AbandonPreemption, CancelEviction, CheckpointAtStep, Evict, StartEviction
+from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Producer
 from bailiff_core.model.evictions import evictions_of
 from bailiff_log.credentials import Credentials
 from bailiff_log.message_signatures import wrap_signed
+from bailiff_log.order_evidence import subject_of
 from bailiff_log.projection import Projection
 from bailiff_service import pool_metrics, tracing
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -70,6 +72,7 @@ class Executor:
                 id=self._clock_and_ids.random_bytes().hex(),
                 pool=pool,
                 time_us=self._clock_and_ids.wall(),
+                subject=subject_of(body, pool) if isinstance(body, CommandBody) else "",
                 traceparent=self._traceparent(getattr(body, "job", "")),
             )
             sent.append(await producer.send(topic, value, key=message_key.encode(), headers=headers))

@@ -4,8 +4,10 @@ Commands are obeyed only where the fences on disk allow it (docs/reference/log-p
 numbered spool that the link sends in order. After a crash the next agent continues from the state on disk.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from bailiff_bus.envelope import Envelope, InvalidMessage
 from bailiff_bus.messages import (
@@ -21,10 +23,11 @@ from bailiff_bus.messages import (
     StartTask,
 )
 from bailiff_bus.messages.commands import CommandBody, JobCommand
-from bailiff_bus.messages.reports import FenceStatus
+from bailiff_bus.messages.reports import FenceStatus, OrderEvidence
 from bailiff_bus.messages.requests import runtime_label
 from bailiff_core.engine import RELEASE
 from bailiff_log.encryption import CannotDecrypt
+from bailiff_log.order_evidence import evidence_of
 from bailiff_log.start_encryption import decrypt_start
 from bailiff_node_agent.devices.ledger import ShareLedger, part_of
 from bailiff_node_agent.disk.fences import Verdict
@@ -179,7 +182,9 @@ class Agent:
     def fence_status(self) -> FenceStatus:
         """The highest position that was obeyed."""
         epoch, seq = self.context.fences.highest or (0, 0)
-        return FenceStatus(epoch=epoch, seq=seq, newest_epoch=max(0, self.context.fences.admission_epoch))
+        fences = self.context.fences
+        evidence = tuple(OrderEvidence.model_validate_json(json.dumps(each)) for each in fences.evidence)
+        return FenceStatus(epoch=epoch, seq=seq, newest_epoch=max(0, fences.admission_epoch), evidence=evidence)
 
     def received(self, number: int) -> None:
         """Kafka has this report and all before it: tasks whose release they report can be forgotten."""
@@ -224,7 +229,9 @@ class Agent:
                 self._count_refused(command, refusal)
                 return
             self._stop_if_revoked(trust)
-        await self.obey(command)
+            await self.obey(command, evidence_of(envelope).to_data())
+        else:
+            await self.obey(command)
 
     def _count_refused(self, command: CommandBody, refusal: InvalidMessage) -> None:
         """Heartbeats carry the count and the newest reason: admission raises an alarm."""
@@ -240,15 +247,15 @@ class Agent:
             self._log.error("this node's key was revoked: stopping its tasks. Enrol it again with a new key")
             self._evictions.evict_all(self.lease.grace, REVOKED)
 
-    async def obey(self, command: CommandBody) -> None:
-        """Carry out the command if it is for this incarnation and no fence forbids it."""
+    async def obey(self, command: CommandBody, evidence: dict[str, Any] | None = None) -> None:
+        """Carry out the command if it is for this incarnation and no fence forbids it. evidence: that it is, if it was signed."""
         self.check_lease()
         context = self.context
         if command.incarnation != context.incarnation.incarnation:
             if isinstance(command, Fence):
-                self._fence_for_another(command)
+                self._fence_for_another(command, evidence)
             return
-        if command.sender == "admission" and not context.fences.admission_epoch_ok(command.sender_epoch):
+        if command.sender == "admission" and not context.fences.admission_epoch_ok(command.sender_epoch, evidence):
             self._refuse(command)
             return
         match command:
@@ -263,17 +270,18 @@ class Agent:
                 self._quarantine.clear(command.device, command.requested_by)
             case StartTask():
                 whole = {each.task: each.devices if part_of(each, ()) is None else () for each in command.tasks}
-                await self._starter.start(command, self._verdicts(command, whole))
+                await self._starter.start(command, self._verdicts(command, whole, evidence))
             case EncryptedStartTask():
-                await self._start_encrypted(command)
+                await self._start_encrypted(command, evidence)
             case Evict():
-                await self._evictions.evict(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
+                await self._evictions.evict(command, self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence))
             case CancelEviction():
-                await self._evictions.cancel(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
+                await self._evictions.cancel(command, self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence))
             case CheckpointAtStep():
-                self._evictions.checkpoint_at_step(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
+                verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence)
+                self._evictions.checkpoint_at_step(command, verdicts)
 
-    async def _start_encrypted(self, command: EncryptedStartTask) -> None:
+    async def _start_encrypted(self, command: EncryptedStartTask, evidence: dict[str, Any] | None) -> None:
         """A command encrypted for other keys than this node's is refused; admission repeats it for the keys that it knows."""
         credentials = self.context.credentials
         try:
@@ -283,7 +291,7 @@ class Agent:
         except CannotDecrypt as error:
             self._count_refused(command, InvalidMessage("cannot-decrypt", f"{command.job}: {error}"))
             return
-        await self.obey(start)
+        await self.obey(start, evidence)
 
     def _request_lease(self) -> None:
         """The fence that answers an inventory was lost: send the inventory again. Starts that were missed are repeated."""
@@ -291,9 +299,9 @@ class Agent:
             self._log.warning("no start is carried out before the node's lease is known: sending the inventory again")
             self.announce()
 
-    def _fence_for_another(self, fence: Fence) -> None:
+    def _fence_for_another(self, fence: Fence, evidence: dict[str, Any] | None) -> None:
         """After this incarnation has joined, a fence for another one means that the pool obeys that one only."""
-        if self._joined and self.context.fences.admission_epoch_ok(fence.sender_epoch):
+        if self._joined and self.context.fences.admission_epoch_ok(fence.sender_epoch, evidence):
             self._joined = False
             self._log.error("another agent has joined under this node's name: stopping its tasks. Give one of them another name")
             self._evictions.evict_all(0, SUPERSEDED)
@@ -302,10 +310,12 @@ class Agent:
         self._metrics.commands_fenced.labels(self.context.node.pool, type(command).__name__).inc()
         self._log.warning("an outdated command was refused", type=type(command).__name__)
 
-    def _verdicts(self, command: JobCommand, tasks: Mapping[int, tuple[str, ...]]) -> dict[int, Verdict]:
+    def _verdicts(
+        self, command: JobCommand, tasks: Mapping[int, tuple[str, ...]], evidence: dict[str, Any] | None
+    ) -> dict[int, Verdict]:
         """By task; tasks: each with the devices that the command gives it as a whole."""
         position = (command.ordered_by.epoch, command.ordered_by.seq)
-        verdicts = self.context.fences.obey(command.job, command.attempt, tasks, position)
+        verdicts = self.context.fences.obey(command.job, command.attempt, tasks, position, evidence)
         if "stale" in verdicts.values():
             devices = [device for each in tasks.values() for device in each]
             if self.context.fences.all_before(command.sender_epoch, command.job, devices):

@@ -1,8 +1,12 @@
 """A truncated log: how it is detected, and when reconciliation is over."""
 
 import pytest
+from tests.log_builder import DAY, NEW_YEAR
+from tests.log_builder import Story as LogStory
 from tests.unit.admission.test_reports import announced, report
 
+from bailiff_admission.request_handlers import Rejected, facts_of_request
+from bailiff_admission.request_handlers.requests import ReceivedRequest
 from bailiff_admission.truncation import (
     TruncationDetected,
     TruncationReconciliation,
@@ -12,14 +16,21 @@ from bailiff_admission.truncation import (
     newest,
 )
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import Evict, Fence, NodeHeartbeat, SendInventory
+from bailiff_bus.envelope import InvalidMessage, unwrap, wrap
+from bailiff_bus.messages import AcceptTruncation, Evict, Fence, NodeHeartbeat, SendInventory
 from bailiff_bus.messages.commands import CommandBody, RecordRef
 from bailiff_bus.messages.reports import FenceStatus
 from bailiff_bus.port import Message
 from bailiff_bus.testing import MemoryCluster
 from bailiff_core.canonical import canonical_json
+from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.records.facts import LogTruncated, NodeLost
+from bailiff_log.credentials import make_credentials
+from bailiff_log.keys import new_private_key
+from bailiff_log.message_signatures import wrap_signed
+from bailiff_log.order_evidence import evidence_of, subject_of
+
+ROOT = new_private_key()
 
 NOW = 1_800_000_000_000_000  # µs UTC
 
@@ -201,3 +212,79 @@ class Topics(MemoryCluster):
     def keep_newest(self, topic, left):
         """Retention deletes the others."""
         self.trim(topic.name, 0, self.partitions(topic.name)[0].end - left)
+
+
+# --- in a signed pool, a report is believed with evidence only
+
+
+@pytest.fixture
+def signed(tmp_path):
+    """A signed pool, with the credentials of its admission."""
+    owner = make_credentials(tmp_path / "a", ROOT, role="admission", name="a", not_before=0, expires=NEW_YEAR + DAY)
+    story = LogStory(credentials=owner)
+    story.node("n1", gpus=8)
+    return story
+
+
+def obeyed(owner, command, pool="test", node=None):
+    """What an agent keeps of a command that this participant has sent."""
+    subject = subject_of(command if node is None else command.model_copy(update={"node": node}), pool)
+    headers, value = wrap_signed(owner, command, source="/a", id="1", pool=pool, time_us=NEW_YEAR, subject=subject)
+    return evidence_of(unwrap(Message("bailiff.node-commands", 0, 0, 0, None, headers, value)))
+
+
+def test_a_signed_command_is_evidence_that_the_log_was_cut(signed):
+    state = signed.state
+    lost = evict(state.epoch, state.seq + 1)
+    status = FenceStatus(epoch=state.epoch, seq=state.seq + 1, evidence=(obeyed(signed.credentials, lost),))
+    with pytest.raises(TruncationDetected) as found:
+        check_report(state, report(NodeHeartbeat, fence=status))
+    assert (found.value.epoch, found.value.seq) == (state.epoch, state.seq + 1)
+    status = FenceStatus(newest_epoch=state.epoch + 1, evidence=(obeyed(signed.credentials, fence(state.epoch + 1)),))
+    with pytest.raises(TruncationDetected):
+        check_report(state, report(NodeHeartbeat, fence=status))
+
+
+def test_a_node_without_evidence_cannot_stop_the_pool(signed, tmp_path):
+    state = signed.state
+    lost = evict(state.epoch, state.seq + 1)
+    intruder = make_credentials(tmp_path / "b", new_private_key(), role="admission", name="b", not_before=0, expires=NEW_YEAR)
+    agent = make_credentials(tmp_path / "c", ROOT, role="node", name="n1", not_before=0, expires=NEW_YEAR + DAY)
+    older = obeyed(signed.credentials, evict(state.epoch, state.seq))
+    for evidence, reason in [
+        ((), "it has no evidence"),
+        ((obeyed(intruder, lost),), "is not signed with the pool's root key"),
+        ((obeyed(agent, lost),), "does not permit to act as"),
+        ((obeyed(signed.credentials, lost, node="n2"),), "it is a command to n2"),
+        ((obeyed(signed.credentials, lost, pool="other"),), "it is a command to n1 of other"),
+        ((older,), "beyond the log"),
+        ((older.model_copy(update={"subject": subject_of(lost, "test")}),), "signature is not that of the command's sender"),
+    ]:
+        status = FenceStatus(epoch=state.epoch, seq=state.seq + 1, evidence=evidence)
+        with pytest.raises(InvalidMessage, match=reason):
+            check_report(state, report(NodeHeartbeat, fence=status))
+
+
+def test_a_command_counts_with_the_signature_of_who_may_send_it(signed):
+    state = signed.state
+    lost = evict(state.epoch, state.seq + 1)
+    check_command(state, sent(lost))
+    headers, value = wrap_signed(signed.credentials, lost, source="/a", id="1", pool="test", time_us=NEW_YEAR)
+    with pytest.raises(TruncationDetected):
+        check_command(state, Message("bailiff.node-commands", 0, 0, NEW_YEAR, None, headers, value))
+
+
+@pytest.mark.parametrize(
+    "far", [{"epoch": MAX_INTEGER}, {"epoch": 1, "seq": MAX_INTEGER}, {"newest_epoch": MAX_INTEGER}], ids=str
+)
+def test_nobody_names_a_record_that_no_log_can_have_had(story, far):
+    """Recovery would continue in a higher epoch, which no record could hold."""
+    with pytest.raises(InvalidMessage, match="which no log of this pool can have had"):
+        check_report(story.state, report(NodeHeartbeat, fence=FenceStatus(**far)))
+
+
+def test_an_operator_cannot_accept_what_cannot_be_continued(story):
+    body = AcceptTruncation(epoch=MAX_INTEGER, seq=5, reason="typing error")
+    refused = facts_of_request(story.state, ReceivedRequest("laptop", "r", "d" * 64, story.state.now, "ada", "none", body))
+    assert isinstance(refused, Rejected)
+    assert refused.code == "beyond-log"

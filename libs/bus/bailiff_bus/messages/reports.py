@@ -5,21 +5,35 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Signature
-from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Name, OpaqueId
+from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
 from bailiff_core.records.facts import Checkpoint, DeviceInfo, DeviceReading, HostReading, QuarantineReason, Stage
 
 from .base import MessageBody
 
 
+class OrderEvidence(Document):
+    """What a signed command leaves behind: the parts that its signature covers, with the digest for its data."""
+
+    digest: Hash
+    source: Annotated[str, Field(max_length=256)]
+    id: Annotated[str, Field(max_length=256)]
+    time: Time
+    subject: Annotated[str, Field(pattern=r"^[^/]+/[^/]+/[0-9]{1,16}\.[0-9]{1,16}/[0-9]{1,16}$", max_length=256)]
+    sig: Signature
+    certificate: Annotated[str, Field(max_length=1024)]
+
+
 class FenceStatus(Document):
     """The highest (epoch, seq) that the agent has obeyed, and the newest writer epoch that it has seen.
 
-    A position above the log's head means that the log was truncated.
+    A position above the log's head means that the log was truncated, if `evidence` shows it: the signed commands that named
+    these positions.
     """
 
     epoch: Count = 0
     seq: Count = 0
     newest_epoch: Count | None = None
+    evidence: Annotated[tuple[OrderEvidence, ...], Field(max_length=2)] = ()
 
 
 class TrackedTask(Document):

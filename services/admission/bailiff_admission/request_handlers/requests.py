@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
+from bailiff_admission.log_bounds import is_plausible
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
@@ -99,6 +100,11 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
         case ApplyPolicy() as apply:
             return _policy(state, request, apply)
         case AcceptTruncation() as accept:
+            if not is_plausible(state, accept.epoch, accept.seq):
+                named = f"#{accept.seq} of epoch {accept.epoch}"
+                return Rejected(
+                    "beyond-log", f"no log of this pool can have had {named}: give what the alarm log-truncated names"
+                )
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
     return Rejected("unknown-type", f"{received.body.TYPE} is not a request")
 

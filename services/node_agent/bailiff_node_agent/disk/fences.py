@@ -48,15 +48,16 @@ class Fences:
         self._journal = Journal(storage, "fences")
         self._admission_epoch = -1
         self._highest: Position | None = None
+        self._evidence: dict[str, Entry] = {}  # of the newest epoch, and of the highest position
         self._jobs: dict[str, JobFence] = {}
         self._devices: dict[str, Position] = {}
         for entry in self._journal.entries:
             self._apply(entry)
 
-    def admission_epoch_ok(self, epoch: int) -> bool:
-        """Whether no newer admission writer is known; records a newer one."""
+    def admission_epoch_ok(self, epoch: int, evidence: Entry | None = None) -> bool:
+        """Whether no newer admission writer is known; records a newer one. evidence: that its command is, if it was signed."""
         if epoch > self._admission_epoch:
-            self._record({"epoch": epoch})
+            self._record({"epoch": epoch} | _kept(evidence))
         return epoch == self._admission_epoch
 
     @property
@@ -76,7 +77,14 @@ class Fences:
         """The highest position of an accepted command: a log whose head is below it was truncated."""
         return self._highest
 
-    def obey(self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: Position) -> dict[int, Verdict]:
+    @property
+    def evidence(self) -> Sequence[Entry]:
+        """What shows the newest epoch and the highest position, as far as the commands were signed."""
+        return tuple(self._evidence.values())
+
+    def obey(
+        self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: Position, evidence: Entry | None = None
+    ) -> dict[int, Verdict]:
         """Whether to carry out a command, by task. tasks: each with the devices that it gets as a whole.
 
         "new" is on disk before it is returned, so it is returned once. "same": the position is that of the task and of every
@@ -86,7 +94,9 @@ class Fences:
         new = [task for task, verdict in verdicts.items() if verdict == "new"]
         if new:
             devices = [device for task in new for device in tasks[task]]
-            self._record({"job": job, "attempt": attempt, "tasks": new, "devices": devices, "at": list(position)})
+            self._record(
+                {"job": job, "attempt": attempt, "tasks": new, "devices": devices, "at": list(position)} | _kept(evidence)
+            )
         return verdicts
 
     def _verdict(self, job: str, attempt: int, task: int, devices: Sequence[str], position: Position) -> Verdict:
@@ -110,11 +120,14 @@ class Fences:
 
     def _apply(self, entry: Entry) -> None:
         match entry:
-            case {"epoch": int(epoch)}:
+            case {"epoch": int(epoch), **rest}:
                 self._admission_epoch = epoch
+                self._keep_evidence("epoch", rest)
             case {"at": [int(epoch), int(seq)], **marked}:
                 position = (epoch, seq)
-                self._highest = max(self._highest or position, position)
+                if self._highest is None or position >= self._highest:
+                    self._highest = position
+                    self._keep_evidence("position", marked)
                 match marked:
                     case {"job": str(job), "attempt": int(attempt), "tasks": [*tasks]}:
                         self._jobs.setdefault(job, JobFence(attempt, position)).obey(attempt, tasks, position)
@@ -130,10 +143,16 @@ class Fences:
             case _:
                 raise ValueError(f"fences: unknown entry {entry}")
 
+    def _keep_evidence(self, of: str, entry: Entry) -> None:
+        if "evidence" in entry:
+            self._evidence[of] = entry["evidence"]
+        else:
+            self._evidence.pop(of, None)
+
     def _compacted(self) -> list[Entry]:
-        entries: list[Entry] = [{"epoch": self._admission_epoch}]
+        entries: list[Entry] = [{"epoch": self._admission_epoch} | _kept(self._evidence.get("epoch"))]
         if self._highest:
-            entries.append({"devices": [], "at": list(self._highest)})
+            entries.append({"devices": [], "at": list(self._highest)} | _kept(self._evidence.get("position")))
         entries += (
             {
                 "job": job,
@@ -146,3 +165,7 @@ class Fences:
         )
         entries += ({"devices": [device], "at": list(at)} for device, at in self._devices.items())
         return entries
+
+
+def _kept(evidence: Entry | None) -> Entry:
+    return {"evidence": evidence} if evidence is not None else {}
