@@ -26,7 +26,7 @@ import yaml
 from tests.job_processes import end_jobs
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import pool_of, unwrap, wrap
+from bailiff_bus.envelope import pool_of, unwrap
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import Alarm, ApplyPolicy, CancelJob, JobSpec, MessageBody, ScaleJob, SubmitJob
 from bailiff_bus.port import Headers, Message, Producer, Receipt
@@ -40,6 +40,8 @@ from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.kafka_cluster import KafkaCluster
 from bailiff_devstack.processes import tail
 from bailiff_devstack.stack import SERVICES, Plan, Stack
+from bailiff_log.credentials import read_credentials
+from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.projection import Projection
 from bailiff_log.reader import AuditReader, Entry, Orphan
 from bailiff_service.metrics import Metrics
@@ -277,11 +279,16 @@ class Watch:
         """Publish a request, by default with a unique id."""
         return await self.publish(topics.REQUESTS.name, body, request_id, partition=partition)
 
-    async def publish(self, topic: str, body: MessageBody, message_id: str = "", *, partition: int | None = None) -> Receipt:
-        """Publish any message for this pool."""
+    async def publish(
+        self, topic: str, body: MessageBody, message_id: str = "", *, partition: int | None = None, signed_by: str = ""
+    ) -> Receipt:
+        """Publish any message for this pool. signed_by: the process whose credentials sign it."""
         fresh = f"{os.getpid()}-{time.monotonic_ns()}-{next(self._ids)}"
         now = time.time_ns() // 1000
-        headers, value = wrap(body, source="/tests", id=message_id or fresh, pool=self.pool, time_us=now)
+        credentials = read_credentials(self.system.folder / "credentials" / signed_by) if signed_by else None
+        headers, value = wrap_signed(
+            credentials, body, source="/tests", id=message_id or fresh, pool=self.pool, time_us=now
+        )  # fmt: skip
         return await self.publish_raw(topic, value, headers, partition=partition)
 
     async def publish_raw(self, topic: str, value: bytes, headers: Headers = (), *, partition: int | None = None) -> Receipt:

@@ -197,6 +197,7 @@ async def test_the_same_id_again_has_no_effect_and_with_other_content_is_rejecte
 async def test_the_largest_request_is_accepted_and_a_larger_one_is_refused(system: System) -> None:
     async with system.watch("pool-a") as pool:
         # The largest readable request is rejected, because its start command is too large; the largest startable one runs.
+        # Encrypted for its node, a spec has four thirds of its size.
         empty = len(json.dumps(submit("larger", spec={"env": {"FILL": ""}})))
         headers, value = binary(submit("larger", spec={"env": {"FILL": "x" * (MAX_INPUT_BYTES - empty)}}), id="larger")
         assert len(value) == MAX_INPUT_BYTES
@@ -204,7 +205,7 @@ async def test_the_largest_request_is_accepted_and_a_larger_one_is_refused(syste
         rejected = await pool.record(InputRejected, id="larger")
         assert rejected.code == "too-large"
         assert str(MAX_INPUT_BYTES) in rejected.reason
-        largest = submit("largest", spec={"env": {"FILL": "x" * (MAX_INPUT_BYTES - empty - 3000)}})
+        largest = submit("largest", spec={"env": {"FILL": "x" * (MAX_INPUT_BYTES * 3 // 4 - empty - 3000)}})
         largest["demand"]["max_failures"] = 0
         headers, value = binary(largest)
         await pool.publish_raw(topics.REQUESTS.name, value, headers)
@@ -272,7 +273,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
             requests = list(selection.requests)
             proposals = tuple(Proposal(request=each.seq, job=each.job, **by_job[each.job]) for each in requests)
             proposal = ProposalBatch(selection=selection.number, computed_at=pool.state.seq, logic=LOGIC, proposals=proposals)
-            await pool.publish(topics.PROPOSALS.name, proposal)
+            await pool.publish(topics.PROPOSALS.name, proposal, signed_by="victim-selection")
             for each in requests:
                 await pool.record(PreemptionRefused, request=each.seq)
             refused |= {each.job for each in requests}

@@ -88,11 +88,12 @@ class Struck:
         return self.system.folder / "state" / "node-agent" / "pool-b" / self.node
 
     def restart(self, name: str = "", **node: Any) -> None:
-        """Start an agent for the node; name: a second one, with its own folder."""
+        """Start an agent for the node; name: a second one, with its own folder and a copy of the node's keys."""
         declared = [{"name": self.node, "pool": "pool-b", "gpus": "4xH100-80GB", **node}]
         env = {"BAILIFF_NODES": json.dumps(declared)}
         if name:
             env["BAILIFF_STATE_DIR"] = str(self.system.folder / "state" / name)
+            env["BAILIFF_CREDENTIALS"] = str(self.system.folder / "credentials" / self.agent)
             self.system.stack.start_service("node-agent", replica=f"-{name}", env=env)
         elif not node:
             self.system.start_service(self.agent)

@@ -44,14 +44,14 @@ Story = Callable[[Callable[[SignedPool], Awaitable[None]]], None]
 def story(tmp_path: Path) -> Story:
     """Runs a story in a pool of its own."""
 
-    def told(what: Callable[[SignedPool], Awaitable[None]]) -> None:
+    def steps(what: Callable[[SignedPool], Awaitable[None]]) -> None:
         async def main() -> None:
             async with SignedPool(tmp_path) as pool:
                 await what(pool)
 
         run(main())
 
-    return told
+    return steps
 
 
 def about(pool: SignedPool, node: str = "n1", sender: str = "admission") -> dict[str, Any]:
@@ -75,7 +75,7 @@ def runs(pool: SignedPool, job: str, node: str = "n1") -> bool:
 
 
 def test_a_preemption_from_the_request_to_the_start(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         pool.submit("low", kind="train")
         await pool.until_running("low")
         pool.submit("high", kind="inference")
@@ -88,11 +88,11 @@ def test_a_preemption_from_the_request_to_the_start(story: Story) -> None:
         assert pool.facts(InputRejected) == []
         assert pool.agents["agent-n1"]._link.readiness() == {"link": None}
 
-    story(told)
+    story(steps)
 
 
 def test_nobody_but_the_node_and_admission_can_read_what_a_job_is_given(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         pool.submit("low")
         await pool.until_running("low")
         for topic in topics.TOPICS.values():
@@ -107,11 +107,11 @@ def test_nobody_but_the_node_and_admission_can_read_what_a_job_is_given(story: S
         with pytest.raises(CannotDecrypt):
             decrypt_start(command.model_copy(update={"job": "other"}), POOL, mine)
 
-    story(told)
+    story(steps)
 
 
 def test_an_agent_obeys_no_command_without_the_right_key_and_reports_each(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         stranger = pool.certify("stranger", "admission", root=new_private_key())
         executor, selection = pool.credentials("eviction-executor"), pool.credentials("victim-selection")
         other_pool = pool.certify("other-pool", "admission", pool="pool-b")
@@ -140,22 +140,22 @@ def test_an_agent_obeys_no_command_without_the_right_key_and_reports_each(story:
         pool.send(topics.NODE_COMMANDS.name, headers, value, key="n1")
         await pool.until("the same command signed by admission runs", lambda _: runs(pool, "forged"))
 
-    story(told)
+    story(steps)
 
 
 def test_a_signed_command_cannot_be_sent_to_another_pool_or_changed(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         headers, value = pool.signed(pool.credentials("admission"), start(pool), pool="pool-b")
         moved = tuple((name, POOL.encode() if name == "ce_pool" else each) for name, each in headers)
         pool.send(topics.NODE_COMMANDS.name, moved, value, key="n1")
         assert "bad-signature" in await pool.until_alarm("commands-refused")
         assert not runs(pool, "forged")
 
-    story(told)
+    story(steps)
 
 
 def test_a_report_counts_only_with_the_key_of_its_node(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         pool.submit("low")
         await pool.until_running("low")
         ended = TaskExitedReport(
@@ -174,11 +174,11 @@ def test_a_report_counts_only_with_the_key_of_its_node(story: Story) -> None:
             assert "n1" in rejected.reason
         assert pool.state.jobs["low"].phase == "running"
 
-    story(told)
+    story(steps)
 
 
 def test_a_kept_report_that_is_sent_again_has_no_effect(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         def sent(kind: str) -> list[Message]:
             return [message for message in pool.messages(topics.NODE_REPORTS.name) if kind in str(message.headers)]
 
@@ -200,11 +200,11 @@ def test_a_kept_report_that_is_sent_again_has_no_effect(story: Story) -> None:
 
         await pool.until("the node is unreachable although its heartbeats are repeated", silent)
 
-    story(told)
+    story(steps)
 
 
 def test_only_the_right_service_proposes_and_starts_evictions(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         progress = StartEviction(job="low", attempt=1, decided_by=1)
         proposal = ProposalBatch(selection=1, computed_at=1, logic=LOGIC, proposals=())
         for topic, body, wrong in [
@@ -218,7 +218,7 @@ def test_only_the_right_service_proposes_and_starts_evictions(story: Story) -> N
             )
             assert [each.code for each in pool.facts(InputRejected) if each.topic == topic.name] == ["bad-certificate"]
 
-    story(told)
+    story(steps)
 
 
 def enrol(pool: SignedPool, node: str, **key: str) -> None:
@@ -232,7 +232,7 @@ def token(pool: SignedPool) -> EnrolmentToken:
 
 
 def test_a_node_enrols_with_a_token_once(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         once = token(pool)
         enrol(pool, "n2", token_key=key_id(once.private_key))
         pool.start_agent("n2", token=once.text())
@@ -249,11 +249,11 @@ def test_a_node_enrols_with_a_token_once(story: Story) -> None:
         assert "n3" not in pool.state.node_numbers
         assert all(once.text().encode() not in m.value for topic in topics.TOPICS for m in pool.messages(topic))
 
-    story(told)
+    story(steps)
 
 
 def test_a_waiting_node_joins_when_an_operator_approves_its_key(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         folder = pool.folder / "nodes" / "n2"
         folder.mkdir(parents=True)
         (folder / "root.pub").write_text(key_id(pool.root))
@@ -270,11 +270,11 @@ def test_a_waiting_node_joins_when_an_operator_approves_its_key(story: Story) ->
         assert not pool.state.waiting_nodes
         assert not pool.state.permits
 
-    story(told)
+    story(steps)
 
 
 def test_a_second_key_for_a_name_is_refused_until_an_operator_permits_it(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         await pool.stop("agent-n1")
         other = pool.certify("others/n1", "node", "n1")
         pool.start_agent("n1", credentials="others")
@@ -283,11 +283,11 @@ def test_a_second_key_for_a_name_is_refused_until_an_operator_permits_it(story: 
         enrol(pool, "n1", key=other.certificate.key)
         await pool.until("n1 is enrolled with it", lambda state: state.enrolled["n1"].key == other.certificate.key)
 
-    story(told)
+    story(steps)
 
 
 def test_a_revoked_node_gets_nothing_and_stops(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         pool.submit("low", gpus=1)
         await pool.until_running("low")
         pool.request(RevokeKey(key=pool.state.enrolled["n1"].key, reason="stolen"))
@@ -298,11 +298,11 @@ def test_a_revoked_node_gets_nothing_and_stops(story: Story) -> None:
         assert {start.job for start in starts} == {"low"}
         assert [each.code for each in pool.facts(InputRejected)][:1] == ["revoked-key"]
 
-    story(told)
+    story(steps)
 
 
 def test_agents_learn_of_a_revoked_service_and_do_not_forget_it(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         executor = pool.credentials("eviction-executor")
         pool.request(RevokeKey(key=executor.certificate.key))
         assert "was revoked" in str(await pool.error_of("eviction-executor"))
@@ -326,11 +326,11 @@ def test_agents_learn_of_a_revoked_service_and_do_not_forget_it(story: Story) ->
         await pool.until("it has refused the command", lambda _: found._refused_commands)
         assert "was revoked" in found._refusal
 
-    story(told)
+    story(steps)
 
 
 def test_another_root_key(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         new_root = new_private_key()
         change = change_root_key(pool.root, pool.state.identity, new_root)
         for wrong in (
@@ -357,11 +357,11 @@ def test_another_root_key(story: Story) -> None:
         pool.send(topics.NODE_COMMANDS.name, headers, value, key="n1")
         assert "not signed with the pool's root key" in await pool.until_alarm("commands-refused")
 
-    story(told)
+    story(steps)
 
 
 def test_another_replica_of_admission_starts_what_the_first_one_accepted(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         pool.submit("low")
         await pool.until_running("low")
         pool.submit("waits")
@@ -372,11 +372,11 @@ def test_another_replica_of_admission_starts_what_the_first_one_accepted(story: 
         pool.request(CancelJob(job="low"))
         await pool.until_running("waits")
 
-    story(told)
+    story(steps)
 
 
 def test_specs_are_read_with_the_key_before_the_present_one(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         pool.submit("low")
         await pool.until_running("low")
         pool.submit("waits")
@@ -388,11 +388,11 @@ def test_specs_are_read_with_the_key_before_the_present_one(story: Story) -> Non
         pool.request(CancelJob(job="low"))
         await pool.until_running("waits")
 
-    story(told)
+    story(steps)
 
 
 def test_admission_without_the_specs_key_says_so(story: Story) -> None:
-    async def told(pool: SignedPool) -> None:
+    async def steps(pool: SignedPool) -> None:
         pool.submit("low")
         await pool.until_running("low")
         pool.submit("waits")
@@ -403,7 +403,7 @@ def test_admission_without_the_specs_key_says_so(story: Story) -> None:
         pool.request(CancelJob(job="low"))
         assert "specs.key" in await pool.until_alarm("spec-missing")
 
-    story(told)
+    story(steps)
 
 
 @pytest.mark.parametrize("service", ["victim-selection", "eviction-executor"])

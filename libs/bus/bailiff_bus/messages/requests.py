@@ -1,8 +1,8 @@
 """`bailiff.requests`: requests of users and operators. The client chooses the CloudEvents `id`; repeats have no effect."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bailiff_core.model.certificate import Key, RootKeyChange
 from bailiff_core.model.demand import JobDemand
@@ -173,7 +173,7 @@ class AcceptTruncation(RequestBody):
 class EnrolNode(RequestBody):
     """Permit one agent to enrol under this node's name, until `expires`; an operator's request.
 
-    token_key: public half of a token's key; or key: the agent's own public key, as in `bailiff nodes`.
+    Either token_key: public half of a token's key; or key: the agent's own public key, as in `bailiff nodes`.
     """
 
     TYPE: ClassVar[str] = "bailiff.EnrolNode.v1"
@@ -181,12 +181,6 @@ class EnrolNode(RequestBody):
     token_key: Key | None = None
     key: Key | None = None
     expires: Time
-
-    @model_validator(mode="after")
-    def _one_key(self) -> Self:
-        if (self.token_key is None) == (self.key is None):
-            raise ValueError("expected either token_key or key")
-        return self
 
 
 class RevokeKey(RequestBody):

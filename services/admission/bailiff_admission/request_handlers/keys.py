@@ -27,6 +27,8 @@ def request_for_keys(state: PoolState, request: RequestId, body: KeyRequest) -> 
 
 
 def _permitted(state: PoolState, request: RequestId, body: EnrolNode) -> list[Fact] | Rejected:
+    if (body.token_key is None) == (body.key is None):
+        return Rejected("malformed", "expected either token_key or key")
     if body.expires < state.now:
         return Rejected("expired", "the permit would have expired already: choose a later time")
     if body.key in state.revoked_keys or body.token_key in state.revoked_keys:
