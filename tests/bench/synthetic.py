@@ -97,11 +97,10 @@ _LIFE: tuple[tuple[Callable[[int, str], Payload], bool], ...] = (
 
 def _cycles() -> Iterator[list[Wire]]:
     state, head = PoolState(), ChainHead(POOL)
-    first = _first_records()
-    for record in first:
+    prepared = chain_records(head, _first_records())
+    for record, _, _ in prepared:
         fold(state, record)
         state.cycle_open = not record.cycle_end
-    prepared = chain_records(head, first)
     yield [wire for _, wire, _ in prepared]
     head = prepared[-1][2]
     digest_at = state.seq

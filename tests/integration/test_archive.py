@@ -144,7 +144,7 @@ async def test_what_somebody_else_appends_to_a_signed_log_is_an_orphan_and_an_al
     archived_until = len(story.wires)
     story.runs("train-2", gpus=1)
     log.append(story.wires[archived_until:])
-    async with Auditor(log, database, tmp_path / "b").running() as another:  # goes on in the middle of a signed log
+    async with Auditor(log, database, tmp_path / "b").running() as another:  # continues in the middle of a signed log
         await another.until("the rest is archived", lambda: another.value("bailiff_archive_head_seq") == len(story.wires) - 1)
     assert (await verify("pool-a", given(await archived(database))))["ok"]
 

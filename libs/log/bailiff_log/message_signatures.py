@@ -72,7 +72,8 @@ def wrap_with_key(
     fields = [MESSAGE_TAG, content_digest(body.TYPE, pool, data, ""), source, id, time_us, subject]
     return wrap(
         body, source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent,
-        keyid=key_id(private_key) if certificate is None else certificate.key, sig=sign_fields(private_key, fields), certificate=_text(certificate),
+        keyid=key_id(private_key) if certificate is None else certificate.key, sig=sign_fields(private_key, fields),
+        certificate=_text(certificate),
     )  # fmt: skip
 
 

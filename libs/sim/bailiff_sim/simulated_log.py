@@ -79,6 +79,9 @@ class SimulatedLog:
             self._pool, state.seq + 1, state.epoch, cycle, cycle_end, time, "", state.writer or WRITER, ENGINE,
             state.policy_revision, fact.type_name(), fact, cause, inputs,
         )  # fmt: skip
+        if record.seq == 1:  # the state keeps the first record's hash
+            self._flush()
+            record.prev = self.digest
         fold(state, record)
         self._append(record)
 
