@@ -156,6 +156,13 @@ SEALS = Topic(
     retention=None,
     partitions=1,
 )
+COSIGNATURES = Topic(
+    name="bailiff.cosignatures",
+    key="pool",
+    schemas=_types("CheckpointCosigned", "CheckpointRefused"),
+    retention=None,
+    partitions=1,
+)
 ROLLUPS = Topic(
     name="bailiff.rollups",
     key="pool/window",
@@ -183,7 +190,7 @@ TOPICS: Mapping[str, Topic] = {
     topic.name: topic
     for topic in (
         REQUESTS, AUDIT, JOB_SPECS, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS, TELEMETRY, ALARMS,
-        SEALS, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
+        SEALS, COSIGNATURES, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
     )
 }  # fmt: skip
 

@@ -64,7 +64,7 @@ from .rollups import (
     TelemetryWindow,
     WorkLost,
 )
-from .seals import LogSealed, SealingKey, SealsInvalidated
+from .seals import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
 from .telemetry import DeviceTelemetry, NodeTelemetry
 
 __all__ = [
@@ -76,6 +76,8 @@ __all__ = [
     "CancelEviction",
     "CancelJob",
     "CheckpointAtStep",
+    "CheckpointCosigned",
+    "CheckpointRefused",
     "ClassWindow",
     "ClearDevice",
     "ClearQuarantine",
