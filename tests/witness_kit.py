@@ -1,4 +1,4 @@
-"""A pool's seals as its auditor publishes them, a witness under test on the in-memory bus, and a witness built from its Go module."""
+"""A pool's seals as its auditor publishes them, a witness on the in-memory bus, and a witness built from its Go module."""
 
 import asyncio
 import contextlib

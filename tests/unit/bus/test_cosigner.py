@@ -105,7 +105,7 @@ def test_a_memory_that_cannot_be_read_stops_the_witness(tmp_path: Path) -> None:
     text = file.read_text()
     for changed in ("", text[:40], text.replace("pool-a", "pool-b")):
         file.write_text(changed)
-        with pytest.raises(MemoryUnusable, match="not a signed note|expected 1 to|another log"):
+        with pytest.raises(MemoryUnusable, match=r"not a signed note|expected 1 to|another log"):
             opened(tmp_path)
 
 

@@ -100,9 +100,10 @@ class WitnessService:
 
     def _followers(self, cosigner: Cosigner) -> list[Awaitable[None]]:
         trusted = frozenset(self._settings.witness_trust)
-        followers = []
+        followers: list[Awaitable[None]] = []
+        witnesses: list[Witness] = [OwnWitness(cosigner), *map(HttpWitness, self._others)]
         for pool in self._pools:
-            for witness in (OwnWitness(cosigner), *map(HttpWitness, self._others)):
+            for witness in witnesses:
                 memory = cosigner if isinstance(witness, OwnWitness) else None
                 publish, report = partial(self._publish, pool, witness), partial(self._report, pool, witness, cosigner)
                 followers.append(SealFollower(self._bus, pool.name, trusted, witness, memory, publish, report).run())

@@ -145,7 +145,7 @@ def newest_of(address: WitnessAddress, origin: str) -> Note | None:
 
 
 def request(method: str, url: str, body: bytes | None = None) -> tuple[int, str, str]:
-    """Status, content type and text of the answer, at most `MAX_ANSWER` bytes. Redirects are not followed. Raises `Unreachable`."""
+    """Status, content type and text (at most `MAX_ANSWER` bytes). Redirects are not followed. Raises `Unreachable`."""
     parts = urlsplit(url)
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
