@@ -122,11 +122,7 @@ class CosignatureVerifier:
         position, found = self._position(max(self.wanted, 1))
         if self.wanted and not position:
             most = max((len(_distinct(each)) for each in self._matching.values()), default=0)
-            self.problems.append(
-                f"{most} of the {self.wanted} wanted witnesses cosigned the log"
-                if most
-                else f"no witness of the {self.wanted} wanted cosigned the log"
-            )
+            self.problems.append(f"{most} of {self.wanted} wanted witnesses cosigned the log")
         if self.problems and position:
             self.problems.append(f"the last cosigned position that this log has is {position}")
         return {
