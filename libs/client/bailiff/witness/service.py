@@ -79,7 +79,6 @@ class WitnessService:
         except MemoryUnusable as error:
             raise MustStop(ExitCode.SETTINGS, f"the witness's memory: {error}") from None
         try:
-            (self._settings.state_dir / self.name / "witness.vkey").write_text(f"{self.key}\n", encoding="utf-8")
             logger().info("cosigning", key=str(self.key))
             await self._check()
             async with self._http(cosigner):

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
 
 from bailiff_service.settings import Port, ServiceSettings
 
@@ -17,8 +16,6 @@ class WitnessSettings(ServiceSettings):
     witnesses to bring the checkpoints to, each as `VKEY URL`. witness_host, witness_port: HTTP interface for logs elsewhere and
     for readers; without a port there is none. witness_logs: keys of the logs accepted over HTTP, each as a vkey.
     """
-
-    model_config = SettingsConfigDict(extra="ignore")
 
     witness_name: Annotated[str, Field(min_length=1, max_length=255)] = "bailiff-witness"
     witness_key: Path | None = None
