@@ -1,6 +1,8 @@
 // A witness of github.com/transparency-dev/witness with its HTTP interface, for the tests; and test vectors of its note library.
 //
 //	tlogwitness serve NAME LOG_VKEY...   prints its address and its vkey, serves until its standard input ends
+//	tlogwitness submit VKEY URL OLD_SIZE [PROOF_HASH...]   brings the checkpoint on its standard input to that witness with the
+//	                                     module's client, verifies the cosignature, and prints it
 //	tlogwitness vectors                  prints a checkpoint, its signatures and its cosignature as JSON
 package main
 
@@ -16,10 +18,13 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	cosign "github.com/transparency-dev/formats/note"
+	client "github.com/transparency-dev/witness/client/http"
 	"github.com/transparency-dev/witness/persistence/inmemory"
 	"github.com/transparency-dev/witness/witness"
 	"golang.org/x/mod/sumdb/note"
@@ -75,6 +80,42 @@ func serve(name string, logs []string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
+func submit(vkey, address, oldSize string, hashes []string) {
+	checkpoint, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		log.Fatal(err)
+	}
+	where, err := url.Parse(address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	old, err := strconv.ParseUint(oldSize, 10, 64)
+	if err != nil {
+		log.Fatal(err)
+	}
+	proof := [][]byte{}
+	for _, each := range hashes {
+		hash, err := base64.StdEncoding.DecodeString(each)
+		if err != nil {
+			log.Fatal(err)
+		}
+		proof = append(proof, hash)
+	}
+	signatures, size, err := client.NewWitness(where, http.DefaultClient).Update(context.Background(), old, checkpoint, proof)
+	if err != nil {
+		log.Fatalf("%v (%d)", err, size)
+	}
+	verifier, err := cosign.NewVerifierForCosignatureV1(vkey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	opened, err := note.Open(append(checkpoint, signatures...), note.VerifierList(verifier))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s%d cosignature\n", opened.Text, len(opened.Sigs))
+}
+
 func vectors() {
 	text := "bailiff/pool-a/" + strings.Repeat("5a", 32) + "\n1234\n" + base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n"
 	origin, _, _ := strings.Cut(text, "\n")
@@ -121,9 +162,11 @@ func main() {
 	switch {
 	case len(os.Args) > 3 && os.Args[1] == "serve":
 		serve(os.Args[2], os.Args[3:])
+	case len(os.Args) > 4 && os.Args[1] == "submit":
+		submit(os.Args[2], os.Args[3], os.Args[4], os.Args[5:])
 	case len(os.Args) == 2 && os.Args[1] == "vectors":
 		vectors()
 	default:
-		log.Fatal("usage: tlogwitness serve NAME LOG_VKEY... | vectors")
+		log.Fatal("usage: tlogwitness serve NAME LOG_VKEY... | submit VKEY URL OLD_SIZE [PROOF_HASH...] | vectors")
 	}
 }

@@ -44,7 +44,7 @@ def http_api(cosigner: Cosigner, log_keys: Sequence[NoteKey]) -> Starlette:
             cosigned = cosigner.add_checkpoint(given.checkpoint, known, given.old_size, given.proof)
         except Refused as error:
             if error.why is Refusal.STALE:
-                return Response(f"{error.size}\n", 409, HEADERS, SIZE_TYPE)
+                return Response(f"{error.size}\n", 409, {**HEADERS, "content-type": SIZE_TYPE})  # exactly this type
             return _text(STATUS[error.why], str(error))
         return _text(200, "".join(str(each) for each in cosigned.signatures if each.names(cosigner.key)), end="")
 
