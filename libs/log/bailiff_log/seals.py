@@ -27,7 +27,7 @@ from bailiff_core.humanize import count_text
 from bailiff_core.records import Wire, record_hash
 from bailiff_core.records.merkle import Frontier, Subtree, consistency_path, consistent, included, inclusion_path, leaf_hash
 
-from .checkpoints import Checkpoint, checkpoint_signed_by, log_key, origin_of, sign_checkpoint
+from .checkpoints import Checkpoint, checkpoint_signed_by, log_key, origin_of, parse_origin, sign_checkpoint
 from .keys import is_signed, key_id, sign_fields
 from .signed_notes import NoteError
 
@@ -187,15 +187,16 @@ class SealChain:
         self.seals.append(seal)
 
     def _check_checkpoint(self, seal: LogSealed) -> None:
-        if not seal.checkpoint:
-            return
-        origin = origin_of(self.pool, seal.identity, len(self.invalidations))
+        origin = seal.checkpoint.partition("\n")[0]
         try:
             _, checkpoint = checkpoint_signed_by(seal.checkpoint, [log_key(origin, seal.key)])
         except NoteError as error:
             raise VerificationFailed(f"{_what(seal)}: {error}") from None
         if checkpoint != Checkpoint(origin, seal.size, bytes.fromhex(seal.root)):
             raise VerificationFailed(f"{_what(seal)}: its checkpoint has another size or root")
+        found = parse_origin(origin)  # a folder of segments has no invalidations
+        if found is None or found[:2] != (self.pool, seal.identity) or found[2] < len(self.invalidations):
+            raise VerificationFailed(f"{_what(seal)}: its checkpoint is of another log")
 
 
 def _what(body: SealBody) -> str:

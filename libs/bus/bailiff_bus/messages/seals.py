@@ -53,7 +53,7 @@ class LogSealed(MessageBody):
 
     hash: of record `size` - 1. previous_size: size of the previous seal, 0 for none. consistency: consistency proof from that
     seal's tree to this one. sealed_at: by the auditor's clock. key: Ed25519 public key, base64url. checkpoint: size and root
-    as a note, signed with the same key; empty in seals of earlier releases.
+    as a note, signed with the same key.
     """
 
     TYPE: ClassVar[str] = "bailiff.LogSealed.v1"
@@ -66,7 +66,7 @@ class LogSealed(MessageBody):
     consistency: Annotated[tuple[Hash, ...], Field(max_length=128)] = ()
     key: Key
     signature: Signature
-    checkpoint: NoteText = ""
+    checkpoint: NoteText
 
 
 class CheckpointCosigned(MessageBody):

@@ -2,51 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Self, TypedDict
+from functools import cached_property
+from typing import TypedDict
 
 from bailiff.witness.witnesses import Unreachable, WitnessAddress, newest_of
-from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import CheckpointCosigned, CheckpointRefused
-from bailiff_bus.port import Message
+from bailiff_bus.messages import CheckpointCosigned
 from bailiff_core.humanize import count_text
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import time_text
-from bailiff_log.checkpoints import Checkpoint, cosigned_at, log_key, origin_of, parse_origin
+from bailiff_log.checkpoints import Checkpoint, origin_of, parse_origin
+from bailiff_log.cosignatures import CosignatureBody, Cosigned, cosigned_note
 from bailiff_log.seals import SealChain
-from bailiff_log.signed_notes import KeyKind, Note, NoteError, NoteKey
+from bailiff_log.signed_notes import Note, NoteError
 
 SECOND = 1_000_000
-LATEST_TIME = 2**53 // SECOND
-CosignatureBody = CheckpointCosigned | CheckpointRefused
-
-
-def parse_cosignature(message: Message, pool: str) -> CosignatureBody | None:
-    """The body of a message of `bailiff.cosignatures`; None if it is unreadable or of another pool."""
-    try:
-        found = unwrap(message, accept=(CheckpointCosigned, CheckpointRefused))
-    except InvalidMessage:
-        return None
-    return found.body if found.pool == pool and isinstance(found.body, CosignatureBody) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Cosigned:
-    """A verified cosignature. at: s UTC, by the witness's clock."""
-
-    checkpoint: Checkpoint
-    witness: NoteKey
-    at: int
-
-    @classmethod
-    def parse(cls, text: str, witness: NoteKey) -> Self | None:
-        """The checkpoint in this note, if the witness cosigned it."""
-        try:
-            note = Note.parse(text)
-            at = cosigned_at(note, witness)
-            return None if at is None or at > LATEST_TIME else cls(Checkpoint.parse(note.text), witness, at)
-        except NoteError:
-            return None
 
 
 class Witnessed(TypedDict):
@@ -80,6 +50,7 @@ class CosignatureVerifier:
     _at_size: dict[int, list[Cosigned]] = field(default_factory=dict)
     _matching: dict[int, list[Cosigned]] = field(default_factory=dict)
     _end: int = 0
+    _kept: dict[int, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         others: dict[str, list[Cosigned]] = {}
@@ -141,18 +112,21 @@ class CosignatureVerifier:
         return 0, []
 
     def _all(self) -> Iterable[Cosigned]:
-        keys = [address.key for address in self.witnesses]
         for body in self.published:
-            text = body.checkpoint if isinstance(body, CheckpointCosigned) else body.cosigned
-            for key in keys or _published_key(body):
-                found = Cosigned.parse(text, key)
-                if found is not None and (keys or self._is_signed_by_log(text)):
+            if not self.witnesses:
+                found = Cosigned.published(body, self.chain.keys)
+                if found is not None:
+                    yield found
+            for address in self.witnesses:
+                found = Cosigned.parse(cosigned_note(body), address.key)
+                if found is not None:
                     yield found
         for address in self.witnesses:
             yield from self._asked(address) if address.url else ()
 
     def _asked(self, address: WitnessAddress) -> Iterable[Cosigned]:
-        for losses in range(len(self.chain.invalidations) + 1):
+        most = max([len(self.chain.invalidations), *(losses for losses, _ in self._sealed)])
+        for losses in range(most + 1):
             origin = origin_of(self.chain.pool, self.chain.identity, losses)
             try:
                 note = newest_of(address, origin)
@@ -168,23 +142,23 @@ class CosignatureVerifier:
         origin = parse_origin(found.checkpoint.origin)
         if origin is None or origin[:2] != (self.chain.pool, self.chain.identity):
             return False
-        kept = [each.size for each in self.chain.invalidations[origin[2] :]]
-        return not kept or found.checkpoint.size <= min(kept)
+        kept = self._kept_size(origin[2])
+        return kept is None or found.checkpoint.size <= kept
 
-    def _is_signed_by_log(self, text: str) -> bool:
-        try:
-            note = Note.parse(text)
-            origin = note.text.partition("\n")[0]
-            return any(note.signed_by(log_key(origin, key)) for key in self.chain.keys)
-        except NoteError:
-            return False
+    def _kept_size(self, losses: int) -> int | None:
+        """How much remains of what was sealed after so many accepted losses; None for all."""
+        if losses not in self._kept:
+            sizes = [each.size for each in self.chain.invalidations[losses:]]
+            if any(each > losses for each, _ in self._sealed):  # a folder of segments has no invalidations
+                sizes.append(max((size for each, size in self._sealed if each <= losses), default=0))
+            self._kept[losses] = min(sizes, default=None)
+        return self._kept[losses]
 
-
-def _published_key(body: CosignatureBody) -> list[NoteKey]:
-    try:
-        return [NoteKey.parse(body.witness, KeyKind.COSIGNATURE)]
-    except NoteError:
-        return []
+    @cached_property
+    def _sealed(self) -> list[tuple[int, int]]:
+        """Of each seal the number of accepted losses before it, and its size."""
+        origins = [parse_origin(seal.checkpoint.partition("\n")[0]) for seal in self.chain.seals]
+        return [(origin[2], seal.size) for origin, seal in zip(origins, self.chain.seals, strict=True) if origin is not None]
 
 
 def _distinct(found: Iterable[Cosigned]) -> set[str]:

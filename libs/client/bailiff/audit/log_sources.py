@@ -5,20 +5,24 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
-from bailiff_bus.messages import CheckpointCosigned, LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.messages import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.archive import ArchiveError, open_archive
+from bailiff_log.cosignatures import CosignatureBody, parse_cosignature
 from bailiff_log.seals import SealBody, parse_seal
 
-from .cosignatures import CosignatureBody, parse_cosignature
 from .log_files import LogFile
 from .segments import SegmentFolder, seal_from
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
 
 
 @dataclass
@@ -97,6 +101,18 @@ async def from_archive(address: str, pool: str | None) -> AsyncIterator[Source]:
                 sealed = [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
             except ValueError as error:
                 raise ArchiveError(f"a seal in it cannot be read: {error}") from None
-            yield Source(log.pool, log.partition, log.messages(), sealed, log.start, log.tree)
+            cosigned = await _archived_cosignatures(log.connection, log.id)
+            yield Source(log.pool, log.partition, log.messages(), sealed, log.start, log.tree, cosignatures=cosigned)
     except ArchiveError as error:
         raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+
+
+async def _archived_cosignatures(connection: "Connection", pool: int) -> list[CosignatureBody]:
+    if not await connection.fetchval("SELECT to_regclass('cosignatures') IS NOT NULL"):
+        return []  # of an earlier release
+    rows = await connection.fetch('SELECT kind, data FROM cosignatures WHERE pool = $1 ORDER BY "offset"', pool)
+    kinds: dict[str, type[CosignatureBody]] = {"CheckpointCosigned": CheckpointCosigned, "CheckpointRefused": CheckpointRefused}
+    try:
+        return [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
+    except (KeyError, ValueError) as error:
+        raise ArchiveError(f"a cosignature in it cannot be read: {error}") from None

@@ -25,10 +25,11 @@ from bailiff_bus.messages import CheckpointCosigned, LogSealed, SealingKey, Seal
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
+from bailiff_log.cosignatures import CosignatureBody
 from bailiff_log.seals import ConsistencyProof, SealBody, valid_seals
 
 from .chain_report import ChainVerifier, unbroken
-from .cosignatures import CosignatureBody, newest_cosignatures
+from .cosignatures import newest_cosignatures
 from .log_files import LogFile, about_line, message_line
 
 MANIFEST = "manifest.json"
