@@ -153,7 +153,7 @@ PRINCIPALS: Mapping[str, Principal] = {
             role="auditor",
             purpose="archives and seals the log",
             writes=(topics.SEALS, topics.ALARMS),
-            reads=(topics.AUDIT, topics.SEALS),
+            reads=(topics.AUDIT, topics.SEALS, topics.COSIGNATURES),
             checks=(topics.AUDIT,),
         ),
         Principal(
@@ -175,20 +175,22 @@ PRINCIPALS: Mapping[str, Principal] = {
             role="client",
             purpose="people and programs that submit jobs",
             writes=(topics.REQUESTS,),
-            reads=(topics.AUDIT, topics.SEALS, topics.JOB_LOGS),
+            reads=(topics.AUDIT, topics.SEALS, topics.COSIGNATURES, topics.JOB_LOGS),
         ),
         Principal(
             role="operator",
             purpose="creates topics, erases job specs, checks everything (`bailiff doctor`)",
             writes=(topics.REQUESTS, topics.JOB_SPECS, topics.JOB_LOGS),  # job logs: `bailiff doctor --probe`
             reads=(
-                topics.AUDIT, topics.SEALS, topics.JOB_LOGS, topics.JOB_SPECS, topics.DEAD_LETTERS, topics.ALARMS, topics.ROLLUPS,
-                topics.NODE_REPORTS,
+                topics.AUDIT, topics.SEALS, topics.COSIGNATURES, topics.JOB_LOGS, topics.JOB_SPECS, topics.DEAD_LETTERS,
+                topics.ALARMS, topics.ROLLUPS, topics.NODE_REPORTS,
             ),
             checks=tuple(TOPICS.values()),
             creates_topics=True,
         ),
-        Principal(role="witness", purpose="reserved for an independent witness of the seals", reads=(topics.AUDIT, topics.SEALS)),
+        Principal(
+            role="witness", purpose="cosigns the seals", writes=(topics.COSIGNATURES,), reads=(topics.SEALS,),
+        ),
     )
 }  # fmt: skip
 

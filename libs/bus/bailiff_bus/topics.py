@@ -168,6 +168,13 @@ SEALS = Topic(
     retention=None,
     partitions=1,
 )
+COSIGNATURES = Topic(
+    name="bailiff.cosignatures",
+    key="pool",
+    schemas=_types("CheckpointCosigned", "CheckpointRefused"),
+    retention=None,
+    partitions=1,
+)
 ROLLUPS = Topic(
     name="bailiff.rollups",
     key="pool/window",
@@ -195,7 +202,7 @@ TOPICS: Mapping[str, Topic] = {
     topic.name: topic
     for topic in (
         REQUESTS, AUDIT, JOB_SPECS, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS, TELEMETRY, ALARMS,
-        SEALS, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
+        SEALS, COSIGNATURES, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
     )
 }  # fmt: skip
 

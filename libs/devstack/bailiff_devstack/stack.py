@@ -14,6 +14,8 @@ from pathlib import Path
 
 import yaml
 
+from bailiff.witness.service import own_key
+from bailiff.witness.settings import WitnessSettings
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topic_admin import create_topics
 from bailiff_core.model.certificate import Role
@@ -40,13 +42,15 @@ AUDITOR = "auditor"  # if the plan includes it, with a PostgreSQL
 API = "api"  # the HTTP API over its archive
 ROLLUP = "rollup"  # the live metrics
 CONSOLE = "console"  # the web console
+WITNESS = "witness"  # cosigns the seals
 MODULES = {
     **SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup", CONSOLE: "bailiff_console",
+    WITNESS: "bailiff.witness",
 }  # fmt: skip
 
 CERTIFIED: Mapping[str, Role] = {
     "admission": "admission", "victim-selection": "victim-selection", "eviction-executor": "eviction-executor",
-    AUDITOR: "auditor", API: "api", ROLLUP: "rollup", CONSOLE: "console",
+    AUDITOR: "auditor", API: "api", ROLLUP: "rollup", CONSOLE: "console", WITNESS: "witness",
 }  # fmt: skip
 """The roles in the services' certificates."""
 
@@ -63,7 +67,7 @@ class Plan:
     """What to start. nodes: in the form of the agent's settings. env: settings for all services, by variable.
 
     archive: with the auditor and a PostgreSQL; api: with the HTTP API; rollup: with the live metrics; console: with the web
-    console.
+    console; witness: with a witness of the seals.
     """
 
     pools: Sequence[str] = ("pool-a",)
@@ -75,6 +79,7 @@ class Plan:
     api: bool = False
     rollup: bool = False
     console: bool = False
+    witness: bool = False
 
 
 class Stack(Managed):
@@ -101,7 +106,7 @@ class Stack(Managed):
     def start(self) -> None:
         """Start Kafka, create topics, start all services and wait until each is ready. PostgreSQL starts concurrently.
 
-        It does not wait for auditor, API, roll-up and console.
+        It does not wait for auditor, API, roll-up, console and witness.
         """
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         if self.plan.archive:
@@ -119,6 +124,8 @@ class Stack(Managed):
             self.start_service(API)
         if self.plan.console:
             self.start_service(CONSOLE)
+        if self.plan.witness:
+            self.start_service(WITNESS)
         self._progress("waiting for the services to become ready")
         self.processes.wait_ready(*SERVICES, timeout_s=60)
 
@@ -181,6 +188,8 @@ class Stack(Managed):
                 settings["BAILIFF_API"] = self.api
         if process.startswith("admission"):
             settings["BAILIFF_SPECS_KEY"] = str(self.folder / "credentials" / "specs.key")  # all replicas need the same one
+        if process.startswith(WITNESS):
+            settings["BAILIFF_WITNESS_PORT"] = str(persistent_port(self.folder / "witness.port"))
         if process.startswith("admission") and self.plan.policy is not None:
             settings["BAILIFF_POLICY"] = str(self.plan.policy)
         return settings
@@ -215,6 +224,12 @@ class Stack(Managed):
     def console(self) -> str:
         """The URL of the web console, the same at every start from one folder."""
         return f"http://127.0.0.1:{persistent_port(self.folder / 'console.port')}"
+
+    @property
+    def witness(self) -> str:
+        """Key and URL of the witness, the same at every start from one folder."""
+        key, _ = own_key(WitnessSettings(state_dir=self.folder / "state"))
+        return f"{key} http://127.0.0.1:{persistent_port(self.folder / 'witness.port')}"
 
     @property
     def api_token(self) -> str:

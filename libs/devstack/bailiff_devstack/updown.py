@@ -24,7 +24,7 @@ def up(state: Path, gpus: str, *, secure: bool = False) -> int:
     state.chmod(0o700)  # the topics below have commands and variables of jobs
     plan = Plan(
         nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}],
-        port=_port(state), archive=True, api=True, rollup=True, console=True,
+        port=_port(state), archive=True, api=True, rollup=True, console=True, witness=True,
     )  # fmt: skip
     earlier = state / "kafka" / "data"
     if earlier.exists() and secure != (state / "kafka" / "security").exists():
@@ -50,6 +50,7 @@ def up(state: Path, gpus: str, *, secure: bool = False) -> int:
     _private(state / "environment", "".join(f"export {each}\n" for each in exported))
     connect = f". {state}/environment; export" if secure else f"export {exported[0]}"
     _private(state / "archive", stack.postgres.dsn + "\n")
+    _private(state / "witness", stack.witness + "\n")
     print(
         f"""
 Bailiff is running. Console: {stack.console_link}
@@ -61,6 +62,7 @@ Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   bailiff list                                            running and pending jobs
   bailiff audit tail -f                                   decisions as they are made
   bailiff audit verify --archive $(cat {state}/archive)   verify the archived log in PostgreSQL
+  bailiff audit verify --witnesses 1 --witness-key "$(cat {state}/witness)"     compare the log with what the witness has seen
   export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     let `bailiff` read from the archive
   curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the HTTP API itself
 

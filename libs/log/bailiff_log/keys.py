@@ -32,24 +32,42 @@ def new_private_key() -> bytes:
 
 def key_id(private_key: bytes) -> str:
     """The public key as written in `keyid`, in certificates, and in the policy."""
-    return to_text(_loaded(private_key).public_key().public_bytes_raw())
+    return to_text(public_key(private_key))
 
 
-def sign_fields(private_key: bytes, fields: Sequence[object]) -> str:
-    """The signature over the canonical JSON of these fields. The first one names what is signed and its format."""
-    return to_text(_loaded(private_key).sign(canonical_json(list(fields))))
+def public_key(private_key: bytes) -> bytes:
+    """The public key, 32 bytes."""
+    return _loaded(private_key).public_key().public_bytes_raw()
 
 
-def is_signed(key: str, signature: str, fields: Sequence[object]) -> bool:
-    """Whether this key made this signature over these fields. False for malformed keys and signatures."""
+def sign_bytes(private_key: bytes, content: bytes) -> bytes:
+    """The signature over these bytes, which must be unlike those of `sign_fields`."""
+    return _loaded(private_key).sign(content)
+
+
+def is_signed_bytes(key: bytes, signature: bytes, content: bytes) -> bool:
+    """Whether this key made this signature over these bytes. False for malformed keys and signatures."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(from_text(key)).verify(from_text(signature), canonical_json(list(fields)))
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
     except (ValueError, InvalidSignature):
         return False
     return True
+
+
+def sign_fields(private_key: bytes, fields: Sequence[object]) -> str:
+    """The signature over the canonical JSON of these fields. The first one names what is signed and its format."""
+    return to_text(sign_bytes(private_key, canonical_json(list(fields))))
+
+
+def is_signed(key: str, signature: str, fields: Sequence[object]) -> bool:
+    """Whether this key made this signature over these fields. False for malformed keys and signatures."""
+    try:
+        return is_signed_bytes(from_text(key), from_text(signature), canonical_json(list(fields)))
+    except ValueError:
+        return False
 
 
 @lru_cache(maxsize=16)  # loading a key costs as much as signing

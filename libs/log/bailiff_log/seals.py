@@ -2,7 +2,8 @@
 
 The leaves of the tree are the hashes of a log's records in order. A signature covers the bytes of canonical JSON:
 
-* seal: `["bailiff-seal-1", pool, identity, size, root, hash, sealed_at]`, signed with the sealing key;
+* seal: `["bailiff-seal-1", pool, identity, size, root, hash, sealed_at]`, signed with the sealing key, and the same size and root
+  as a checkpoint (`checkpoints`), for witnesses;
 * key rotation: `["bailiff-seal-key-1", pool, identity, key]`, signed with the previous key;
 * invalidation, after an operator accepted the loss of sealed records: `["bailiff-seals-invalidated-1", pool, identity, size,
   invalidated_size, invalidated_root, from_seq, reason, invalidated_at]`, signed with the sealing key.
@@ -26,7 +27,9 @@ from bailiff_core.humanize import count_text
 from bailiff_core.records import Wire, record_hash
 from bailiff_core.records.merkle import Frontier, Subtree, consistency_path, consistent, included, inclusion_path, leaf_hash
 
+from .checkpoints import Checkpoint, checkpoint_signed_by, log_key, origin_of, parse_origin, sign_checkpoint
 from .keys import is_signed, key_id, sign_fields
+from .signed_notes import NoteError
 
 SEAL_TAG, KEY_TAG, INVALIDATION_TAG = "bailiff-seal-1", "bailiff-seal-key-1", "bailiff-seals-invalidated-1"
 SealBody = LogSealed | SealingKey | SealsInvalidated
@@ -43,15 +46,19 @@ class VerificationFailed(Exception):
 
 def make_seal(
     private: bytes, pool: str, identity: str, tree: Frontier, head_hash: str, sealed_at: int,
-    before: int = 0, subtree: Subtree | None = None,
+    before: int = 0, subtree: Subtree | None = None, losses: int = 0,
 ) -> LogSealed:  # fmt: skip
-    """A seal over the whole tree. before: size of the previous seal. subtree: subtree hashes, for the consistency proof."""
+    """A seal over the whole tree. before: size of the previous seal. subtree: subtree hashes, for the consistency proof.
+
+    losses: number of accepted losses of sealed records before it.
+    """
     path = consistency_path(before, tree.size, subtree) if before and subtree is not None else []
     root = tree.root().hex()
     signature = sign_fields(private, [SEAL_TAG, pool, identity, tree.size, root, head_hash, sealed_at])
     return LogSealed(
         identity=identity, size=tree.size, root=root, hash=head_hash, sealed_at=sealed_at, previous_size=before,
         consistency=tuple(each.hex() for each in path), key=key_id(private), signature=signature,
+        checkpoint=sign_checkpoint(Checkpoint(origin_of(pool, identity, losses), tree.size, tree.root()), private),
     )  # fmt: skip
 
 
@@ -105,6 +112,11 @@ class SealChain:
     invalidations: list[SealsInvalidated] = field(default_factory=list)
 
     @property
+    def origin(self) -> str:
+        """The origin in the checkpoints of the next seals."""
+        return origin_of(self.pool, self.identity, len(self.invalidations))
+
+    @property
     def last(self) -> LogSealed | None:
         """The newest valid seal."""
         return self.seals[-1] if self.seals else None
@@ -156,6 +168,7 @@ class SealChain:
         if seal.key not in self.keys[-1:]:
             raise VerificationFailed(f"{_what(seal)} was signed with key {seal.key}, which was not the log's key")
         check_seal(seal, self.pool)
+        self._check_checkpoint(seal)
         known = next((each for each in reversed(self.seals) if each.size == seal.size), None)
         if known is not None:
             if (known.root, known.hash) != (seal.root, seal.hash):
@@ -172,6 +185,18 @@ class SealChain:
         elif seal.previous_size:
             raise VerificationFailed(f"{_what(seal)} continues a seal over {seal.previous_size}, which is missing")
         self.seals.append(seal)
+
+    def _check_checkpoint(self, seal: LogSealed) -> None:
+        origin = seal.checkpoint.partition("\n")[0]
+        try:
+            _, checkpoint = checkpoint_signed_by(seal.checkpoint, [log_key(origin, seal.key)])
+        except NoteError as error:
+            raise VerificationFailed(f"{_what(seal)}: {error}") from None
+        if checkpoint != Checkpoint(origin, seal.size, bytes.fromhex(seal.root)):
+            raise VerificationFailed(f"{_what(seal)}: its checkpoint has another size or root")
+        found = parse_origin(origin)  # a folder of segments has no invalidations
+        if found is None or found[:2] != (self.pool, seal.identity) or found[2] < len(self.invalidations):
+            raise VerificationFailed(f"{_what(seal)}: its checkpoint is of another log")
 
 
 def _what(body: SealBody) -> str:

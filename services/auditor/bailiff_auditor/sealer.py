@@ -90,7 +90,7 @@ class Sealer:
             tree.extend(sealed)
         seal = make_seal(
             self._key, self._pool, position.identity, tree, head_hash, self._clock_and_ids.wall(),
-            self._base.size, self._base.followed_by(sealed),
+            self._base.size, self._base.followed_by(sealed), len(self._chain.invalidations),
         )  # fmt: skip
         self._chain.take(seal)
         offset = await self._publish(seal)
@@ -124,6 +124,7 @@ class Sealer:
             self._key, self._pool, position.identity, self._chain.last, lost, from_seq, reason, self._clock_and_ids.wall()
         )
         await _store_invalidation(connection, position.id, body, await self._publish(body))
+        self._chain.invalidations.append(body)
         return True
 
     async def _lost(self, connection: Connection, position: Position) -> tuple[LogSealed, int, str] | None:
@@ -136,7 +137,7 @@ class Sealer:
         return (LogSealed.model_validate_json(row["data"]), row["from_seq"], row["reason"]) if row is not None else None
 
     async def _known(self, connection: Connection, position: Position) -> None:
-        """Load the newest stored key and seal, which imply all earlier ones."""
+        """Load the newest stored key and seal, which imply all earlier ones, and the accepted losses."""
         key = await connection.fetchval(
             'SELECT data FROM sealing_keys WHERE pool = $1 ORDER BY "offset" DESC LIMIT 1', position.id
         )
@@ -146,6 +147,10 @@ class Sealer:
             self._chain.keys, self._chain.identity = [body.key], body.identity
         if seal is not None:
             self._chain.seals = [LogSealed.model_validate_json(seal)]
+        lost = await connection.fetch(
+            'SELECT data FROM forks WHERE pool = $1 AND data IS NOT NULL ORDER BY "offset"', position.id
+        )
+        self._chain.invalidations = [SealsInvalidated.model_validate_json(row["data"]) for row in lost]
 
     async def _published(self, connection: Connection, position: Position) -> int | None:
         """Process seals on the topic beyond the stored ones. Returns the end offset; None if sealing must not continue."""

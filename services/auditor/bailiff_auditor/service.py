@@ -21,6 +21,7 @@ from bailiff_service.settings import PoolDeclaration, read_pools
 from .alarms import AlarmKey, Alarms
 from .archive_writer import PositionMoved, position_of
 from .archiver import Archiver
+from .cosignatures import CosignatureArchiver
 from .database import UNREACHABLE, acquire_pool_lock, connect, migrate, migrations
 from .end_offsets import EndOffsets
 from .gpu_allocations import LogReplaced
@@ -34,7 +35,7 @@ SECOND = 1_000_000
 
 
 class AuditorService:
-    """Archives every declared pool, with two connections per pool and one for end offsets. raised: alarms raised already."""
+    """Archives every declared pool, with three connections per pool and one for end offsets. raised: alarms raised already."""
 
     name = "auditor"
 
@@ -62,11 +63,12 @@ class AuditorService:
 
     async def _check(self) -> None:
         await check_topics(self._bus)
-        try:
-            await self._bus.spans(topics.SEALS.name)
-        except KeyError:
-            text = f"topic {topics.SEALS.name} does not exist: run `bailiff topics create`"
-            raise MustStop(ExitCode.KAFKA_SETTINGS, text) from None
+        for topic in (topics.SEALS, topics.COSIGNATURES):
+            try:
+                await self._bus.spans(topic.name)
+            except KeyError:
+                text = f"topic {topic.name} does not exist: run `bailiff topics create`"
+                raise MustStop(ExitCode.KAFKA_SETTINGS, text) from None
 
     def _read_keys(self) -> tuple[bytes, bytes | None]:
         config = self._settings
@@ -120,7 +122,14 @@ class AuditorService:
         archiver = self._archivers[pool.name] = Archiver(
             self._bus, pool, connection, self._metrics, self._alarms, sealer, set_readiness
         )
-        await race(archiver.run(), self._sample_usage(pool, pool_id, caught_up))
+        await race(archiver.run(), self._sample_usage(pool, pool_id, caught_up), self._archive_cosignatures(pool, pool_id))
+
+    async def _archive_cosignatures(self, pool: PoolDeclaration, pool_id: int) -> None:
+        connection = await self._connect()
+        try:
+            await CosignatureArchiver(self._bus, pool.name, pool_id, connection, self._alarms).run()
+        finally:
+            connection.terminate()
 
     async def _sample_usage(self, pool: PoolDeclaration, pool_id: int, caught_up: asyncio.Event) -> None:
         await caught_up.wait()

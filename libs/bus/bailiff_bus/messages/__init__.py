@@ -68,7 +68,7 @@ from .rollups import (
     TelemetryWindow,
     WorkLost,
 )
-from .seals import LogSealed, SealingKey, SealsInvalidated
+from .seals import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
 from .telemetry import DeviceTelemetry, NodeTelemetry
 
 __all__ = [
@@ -81,6 +81,8 @@ __all__ = [
     "CancelJob",
     "ChangeRootKey",
     "CheckpointAtStep",
+    "CheckpointCosigned",
+    "CheckpointRefused",
     "ClassWindow",
     "ClearDevice",
     "ClearQuarantine",

@@ -1,4 +1,7 @@
-"""`bailiff.seals`: signed seals of the log, the keys that sign them, and invalidations of seals over lost records."""
+"""`bailiff.seals`: signed seals of the log, the keys that sign them, and invalidations of seals over lost records.
+
+`bailiff.cosignatures`: what witnesses say about the seals. Notes are texts in the format C2SP signed-note.
+"""
 
 from typing import Annotated, ClassVar
 
@@ -8,6 +11,9 @@ from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Hash, Integer, Time
 
 from .base import MessageBody
+
+NoteText = Annotated[str, Field(max_length=16384)]
+WitnessKey = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class SealingKey(MessageBody):
@@ -46,7 +52,8 @@ class LogSealed(MessageBody):
     """A seal over the log's first `size` records: the signed root of their Merkle tree (RFC 6962).
 
     hash: of record `size` - 1. previous_size: size of the previous seal, 0 for none. consistency: consistency proof from that
-    seal's tree to this one. sealed_at: by the auditor's clock. key: Ed25519 public key, base64url.
+    seal's tree to this one. sealed_at: by the auditor's clock. key: Ed25519 public key, base64url. checkpoint: size and root
+    as a note, signed with the same key.
     """
 
     TYPE: ClassVar[str] = "bailiff.LogSealed.v1"
@@ -59,3 +66,29 @@ class LogSealed(MessageBody):
     consistency: Annotated[tuple[Hash, ...], Field(max_length=128)] = ()
     key: Key
     signature: Signature
+    checkpoint: NoteText
+
+
+class CheckpointCosigned(MessageBody):
+    """A witness cosigned a checkpoint: it continues every one that this witness cosigned before.
+
+    witness: name, key id and public key of the witness. checkpoint: the note with the log's signature and the cosignature.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.CheckpointCosigned.v1"
+    witness: WitnessKey
+    checkpoint: NoteText
+
+
+class CheckpointRefused(MessageBody):
+    """A witness did not cosign what it found on `bailiff.seals`, because it contradicts what it cosigned.
+
+    cosigned: the newest checkpoint that this witness cosigned of the log. refused: the one that contradicts it, as published;
+    empty if the seals end before it.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.CheckpointRefused.v1"
+    witness: WitnessKey
+    cosigned: NoteText
+    refused: NoteText = ""
+    reason: Annotated[str, Field(max_length=1000)]

@@ -1,4 +1,4 @@
-"""HTTP log source: a bus that reads the audit log and the seals from the query interface instead of Kafka.
+"""HTTP log source: a bus that reads the audit log, seals and cosignatures from the query interface instead of Kafka.
 
 All other topics are read from Kafka. The query interface returns the bytes of the log including orphans, so readers verify the
 chain as with Kafka, and all reading commands work with both. Each reader has one connection with at most one request in
@@ -22,11 +22,13 @@ from .http_connection import HttpConnection, RequestFailed
 
 WAIT_THERE = 10.0
 PAUSE = 0.5
+ARCHIVED = {topics.SEALS.name: "seals", topics.COSIGNATURES.name: "cosignatures"}
+"""Topics that the archive has, by its paths."""
 FIRST_PAGE, PAGE = 50, 1000  # often only the first record is needed
 
 
 class HttpLogSource:
-    """Reads `bailiff.audit` and `bailiff.seals` at this address, all other topics from `kafka`. patience: seconds of retries."""
+    """Reads `bailiff.audit` and `ARCHIVED` at this address, all other topics from `kafka`. patience: seconds of retries."""
 
     def __init__(self, address: str, token: str | None, kafka: Bus, patience: float = 10.0) -> None:
         self._address, self._token, self._kafka, self._patience = address, token, kafka, patience
@@ -43,15 +45,15 @@ class HttpLogSource:
                     raise ClientError(ExitCode.UNREADABLE, text, "read the log from Kafka: BAILIFF_API= bailiff …")
             self._pools = {each["partition"]: each["pool"] for each in found if each["next_seq"]}
             return {each["partition"]: Span(0, each["next_offset"]) for each in found if each["next_seq"]}
-        if topic == topics.SEALS.name:
+        if topic in ARCHIVED:
             return {0: Span(0, 1)}
         return await self._kafka.spans(topic)
 
     async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
-        """A reader of one partition of the log, of all seals, or of Kafka topics."""
+        """A reader of one partition of the log, of one of `ARCHIVED`, or of Kafka topics."""
         names = {topic for topic, _, _ in positions}
-        if names == {topics.SEALS.name}:
-            return _Seals(self._connection, await self._names())
+        if len(names) == 1 and names <= ARCHIVED.keys():
+            return _Messages(self._connection, await self._names(), names.pop())
         if topics.AUDIT.name in names:
             ((_, partition, offset),) = positions
             pool = (await self._names())[partition]
@@ -156,14 +158,14 @@ class HttpLogReader:
             self._connection.close()
 
 
-class _Seals:
-    """The seals of all pools as messages of their topic."""
+class _Messages:
+    """The messages of all pools on one of the topics `ARCHIVED`."""
 
-    def __init__(self, connection: HttpConnection, pools: Mapping[int, str]) -> None:
-        self._connection, self._pools, self._done = connection, pools, False
+    def __init__(self, connection: HttpConnection, pools: Mapping[int, str], topic: str) -> None:
+        self._connection, self._pools, self._topic, self._done = connection, pools, topic, False
 
     async def read(self, limit: int = 500, wait: float = 0.5) -> list[Message]:  # noqa: ARG002 - the port's
-        """All seals, on the first call."""
+        """All messages, on the first call."""
         if self._done:
             return []
         self._done = True
@@ -171,21 +173,21 @@ class _Seals:
         for pool in self._pools.values():
             cursor: dict[str, str] = {}
             while True:
-                page = await self._connection.get(f"/pools/{pool}/seals", order="asc", limit=PAGE, **cursor)
+                page = await self._connection.get(f"/pools/{pool}/{ARCHIVED[self._topic]}", order="asc", limit=PAGE, **cursor)
                 for each in page["items"]:
                     body = MESSAGE_TYPES[f"bailiff.{each['kind']}.v1"].model_validate_json(json.dumps(each["data"]))
                     headers, value = wrap(body, source="/bailiff/api", id=str(each["offset"]), pool=pool, time_us=0)
-                    found.append(Message(topics.SEALS.name, 0, 0, 0, None, headers, value))
+                    found.append(Message(self._topic, 0, 0, 0, None, headers, value))
                 if page["next"] is None:
                     break
                 cursor = {"cursor": page["next"]}
         return found
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
-        """Does nothing: seals are always read from the beginning."""
+        """Does nothing: they are always read from the beginning."""
 
     def position(self, topic: str, partition: int) -> int:  # noqa: ARG002 - the port's
-        """1 after the seals were read, else 0."""
+        """1 after they were read, else 0."""
         return int(self._done)
 
     async def close(self) -> None:

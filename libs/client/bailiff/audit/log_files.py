@@ -1,6 +1,7 @@
 """An exported log: JSON Lines, one message of the partition per line, so that it can be verified and replayed offline.
 
-The first line identifies the file: `{"bailiff_log": 1, "pool": …, "partition": …}`, optionally with `seals`. Each further
+The first line identifies the file: `{"bailiff_log": 1, "pool": …, "partition": …}`, optionally with `seals`
+and `cosignatures`. Each further
 line has `offset`, `time` (µs, the broker's append time), `headers` as [name, text] pairs in their order, and `value`.
 Bytes that are not UTF-8 are `{"base64": …}`, so that all bytes are preserved. Orphans are included. The file may be gzipped.
 """
@@ -22,9 +23,12 @@ GZIP = b"\x1f\x8b"
 LONGEST_LINE = 256 * 1024 * 1024  # characters: the first line may hold the seals of years; bounds the size of decompressed lines
 
 
-def about_line(pool: str, partition: int, seals: Sequence[dict[str, Any]] = ()) -> str:
+def about_line(
+    pool: str, partition: int, seals: Sequence[dict[str, Any]] = (), cosignatures: Sequence[dict[str, Any]] = ()
+) -> str:
     """First line of a file."""
-    about = {"bailiff_log": FORMAT, "pool": pool, "partition": partition} | ({"seals": list(seals)} if seals else {})
+    lists = {"seals": list(seals), "cosignatures": list(cosignatures)}
+    about = {"bailiff_log": FORMAT, "pool": pool, "partition": partition} | {name: each for name, each in lists.items() if each}
     return json.dumps(about) + "\n"
 
 
@@ -35,10 +39,11 @@ def message_line(message: Message) -> str:
 
 
 async def write_log(
-    out: TextIO, pool: str, partition: int, messages: AsyncIterable[Message], seals: Sequence[dict[str, Any]] = ()
-) -> int:
+    out: TextIO, pool: str, partition: int, messages: AsyncIterable[Message], seals: Sequence[dict[str, Any]] = (),
+    cosignatures: Sequence[dict[str, Any]] = (),
+) -> int:  # fmt: skip
     """Writes the file. Returns the number of messages."""
-    out.write(about_line(pool, partition, seals))
+    out.write(about_line(pool, partition, seals, cosignatures))
     written = 0
     async for message in messages:
         out.write(message_line(message))
@@ -53,12 +58,15 @@ class LogFile:
         self.path = path
         about = self._parsed(1, next(iter(self._lines()), ""))
         pool, partition, seals = about.get("pool"), about.get("partition", 0), about.get("seals", [])
-        right = isinstance(pool, str) and pool.isprintable() and isinstance(partition, int) and isinstance(seals, list)
+        cosignatures = about.get("cosignatures", [])
+        right = isinstance(pool, str) and pool.isprintable() and isinstance(partition, int)
+        right = right and isinstance(seals, list) and isinstance(cosignatures, list)
         if about.get("bailiff_log") != FORMAT or not right:
             raise self._fault(1, 'expected {"bailiff_log": 1, "pool": …}', "create such a file: bailiff audit export FILE")
         self.pool: str = about["pool"]
         self.partition: int = partition
         self.seals: list[Any] = seals
+        self.cosignatures: list[Any] = cosignatures
 
     async def messages(self) -> AsyncGenerator[Message, None]:
         """Every message, in the file's order."""

@@ -1,27 +1,33 @@
 """Sources of a log with its seals: Kafka, the archive in PostgreSQL, an exported file, or a folder of segments."""
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
-from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.messages import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.archive import ArchiveError, open_archive
+from bailiff_log.cosignatures import CosignatureBody, parse_cosignature
 from bailiff_log.seals import SealBody, parse_seal
 
 from .log_files import LogFile
 from .segments import SegmentFolder, seal_from
 
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
 
 @dataclass
 class Source:
-    """One pool's log. start, tree: chain head and Merkle tree before its first message.
+    """One pool's log. start, tree: chain head and Merkle tree before its first message. cosignatures: what witnesses published.
 
     path: of the file or folder; None for Kafka and the archive. folder: for a folder of segments.
     """
@@ -34,6 +40,7 @@ class Source:
     tree: Frontier = field(default_factory=Frontier)
     path: Path | None = None
     folder: SegmentFolder | None = None
+    cosignatures: Sequence[CosignatureBody] = ()
 
     def from_its_beginning(self, what: str) -> None:
         """Raises `ClientError` if the log's first records are missing, which `what` needs."""
@@ -44,33 +51,37 @@ class Source:
 
 
 async def from_kafka(client: Client, pool: str | None) -> Source:
-    """The current log. Its seals are read first, so that it cannot be shorter than sealed."""
+    """The current log. Cosignatures and seals are read first, so that it cannot be shorter than sealed."""
     where = await client.pool(pool)
-    sealed = []
-    try:
-        spans = await client.bus.spans(topics.SEALS.name)
-    except KeyError:
-        spans = {}  # created by a release without seals
-    async for message in client.messages(topics.SEALS.name, spans):
-        body = parse_seal(message, where.name)
-        if body is not None:
-            sealed.append(body)
+    cosigned = [found async for each in _all(client, topics.COSIGNATURES) if (found := parse_cosignature(each, where.name))]
+    sealed = [body async for each in _all(client, topics.SEALS) if (body := parse_seal(each, where.name))]
     span = {where.partition: (await client.audit_spans())[where.partition]}
     messages = client.messages(topics.AUDIT.name, span)
-    return Source(where.name, where.partition, messages, sealed, ChainHead(where.name))
+    return Source(where.name, where.partition, messages, sealed, ChainHead(where.name), cosignatures=cosigned)
+
+
+async def _all(client: Client, topic: topics.Topic) -> AsyncGenerator[Message, None]:
+    """All messages of a topic; none if it does not exist, as after an update."""
+    with suppress(KeyError):
+        async for message in client.messages(topic.name, await client.bus.spans(topic.name)):
+            yield message
 
 
 def from_file(path: Path) -> Source:
     """An exported log, or a folder of segments."""
     if path.is_dir():
         folder = SegmentFolder(path)
-        return Source(folder.pool, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, path, folder)
+        return Source(
+            folder.pool, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, path, folder,
+            folder.cosignatures,
+        )  # fmt: skip
     log = LogFile(path)
     try:
         seals = [seal_from(each) for each in log.seals]
+        cosigned = [CheckpointCosigned.model_validate_json(json.dumps(each)) for each in log.cosignatures]
     except (KeyError, TypeError, ValueError) as error:
-        raise ClientError(ExitCode.USAGE, f"{path}:1: a seal cannot be read: {error!r}") from None
-    return Source(log.pool, log.partition, log.messages(), seals, ChainHead(log.pool), path=path)
+        raise ClientError(ExitCode.USAGE, f"{path}:1: a seal or cosignature cannot be read: {error!r}") from None
+    return Source(log.pool, log.partition, log.messages(), seals, ChainHead(log.pool), path=path, cosignatures=cosigned)
 
 
 @asynccontextmanager
@@ -90,6 +101,18 @@ async def from_archive(address: str, pool: str | None) -> AsyncIterator[Source]:
                 sealed = [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
             except ValueError as error:
                 raise ArchiveError(f"a seal in it cannot be read: {error}") from None
-            yield Source(log.pool, log.partition, log.messages(), sealed, log.start, log.tree)
+            cosigned = await _archived_cosignatures(log.connection, log.id)
+            yield Source(log.pool, log.partition, log.messages(), sealed, log.start, log.tree, cosignatures=cosigned)
     except ArchiveError as error:
         raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+
+
+async def _archived_cosignatures(connection: "Connection", pool: int) -> list[CosignatureBody]:
+    if not await connection.fetchval("SELECT to_regclass('cosignatures') IS NOT NULL"):
+        return []  # of an earlier release
+    rows = await connection.fetch('SELECT kind, data FROM cosignatures WHERE pool = $1 ORDER BY "offset"', pool)
+    kinds: dict[str, type[CosignatureBody]] = {"CheckpointCosigned": CheckpointCosigned, "CheckpointRefused": CheckpointRefused}
+    try:
+        return [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
+    except (KeyError, ValueError) as error:
+        raise ArchiveError(f"a cosignature in it cannot be read: {error}") from None

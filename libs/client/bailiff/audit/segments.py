@@ -21,13 +21,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.safe_write import put
-from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.messages import CheckpointCosigned, LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
+from bailiff_log.cosignatures import CosignatureBody
 from bailiff_log.seals import ConsistencyProof, SealBody, valid_seals
 
 from .chain_report import ChainVerifier, unbroken
+from .cosignatures import newest_cosignatures
 from .log_files import LogFile, about_line, message_line
 
 MANIFEST = "manifest.json"
@@ -76,7 +78,10 @@ class ClosingPath(Strict):
 
 
 class Manifest(Strict):
-    """`manifest.json`. size: records of each segment. seals: as `seal_to` writes them."""
+    """`manifest.json`. size: records of each segment. seals: as `seal_to` writes them. cosignatures: data of
+
+    `CheckpointCosigned`.
+    """
 
     bailiff_segments: Literal[1]
     pool: str
@@ -84,6 +89,7 @@ class Manifest(Strict):
     size: Annotated[int, Field(ge=1)]
     segments: list[Segment]
     seals: list[dict[str, Any]]
+    cosignatures: list[dict[str, Any]] = []
     closing: ClosingPath | None = None
 
 
@@ -113,6 +119,7 @@ class SegmentFolder:
         first, closing = self.segments[0], manifest.closing
         try:
             self.seals = [seal_from(each) for each in manifest.seals]
+            self.cosignatures = [CheckpointCosigned.model_validate_json(json.dumps(each)) for each in manifest.cosignatures]
             self.start, self.tree = first.head, first.tree
         except (KeyError, TypeError, ValueError) as error:
             raise ClientError(ExitCode.USAGE, f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}") from None
@@ -178,6 +185,7 @@ async def write_segments(
     partition: int,
     messages: AsyncIterable[Message],
     published: Sequence[SealBody],
+    cosignatures: Sequence[CosignatureBody] = (),
 ) -> list[Segment]:
     """Writes each missing whole segment of `size` records; if there are seals, only sealed ones. Returns the new segments.
 
@@ -230,7 +238,8 @@ async def write_segments(
         if covered not in sizes and above is not None:
             closing = _closing(base, later, above)
             kept = [body for body in seals if isinstance(body, SealingKey) or body.size <= above.size]
-        _write_manifest(folder, pool, partition, size, segments, kept, closing)
+        cosigned = newest_cosignatures(cosignatures, covered)
+        _write_manifest(folder, pool, partition, size, segments, kept, cosigned, closing)
     return written
 
 
@@ -275,11 +284,11 @@ def _write(
 
 def _write_manifest(
     folder: Path, pool: str, partition: int, size: int, segments: list[Segment], seals: Sequence[LogSealed | SealingKey],
-    closing: ConsistencyProof | None,
+    cosignatures: Sequence[CheckpointCosigned], closing: ConsistencyProof | None,
 ) -> None:  # fmt: skip
     manifest = Manifest(
         bailiff_segments=1, pool=pool, partition=partition, size=size, segments=segments,
-        seals=[seal_to(seal) for seal in seals],
+        seals=[seal_to(seal) for seal in seals], cosignatures=[each.to_data() for each in cosignatures],
         closing=ClosingPath(size=closing.size, path=[each.hex() for each in closing.path]) if closing is not None else None,
     )  # fmt: skip
     document = manifest.model_dump(exclude=None if closing is not None else {"closing"})

@@ -1,11 +1,22 @@
-"""`bailiff audit verify` of any source: the chain, the seals, the files and their manifest."""
+"""`bailiff audit verify` of any source: the chain, the seals, the cosignatures, the files and their manifest."""
 
 from collections.abc import Sequence
 
+from bailiff.witness.witnesses import WitnessAddress
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import Frontier
+from bailiff_log.chain_verifier import Verification
 from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed
 
 from . import chain_report
+from .cosignatures import CosignatureVerifier, Witnessed
 from .log_sources import Source
+
+
+class Verified(Verification):
+    """The verification with what witnesses cosigned."""
+
+    witnesses: Witnessed
 
 
 def chain_of(source: Source, trust: Sequence[str] = ()) -> tuple[SealChain, str]:
@@ -19,21 +30,33 @@ def chain_of(source: Source, trust: Sequence[str] = ()) -> tuple[SealChain, str]
     return chain, problem
 
 
-async def verified(source: Source, trust: Sequence[str] = ()) -> chain_report.Verification:
+async def verified(
+    source: Source, trust: Sequence[str] = (), wanted: int = 0, witnesses: Sequence[WitnessAddress] = ()
+) -> Verified:
     """The verification result. trust: the log's first sealing key, obtained out of band; without it the keys named by the seals
-    are trusted.
+    are trusted. wanted: number of these witnesses that must have cosigned the log.
 
     Raises `ClientError` for a file that cannot be read.
     """
     chain, problem = chain_of(source, trust)
     folder = source.folder
     sealed = SealVerifier(chain, source.tree.copy(), folder.closing if folder else None, require_sealed_end=folder is not None)
-    found = await chain_report.verify(source.pool, source.messages, sealed, source.start, folder.on_record if folder else None)
+    cosigned = CosignatureVerifier(chain, witnesses, source.cosignatures, wanted)
+    if source.start.next_seq:
+        cosigned.add(source.start, source.tree)
+
+    def on_record(head: ChainHead, tree: Frontier) -> None:
+        cosigned.add(head, tree)
+        if folder is not None:
+            folder.on_record(head, tree)
+
+    found = await chain_report.verify(source.pool, source.messages, sealed, source.start, on_record)
     faults = [problem or found["seal_problem"]]
     if folder is not None:
         faults += folder.faults()
         if found["broken"] is None:
             faults += folder.misstated()
     found["seal_problem"] = "; ".join(filter(None, faults))
-    found["ok"] = found["ok"] and not found["seal_problem"]
-    return found
+    witnessed = cosigned.finish()
+    found["ok"] = found["ok"] and not found["seal_problem"] and not witnessed["problems"]
+    return {**found, "witnesses": witnessed}

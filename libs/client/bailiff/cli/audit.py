@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,7 @@ from .session import Session, command
 if TYPE_CHECKING:
     from bailiff.audit.log_sources import Source
     from bailiff.render.record_text.line import Line
+    from bailiff.witness.witnesses import WitnessAddress
     from bailiff_bus.port import Message
     from bailiff_log.reader import Entry
 
@@ -167,6 +168,18 @@ async def verify(
     file: FromFile = None,
     archive: FromArchive = None,
     trust: Trust = None,
+    witnesses: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="So many witnesses must have cosigned it. Also: BAILIFF_WITNESSES."),
+    ] = None,
+    witness_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--witness-key",
+            metavar="'VKEY [URL]'",
+            help="A witness; with its URL it is asked what it has cosigned; repeatable. Also: BAILIFF_WITNESS_KEYS.",
+        ),
+    ] = None,
     derived: Annotated[
         bool, typer.Option("--derived", help="With --archive: also compare the derived tables with the records.")
     ] = False,
@@ -178,6 +191,9 @@ async def verify(
 
     Seals detect what the chain alone cannot: a truncated tail, or a rewritten log. Without --trust the keys named by the seals
     themselves are trusted.
+
+    Witnesses detect what the seals cannot: a tail that was cut together with its seals, an older copy, another history. Without
+    --witness-key, cosignatures are compared with the log, but anybody could have made them.
     """
     from bailiff.audit.verify import verified
     from bailiff.audit.verify_derived import derived as compare_derived
@@ -187,8 +203,10 @@ async def verify(
         raise ClientError(
             ExitCode.USAGE, "--derived compares the tables of an archive", "name the archive: --archive postgresql://…"
         )
+    wanted = session.settings.witnesses if witnesses is None else witnesses
+    addresses = witness_addresses(witness_key or session.settings.witness_keys, wanted)
     async with source_of(session, file, archive) as source:
-        found = await verified(source, trust or ())
+        found = await verified(source, trust or (), wanted, addresses)
     if derived and archive is not None and found["ok"]:
         compared = await compare_derived(archive, source.pool)
         found["derived"], found["derived_rows"] = compared.differences, compared.rows
@@ -197,6 +215,21 @@ async def verify(
             session.say(f"not compared: {compared.unchecked}", "yellow")
     session.show(found, lambda: verification_block(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
+
+
+def witness_addresses(texts: Sequence[str], wanted: int) -> list[WitnessAddress]:
+    """The witnesses of these texts. wanted: number that must have cosigned the log. Raises `ClientError`."""
+    from bailiff.witness.witnesses import WitnessAddress
+    from bailiff_log.signed_notes import NoteError
+
+    try:
+        found = {str(each.key): each for each in map(WitnessAddress.parse, texts)}
+    except NoteError as error:
+        raise ClientError(ExitCode.USAGE, f"--witness-key: {error}") from None
+    if wanted > len(found):
+        text = f"--witnesses {wanted}: {len(found)} witnesses are known"
+        raise ClientError(ExitCode.USAGE, text, "name each one's key: --witness-key VKEY, or BAILIFF_WITNESS_KEYS")
+    return list(found.values())
 
 
 async def replay(
@@ -263,6 +296,7 @@ async def export(
     With --anonymise FILE is a folder: a dataset with pseudonyms for names and shifted times (docs/how-to/dataset.md).
     """
     from bailiff.audit import chain_report
+    from bailiff.audit.cosignatures import newest_cosignatures
     from bailiff.audit.log_files import write_log
     from bailiff.audit.segments import seal_to, write_segments
 
@@ -274,20 +308,23 @@ async def export(
             await write_anonymised(session, file, source, keep_key, licence, name_original)
             return
         if segment is not None:
-            written = await write_segments(file, segment, source.start, source.tree, partition, messages, source.seals)
+            written = await write_segments(
+                file, segment, source.start, source.tree, partition, messages, source.seals, source.cosignatures
+            )
             session.say(f"{file}: {count_text(len(written), 'new segment')} of {count_text(segment, 'record')} of {pool}")
             return
         if source.start.next_seq:
             text = f"{pool}: the archive begins with record {source.start.next_seq}; a file must contain the whole log"
             raise ClientError(ExitCode.USAGE, text, "export segments into the folder with the earlier ones: --segment N")
         seals = [seal_to(seal) for seal in source.seals] if before is None else []
+        cosigned = [each.to_data() for each in newest_cosignatures(source.cosignatures)] if before is None else []
         if str(file) == "-":
-            await write_log(sys.stdout, pool, partition, messages, seals)
+            await write_log(sys.stdout, pool, partition, messages, seals, cosigned)
             return
         draft = file.with_name(f"{file.name}.draft")
         try:
             with draft.open("w", encoding="utf-8") as out:
-                count = await write_log(out, pool, partition, messages, seals)
+                count = await write_log(out, pool, partition, messages, seals, cosigned)
             draft.replace(file)
         except OSError as error:
             raise ClientError(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None

@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "version": CommandEntry("version", HELP, "Print the release and the engine's digest."),
     "help-exit-codes": CommandEntry("version", HELP, "List the exit codes."),
     "notify": CommandEntry("notify", OPERATORS, "Notify job owners of preemptions by webhook or command."),
+    "witness": CommandEntry("witness", OPERATORS, "Cosign the seals: remember each log and sign only what continues it."),
     "topics": CommandEntry("admin", OPERATORS, "Create Kafka topics."),
     "security": CommandEntry("security", OPERATORS, "Users, access lists and certificates of Kafka."),
     "log": CommandEntry("admin", OPERATORS, "Recover a truncated audit log."),

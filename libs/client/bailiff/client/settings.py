@@ -40,7 +40,8 @@ class ClientSettings(ServiceSettings):
 
     actor: id of the requester; key: file with the private key that signs requests; pool: default pool; project: default project;
     source: CloudEvents source of requests; cache: folder for local snapshots; engines: folder of engine wheels, by digest;
-    api, api_token, api_token_file: query interface from which logs are read instead of Kafka.
+    api, api_token, api_token_file: query interface from which logs are read instead of Kafka. witness_keys: witnesses of the
+    logs, each as `VKEY` or `VKEY URL`; witnesses: how many of them must have cosigned a log that is verified.
     """
 
     model_config = SettingsConfigDict(extra="ignore")
@@ -55,6 +56,8 @@ class ClientSettings(ServiceSettings):
     api: str | None = None
     api_token: SecretStr | None = None
     api_token_file: Path | None = None
+    witnesses: Annotated[int, Field(ge=0)] = 0
+    witness_keys: tuple[str, ...] = ()
 
 
 def read_key(path: Path) -> bytes:

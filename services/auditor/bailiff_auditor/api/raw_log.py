@@ -1,5 +1,6 @@
-"""The raw bytes of the log, and its seals: sufficient to verify everything else."""
+"""The raw bytes of the log, its seals and their cosignatures: sufficient to verify everything else."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
@@ -37,6 +38,24 @@ class SealItem(BaseModel):
     offset: int
     kind: str = Field(description="`LogSealed` or `SealingKey`.")
     data: Any
+
+
+class CosignatureItem(BaseModel):
+    """A message of `bailiff.cosignatures`."""
+
+    offset: int
+    kind: str = Field(description="`CheckpointCosigned` or `CheckpointRefused`.")
+    witness: str = Field(description="Name, key id and public key of the witness.")
+    size: int = Field(description="Records under the cosigned checkpoint.")
+    cosigned_at: datetime
+    data: Any
+
+
+class CosignaturePage(BaseModel):
+    """A page of cosignatures."""
+
+    items: list[CosignatureItem]
+    next: str | None
 
 
 class SealPage(BaseModel):
@@ -121,3 +140,27 @@ async def seals(query: PoolQueryParam, paging: given.Pages) -> JsonResponse:
         where = Where(reading.pool["id"])
         where.plain("s.pool = $1")
         return await reading.page(ALL_SEALS if forked else SEALS, where, paging, query.fingerprint)
+
+
+def _cosignature(row: Record) -> dict[str, Any]:
+    same = ("offset", "kind", "witness", "size", "cosigned_at")
+    return {**{name: row[name] for name in same}, "data": orjson.Fragment(row["data"])}
+
+
+COSIGNATURES = Listing(
+    "cosignatures",
+    'SELECT c."offset", c.kind, c.witness, c.size, c.cosigned_at, c.data FROM cosignatures c',
+    {"offset": 'c."offset"'},
+    _cosignature,
+)
+
+
+@router.get("/pools/{pool}/cosignatures", response_model=CosignaturePage, summary="Cosignatures")
+async def cosignatures(query: PoolQueryParam, paging: given.Pages) -> JsonResponse:
+    """What witnesses cosigned and refused, as published. The signatures are valid; whether a witness is trusted is up to you."""
+    async with query.reading() as reading:
+        where = Where(reading.pool["id"])
+        where.plain("c.pool = $1")
+        if not await reading.connection.fetchval("SELECT to_regclass('cosignatures') IS NOT NULL"):
+            return JsonResponse({"items": [], "next": None})
+        return await reading.page(COSIGNATURES, where, paging, query.fingerprint)

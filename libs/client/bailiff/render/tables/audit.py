@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bailiff.audit.chain_report import ORPHAN_MEANINGS, ORPHANS_SHOWN, Verification
+from bailiff.audit.chain_report import ORPHAN_MEANINGS, ORPHANS_SHOWN
 from bailiff.audit.replay import EngineUsed, Replayed
+from bailiff.audit.verify import Verified
 from bailiff.render.plain_text import plain
 from bailiff_core.humanize import count_text
 
@@ -44,7 +45,7 @@ def proof_block(found: Mapping[str, Any]) -> RenderableType:
     return Group(Text("proved: the record is in the sealed log", "bold green"), indented(facts))
 
 
-def verification_block(found: Verification) -> RenderableType:
+def verification_block(found: Verified) -> RenderableType:
     """`bailiff audit verify`."""
     facts = pairs()
     facts.add_row("records", f"{found['records']}")
@@ -61,6 +62,10 @@ def verification_block(found: Verification) -> RenderableType:
     if found["seals"]:
         facts.add_row("seals", text(f"{found['seals']}, over the first {count_text(found['sealed'], 'record')}"))
         facts.add_row("sealed by", text(", ".join(found["seal_keys"])))
+    witnessed = found["witnesses"]
+    if witnessed["cosigned"]:
+        by = ", ".join(witnessed["by"]) + ("" if witnessed["named"] else ", whose keys were not given")
+        facts.add_row("cosigned", text(f"the first {count_text(witnessed['cosigned'], 'record')}, {witnessed['at']}, by {by}"))
     orphans = [
         f"{count} {kind} ({ORPHAN_MEANINGS[kind]})" for kind, count in found["orphans_by_kind"].items() if kind != "breaks-chain"
     ]
@@ -72,7 +77,7 @@ def verification_block(found: Verification) -> RenderableType:
         parts.append(Text(f"{found['pool']}: the chain is BROKEN", "bold red"))
     if found["seal_problem"]:
         parts.append(text(f"{found['pool']}: {found['seal_problem']}", "bold red"))
-    parts += [text(f"{found['pool']}: {each}", "bold red") for each in found["derived"]]
+    parts += [text(f"{found['pool']}: {each}", "bold red") for each in (*witnessed["problems"], *found["derived"])]
     for each in found["forked"]:
         facts.add_row("forked", text(each, "yellow"))
     if found["derived_rows"]:

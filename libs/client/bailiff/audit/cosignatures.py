@@ -1,0 +1,189 @@
+"""Compares a log with what witnesses have cosigned: a tail that was cut, an older copy, another history of the same log."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypedDict
+
+from bailiff.witness.witnesses import Unreachable, WitnessAddress, newest_of
+from bailiff_bus.messages import CheckpointCosigned
+from bailiff_core.humanize import count_text
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import Frontier
+from bailiff_core.records.wire import time_text
+from bailiff_log.checkpoints import Checkpoint, origin_of, parse_origin
+from bailiff_log.cosignatures import CosignatureBody, Cosigned, cosigned_note
+from bailiff_log.seals import SealChain
+from bailiff_log.signed_notes import Note, NoteError
+
+SECOND = 1_000_000
+
+
+class Witnessed(TypedDict):
+    """The result. cosigned: the newest position of the log that `wanted` witnesses (at least one) have cosigned, 0 for none.
+
+    by: their names. at: when the last of them did. named: whether their keys were given, and not only published with the
+    cosignatures. problems: what contradicts the log, as sentences.
+    """
+
+    wanted: int
+    cosigned: int
+    by: list[str]
+    at: str
+    named: bool
+    problems: list[str]
+
+
+@dataclass
+class CosignatureVerifier:
+    """Verifies the records of a log against cosigned checkpoints: `add` each record in order, then `finish`.
+
+    witnesses: whose cosignatures count; those with a URL are asked for their newest one. Without any, those published with the
+    cosignatures count, for checkpoints that a key of the log signed.
+    """
+
+    chain: SealChain
+    witnesses: Sequence[WitnessAddress]
+    published: Iterable[CosignatureBody]
+    wanted: int = 0
+    problems: list[str] = field(default_factory=list)
+    _at_size: dict[int, list[Cosigned]] = field(default_factory=dict)
+    _matching: dict[int, list[Cosigned]] = field(default_factory=dict)
+    _end: int = 0
+    _kept: dict[int, int | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        others: dict[str, list[Cosigned]] = {}
+        for each in self._all():
+            origin = parse_origin(each.checkpoint.origin)
+            if self._is_of_this_log(each):
+                self._at_size.setdefault(each.checkpoint.size, []).append(each)
+            elif origin is not None and origin[0] == self.chain.pool and origin[1] != self.chain.identity:
+                others.setdefault(origin[1], []).append(each)
+        if self.witnesses:
+            for identity, found in others.items():
+                self.problems.append(f"{_names(found)} cosigned another log of {self.chain.pool}, {identity[:16]}…")
+
+    def add(self, head: ChainHead, tree: Frontier) -> None:
+        """Add the next record: chain head and tree after it."""
+        self._end = head.next_seq
+        found = self._at_size.pop(tree.size, None)
+        if found is None:
+            return
+        root = tree.root()
+        same = [each for each in found if each.checkpoint.root == root]
+        if same:
+            self._matching[tree.size] = same
+        if others := [each for each in found if each.checkpoint.root != root]:
+            self.problems.append(
+                f"{_names(others)} cosigned another history: the first {count_text(tree.size, 'record')} have another root than "
+                f"the one cosigned at {_time(others)}"
+            )
+
+    def finish(self, first_seq: int = 0) -> Witnessed:
+        """The result, after all records. first_seq: of the first record that was added."""
+        ahead = [each for size, found in sorted(self._at_size.items()) if size > max(self._end, first_seq) for each in found]
+        if ahead:
+            size = ahead[-1].checkpoint.size
+            newest = [each for each in ahead if each.checkpoint.size == size]
+            self.problems.append(
+                f"{_names(newest)} cosigned {count_text(size, 'record')} at {_time(newest)}, but the log ends with record "
+                f"{self._end - 1}: its tail was cut, or it is an older copy"
+            )
+        position, found = self._position(max(self.wanted, 1))
+        if self.wanted and not position:
+            most = max((len(_distinct(each)) for each in self._matching.values()), default=0)
+            self.problems.append(f"{most} of {self.wanted} wanted witnesses cosigned the log")
+        if self.problems and position:
+            self.problems.append(f"the last cosigned position that this log has is {position}")
+        return {
+            "wanted": self.wanted, "cosigned": position, "by": sorted(_distinct(found)), "at": _time(found) if found else "",
+            "named": bool(self.witnesses), "problems": self.problems,
+        }  # fmt: skip
+
+    def _position(self, wanted: int) -> tuple[int, list[Cosigned]]:
+        """The newest position with so many witnesses: who cosigned a later one has cosigned all before it."""
+        by: dict[str, Cosigned] = {}
+        for size in sorted(self._matching, reverse=True):
+            for each in self._matching[size]:
+                by.setdefault(str(each.witness), each)
+            if len(by) >= wanted:
+                return size, list(by.values())
+        return 0, []
+
+    def _all(self) -> Iterable[Cosigned]:
+        for body in self.published:
+            if not self.witnesses:
+                found = Cosigned.published(body, self.chain.keys)
+                if found is not None:
+                    yield found
+            for address in self.witnesses:
+                found = Cosigned.parse(cosigned_note(body), address.key)
+                if found is not None:
+                    yield found
+        for address in self.witnesses:
+            yield from self._asked(address) if address.url else ()
+
+    def _asked(self, address: WitnessAddress) -> Iterable[Cosigned]:
+        most = max([len(self.chain.invalidations), *(losses for losses, _ in self._sealed)])
+        for losses in range(most + 1):
+            origin = origin_of(self.chain.pool, self.chain.identity, losses)
+            try:
+                note = newest_of(address, origin)
+            except (Unreachable, NoteError) as error:
+                self.problems.append(f"{address.key.name} did not say what it has cosigned: {error}")
+                return
+            found = Cosigned.parse(str(note), address.key) if note is not None else None
+            if found is not None and found.checkpoint.origin == origin:
+                yield found
+
+    def _is_of_this_log(self, found: Cosigned) -> bool:
+        """Whether it is about this log, and not about records whose loss was accepted."""
+        origin = parse_origin(found.checkpoint.origin)
+        if origin is None or origin[:2] != (self.chain.pool, self.chain.identity):
+            return False
+        kept = self._kept_size(origin[2])
+        return kept is None or found.checkpoint.size <= kept
+
+    def _kept_size(self, losses: int) -> int | None:
+        """How much remains of what was sealed after so many accepted losses; None for all."""
+        if losses not in self._kept:
+            sizes = [each.size for each in self.chain.invalidations[losses:]]
+            if any(each > losses for each, _ in self._sealed):  # a folder of segments has no invalidations
+                sizes.append(max((size for each, size in self._sealed if each <= losses), default=0))
+            self._kept[losses] = min(sizes, default=None)
+        return self._kept[losses]
+
+    @cached_property
+    def _sealed(self) -> list[tuple[int, int]]:
+        """Of each seal the number of accepted losses before it, and its size."""
+        origins = [parse_origin(seal.checkpoint.partition("\n")[0]) for seal in self.chain.seals]
+        return [(origin[2], seal.size) for origin, seal in zip(origins, self.chain.seals, strict=True) if origin is not None]
+
+
+def _distinct(found: Iterable[Cosigned]) -> set[str]:
+    return {each.witness.name for each in {str(each.witness): each for each in found}.values()}
+
+
+def _names(found: Iterable[Cosigned]) -> str:
+    return ", ".join(sorted(_distinct(found)))
+
+
+def _time(found: Iterable[Cosigned]) -> str:
+    return time_text(max(each.at for each in found) * SECOND)
+
+
+def newest_cosignatures(published: Iterable[CosignatureBody], size: int | None = None) -> list[CheckpointCosigned]:
+    """Of each witness and log the newest cosigned checkpoint, not over more than `size` records, to be written to a file."""
+    newest: dict[tuple[str, str], tuple[int, CheckpointCosigned]] = {}
+    for body in published:
+        if not isinstance(body, CheckpointCosigned):
+            continue
+        try:
+            checkpoint = Checkpoint.parse(Note.parse(body.checkpoint).text)
+        except NoteError:
+            continue
+        about = body.witness, checkpoint.origin
+        if (size is None or checkpoint.size <= size) and newest.get(about, (0, body))[0] <= checkpoint.size:
+            newest[about] = checkpoint.size, body
+    return [body for _, body in newest.values()]

@@ -1,0 +1,212 @@
+"""`bailiff audit verify --witnesses`: tails cut with their seals, older copies and other histories are found and named."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.log_builder import Story
+
+from bailiff.audit.cosignatures import newest_cosignatures
+from bailiff.audit.log_files import write_log
+from bailiff.audit.log_sources import Source, from_file
+from bailiff.audit.segments import seal_to, write_segments
+from bailiff.audit.verify import Verified, verified
+from bailiff.cli.audit import witness_addresses
+from bailiff.client.errors import ClientError
+from bailiff.witness.witnesses import WitnessAddress
+from bailiff_bus.messages import CheckpointCosigned, LogSealed
+from bailiff_bus.port import Message
+from bailiff_core.records import ChainHead, Wire
+from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_core.records.wire import record_hash
+from bailiff_log.checkpoints import log_key, origin_of, witness_key
+from bailiff_log.cosigner import Cosigner
+from bailiff_log.seals import SealBody, make_invalidation, make_key, make_seal
+
+KEY = b"\x21" * 32
+NOW = 1_800_000_000_000_000
+NAMES = {"w1": b"\x31" * 32, "w2": b"\x32" * 32}
+KEYS = {name: witness_key(name, private) for name, private in NAMES.items()}
+BOTH = [WitnessAddress(key) for key in KEYS.values()]
+W1, W2 = [BOTH[0]], [BOTH[1]]
+
+
+def story(later: str) -> list[Wire]:
+    """A log. later: names the jobs after its first records, which are the same in every story."""
+    built = Story(pool="pool-a")
+    built.node("n1", gpus=4)
+    for number in range(3):
+        built.submit(f"train-{number}", gpus=1)
+    for number in range(4):
+        built.submit(f"{later}-{number}", gpus=1)
+    return built.wires
+
+
+OURS, FORK = story("ours"), story("fork")
+SAME = next(at for at, (ours, theirs) in enumerate(zip(OURS, FORK, strict=True)) if ours != theirs)
+END = len(OURS)
+SIZES = (SAME - 1, END - 2, END)
+
+
+class SealedLog:
+    """A log with seals at some sizes."""
+
+    def __init__(self, wires: list[Wire], sizes: tuple[int, ...] = SIZES) -> None:
+        self.wires = wires
+        self.hashes = [record_hash(wire) for wire in wires]
+        self.seals: list[SealBody] = [make_key(KEY, "pool-a", self.hashes[0])]
+        tree, before, base = Frontier(), 0, Frontier()
+        for size in sizes:
+            leaves = [leaf_hash(bytes.fromhex(each)) for each in self.hashes[before:size]]
+            tree.extend(list(leaves))
+            subtree = base.followed_by(leaves)
+            seal = make_seal(KEY, "pool-a", self.hashes[0], tree, self.hashes[size - 1], NOW, before, subtree)
+            self.seals.append(seal)
+            before, base = size, tree.copy()
+
+    def source(self, records: int = END, cosigned: list[CheckpointCosigned] | None = None) -> Source:
+        """The log cut after so many records, with its seals up to there."""
+        seals = [seal for seal in self.seals if not isinstance(seal, LogSealed) or seal.size <= records]
+        return Source("pool-a", 0, self._messages(records), seals, ChainHead("pool-a"), cosignatures=cosigned or [])
+
+    async def _messages(self, records: int) -> AsyncGenerator[Message, None]:
+        for offset, wire in enumerate(self.wires[:records]):
+            yield Message("bailiff.audit", 0, offset, NOW, None, wire.headers, wire.value)
+
+    def cosigned_by(self, folder: Path, *names: str, until: int = END) -> list[CheckpointCosigned]:
+        """What these witnesses publish about the seals up to a size."""
+        found = []
+        for name in names:
+            key = KEYS[name]
+            witness = Cosigner(folder / name, key, NAMES[name], lambda: NOW)
+            for seal in self.seals:
+                if isinstance(seal, LogSealed) and seal.size <= until:
+                    origin = origin_of("pool-a", self.hashes[0])
+                    proof = [bytes.fromhex(each) for each in seal.consistency]
+                    note = witness.add_checkpoint(seal.checkpoint, [log_key(origin, seal.key)], seal.previous_size, proof)
+                    found.append(CheckpointCosigned(witness=str(key), checkpoint=str(note)))
+            witness.close()
+        return found
+
+
+LOG, OTHER = SealedLog(OURS), SealedLog(FORK)
+
+
+def problems(found: Verified) -> str:
+    """The problems of a log that is otherwise whole."""
+    assert found["broken"] is None
+    assert not found["seal_problem"]
+    assert found["ok"] == (not found["witnesses"]["problems"])
+    return "; ".join(found["witnesses"]["problems"])
+
+
+async def test_a_log_that_enough_witnesses_cosigned_is_verified(tmp_path: Path) -> None:
+    cosigned = LOG.cosigned_by(tmp_path, "w1", "w2")
+    found = await verified(LOG.source(cosigned=cosigned), (), 2, BOTH)
+    assert problems(found) == ""
+    assert found["witnesses"] == {
+        "wanted": 2, "cosigned": END, "by": ["w1", "w2"], "at": "2027-01-15T08:00:00.000000Z", "named": True, "problems": [],
+    }  # fmt: skip
+
+
+async def test_the_position_is_the_newest_that_so_many_cosigned(tmp_path: Path) -> None:
+    cosigned = LOG.cosigned_by(tmp_path, "w1") + LOG.cosigned_by(tmp_path, "w2", until=SAME - 1)
+    for wanted, position in ((0, END), (1, END), (2, SAME - 1)):
+        found = await verified(LOG.source(cosigned=cosigned), (), wanted, BOTH)
+        assert problems(found) == ""
+        assert found["witnesses"]["cosigned"] == position
+
+
+async def test_too_few_witnesses_are_a_failure(tmp_path: Path) -> None:
+    cosigned = LOG.cosigned_by(tmp_path, "w1")
+    assert "1 of 2 wanted witnesses" in problems(await verified(LOG.source(cosigned=cosigned), (), 2, BOTH))
+    assert "0 of 1 wanted witnesses" in problems(await verified(LOG.source(cosigned=cosigned), (), 1, W2))
+    again = [*cosigned, *cosigned]
+    assert "1 of 2 wanted witnesses" in problems(await verified(LOG.source(cosigned=again), (), 2, BOTH))
+
+
+@pytest.mark.parametrize("witnesses", [W1, []], ids=["key given", "key not given"])
+async def test_a_tail_that_was_cut_together_with_its_seals_is_found(witnesses: list[WitnessAddress], tmp_path: Path) -> None:
+    cut = LOG.source(END - 2, LOG.cosigned_by(tmp_path, "w1"))
+    found = await verified(cut, (), len(witnesses), witnesses)
+    assert problems(found) == (
+        f"w1 cosigned {END} records at 2027-01-15T08:00:00.000000Z, but the log ends with record {END - 3}: "
+        f"its tail was cut, or it is an older copy; the last cosigned position that this log has is {END - 2}"
+    )
+    assert (await verified(LOG.source(END - 2)))["ok"]  # without witnesses nothing is missing
+
+
+@pytest.mark.parametrize("witnesses", [W1, []], ids=["key given", "key not given"])
+async def test_another_history_with_seals_of_its_own_is_found(witnesses: list[WitnessAddress], tmp_path: Path) -> None:
+    fork = OTHER.source(cosigned=LOG.cosigned_by(tmp_path, "w1"))
+    found = await verified(fork, (), len(witnesses), witnesses)
+    assert f"w1 cosigned another history: the first {END - 2} records have another root" in problems(found)
+    assert f"the last cosigned position that this log has is {SAME - 1}" in problems(found)
+
+
+async def test_two_witnesses_that_were_shown_two_histories_are_found(tmp_path: Path) -> None:
+    cosigned = LOG.cosigned_by(tmp_path, "w1") + OTHER.cosigned_by(tmp_path, "w2")
+    assert "w2 cosigned another history" in problems(await verified(LOG.source(cosigned=cosigned), (), 2, BOTH))
+    assert "w1 cosigned another history" in problems(await verified(OTHER.source(cosigned=cosigned), (), 2, BOTH))
+
+
+async def test_another_log_in_the_pool_s_name_is_found(tmp_path: Path) -> None:
+    first = dict(OURS[0].headers) | {"ce_time": b"2025-12-31T00:00:00.000000Z"}
+    other = SealedLog([Wire(tuple(first.items()), OURS[0].value)], (1,))
+    found = await verified(other.source(1, LOG.cosigned_by(tmp_path, "w1")), (), 1, W1)
+    assert f"w1 cosigned another log of pool-a, {LOG.hashes[0][:16]}…" in problems(found)
+
+
+async def test_cosignatures_that_anybody_made_accuse_nobody(tmp_path: Path) -> None:
+    forged = OTHER.cosigned_by(tmp_path, "w2")
+    unsigned = [
+        each.model_copy(update={"checkpoint": each.checkpoint.replace("\u2014 bailiff/pool-a/", "\u2014 bailiff/pool-b/")})
+        for each in forged
+    ]
+    garbage = [
+        CheckpointCosigned(witness="w+0+0", checkpoint="x"),
+        CheckpointCosigned(witness=str(KEYS["w1"]), checkpoint="x\n\nx\n"),
+    ]
+    for cosigned, witnesses in ((unsigned, []), (forged, W1), (garbage, W1), (garbage, [])):
+        found = await verified(LOG.source(cosigned=cosigned), (), 0, witnesses)
+        assert problems(found) == ""
+        assert found["witnesses"]["cosigned"] == 0
+
+
+async def test_an_accepted_loss_is_not_a_cut_tail(tmp_path: Path) -> None:
+    cosigned = LOG.cosigned_by(tmp_path, "w1")
+    valid, lost = LOG.seals[2], LOG.seals[3]
+    assert isinstance(valid, LogSealed)
+    assert isinstance(lost, LogSealed)
+    accepted = make_invalidation(KEY, "pool-a", valid.identity, valid, lost, END - 1, "a disk failed", NOW)
+    source = LOG.source(END - 2, cosigned)
+    source.seals = [*LOG.seals, accepted]
+    found = await verified(source, (), 1, W1)
+    assert problems(found) == ""
+    assert found["witnesses"]["cosigned"] == END - 2
+
+
+async def test_an_exported_file_and_folder_are_verified_with_their_cosignatures(tmp_path: Path) -> None:
+    cosigned = LOG.cosigned_by(tmp_path, "w1")
+    file, folder = tmp_path / "log.jsonl", tmp_path / "segments"
+    seals = [seal_to(each) for each in LOG.seals]
+    for records in (END, END - 2):
+        source = LOG.source(records)
+        with file.open("w", encoding="utf-8") as out:
+            newest = [each.to_data() for each in newest_cosignatures(cosigned)]
+            await write_log(out, "pool-a", 0, source.messages, seals if records == END else seals[:-1], newest)
+        found = await verified(from_file(file), (), 1, W1)
+        assert found["ok"] == (records == END)
+    source = LOG.source()
+    await write_segments(folder, SAME - 1, source.start, source.tree, 0, source.messages, source.seals, cosigned)
+    found = await verified(from_file(folder), (), 1, W1)
+    assert problems(found) == ""
+    assert found["witnesses"]["cosigned"] == SAME - 1
+
+
+def test_more_witnesses_than_keys_are_refused() -> None:
+    with pytest.raises(ClientError, match="1 witnesses are known"):
+        witness_addresses([str(KEYS["w1"]), str(KEYS["w1"])], 2)
+    with pytest.raises(ClientError, match="not a key"):
+        witness_addresses(["w1"], 0)
+    assert witness_addresses([f"{KEYS['w1']} https://w1.example/"], 1)[0].url == "https://w1.example"
