@@ -57,7 +57,7 @@ class Replay:
     def check_proposals(self, record: Record) -> None:
         """Compares the proposals of the record, if it has any, with those found by searching again."""
         if isinstance(record.data, ProposalReceived):
-            found = self._proposals.compare(record.seq, record.data)
+            found = self._proposals.compare(self.state, record.seq, record.data) or []
             self.not_reproduced += bool(found)
             self.proposal_differences += found[: MAX_PROPOSALS_SHOWN - len(self.proposal_differences)]
 

@@ -25,9 +25,7 @@ Search = Callable[[PoolState], Awaitable[ProposalBatch]]
 def proposal_batch(state: PoolState) -> ProposalBatch:
     """Proposals for the open requests in queue order, each based on the ones before."""
     assert state.selection is not None
-    return ProposalBatch(
-        selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=compute_proposals(state)
-    )
+    return ProposalBatch(selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=compute_proposals(state))
 
 
 async def compute_in_thread(state: PoolState) -> ProposalBatch:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bailiff_core.engine import LOGIC
+from bailiff_core.model.document import Document
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import ProposalReceived
@@ -13,11 +15,10 @@ from .batch import compute_proposals
 MAX_PENDING = 16
 
 
-@dataclass(frozen=True, slots=True)
-class ProposalDifference:
+class ProposalDifference(Document):
     """A proposal that searching again does not reproduce. seq: of its record; request: what it answers.
 
-    proposed, computed: the two results; None: none. fields: paths of the fields that differ, such as `explanation.proven`.
+    proposed, computed: the two results; None: none. differing: paths of the fields, such as `explanation.proven`.
     problem: why it cannot be what a search gave, whatever its content; then nothing is compared.
     """
 
@@ -27,7 +28,7 @@ class ProposalDifference:
     job: str = ""
     proposed: Proposal | None = None
     computed: Proposal | None = None
-    fields: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -35,7 +36,7 @@ class ProposalDifference:
 class Searched:
     """The result of searching again on the state after the record `seq`.
 
-    selection: the open one; None: none was open. problem: why no proposal can have been computed there.
+    selection: the open one, None: none was open. problem: why no proposal can have been computed there.
     """
 
     seq: int
@@ -58,7 +59,7 @@ class Searched:
         if not problem and self.selection != received.selection:
             problem = f"selection {received.selection} was not open after #{self.seq}"
         if problem:
-            return [ProposalDifference(seq, self.seq, problem=problem)]
+            return [ProposalDifference(seq=seq, computed_at=self.seq, problem=problem)]
         return list(_differences(seq, self.seq, received.proposals, self.proposals))
 
 
@@ -66,18 +67,18 @@ def _differences(seq: int, at: int, proposed: Sequence[Proposal], computed: Iter
     again = {proposal.request: proposal for proposal in computed}
     seen: dict[int, None] = {}
     for claim in proposed:
+        found = ProposalDifference(seq=seq, computed_at=at, request=claim.request, job=claim.job, proposed=claim)
         if claim.request in seen:
-            problem = f"request #{claim.request} is answered twice"
-            yield ProposalDifference(seq, at, claim.request, claim.job, claim, problem=problem)
+            yield found.model_copy(update={"problem": f"request #{claim.request} is answered twice"})
             continue
         seen[claim.request] = None
         other = again.get(claim.request)
-        fields = differing_fields(claim, other) if other is not None else ()
-        if fields or other is None:
-            yield ProposalDifference(seq, at, claim.request, claim.job, claim, other, fields)
+        differing = differing_fields(claim, other) if other is not None else ()
+        if differing or other is None:
+            yield found.model_copy(update={"computed": other, "differing": differing})
     for request, other in again.items():
         if request not in seen:
-            yield ProposalDifference(seq, at, request, other.job, None, other)
+            yield ProposalDifference(seq=seq, computed_at=at, request=request, job=other.job, computed=other)
 
 
 def differing_fields(proposed: Proposal, computed: Proposal) -> tuple[str, ...]:
@@ -107,13 +108,25 @@ class ProposalCheck:
         if len(self._pending) > MAX_PENDING:
             del self._pending[next(iter(self._pending))]
 
-    def compare(self, seq: int, received: ProposalReceived) -> list[ProposalDifference]:
-        """The differences of the proposals of the record `seq`; empty also if nothing was searched for it."""
-        if received.computed_at >= seq:
-            self.checked += 1
-            return [ProposalDifference(seq, received.computed_at, problem=f"it names #{received.computed_at}, a later record")]
+    def compare(self, state: PoolState, seq: int, received: ProposalReceived) -> list[ProposalDifference] | None:
+        """The differences of the proposals of the record `seq`, which is not folded yet; None: nothing was searched for it."""
         searched = self._pending.pop(received.computed_at, None)
+        problem = _impossible(state, seq, received)
+        if problem is not None:
+            self.checked += 1
+            return [ProposalDifference(seq=seq, computed_at=received.computed_at, problem=problem)]
         if searched is None:
-            return []
+            return None
         self.checked += 1
         return searched.differences(seq, received)
+
+
+def _impossible(state: PoolState, seq: int, received: ProposalReceived) -> str | None:
+    """Why the proposals cannot have been computed where they say so, whatever that state was."""
+    if received.logic != LOGIC:
+        return f"its logic is {received.logic}, and this part of the log is written by logic {LOGIC}"
+    if received.computed_at >= seq:
+        return f"#{received.computed_at} is not before it"
+    if state.selection is None or received.computed_at < state.selection.opened_seq:
+        return f"no selection was open after #{received.computed_at} that is open at #{seq}"
+    return None
