@@ -84,10 +84,14 @@ def folded(wires: Iterable[Wire]) -> PoolState:
 
 
 def replayed(wires: Iterable[Wire]) -> Replay:
-    """Replay every cycle of this log."""
+    """Replay every cycle of this log, and search again for every proposal."""
+    records = [(decode(wire), wire) for wire in wires]
+    searched = {record.data.computed_at for record, _ in records if isinstance(record.data, facts.ProposalReceived)}
     replay = Replay()
-    for wire in wires:
-        replay.feed(decode(wire), wire)
+    for record, wire in records:
+        replay.feed(record, wire)
+        if record.seq in searched:
+            replay.search()
     return replay
 
 

@@ -23,6 +23,7 @@ from tests.http_kit import PATIENCE_S, TOKEN
 from tests.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff.audit.log_files import message_line
+from bailiff_auditor.alarms import Alarms
 from bailiff_auditor.api.app import application
 from bailiff_auditor.api.archive import Archive
 from bailiff_auditor.database import connect
@@ -35,6 +36,7 @@ from bailiff_core.records import Wire, decode
 from bailiff_devstack.postgres import EmbeddedPostgres
 from bailiff_log.message_json import message_to_json
 from bailiff_log.reader import Entry
+from bailiff_service.clock_and_ids import SYSTEM
 from bailiff_service.metrics import Metrics
 from bailiff_service.settings import PoolDeclaration
 
@@ -644,7 +646,9 @@ async def test_gpu_allocations_continue_where_they_stopped_and_restart_on_anothe
     log.append(other.wires)
     connection = await connect(database, 10.0)
     pool_a = PoolDeclaration(name="pool-a", partition=0)
-    work = lambda: follow_usage(log.cluster.client("x"), pool_a, 1, connection, SECOND, tmp_path / "two")  # noqa: E731
+    bus, metrics = log.cluster.client("x"), Metrics()
+    alarms = Alarms(bus, metrics, SYSTEM, set())
+    work = lambda: follow_usage(bus, pool_a, 1, connection, SECOND, tmp_path / "two", alarms, metrics)  # noqa: E731
     with pytest.raises(LogReplaced):
         await work()
     assert await held(database) == []

@@ -1,4 +1,4 @@
-"""Replay a verified log: decide every cycle again and compare the decisions byte for byte."""
+"""Replay a verified log: decide every cycle again, search again for every proposal, and compare."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,9 +8,12 @@ from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply, close_cycle, fold
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.state import PoolState
-from bailiff_core.records.facts import StateDigest, WriterStarted
+from bailiff_core.records.facts import ProposalReceived, StateDigest, WriterStarted
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import Record, Wire, encode
+from bailiff_core.victims.search_again import ProposalCheck, ProposalDifference
+
+MAX_PROPOSALS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +30,36 @@ class Replay:
     """Replays the records of a log, fed in order; stops comparing at the first difference.
 
     Cycles decided by an engine with another `logic` are folded, not decided again, and counted in `skipped_cycles`.
-    A cycle cut short by a crash must be a prefix of the decisions of the replay.
+    A cycle cut short by a crash must be a prefix of the decisions of the replay. Proposals are compared where `search` was
+    called on the record that they name: not_reproduced counts those that differ, proposal_differences has the first of them.
     """
 
     def __init__(self) -> None:
         self.state = PoolState()
         self.difference: Difference | None = None
         self.cycles = self.skipped_cycles = self.decisions = self.digests = 0
+        self.proposal_differences: list[ProposalDifference] = []
+        self.not_reproduced = 0
+        self._proposals = ProposalCheck()
         self._again: Iterator[Decision] | None = None
         self._comparable = True
+
+    @property
+    def proposals(self) -> int:
+        """Number of `ProposalReceived` records whose proposals were searched again."""
+        return self._proposals.checked
+
+    def search(self) -> None:
+        """Searches again on the state after the last record, which a later `ProposalReceived` names."""
+        if self.difference is None:
+            self._proposals.search(self.state)
+
+    def check_proposals(self, record: Record) -> None:
+        """Compares the proposals of the record, if it has any, with those found by searching again."""
+        if isinstance(record.data, ProposalReceived):
+            found = self._proposals.compare(self.state, record.seq, record.data) or []
+            self.not_reproduced += bool(found)
+            self.proposal_differences += found[: MAX_PROPOSALS_SHOWN - len(self.proposal_differences)]
 
     def feed(self, record: Record, wire: Wire) -> None:
         """Compares and folds the next record. Raises `ValueError` if it does not follow the one before."""
@@ -55,6 +79,7 @@ class Replay:
         elif self._again is not None:
             self._differs(record, "the rest of the cycle's decisions", f"the fact {record.type}")
         else:
+            self.check_proposals(record)
             fold(self.state, record)
             if record.cycle_end:
                 self._end_cycle(record)

@@ -21,7 +21,7 @@ from bailiff_core.records import ChainHead
 from bailiff_core.records.facts import StateDigest
 from bailiff_core.records.wire import time_text
 
-from .reader import AuditReader, Entry, Orphan
+from .reader import AuditReader, Entry, OnEntries, Orphan
 
 NEAR_END = 30_000  # offsets: a few state digests apart
 COMPARE_INTERVAL_S = 5.0
@@ -97,10 +97,11 @@ class Projection:
         await self.take(entries)
         return entries
 
-    async def catch_up(self) -> None:
-        """Advance to the end of the log as of this call."""
+    async def catch_up(self, take: OnEntries | None = None) -> None:
+        """Advance to the end of the log as of this call. take: called instead of `take`, and calls it."""
+        on_entries = take or self.take
         try:
-            await self.reader.catch_up(self.take)
+            await self.reader.catch_up(on_entries)
             if self._restored_digest is not None:
                 raise SnapshotNotConfirmed("the log ends before the snapshot's digest")
         except (SnapshotNotConfirmed, OffsetOutOfRange) as error:
@@ -111,7 +112,7 @@ class Projection:
             await self.reader.close()
             self.state = PoolState()
             self.reader = AuditReader(self.bus, self.pool, self.partition, on_orphan=self._orphan)
-            await self.reader.catch_up(self.take)
+            await self.reader.catch_up(on_entries)
 
     async def take(self, entries: Sequence[Entry]) -> None:
         """Fold entries that continue the state."""

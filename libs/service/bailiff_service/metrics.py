@@ -55,6 +55,12 @@ ARCHIVE_HEAD = Metric("bailiff_archive_head_seq", "gauge", ("pool",), "seq of th
 ARCHIVE_LAG = Metric("bailiff_archive_lag", "gauge", ("pool",), "messages of the log not archived yet")
 ARCHIVE_BROKEN = Metric("bailiff_archive_broken", "gauge", ("pool",), "1 while the log does not continue the archive, else 0")
 SEALED = Metric("bailiff_sealed_records", "gauge", ("pool",), "records covered by the newest seal")
+PROPOSALS_SEARCHED = Metric(
+    "bailiff_proposals_searched",
+    "counter",
+    ("pool", "result"),
+    "records of proposals that the auditor searched again, by result: reproduced, not-reproduced, not-searched",
+)
 POSTGRES_OUTAGES = Metric("bailiff_postgres_outages", "counter", (), "number of times PostgreSQL became unreachable")
 API_STREAMS = Metric("bailiff_api_streams", "gauge", (), "open streams of the query API")
 API_RESPONSES = Metric("bailiff_api_responses", "counter", ("status",), "responses of the query API, by status")
@@ -135,7 +141,7 @@ ROLLUP_METRICS = (  # services/rollup: aggregated from the whole log
 )  # fmt: skip
 METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
-    COMMANDS_FENCED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED,
+    COMMANDS_FENCED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED,
     POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 
@@ -197,6 +203,7 @@ class Metrics:
         self.archive_lag = self._gauge(ARCHIVE_LAG)
         self.archive_broken = self._gauge(ARCHIVE_BROKEN)
         self.sealed = self._gauge(SEALED)
+        self.proposals_searched = self._counter(PROPOSALS_SEARCHED)
         self.postgres_outages = self._counter(POSTGRES_OUTAGES)
         self.api_streams = self._gauge(API_STREAMS)
         self.api_responses = self._counter(API_RESPONSES)

@@ -8,7 +8,7 @@ from bailiff_core.model.evictions import ActiveEviction, active_evictions, evict
 from bailiff_core.model.grace import term_after
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.records import facts
-from bailiff_core.victims.batch import select_batch
+from bailiff_core.victims.batch import compute_proposals
 
 from .job_progress import JobProgress
 from .simulated_log import PROGRESS, PROPOSALS, REPORTS, REQUESTS, InputFact
@@ -62,8 +62,8 @@ class Agents:
             return
         self._proposed = number
         at = self._state.seq
-        proposals = select_batch(self._state, selection.requests, self._state.rules.preemption.search_steps)
-        yield facts.ProposalReceived(selection=number, computed_at=at, logic=LOGIC, proposals=tuple(proposals)), PROPOSALS
+        proposals = compute_proposals(self._state)
+        yield facts.ProposalReceived(selection=number, computed_at=at, logic=LOGIC, proposals=proposals), PROPOSALS
 
     def _checkpoints(self) -> Iterator[InputFact]:
         """Yields checkpoints that were not reported yet. They matter only to victim selection, so they are reported before it."""

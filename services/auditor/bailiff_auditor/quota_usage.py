@@ -1,7 +1,7 @@
-"""Samples project usage against quota and fair share over time, from a separate fold of the log.
+"""Samples project usage against quota and fair share over time, and writes all that a second fold of the log gives.
 
 A sample belongs to the first decision cycle that ends in each interval of log time, so every replica takes the same one, and
-storing it is idempotent. This reader has its own snapshots.
+storing it is idempotent. This fold has its own snapshots.
 """
 
 import asyncio
@@ -20,7 +20,10 @@ from bailiff_log.reader import Entry
 from bailiff_service.metrics import Metrics
 from bailiff_service.settings import PoolDeclaration
 
-from .gpu_allocations import GpuAllocationWriter
+from .alarms import Alarms
+from .gpu_allocations import GpuAllocationWriter, LogReplaced
+from .proposal_checks import ProposalChecks
+from .state_follower import StateFollower
 
 WAIT = 1.0
 PLACEHOLDERS = ", ".join(f"${number}" for number in range(1, len(USAGE_COLUMNS) + 1))
@@ -47,9 +50,18 @@ class UsageSampler:
 
 
 async def follow_usage(
-    bus: Bus, pool: PoolDeclaration, pool_id: int, connection: Connection, interval: int, snapshots: Path
+    bus: Bus,
+    pool: PoolDeclaration,
+    pool_id: int,
+    connection: Connection,
+    interval: int,
+    snapshots: Path,
+    alarms: Alarms,
+    metrics: Metrics,
 ) -> None:
-    """Run forever; also stores GPU allocations. Raises `StateDiverged` if the log's digests contradict this fold."""
+    """Run forever; also stores GPU allocations and checks proposals. Raises `StateDiverged` if the log's digests contradict
+    this fold, and `LogReplaced`.
+    """
     newest = await connection.fetchrow("SELECT seq, time FROM project_usage WHERE pool = $1 ORDER BY seq DESC LIMIT 1", pool_id)
     sampler = UsageSampler(pool_id, UsageSchedule(interval))
     if newest is not None:
@@ -57,6 +69,7 @@ async def follow_usage(
         sampler.due.last = (newest["time"] - EPOCH_START) // MICROSECOND // interval
     await connection.execute(INSERT_INTERVAL, pool_id, sampler.after + 1, interval)
     allocation_writer = await GpuAllocationWriter.load(connection, pool_id)
+    checks = await ProposalChecks.load(connection, pool.name, pool_id, alarms, metrics)
 
     def on_entry(entry: Entry) -> None:
         sampler.at(view.state, entry)
@@ -66,7 +79,12 @@ async def follow_usage(
         if sampler.rows:
             rows, sampler.rows = sampler.rows, []
             await connection.executemany(INSERT, rows)
-        await allocation_writer.write(connection)
+        await checks.write(connection)
+        try:
+            await allocation_writer.write(connection)
+        except LogReplaced:
+            await checks.delete_all(connection)
+            raise
 
     def new_projection() -> Projection:
         return Projection(bus, pool.name, pool.partition, Metrics(), snapshots=snapshots, observe=on_entry)
@@ -77,17 +95,18 @@ async def follow_usage(
         await view.open()
         if view.state.seq > allocation_writer.after:  # changes before the snapshot are not all stored: fold from the start
             view = new_projection()
+        follower = StateFollower(view, checks)
         allocation_writer.allocations.begin(view.state)
-        catching_up = asyncio.create_task(view.catch_up())
+        catching_up = asyncio.create_task(follower.catch_up())
         while not catching_up.done():
             await asyncio.wait([catching_up], timeout=WAIT)
             await write()
         catching_up.result()
-        if view.state.seq < allocation_writer.after:
+        if view.head.next_seq <= allocation_writer.after:
             await allocation_writer.delete_all(connection)
         while True:
             await write()
-            await view.advance(WAIT)
+            await follower.advance(WAIT)
     finally:
         if catching_up is not None:
             catching_up.cancel()

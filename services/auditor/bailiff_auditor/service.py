@@ -137,7 +137,8 @@ class AuditorService:
         while True:
             connection = await self._connect()
             try:
-                await follow_usage(self._bus, pool, pool_id, connection, self._settings.usage_seconds * SECOND, snapshots)
+                interval = self._settings.usage_seconds * SECOND
+                await follow_usage(self._bus, pool, pool_id, connection, interval, snapshots, self._alarms, self._metrics)
             except StateDiverged as diverged:
                 await self._alarms.alarm(pool.name, "state-diverged", str(diverged))
                 await asyncio.Event().wait()  # archiving continues; usage sampling cannot

@@ -8,7 +8,7 @@ from bailiff_bus import topics
 from bailiff_bus.messages import ProposalBatch
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.state import PoolState
-from bailiff_core.victims.batch import select_batch
+from bailiff_core.victims.batch import compute_proposals
 from bailiff_log.credentials import Credentials
 from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.projection import Projection
@@ -24,16 +24,15 @@ MAX_WAIT = 0.5
 Search = Callable[[PoolState], Awaitable[ProposalBatch]]
 
 
-def compute_proposals(state: PoolState) -> ProposalBatch:
+def proposal_batch(state: PoolState) -> ProposalBatch:
     """Proposals for the open requests in queue order, each based on the ones before."""
     assert state.selection is not None
-    proposals = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)
-    return ProposalBatch(selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals))
+    return ProposalBatch(selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=compute_proposals(state))
 
 
 async def compute_in_thread(state: PoolState) -> ProposalBatch:
     """Search in a thread, so that the event loop keeps serving health checks; the state does not change meanwhile."""
-    return await asyncio.to_thread(compute_proposals, state)
+    return await asyncio.to_thread(proposal_batch, state)
 
 
 async def run_selector(

@@ -1,8 +1,8 @@
 """Child process that replays with the engine of another release: `python -I -S engine_child.py WHEEL FOLDER…`.
 
 It imports no code of Bailiff except the wheel; numpy and pydantic come from the folders. Stdin has records as JSON Lines,
-`[headers, value, again]` with bytes as Latin-1. After the last record, or the first difference, it prints one line of JSON.
-Connections, processes and file writes are blocked: an engine is pure.
+`[headers, value, again, search]` with bytes as Latin-1. After the last record, or the first difference, it prints one line of
+JSON. Connections, processes and file writes are blocked: an engine is pure.
 """
 
 import importlib.util
@@ -48,9 +48,9 @@ def main(wheel: str, *folders: str) -> dict[str, Any]:
     sys.addaudithook(watch)
     again = worker.ReplayWorker()
     for line in sys.stdin:
-        headers, value, decide = json.loads(line)
+        headers, value, decide, search = json.loads(line)
         pairs = tuple((name, text.encode("latin-1")) for name, text in headers)
-        again.take(worker.Wire(pairs, value.encode("latin-1")), decide)
+        again.take(worker.Wire(pairs, value.encode("latin-1")), decide, search)
         if again.done:
             break
     found: dict[str, Any] = again.found()
@@ -61,5 +61,5 @@ if __name__ == "__main__":
     try:
         result = main(*sys.argv[1:])
     except Exception as failure:  # noqa: BLE001 - reported by the parent
-        result = {"cycles": 0, "decisions": 0, "digests": 0, "difference": None, "error": f"{type(failure).__name__}: {failure}"}
+        result = {"error": f"{type(failure).__name__}: {failure}"}
     print(json.dumps(result), flush=True)

@@ -14,6 +14,10 @@ CHILD = Path(__file__).with_name("engine_child.py")
 NEEDS = ("numpy", "orjson", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection")
 FLUSH = 256
 LONGEST_LINE = 64 * 2**20
+NOTHING_FOUND: dict[str, Any] = {
+    "cycles": 0, "decisions": 0, "digests": 0, "difference": None, "error": "", "proposals": 0, "not_reproduced": 0,
+    "proposal_differences": [],
+}  # fmt: skip
 
 
 class EngineProcess:
@@ -35,11 +39,11 @@ class EngineProcess:
             )
         )
 
-    async def take(self, wire: Wire, again: bool) -> bool:
+    async def take(self, wire: Wire, again: bool, search: bool) -> bool:
         """Sends the next record of the log. Returns whether the process takes no more."""
         assert self._process.stdin is not None
         headers = [[name, value.decode("latin-1")] for name, value in wire.headers]
-        self._process.stdin.write(json.dumps([headers, wire.value.decode("latin-1"), again]).encode() + b"\n")
+        self._process.stdin.write(json.dumps([headers, wire.value.decode("latin-1"), again, search]).encode() + b"\n")
         self._fed += 1
         if self._fed % FLUSH == 0:
             await self._flushed()
@@ -56,14 +60,8 @@ class EngineProcess:
         try:
             found: dict[str, Any] = json.loads(line)
         except ValueError:
-            found = {
-                "cycles": 0,
-                "decisions": 0,
-                "digests": 0,
-                "difference": None,
-                "error": f"its process ended with code {code}",
-            }
-        return found
+            found = {"error": f"its process ended with code {code}"}
+        return {**NOTHING_FOUND, **found}
 
     async def stop(self) -> None:
         """Kills the process if it still runs, without a result."""

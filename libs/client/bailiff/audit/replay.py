@@ -2,10 +2,13 @@
 
 The log is read twice. The first pass verifies the chain and finds which engine wrote which records. In the second, each engine
 folds the log from its beginning and replays its own records in the range: this release in this process, others in child
-processes from wheels stored by digest. Decisions are compared byte for byte. A hash over both passes ensures that they read
-the same bytes, which is faster than verifying the chain again.
+processes from wheels stored by digest. Decisions are compared byte for byte. The first pass also finds on which records
+proposals were computed: there the second one searches again, so that no state has to be kept. A hash over both passes ensures
+that they read the same bytes, which is faster than verifying the chain again.
 """
 
+from array import array
+from bisect import bisect_right
 from collections.abc import AsyncIterable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -15,7 +18,7 @@ from typing import Any, TypedDict
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.records import Wire
-from bailiff_core.records.facts import NodeLost, PolicyApplied, TaskReleased, TaskVanished, WriterStarted
+from bailiff_core.records.facts import NodeLost, PolicyApplied, ProposalReceived, TaskReleased, TaskVanished, WriterStarted
 from bailiff_core.records.wire import UnreadableRecord, decode, time_text
 from bailiff_log import engine_store
 from bailiff_log.chain_verifier import ChainVerifier, Verification
@@ -23,11 +26,11 @@ from bailiff_log.engine_identity import EngineIdentity, engine_identity
 
 from .engine_process import EngineProcess
 from .log_positions import Point
-from .replay_difference import DifferenceFound, difference_of
+from .replay_difference import DifferenceFound, ProposalNotReproduced, difference_of, proposal_differences
 from .replay_worker import ReplayWorker
 
 CYCLE_END = ("ce_cycleend", b"true")
-STARTED = WriterStarted.type_name().encode()
+STARTED, PROPOSAL = (kind.type_name().encode() for kind in (WriterStarted, ProposalReceived))
 # Facts after which an engine retries all pending jobs. In between it caches what did not fit. The cache is not part of the
 # state, so a replay can only begin at one of these.
 RETRY_FACTS = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
@@ -53,10 +56,12 @@ class EngineUsed(TypedDict):
 
 
 class Replayed(TypedDict):
-    """The result of `bailiff audit replay`. If `ok` is false, `difference` or `error` says why.
+    """The result of `bailiff audit replay`. If `ok` is false, `difference`, `proposal_differences` or `error` says why.
 
     from_seq, to_seq: the replayed range, whole decision cycles; earlier records were folded. It may begin before the requested
-    range, at the last earlier cycle in which resources became free. records: read from the log.
+    range, at the last earlier cycle in which resources became free. records: read from the log. proposals: `ProposalReceived`
+    records in the range; proposals_searched: of these, searched again; proposals_not_reproduced: with another result, of which
+    `proposal_differences` has the first requests.
     """
 
     pool: str
@@ -69,6 +74,10 @@ class Replayed(TypedDict):
     cycles_of_other_engines: int
     decisions: int
     digests: int
+    proposals: int
+    proposals_searched: int
+    proposals_not_reproduced: int
+    proposal_differences: list[ProposalNotReproduced]
     orphans: int
     engines: list[EngineUsed]
     difference: DifferenceFound | None
@@ -90,9 +99,9 @@ class LocalEngine:
     def __init__(self) -> None:
         self._worker = ReplayWorker()
 
-    async def take(self, wire: Wire, again: bool) -> bool:
+    async def take(self, wire: Wire, again: bool, search: bool) -> bool:
         """Processes the next record of the log. Returns whether it takes no more."""
-        self._worker.take(wire, again)
+        self._worker.take(wire, again, search)
         return self._worker.done
 
     async def found(self) -> dict[str, Any]:
@@ -116,7 +125,8 @@ class ReplayEngine:
 class Survey:
     """The result of the first pass. begin, end: the first and last record of the range; end < begin: none.
 
-    passed_over: positions of messages that do not continue the log. bytes_read: hash over all others.
+    passed_over: positions of messages that do not continue the log. bytes_read: hash over all others. proposals, computed_at:
+    the `ProposalReceived` records, and the ones on whose states they were computed.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -128,6 +138,8 @@ class Survey:
     unreadable: str = ""
     passed_over: set[int] = field(default_factory=set)
     bytes_read: int = 0
+    proposals: "array[int]" = field(default_factory=lambda: array("q"))
+    computed_at: "array[int]" = field(default_factory=lambda: array("q"))
 
     @property
     def sound(self) -> bool:
@@ -184,12 +196,15 @@ async def _survey(pool: str, messages: AsyncIterable[Message], from_: Point, to:
             if _after(to, seq, verifier.head.time):
                 break
             in_range = True
-        if kind == STARTED:
-            try:
+        try:
+            if kind == STARTED:
                 found.parts.append(_part(seq, wire))
-            except UnreadableRecord as error:
-                found.unreadable = str(error)
-                break
+            elif kind == PROPOSAL:
+                found.proposals.append(seq)
+                found.computed_at.append(_computed_at(wire))
+        except UnreadableRecord as error:
+            found.unreadable = str(error)
+            break
         cycle_ended = headers.get("ce_cycleend") == b"true"
         found.end, found.records = seq, seq + 1
         found.bytes_read = hash((found.bytes_read, wire.headers, wire.value))
@@ -212,6 +227,12 @@ def _part(seq: int, wire: Wire) -> Part:
     data = decode(wire).data
     assert isinstance(data, WriterStarted)
     return Part(seq, _used(EngineIdentity(data.release, data.digest, data.logic)))
+
+
+def _computed_at(wire: Wire) -> int:
+    data = decode(wire).data
+    assert isinstance(data, ProposalReceived)
+    return data.computed_at
 
 
 def _used(engine: EngineIdentity) -> EngineUsed:
@@ -281,6 +302,7 @@ async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list
     Raises `ClientError` if the log is not the one of the first pass.
     """
     cycles, seq, part_at, position, bytes_read = 0, -1, 0, -1, 0
+    next_proposal = 0
     async for message in messages:
         position += 1
         if position in survey.passed_over:
@@ -293,9 +315,12 @@ async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list
             part_at += 1
         part = survey.parts[part_at]
         wanted = seq >= survey.begin
+        while next_proposal < len(survey.proposals) and survey.proposals[next_proposal] <= seq:
+            next_proposal += 1
+        searcher = _searcher(survey, next_proposal, seq)
         wire = Wire(message.headers, message.value)
         for each in deciders:
-            if seq <= each.last and await each.engine.take(wire, wanted and part.who is each):
+            if seq <= each.last and await each.engine.take(wire, wanted and part.who is each, each is searcher):
                 return cycles
         if wanted and CYCLE_END in message.headers:
             part.engine["cycles"] += 1
@@ -304,6 +329,14 @@ async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list
         text = "the log changed between its two readings: the replayed records are not the verified ones"
         raise ClientError(ExitCode.FOUND_WRONG, text, "try again")
     return cycles
+
+
+def _searcher(survey: Survey, proposal: int, seq: int) -> ReplayEngine | None:
+    """The engine that searches again after this record, if the next proposal was computed on it: the one of its part."""
+    if proposal == len(survey.proposals) or survey.computed_at[proposal] != seq or survey.proposals[proposal] < survey.begin:
+        return None
+    at = bisect_right(survey.parts, survey.proposals[proposal], key=lambda part: part.first) - 1
+    return survey.parts[at].who
 
 
 def _result(pool: str, survey: Survey, cycles: int, found: list[tuple[ReplayEngine, dict[str, Any]]]) -> Replayed:
@@ -320,9 +353,10 @@ def _result(pool: str, survey: Survey, cycles: int, found: list[tuple[ReplayEngi
     if not error and difference is None and broken is not None:
         error = f"the chain is broken at seq {broken['seq']} (offset {broken['offset']}): {broken['meaning']}"
     skipped = sum(engine["cycles"] for engine in used if not engine["decided_by"])
+    not_reproduced = sum(result["not_reproduced"] for _, result in found)
     return {
         "pool": pool,
-        "ok": difference is None and not error,
+        "ok": difference is None and not error and not not_reproduced,
         "records": survey.records,
         "from_seq": survey.begin,
         "to_seq": survey.end,
@@ -331,6 +365,10 @@ def _result(pool: str, survey: Survey, cycles: int, found: list[tuple[ReplayEngi
         "cycles_of_other_engines": skipped,
         "decisions": sum(result["decisions"] for _, result in found),
         "digests": sum(result["digests"] for _, result in found),
+        "proposals": sum(1 for seq in survey.proposals if seq >= survey.begin),
+        "proposals_searched": sum(result["proposals"] for _, result in found),
+        "proposals_not_reproduced": not_reproduced,
+        "proposal_differences": proposal_differences(each for _, result in found for each in result["proposal_differences"]),
         "orphans": survey.orphans,
         "engines": used,
         "difference": difference,

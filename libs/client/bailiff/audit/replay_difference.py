@@ -1,15 +1,18 @@
-"""The first difference of a replay: the recorded and the replayed decision, and the fields that differ."""
+"""What a replay finds: the first decision that differs, and proposals that searching again does not reproduce."""
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, TypedDict
 
 from pydantic import ValidationError
 
 from bailiff.render.record_text.lines import lines
+from bailiff_core.explain.proposals import difference_sentences
 from bailiff_core.records import AUDIT_TYPES, Record, Wire, decode
 from bailiff_core.records.wire import UnreadableRecord, time_text
+from bailiff_core.victims.search_again import ProposalDifference
 
 MOST_FIELDS = 10
 
@@ -30,6 +33,36 @@ class DifferenceFound(TypedDict):
     expected: str
     found: str
     fields: list[str]
+
+
+class ProposalNotReproduced(TypedDict):
+    """A proposal that differs from what its engine computes on the same state; both are as in records, null: there is none.
+
+    seq: of its record. differing: the fields. text: both results as sentences.
+    """
+
+    seq: int
+    computed_at: int
+    request: int
+    job: str
+    text: list[str]
+    differing: list[str]
+    proposed: dict[str, Any] | None
+    computed: dict[str, Any] | None
+
+
+def proposal_differences(found: Iterable[dict[str, Any]]) -> list[ProposalNotReproduced]:
+    """From the results of `replay_worker.ReplayWorker`, in the order of the log."""
+    read = [ProposalDifference.model_validate_json(json.dumps(each)) for each in found]
+    return [
+        {
+            "seq": each.seq, "computed_at": each.computed_at, "request": each.request, "job": each.job,
+            "text": difference_sentences(each), "differing": list(each.differing),
+            "proposed": each.proposed.to_data() if each.proposed is not None else None,
+            "computed": each.computed.to_data() if each.computed is not None else None,
+        }
+        for each in sorted(read, key=lambda each: (each.seq, each.request))
+    ]  # fmt: skip
 
 
 def difference_of(details: dict[str, Any], engine: str, decided_by: str) -> DifferenceFound:

@@ -1,7 +1,8 @@
 """Folds a log and replays a part of it with the imported core: of this release, or of another one.
 
 `engine_child` runs this file with the wheel of another release. Releases must therefore keep the names of the core used
-here: `replay.Replay` (`feed`, `state`, its counts, `difference`), `fold.apply`, `records.decode` and `records.Wire`.
+here: `replay.Replay` (`feed`, `search`, `state`, its counts, `difference`, `proposal_differences`), `fold.apply`,
+`records.decode` and `records.Wire`. Releases before `search` existed do not search again.
 """
 
 from typing import Any
@@ -23,14 +24,19 @@ class ReplayWorker:
         self.done = False
         self._at: Wire | None = None
 
-    def take(self, wire: Wire, again: bool) -> None:
-        """Fold the next record; with `again` also replay it and compare. Errors are kept for `found`."""
+    def take(self, wire: Wire, again: bool, search: bool = False) -> None:
+        """Fold the next record; with `again` also replay it and compare. Errors are kept for `found`.
+
+        search: a later proposal names this record as the one on whose state it was computed.
+        """
         try:
             record = decode(wire)
             if again:
                 self.replay.feed(record, wire)
             else:
                 apply(self.replay.state, record)
+            if search and hasattr(self.replay, "search"):
+                self.replay.search()
         except Exception as failure:  # noqa: BLE001 - a log that was tampered with may fail anywhere in the fold
             unreadable = type(failure).__name__ == "UnreadableRecord"
             seq = dict(wire.headers).get("ce_seq", b"?").decode(errors="replace")
@@ -50,5 +56,7 @@ class ReplayWorker:
             }  # fmt: skip
         return {
             "cycles": replay.cycles - replay.skipped_cycles, "decisions": replay.decisions, "digests": replay.digests,
-            "difference": details, "error": self.error,
+            "difference": details, "error": self.error, "proposals": getattr(replay, "proposals", 0),
+            "not_reproduced": getattr(replay, "not_reproduced", 0),
+            "proposal_differences": [each.to_data() for each in getattr(replay, "proposal_differences", ())],
         }  # fmt: skip

@@ -44,6 +44,17 @@ def numbers(text: str) -> list[int]:
     return found
 
 
+def count_of(text: str) -> int:
+    """Returns how many numbers `numbers` would return, without making them. Raises `ValueError` for other text."""
+    found = 0
+    for part in text.split(",") if text else []:
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) < int(first):
+            raise ValueError(f"{part[:40]!r} is not a range")
+        found += int(last or first) - int(first) + 1
+    return found
+
+
 def bits(mask: int) -> list[int]:
     """Returns the numbers of the set bits, ascending."""
     found = []

@@ -20,7 +20,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import ClockAdvanced, ProposalReceived
 from bailiff_core.records.payload import Decision
-from bailiff_core.victims.batch import select_batch
+from bailiff_core.victims.batch import compute_proposals
 
 from .build import append_facts
 
@@ -56,11 +56,10 @@ def run_preempting_actions(state: PoolState) -> list[tuple[int, Decision]]:
         applied += requested
         if not requested or state.selection is None:
             return applied
-        number, steps = state.selection.number, state.rules.preemption.search_steps
-        proposals = select_batch(state, state.selection.requests, steps)
+        number = state.selection.number
         append_facts(
             state,
-            ProposalReceived(selection=number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals)),
+            ProposalReceived(selection=number, computed_at=state.seq, logic=LOGIC, proposals=compute_proposals(state)),
             close=False,
         )
         for rule in (proposal_decisions, moved_jobs, cancelled_evictions_of_preemptions):

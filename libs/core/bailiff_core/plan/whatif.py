@@ -11,7 +11,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Decision
-from bailiff_core.victims.batch import select_batch
+from bailiff_core.victims.batch import compute_proposals
 
 from .build import NOTHING, append_facts, request
 from .report import DecisionLine, PendingLine
@@ -65,9 +65,8 @@ def decide_until_stable(state: PoolState) -> list[Decision]:
     for _ in range(MAX_SELECTIONS):
         if state.selection is None:
             break
-        proposals = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)
         proposal = facts.ProposalReceived(
-            selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals)
+            selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=compute_proposals(state)
         )
         append_facts(state, proposal, close=False)
         decisions_made += decide(state)

@@ -23,6 +23,16 @@ PREEMPTING_ACTIONS: tuple[Action, ...] = ACTIONS[1:]
 MAX_NEED_LENGTH = 600
 
 
+def compute_proposals(state: PoolState) -> tuple[Proposal, ...]:
+    """What this engine proposes for the open selection: a function of the state alone, with the policy's step budget.
+
+    Victim selection sends exactly this, and whoever searches again on the state of that record gets the same. Raises
+    `AssertionError` if no selection is open.
+    """
+    assert state.selection is not None, "no selection is open"
+    return tuple(select_batch(state, state.selection.requests, state.rules.preemption.search_steps))
+
+
 def select_batch(state: PoolState, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
     """One proposal per request, in the given order. Each request has a budget of `steps` per action. `state` is unchanged."""
     snapshot = current_snapshot(state)

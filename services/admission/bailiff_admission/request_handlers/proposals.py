@@ -6,6 +6,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.records.payload import Fact
 
+from .proposal_checks import invalid_batch
 from .rejected import Rejected
 
 
@@ -19,6 +20,9 @@ def facts_of_proposal(state: PoolState, proposal: ProposalBatch) -> list[Fact] |
         return []
     if proposal.computed_at > state.seq:
         return Rejected("ahead-of-log", f"computed at #{proposal.computed_at}, but the log ends at #{state.seq}")
+    problem = invalid_batch(state.selection, proposal)
+    if problem is not None:
+        return Rejected("invalid-proposal", problem)
     return [
         ProposalReceived(
             selection=proposal.selection, computed_at=proposal.computed_at, logic=proposal.logic, proposals=proposal.proposals

@@ -119,6 +119,10 @@ def replayed_block(found: Replayed) -> RenderableType:
     facts.add_row("cycles", f"{found['cycles']}, {found['cycles_replayed']} replayed")
     facts.add_row("decisions", str(found["decisions"]))
     facts.add_row("state digests", str(found["digests"]))
+    if found["proposals"]:
+        missing = found["proposals"] - found["proposals_searched"]
+        skipped = f"; {missing} not searched again" if missing else ""
+        facts.add_row("proposals", f"{found['proposals']}, {found['proposals_searched']} searched again{skipped}")
     if found["orphans"]:
         facts.add_row("orphans", str(found["orphans"]))
     parts: list[RenderableType] = [_verdict(found), indented(facts)]
@@ -134,9 +138,21 @@ def replayed_block(found: Replayed) -> RenderableType:
         parts += [Padding(text(field, "bold"), (0, 0, 0, 4)) for field in difference["fields"]]
         for name, value in (("in the log", difference["found"]), ("replayed", difference["expected"])):
             parts.append(Padding(Text.assemble((f"{name}: ", "dim"), plain(value)), (0, 0, 0, 4)))
+    if found["proposal_differences"]:
+        parts += ["", *_proposals_not_reproduced(found)]
     if found["error"]:
         parts += ["", text(found["error"], "red")]
     return Group(*parts)
+
+
+def _proposals_not_reproduced(found: Replayed) -> Iterable[RenderableType]:
+    shown = found["proposal_differences"]
+    records = len(dict.fromkeys(each["seq"] for each in shown))
+    for each in shown:
+        yield text(f"Proposal #{each['seq']} is not reproduced.", "red")
+        yield from (Padding(text(sentence), (0, 0, 0, 2)) for sentence in each["text"])
+    if found["proposals_not_reproduced"] > records:
+        yield Text(f"… and {found['proposals_not_reproduced'] - records} more records with such proposals", "dim")
 
 
 def _verdict(found: Replayed) -> Text:
@@ -144,6 +160,9 @@ def _verdict(found: Replayed) -> Text:
         return Text(f"{found['pool']}: the replay differs", "bold red")
     if found["error"]:
         return Text(f"{found['pool']}: the log could not be replayed to its end", "bold red")
+    if found["proposals_not_reproduced"]:
+        what = count_text(found["proposals_not_reproduced"], "proposal record")
+        return Text(f"{found['pool']}: {what} cannot be reproduced by searching again", "bold red")
     if found["cycles_of_other_engines"] and not found["cycles_replayed"]:
         return Text(f"{found['pool']}: nothing was replayed: the engine of its decisions is not stored here", "bold yellow")
     if found["cycles_of_other_engines"]:

@@ -1,0 +1,99 @@
+"""Searches again for every proposal in the log, and raises an alarm where the result is another one.
+
+A search runs in a thread: the event loop goes on archiving, and only the fold that it reads waits for it.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Literal
+
+from asyncpg import Connection
+
+from bailiff_core.engine import LOGIC
+from bailiff_core.explain.proposals import difference_sentences
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.facts import ProposalReceived
+from bailiff_core.victims.search_again import ProposalCheck, ProposalDifference
+from bailiff_log.archive import without_nul
+from bailiff_log.reader import Entry
+from bailiff_service.logs import logger
+from bailiff_service.metrics import Metrics
+
+from .alarms import Alarms
+
+INSERT = """INSERT INTO proposal_checks (pool, seq, computed_at, result, text) VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (pool, seq) DO UPDATE SET computed_at = excluded.computed_at, result = excluded.result, text = excluded.text"""
+CODE = "proposal-not-reproduced"
+Result = Literal["reproduced", "not-reproduced", "not-searched"]
+Row = tuple[int, int, int, Result, str]
+
+
+@dataclass
+class ProposalChecks:
+    """The checks of one pool. after: the newest record of proposals that is checked and stored."""
+
+    pool: str
+    pool_id: int
+    alarms: Alarms
+    metrics: Metrics
+    after: int = -1
+    rows: list[Row] = field(default_factory=list)
+    _check: ProposalCheck = field(default_factory=ProposalCheck)
+    _failure: str = ""
+
+    @classmethod
+    async def load(cls, connection: Connection, pool: str, pool_id: int, alarms: Alarms, metrics: Metrics) -> "ProposalChecks":
+        """Continue after the stored checks."""
+        after = await connection.fetchval("SELECT max(seq) FROM proposal_checks WHERE pool = $1", pool_id)
+        return cls(pool, pool_id, alarms, metrics, -1 if after is None else after)
+
+    async def search(self, state: PoolState) -> None:
+        """Search on this state, which must not change meanwhile. A search that fails is noted: archiving goes on."""
+        self._failure = ""
+        try:
+            await asyncio.to_thread(self._check.search, state)
+        except Exception as error:  # noqa: BLE001 - the state may be anything that a hostile log folds to
+            self._failure = f"the search failed: {type(error).__name__}: {error}"
+            logger(pool=self.pool).exception("searching again failed", seq=state.seq)
+
+    async def compare(self, state: PoolState, entry: Entry, received: ProposalReceived, why_not: str) -> None:
+        """Compare a record that is not folded yet. why_not: the reason if nothing was searched for it."""
+        seq = entry.record.seq
+        if seq <= self.after:
+            return
+        if received.logic != LOGIC:
+            why_not = f"it was computed by logic {received.logic}, and this auditor has logic {LOGIC}"
+            self._note(seq, received, "not-searched", why_not)
+            return
+        found = self._check.compare(state, seq, received)
+        if found is None:
+            self._note(seq, received, "not-searched", self._failure or why_not)
+        elif found:
+            text = _differences_text(found)
+            await self.alarms.alarm(self.pool, CODE, f"{self.pool}: the proposal #{seq} is not reproduced. {text}")
+            self._note(seq, received, "not-reproduced", text)
+        else:
+            self._note(seq, received, "reproduced", "")
+
+    def _note(self, seq: int, received: ProposalReceived, result: Result, text: str) -> None:
+        self.after = seq
+        self.rows.append((self.pool_id, seq, received.computed_at, result, without_nul(text)))
+        self.metrics.proposals_searched.labels(self.pool, result).inc()
+        if result == "not-searched":
+            advice = f"bailiff audit replay --from '#{seq}' --to '#{seq}'"
+            logger(pool=self.pool).warning("a proposal was not searched again", seq=seq, why=text, advice=advice)
+
+    async def write(self, connection: Connection) -> None:
+        """Write new results."""
+        if self.rows:
+            rows, self.rows = self.rows, []
+            await connection.executemany(INSERT, rows)
+
+    async def delete_all(self, connection: Connection) -> None:
+        """Delete the stored results, because they are of another log."""
+        await connection.execute("DELETE FROM proposal_checks WHERE pool = $1", self.pool_id)
+
+
+def _differences_text(found: list[ProposalDifference]) -> str:
+    more = f" {len(found) - 1} more requests of the selection differ." if len(found) > 1 else ""
+    return " ".join(difference_sentences(found[0])) + more
