@@ -206,7 +206,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "PreemptionRefused": (
         {"request": 19, "preemptor": PREEMPTOR, "reason": "impossible", "would_need": "8 more GPUs",
          "explanation": {"excluded": [{"rule": "priority", "jobs": 3}]}},
-        "preemption refused   serve-2  no permitted set of victims is sufficient, and that is proven, it would need: 8 more GPUs, excluded: 3 priority",
+        "preemption refused   serve-2  no permitted set of victims is sufficient, which victim selection claims to have proven, it would need: 8 more GPUs, excluded: 3 priority",
     ),
     "SelectionTimedOut": (
         {"selection": 4, "failures": 2, "retry_at": NOON + SECOND},
@@ -320,7 +320,7 @@ def test_line(name: str) -> None:
         (
             "PreemptionRefused",
             {"would_need": "needs 8 more GPUs", "explanation": {}},
-            "Preemption refused: serve-2, no permitted set of victims is sufficient, and that is proven, it would need: 8 more GPUs.",
+            "Preemption refused: serve-2, no permitted set of victims is sufficient, which victim selection claims to have proven, it would need: 8 more GPUs.",
         ),
         ("JobPending", {}, "Job pending: train-9 needs 8 GPUs."),
         ("JobPlaced", {}, "Job placed: train-7 → node 0 [0-3], attempt 2, backfilled."),

@@ -66,7 +66,7 @@ def test_a_victim_names_its_preemptor_the_rule_and_the_cost(story: Story) -> Non
     assert says(why, "was preempted by high (inference 125), action preempt: inference 125 has higher priority than ")
     assert says(why, "(rule lower-priority-only)")
     assert says(why, "Lost: 48.0 GPU-min")
-    assert says(why, "That is proven: no permitted set is cheaper.")
+    assert says(why, "Victim selection claims that this is proven: no permitted set is cheaper.")
 
 
 def test_the_records_named_are_the_decision_and_the_request(story: Story) -> None:
@@ -115,7 +115,7 @@ def test_a_refused_preemptor_names_the_rules_and_the_nearest_alternative() -> No
     assert says(found["Why is it pending?"], "As of ")
     assert says(
         found["Why is it pending?"],
-        "preemption for high was refused: no permitted set of victims is sufficient, and that is proven.",
+        "preemption for high was refused: no permitted set of victims is sufficient, which victim selection claims to have proven.",
     )
     assert says(found["Why is it pending?"], "Rule not-preemptible protected 1 job (fixed): it is not preemptible.")
     assert says(found["What would unblock it?"], "What it lacked: ")

@@ -97,6 +97,7 @@ async def _explained(log: Log, about: str, *, all_: bool, instead: str | None, n
     found = await log.found(about, seq)
     if seq is not None:
         explained = await explanations.explain_record(log, about, seq, found)
+        explained = await explanations.with_searched_again(log, explained, found)
     elif about in found.state.jobs:
         explained = explanations.explain_job(about, found)
     else:

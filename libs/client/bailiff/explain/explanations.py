@@ -31,6 +31,7 @@ from bailiff_core.records.decisions import (
     PreemptionRequested,
 )
 from bailiff_core.records.facts import ProposalReceived
+from bailiff_core.victims.search_again import Searched
 from bailiff_log.chain_verifier import ChainVerifier
 
 PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, PreemptionRequested))
@@ -70,8 +71,9 @@ class NodeAtTime(BaseModel):
 class Explained(BaseModel):
     """The output of `bailiff explain -o json`. Fields that do not apply to the question are null.
 
-    about: the argument. head_seq: last record of the log. candidates: with --all, all jobs that were considered.
-    counterfactual: with --not. next: victims if the same preemptor came again. then: for NODE@TIME.
+    about: the argument. head_seq: last record of the log. candidates: with --all, all jobs that were considered. reproduced:
+    whether searching again gives the proposals of this decision's selection. counterfactual: with --not. next: victims if the
+    same preemptor came again. then: for NODE@TIME.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -82,6 +84,7 @@ class Explained(BaseModel):
     sections: tuple[ExplainedSection, ...]
     condition: Condition | None = None
     candidates: tuple[Candidate, ...] | None = None
+    reproduced: bool | None = None
     counterfactual: Counterfactual | None = None
     next: NextVictims | None = None
     then: NodeAtTime | None = None
@@ -191,6 +194,25 @@ async def with_next_victims(log: Log, explained: Explained, found: Found) -> Exp
     assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
     next_set = next_victims(state, decision.data.preemptor.job)
     return _with(explained, core.explain_next_victims(next_set, decision.data.preemptor.job, decision.seq), next=next_set)
+
+
+async def with_searched_again(log: Log, explained: Explained, found: Found) -> Explained:
+    """Adds whether searching again gives the proposal that was decided on. Unchanged for records that answer none."""
+    decision, proposal = found.decision, found.proposal
+    if decision is None or proposal is None or not _by_this_logic(found):
+        return explained
+    assert isinstance(proposal.data, ProposalReceived)
+    section, reproduced = searched_again(await log.folded(proposal.data.computed_at), decision, proposal)
+    return explained.model_copy(update={"sections": (*explained.sections, section), "reproduced": reproduced})
+
+
+def searched_again(state: PoolState, decision: Record, proposal: Record) -> tuple[ExplainedSection, bool]:
+    """The section about searching again on the state on which the proposal was computed, and whether the result is the same."""
+    assert isinstance(proposal.data, ProposalReceived)
+    assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
+    differences = Searched.on(state).differences(proposal.seq, proposal.data)
+    found = core.explain_searched_again(differences, proposal.seq, proposal.data.computed_at, decision.data.request)
+    return _section(found), not differences
 
 
 async def with_counterfactual(log: Log, explained: Explained, found: Found, other: str) -> Explained:

@@ -1,13 +1,14 @@
 """Explanations of decisions, derived from the log alone: why a job is pending or was preempted, and when it resumes.
 
 Layers, bottom to top: sentences; counterfactual and candidate_report (the search repeated under other conditions, and the full
-lists of candidates, of which records keep only examples); victims, unblockers, eviction_stages; evictions, outcome, runner_up;
-job, record, device.
+lists of candidates, of which records keep only examples); victims, unblockers, eviction_stages, proposals (what searching again
+gives); evictions, outcome, runner_up; job, record, device.
 """
 
 from .device import NodeAtTime, NodeHistory, explain_node
 from .job import explain_job
 from .outcome import Outcome
+from .proposals import explain_searched_again
 from .record import explain_record
 from .runner_up import explain_counterfactual, explain_next_victims
 from .sentences import Section, Sentence, jobs_of
@@ -25,6 +26,7 @@ __all__ = [
     "explain_next_victims",
     "explain_node",
     "explain_record",
+    "explain_searched_again",
     "jobs_of",
     "missing_text",
 ]

@@ -1,17 +1,32 @@
 """A proposal as a sentence, and what searching again gives instead."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bailiff_core.humanize import count_text
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import Excluded, Proposal, VictimChoice
 from bailiff_core.victims.search_again import ProposalDifference
 
-from .sentences import first_names, listed, tasks_text, without_stop
+from .sentences import Section, Sentence, first_names, listed, seqs_of, tasks_text, without_stop
 from .victims import cost_list
 
 MAX_TEXT = 1500  # of one result: names and reasons may come from whoever sent the proposal
 MAX_FIELDS = 8
+
+
+def explain_searched_again(differences: Sequence[ProposalDifference], seq: int, computed_at: int, request: int) -> Section:
+    """Section about searching again. seq: of the proposals; request: the one that the decision answers."""
+    seqs = seqs_of(computed_at, seq)
+    mine = [each for each in differences if each.problem or each.request == request]
+    if not mine:
+        text = f"Yes: a search on the state after #{computed_at} gives the same victims, costs, runner-up, candidates and proof."
+        found = [Sentence(text, seqs)]
+    else:
+        found = [Sentence("No: what victim selection sent is not what its engine computes.", seqs)]
+        found += [Sentence(text, seqs) for each in mine for text in difference_sentences(each)]
+    if len(differences) > len(mine):
+        found.append(Sentence(f"Of the same selection, {count_text(len(differences) - len(mine), 'other answer')} differ.", seqs))
+    return Section("Does searching again give the same?", tuple(found))
 
 
 def difference_sentences(found: ProposalDifference) -> list[str]:

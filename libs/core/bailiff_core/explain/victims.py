@@ -122,7 +122,8 @@ def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Itera
     lost = sum(choice.lost_gpu_ms for choice in data.victims if not choice.reserved)
     price = cost_list(why.cost) if why.cost is not None else f"{cost_text(lost)} of work lost"
     if why.proven:
-        yield Sentence(f"The chosen set costs {price}. That is proven: no permitted set is cheaper.", seqs)
+        text = f"The chosen set costs {price}. Victim selection claims that this is proven: no permitted set is cheaper."
+        yield Sentence(text, seqs)
     else:
         bound = f"; no set costs less than {cost_list(why.lower_bound)}" if why.lower_bound is not None else ""
         steps = count_text(why.steps, "step")
@@ -138,6 +139,11 @@ def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Itera
         text = f"The runner-up was {first_names(why.runner_up)}, which costs {runner_up}."
         yield Sentence(text + _why_second(why.cost, why.runner_up_cost), seqs)
     yield from _candidate_sentences(record, why, data.action)
+    text = (
+        "Admission checked that these victims are sufficient and permitted, and computed what each of them loses. The cost of "
+        "the set, the proof, the runner-up and the candidates are claims of victim selection."
+    )
+    yield Sentence(text, seqs)
 
 
 def _why_second(chosen: Cost | None, other: Cost | None) -> str:
@@ -170,7 +176,7 @@ def _exclusion_sentences(seqs: tuple[int, ...], candidates: int, excluded: Seque
 
 
 REFUSAL_REASONS = {
-    "impossible": "no permitted set of victims is sufficient, and that is proven",
+    "impossible": "no permitted set of victims is sufficient, which victim selection claims to have proven",
     "gave-up": "the search exhausted its step budget without a result, which is not a proof that there is none",
     "stale": "the proposal was out of date when it arrived",
     "not-needed": "no eviction was needed, as the job fits or is no longer pending",

@@ -86,7 +86,9 @@ class AttemptedAction(Document):
 
 
 class Explanation(Document):
-    """Why this set was chosen. proven: an exact search finished, no set costs less. steps: search steps used.
+    """Why this set was chosen. A claim of victim selection: records copy it, and whoever searches again can check it.
+
+    proven: an exact search finished, no set costs less. steps: search steps used.
 
     cost: of the chosen set, by level of the objective. lower_bound: where optimality is not proven, no set costs less.
     runner_up: the next best set found. attempted_actions: the other actions tried for this request, in order.

@@ -96,6 +96,7 @@ class PreemptionRequested(Decision):
 class PreemptionDecided(Decision):
     """These jobs are evicted, and this placement is reserved for the preemptor. `request` is the seq of the request answered.
 
+    victims, graces, placement: checked and computed by admission on its own state; explanation: the proposer's claim.
     unneeded_victims: victims of the proposal that are no longer needed. cancelled_evictions: victims of a reservation that is
     dropped for this preemptor, whose resources are not needed; its other victims are evicted for this preemptor instead.
     tasks: the tasks that the placement is for, if others of the preemptor run already; empty: a new attempt.
@@ -116,7 +117,11 @@ class PreemptionDecided(Decision):
 
 
 class PreemptionRefused(Decision):
-    """No eviction for this preemptor now: impossible under the rules, step budget used up, proposal stale, or not needed."""
+    """No eviction for this preemptor now: impossible under the rules, step budget used up, proposal stale, or not needed.
+
+    impossible, gave-up, and would_need and explanation with them, are the proposer's claims; stale and not-needed are
+    admission's own findings. So is impossible without an explanation, where a run-time limit ends first.
+    """
 
     request: Count
     action: ActionName = "preempt"

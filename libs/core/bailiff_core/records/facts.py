@@ -599,7 +599,10 @@ class TaskCancelEvictionRefused(TaskFact):
 
 
 class ProposalReceived(Fact):
-    """Proposals of victim selection for selection `selection`, computed on the state at `computed_at` (a seq)."""
+    """Proposals of victim selection for selection `selection`, computed on the state at `computed_at` (a seq).
+
+    They are claims. That state has the requests and, in its policy, the step budget, so anybody can search again.
+    """
 
     selection: Count
     computed_at: Count

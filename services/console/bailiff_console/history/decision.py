@@ -25,6 +25,7 @@ from .snapshots import PointInTime
 
 router = APIRouter()
 Rows = dict[str, Any]
+MAX_SEARCHED = 16  # requests of a selection
 
 
 @router.get("/api/pools/{pool}/decisions/{seq}")
@@ -36,6 +37,7 @@ async def decision(request: Request, pool: str, seq: int) -> JsonResponse:
     log = await log_around(followed, record)
     found = await log.found(str(seq), seq)
     listed, not_listed_reason = await _candidates(followed, record, found.proposal)
+    again = await _searched_again(followed, record, found.proposal) if listed is not None else None
     about = list(jobs_of(record))
     async with followed.history.at(seq=max(0, seq - 1), end=followed.state.seq) as then:
         numbers = _nodes_of(then, about, record)
@@ -58,7 +60,8 @@ async def decision(request: Request, pool: str, seq: int) -> JsonResponse:
             "candidates": listed, "no_candidates_reason": not_listed_reason,
             "chosen": [choice.model_dump(mode="json") for choice in victims],
             "runner_up": _runner_up(decided),
-            "sections": [section.model_dump(mode="json") for section in explained.sections],
+            "sections": [each.model_dump(mode="json") for each in (*explained.sections, *([again[0]] if again else []))],
+            "reproduced": again[1] if again is not None else None,
             "next": explained.model_dump(mode="json")["next"],
             "before": before, "after": after,
             "raw": f"/api/archive/pools/{pool}/records/{seq}",
@@ -78,6 +81,16 @@ async def _candidates(followed: PoolFollower, record: Record, proposal: Record |
         return None, f"it was decided by engine logic {proposal.data.logic}; this release has {LOGIC}"
     async with followed.history.at(seq=proposal.data.computed_at, end=followed.state.seq) as then:
         return await asyncio.to_thread(candidates, then.state, data, proposal.data.proposals), None
+
+
+async def _searched_again(
+    followed: PoolFollower, record: Record, proposal: Record | None
+) -> tuple[explanations.ExplainedSection, bool] | None:
+    """Whether searching again gives the same, as a section; None for a large selection, which takes too long for a page."""
+    if proposal is None or not isinstance(proposal.data, ProposalReceived) or len(proposal.data.proposals) > MAX_SEARCHED:
+        return None
+    async with followed.history.at(seq=proposal.data.computed_at, end=followed.state.seq) as then:
+        return await asyncio.to_thread(explanations.searched_again, then.state, record, proposal)
 
 
 def _runner_up(decided: PreemptionDecided | PreemptionRefused | None) -> Rows | None:

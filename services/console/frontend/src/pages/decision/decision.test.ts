@@ -15,13 +15,13 @@ describe("the decision summary", () => {
     const decision: DecisionData = { preemptor, victims: [victim("a"), victim("a", { tasks: "3" }), victim("b", { reserved: true })], explanation: { proven: true, steps: 1_200, cost: { lost_gpu_ms: 186_000, jobs_stopped: 2 } } };
     expect(decisionSummary({ type: "PreemptionDecided", decision })).toMatchObject({
       title: "a and b preempted by serve-2", about: "serve-2", cost: "3.1 GPU-min of work lost; 2 jobs are stopped.",
-      proven: "Proven: no permitted set of victims costs less. 1,200 search steps.", isProven: true,
+      proven: "Victim selection claims to have proven: no permitted set of victims costs less. 1,200 search steps.", isProven: true,
     });
   });
 
   test.each<[string, DecisionData, RegExp, RegExp]>([
     ["bailiff.audit.PreemptionDecided.v1", { preemptor }, /^serve-2 needed no preemption: resources were free$/, /Nothing to prove/],
-    ["PreemptionRefused", { preemptor, reason: "impossible" }, /^No preemption for serve-2$/, /that is proven/],
+    ["PreemptionRefused", { preemptor, reason: "impossible" }, /^No preemption for serve-2$/, /claims to have proven/],
     ["PreemptionRefused", { preemptor, reason: "gave-up", explanation: { steps: 20_000 } }, /^No preemption/, /not a proof.*20,000 search steps/],
     ["PreemptionRefused", { preemptor, reason: "a reason of a later release" }, /^No preemption/, /A reason of a later release/],
     ["EvictionDecided", { job: "a", cause: "drain" }, /^a evicted: a node that it ran on is drained$/, /Nothing/],

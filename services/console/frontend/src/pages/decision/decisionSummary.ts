@@ -61,6 +61,6 @@ function proofText(type: string, data: DecisionData): { proven: string; isProven
     return { proven: `${capital(refusalText(data.reason ?? ""))}.${data.reason === "gave-up" ? steps : ""}`, isProven: proven };
   }
   if (!data.victims?.length) return { proven: "Nothing to prove.", isProven: false };
-  if (why.proven) return { proven: `Proven: no permitted set of victims costs less.${steps}`, isProven: true };
+  if (why.proven) return { proven: `Victim selection claims to have proven: no permitted set of victims costs less.${steps}`, isProven: true };
   return { proven: `Not proven: the lowest cost found.${steps}`, isProven: false };
 }

@@ -63,7 +63,7 @@ function restartText(eviction: Eviction, live: LiveJob | null, ended: string | n
 export function alternatives(why: Explanation | null): string[] {
   if (!why) return [];
   const sentences: string[] = [];
-  if (why.proven) sentences.push("Proven: no permitted set of victims costs less.");
+  if (why.proven) sentences.push("Victim selection claims to have proven: no permitted set of victims costs less.");
   else if (why.steps) sentences.push(`Not proven: the lowest cost found in ${why.steps.toLocaleString("en")} search steps.`);
   if (why.runner_up?.length) {
     const loses = why.runner_up_cost?.lost_gpu_ms ?? why.runner_up_lost_gpu_ms ?? 0;

@@ -139,7 +139,7 @@ describe("eviction reason", () => {
   test("alternatives", () => {
     const why = { proven: true, candidates: 4, runner_up: ["a", "b"], runner_up_lost_gpu_ms: 120_000, excluded: [{ rule: "min-runtime", jobs: 12, examples: ["x", "y"] }] };
     expect(alternatives(why)).toEqual([
-      "Proven: no permitted set of victims costs less.", "Runner-up: a and b, with 2.0 GPU-min of work lost.", "4 jobs were eligible victims.",
+      "Victim selection claims to have proven: no permitted set of victims costs less.", "Runner-up: a and b, with 2.0 GPU-min of work lost.", "4 jobs were eligible victims.",
       "Rule min-runtime protected 12 jobs (x, y and 10 more): each has not run for its minimum run time yet.",
     ]);
     expect(alternatives(null)).toEqual([]);
