@@ -43,12 +43,12 @@ from bailiff_core.fold import close_cycle, fold
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.state import PoolState
-from bailiff_core.records import ChainHead, Record, continues, encode, facts
+from bailiff_core.records import ChainHead, Record, facts
 from bailiff_core.records.payload import Fact
 from bailiff_core.victims.batch import select_batch
 from bailiff_log.credentials import Credentials
 from bailiff_log.engine_identity import engine_identity
-from bailiff_log.log_signatures import sign_record
+from bailiff_log.writer import chain_records
 
 NOON = 1_795_262_400_000_000  # 2026-11-21 12:00 UTC
 SECOND = 1_000_000
@@ -133,11 +133,7 @@ class LogWriter:
         self.records.append(record)
 
     def _store(self, records: list[Record]) -> None:
-        for record in records:
-            linked = dataclasses.replace(record, prev=self.head.hash)
-            wire = encode(linked if self.credentials is None else sign_record(linked, self.credentials))
-            head = continues(self.head, wire)
-            assert isinstance(head, ChainHead), head
+        for _, wire, head in chain_records(self.head, records, self.credentials):
             self.cluster.store(topics.AUDIT.name, self.partition, None, wire.headers, wire.value)
             self.head = head
 
