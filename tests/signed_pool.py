@@ -17,6 +17,7 @@ from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages import Alarm, JobSpec, MessageBody, RequestBody, SubmitJob
+from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Headers, Message
 from bailiff_bus.testing import MemoryCluster
 from bailiff_core.model.certificate import Role
@@ -28,6 +29,7 @@ from bailiff_eviction_executor.executor import Executor
 from bailiff_log.credentials import Credentials, make_credentials, read_credentials
 from bailiff_log.keys import new_private_key
 from bailiff_log.message_signatures import wrap_signed
+from bailiff_log.order_evidence import subject_of
 from bailiff_log.projection import Projection
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.command_trust import CommandTrust
@@ -195,10 +197,14 @@ class SignedPool:
         values = {"BAILIFF_SIM_ON_NOTICE": "exit", "SECRET": SECRET, **env}
         self.request(SubmitJob(demand=demand, spec=JobSpec(command="true", env=values, runtime="simulated")))
 
-    def signed(self, credentials: Credentials | None, body: MessageBody, *, pool: str = POOL) -> tuple[Headers, bytes]:
-        """A message with this signature."""
+    def signed(
+        self, credentials: Credentials | None, body: MessageBody, *, pool: str = POOL, subject: str | None = None
+    ) -> tuple[Headers, bytes]:
+        """A message with this signature. subject: by default the right one."""
+        if subject is None:
+            subject = subject_of(body, pool) if isinstance(body, CommandBody) else ""
         message_id = self._numbers.randbytes(8).hex()
-        return wrap_signed(credentials, body, source="/somebody", id=message_id, pool=pool, time_us=self.now())
+        return wrap_signed(credentials, body, source="/somebody", id=message_id, pool=pool, time_us=self.now(), subject=subject)
 
     def messages(self, topic: str) -> list[Message]:
         """All messages of a topic."""

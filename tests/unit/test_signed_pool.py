@@ -127,6 +127,7 @@ def test_an_agent_obeys_no_command_without_the_right_key_and_reports_each(story:
             ),
             "is for pool pool-b": pool.signed(other_pool, start(pool)),
             "is valid from": pool.signed(expired, start(pool)),
+            "does not name the command's pool": pool.signed(pool.credentials("admission"), start(pool), subject="pool-a"),
         }  # fmt: skip
         for number, (reason, (headers, value)) in enumerate(forged.items(), 1):
             pool.send(topics.NODE_COMMANDS.name, headers, value, key="n1")
