@@ -245,16 +245,16 @@ class SignedPool:
         await self.until(f"an input is rejected as {code}", rejected)
         return found[0]
 
-    async def until_alarm(self, code: str) -> str:
-        """The text of the newest alarm with this code."""
+    async def until_alarm(self, code: str, mentions: str = "") -> str:
+        """The text of the newest alarm with this code and these words."""
         found: list[str] = []
 
         def raised(_: PoolState) -> bool:
             bodies = [unwrap(message).body for message in self.messages(topics.ALARMS.name)]
-            found.extend(body.text for body in bodies if isinstance(body, Alarm) and body.code == code)
+            found.extend(body.text for body in bodies if isinstance(body, Alarm) and body.code == code and mentions in body.text)
             return bool(found)
 
-        await self.until(f"there is an alarm {code}", raised)
+        await self.until(f"there is an alarm {code} {mentions}", raised)
         return found[-1]
 
     def facts(self, kind: type[Any]) -> list[Any]:
