@@ -43,7 +43,7 @@ from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import PoolService
 from bailiff_service.settings import ServiceSettings
-from bailiff_victim_selection.selector import compute_proposals, run_selector
+from bailiff_victim_selection.selector import proposal_batch, run_selector
 
 POOL = "pool-a"
 START, DAY = 1_800_000_000_000_000, 86_400_000_000
@@ -135,7 +135,7 @@ class SignedPool:
 
     async def _select(self, projection: Projection) -> None:
         async def search(state: PoolState) -> Any:
-            return compute_proposals(state)
+            return proposal_batch(state)
 
         await run_selector(projection, self.clock_and_ids(), search, self.credentials("victim-selection"))
 
