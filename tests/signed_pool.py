@@ -17,6 +17,7 @@ from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages import Alarm, JobSpec, MessageBody, RequestBody, SubmitJob
+from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Headers, Message
 from bailiff_bus.testing import MemoryCluster
 from bailiff_core.model.certificate import Role
@@ -28,6 +29,7 @@ from bailiff_eviction_executor.executor import Executor
 from bailiff_log.credentials import Credentials, make_credentials, read_credentials
 from bailiff_log.keys import new_private_key
 from bailiff_log.message_signatures import wrap_signed
+from bailiff_log.order_evidence import subject_of
 from bailiff_log.projection import Projection
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.command_trust import CommandTrust
@@ -41,7 +43,7 @@ from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import PoolService
 from bailiff_service.settings import ServiceSettings
-from bailiff_victim_selection.selector import compute_proposals, run_selector
+from bailiff_victim_selection.selector import proposal_batch, run_selector
 
 POOL = "pool-a"
 START, DAY = 1_800_000_000_000_000, 86_400_000_000
@@ -133,7 +135,7 @@ class SignedPool:
 
     async def _select(self, projection: Projection) -> None:
         async def search(state: PoolState) -> Any:
-            return compute_proposals(state)
+            return proposal_batch(state)
 
         await run_selector(projection, self.clock_and_ids(), search, self.credentials("victim-selection"))
 
@@ -195,10 +197,14 @@ class SignedPool:
         values = {"BAILIFF_SIM_ON_NOTICE": "exit", "SECRET": SECRET, **env}
         self.request(SubmitJob(demand=demand, spec=JobSpec(command="true", env=values, runtime="simulated")))
 
-    def signed(self, credentials: Credentials | None, body: MessageBody, *, pool: str = POOL) -> tuple[Headers, bytes]:
-        """A message with this signature."""
+    def signed(
+        self, credentials: Credentials | None, body: MessageBody, *, pool: str = POOL, subject: str | None = None
+    ) -> tuple[Headers, bytes]:
+        """A message with this signature. subject: by default the right one."""
+        if subject is None:
+            subject = subject_of(body, pool) if isinstance(body, CommandBody) else ""
         message_id = self._numbers.randbytes(8).hex()
-        return wrap_signed(credentials, body, source="/somebody", id=message_id, pool=pool, time_us=self.now())
+        return wrap_signed(credentials, body, source="/somebody", id=message_id, pool=pool, time_us=self.now(), subject=subject)
 
     def messages(self, topic: str) -> list[Message]:
         """All messages of a topic."""
@@ -239,16 +245,16 @@ class SignedPool:
         await self.until(f"an input is rejected as {code}", rejected)
         return found[0]
 
-    async def until_alarm(self, code: str) -> str:
-        """The text of the newest alarm with this code."""
+    async def until_alarm(self, code: str, mentions: str = "") -> str:
+        """The text of the newest alarm with this code and these words."""
         found: list[str] = []
 
         def raised(_: PoolState) -> bool:
             bodies = [unwrap(message).body for message in self.messages(topics.ALARMS.name)]
-            found.extend(body.text for body in bodies if isinstance(body, Alarm) and body.code == code)
+            found.extend(body.text for body in bodies if isinstance(body, Alarm) and body.code == code and mentions in body.text)
             return bool(found)
 
-        await self.until(f"there is an alarm {code}", raised)
+        await self.until(f"there is an alarm {code} {mentions}", raised)
         return found[-1]
 
     def facts(self, kind: type[Any]) -> list[Any]:

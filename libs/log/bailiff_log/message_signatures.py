@@ -68,12 +68,11 @@ def wrap_with_key(
     traceparent: str = "",
 ) -> tuple[Headers, bytes]:
     """As `wrap`, signed with this key; nodes that are enrolled need no certificate."""
-    data = body.to_json()
-    fields = [MESSAGE_TAG, content_digest(body.TYPE, pool, data, ""), source, id, time_us, subject]
+    key = key_id(private_key) if certificate is None else certificate.key
+    fields = [MESSAGE_TAG, content_digest(body.TYPE, pool, body.to_json(), ""), source, id, time_us, subject]
     return wrap(
         body, source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent,
-        keyid=key_id(private_key) if certificate is None else certificate.key, sig=sign_fields(private_key, fields),
-        certificate=_text(certificate),
+        keyid=key, sig=sign_fields(private_key, fields), certificate=_text(certificate),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from bailiff_bus.envelope import Envelope, InvalidMessage
 from bailiff_bus.messages import Fence
 from bailiff_bus.messages.commands import ROLES, CommandBody
 from bailiff_log.message_signatures import Trust, check_sender
+from bailiff_log.order_evidence import subject_of
 from bailiff_log.root_keys import root_key_after
 
 from .disk import Storage
@@ -35,6 +36,8 @@ class CommandTrust:
         if body.sender not in body.SENDERS:
             raise InvalidMessage("wrong-sender", f"{type(body).__name__} is not a command of {body.sender}")
         check_sender(envelope, Trust((root_key, self.root_key), self.revoked), {ROLES[body.sender]}, now)
+        if envelope.subject != subject_of(body, envelope.pool):
+            raise InvalidMessage("bad-field", "subject: does not name the command's pool, node and positions")
         if isinstance(body, Fence):
             self._learn(root_key, body.revoked_keys)
 

@@ -260,12 +260,13 @@ ON: Fields = {"node": NODE, "device": DEVICE}
 RECORDS: dict[type[Payload], Fields] = {
     # the log itself
     facts.PoolCreated: {
-        "pool": named("pool"), "partition": fixed(0), "nonce": named("log"), **kept("format", "hash"),
+        "pool": named("pool"), "partition": fixed(0), "nonce": named("log"), "root_key": out, "certificate": out,
+        **kept("format", "hash"),
     },
     facts.PolicyApplied: {"policy": inside, "request": request, **kept("enforce")},
     facts.WriterStarted: {
         "writer": named("writer"), "release": release, "digest": fixed("0" * 64), "logic": fixed(0), "inputs": out,
-        **kept("state_schema"),
+        "certificate": out, **kept("state_schema"),
     },
     facts.ClockAdvanced: {},
     facts.ClockStepped: kept("jump"),
@@ -288,7 +289,7 @@ RECORDS: dict[type[Payload], Fields] = {
     # nodes and devices
     facts.NodeJoined: {
         "node": NODE, "incarnation": named("life"), "machine_id": MACHINE, "boot_id": named("boot"), "report_number": fixed(0),
-        "labels": labels, "devices": inside, "checkpoint_store": named("folder"),
+        "labels": labels, "devices": inside, "checkpoint_store": named("folder"), "announced": out,
         **kept("number", "cpu_milli", "memory_bytes", "max_tasks"),
     },
     facts.NodeUnreachable: {"node": NODE, "last_contact": time},
