@@ -31,6 +31,7 @@ from bailiff_log.keys import new_private_key
 from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.order_evidence import subject_of
 from bailiff_log.projection import Projection
+from bailiff_log.signatures import sign
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.command_trust import CommandTrust
 from bailiff_node_agent.devices import SimulatedInventory
@@ -184,10 +185,11 @@ class SignedPool:
         """Store a message of anybody."""
         self.cluster.store(topic, 0, key.encode(), headers, value)
 
-    def request(self, body: RequestBody) -> str:
-        """An operator's request, not signed; its id."""
-        request_id = self._numbers.randbytes(8).hex()
-        headers, value = wrap(body, source="/tests", id=request_id, pool=POOL, time_us=self.now())
+    def request(self, body: RequestBody, key: bytes | None = None) -> str:
+        """A request, signed with this private key if there is one; its id."""
+        request_id, at = self._numbers.randbytes(8).hex(), self.now()
+        keyid, sig = sign(key, body, source="/tests", id=request_id, pool=POOL, time_us=at) if key else ("", "")
+        headers, value = wrap(body, source="/tests", id=request_id, pool=POOL, time_us=at, keyid=keyid, sig=sig)
         self.send(topics.REQUESTS.name, headers, value)
         return request_id
 

@@ -220,7 +220,7 @@ def test_only_the_right_service_proposes_and_starts_evictions(story: Story) -> N
 
 def enrol(pool: SignedPool, node: str, **key: str) -> None:
     """An operator permits an enrolment for a day."""
-    pool.request(EnrolNode(node=node, expires=pool.now() + DAY, **key))
+    pool.request(EnrolNode(node=node, expires=pool.now() + DAY, **key), pool.root)
 
 
 def token(pool: SignedPool) -> EnrolmentToken:
@@ -287,7 +287,7 @@ def test_a_revoked_node_gets_nothing_and_stops(story: Story) -> None:
     async def steps(pool: SignedPool) -> None:
         pool.submit("low", gpus=1)
         await pool.until_running("low")
-        pool.request(RevokeKey(key=pool.state.enrolled["n1"].key, reason="stolen"))
+        pool.request(RevokeKey(key=pool.state.enrolled["n1"].key, reason="stolen"), pool.root)
         pool.submit("later", gpus=1)
         await pool.until("its task was stopped", lambda _: not runs(pool, "low"))
         await pool.until("the node is lost", lambda state: state.nodes[0].state == "lost", within_s=900)
@@ -301,7 +301,7 @@ def test_a_revoked_node_gets_nothing_and_stops(story: Story) -> None:
 def test_agents_learn_of_a_revoked_service_and_do_not_forget_it(story: Story) -> None:
     async def steps(pool: SignedPool) -> None:
         executor = pool.credentials("eviction-executor")
-        pool.request(RevokeKey(key=executor.certificate.key))
+        pool.request(RevokeKey(key=executor.certificate.key), pool.root)
         assert "was revoked" in str(await pool.error_of("eviction-executor"))
         await pool.stop("agent-n1")
         pool.start_agent("n1")
@@ -414,5 +414,21 @@ def test_a_service_without_a_valid_certificate_ends_with_a_sentence(tmp_path: Pa
             assert isinstance(error, MustStop)
             assert error.code == ExitCode.CREDENTIALS
             assert f"does not permit to act as {service}" in str(error)
+
+    run(main())
+
+
+def test_nobody_enrols_or_revokes_whose_identity_is_not_verified(tmp_path: Path) -> None:
+    """The policy names no operators: everybody may send operators' requests, but who is trusted is the root key's to say."""
+
+    async def main() -> None:
+        async with SignedPool(tmp_path) as pool:
+            await pool.until("n1 has joined", lambda state: "n1" in state.node_numbers)
+            admission = pool.credentials("admission").certificate.key
+            for body in (RevokeKey(key=admission), EnrolNode(node="n1", key=key_id(new_private_key()), expires=pool.now() + DAY)):
+                for key in (None, new_private_key()):
+                    pool.request(body, key)
+                    await pool.until_rejected("not-permitted" if key is None else "unknown-key")
+            assert not pool.state.revoked_keys
 
     run(main())

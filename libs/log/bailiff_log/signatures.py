@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, content_digest
 from bailiff_bus.messages import MessageBody
 from bailiff_bus.validation_errors import value_text
+from bailiff_core.model.state import PoolState
 
 from .keys import is_signed, key_id, sign_fields
 
 SIGNED_TAG = "bailiff-request-1"
+ROOT_ACTOR = "root-key"
+"""The actor of requests that the pool's root key has signed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,12 @@ def sign(
     """`keyid` and `sig` for `envelope.wrap` with the same arguments."""
     digest = content_digest(body.TYPE, pool, body.to_json(), actor)
     return key_id(private_key), sign_fields(private_key, [SIGNED_TAG, digest, source, id, time_us])
+
+
+def known_keys(state: PoolState) -> dict[str, str]:
+    """The keys that may sign requests to this pool, with their holders: those of the policy, and the pool's root key."""
+    keys = {key: holder for key, holder in state.rules.identity.keys.items() if key not in state.revoked_keys}
+    return keys | {state.root_key: ROOT_ACTOR} if state.root_key else keys
 
 
 def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "none") -> Identity:

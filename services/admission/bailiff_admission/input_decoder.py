@@ -25,7 +25,7 @@ from bailiff_bus.port import Message
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Fact
 from bailiff_log.message_signatures import check_sender, trust_of
-from bailiff_log.signatures import verify
+from bailiff_log.signatures import known_keys, verify
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .liveness import Liveness
@@ -115,7 +115,7 @@ class InputDecoder:
         return found
 
     def _request(self, state: PoolState, envelope: Envelope, body: RequestBody, found: DecodedInput) -> list[Fact] | Rejected:
-        identity = verify(envelope, state.rules.identity.keys, unsigned=self._unsigned)
+        identity = verify(envelope, known_keys(state), unsigned=self._unsigned)
         found.actor, found.auth = identity.actor, identity.auth
         if isinstance(body, SubmitJob):
             found.salt = self._clock_and_ids.random_bytes()

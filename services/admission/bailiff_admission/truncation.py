@@ -16,7 +16,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Fact
 from bailiff_log.message_signatures import check_sender, trust_of
 from bailiff_log.order_evidence import InvalidEvidence, shown_positions
-from bailiff_log.signatures import Identity, verify
+from bailiff_log.signatures import Identity, known_keys, verify
 
 from .log_bounds import is_plausible
 from .request_handlers import facts_of_request
@@ -244,7 +244,7 @@ def accepted(
         return None
     try:
         envelope = unwrap(message, accept=(RequestBody,))
-        identity = verify(envelope, state.rules.identity.keys, unsigned=unsigned)
+        identity = verify(envelope, known_keys(state), unsigned=unsigned)
     except InvalidMessage:
         return None
     body = envelope.body

@@ -31,6 +31,7 @@ from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.records.facts import LogTruncated, PolicyApplied, RequestId
 from bailiff_core.records.payload import Fact
+from bailiff_log.signatures import ROOT_ACTOR
 
 from .job_changes import cancelled, reclassified, scaled
 from .keys import request_for_keys
@@ -74,12 +75,20 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
             "expired", f"the request is older than the {retention // 86_400_000_000} days for which ids are remembered"
         )
     identity = state.rules.identity
-    if received.auth not in identity.accept:
+    if received.auth not in identity.accept and not _is_root(received):
         return Rejected(
             "auth-not-accepted",
             f"this pool accepts requests with auth {', '.join(identity.accept)}; this request has auth {received.auth}",
         )
-    if isinstance(received.body, OPERATORS_ONLY) and identity.operators and received.actor not in identity.operators:
+    if isinstance(received.body, EnrolNode | RevokeKey) and not _may_manage_keys(state, received):
+        text = "only the root key, or an operator named in the policy whose identity is verified, may send this request"
+        return Rejected("not-permitted", f"{text}: bailiff --key ROOT_KEY_FILE …")
+    if (
+        isinstance(received.body, OPERATORS_ONLY)
+        and not _is_root(received)
+        and identity.operators
+        and received.actor not in identity.operators
+    ):
         return Rejected("not-permitted", "only operators named in the policy may send this request")
     request = RequestId(source=received.source, id=received.id, digest=received.digest)
     match received.body:
@@ -107,6 +116,15 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
                 )
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
     return Rejected("unknown-type", f"{received.body.TYPE} is not a request")
+
+
+def _may_manage_keys(state: PoolState, received: ReceivedRequest) -> bool:
+    """Whoever enrols or revokes decides who is trusted: a name that nobody has verified is not enough."""
+    return _is_root(received) or (received.auth != "none" and received.actor in state.rules.identity.operators)
+
+
+def _is_root(received: ReceivedRequest) -> bool:
+    return received.auth == "signed" and received.actor == ROOT_ACTOR
 
 
 def _policy(state: PoolState, request: RequestId, apply: ApplyPolicy) -> list[Fact] | Rejected:
