@@ -60,7 +60,9 @@ async def until_cosigned(stack: Stack, size: int) -> None:
     key = WitnessAddress.parse(stack.witness).key
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            found = [Cosigned.parse(body.checkpoint, key) for body in await published(stack) if isinstance(body, CheckpointCosigned)]
+            found = [
+                Cosigned.parse(body.checkpoint, key) for body in await published(stack) if isinstance(body, CheckpointCosigned)
+            ]
             if found and found[-1] is not None and found[-1].checkpoint.size >= size:
                 return
             await asyncio.sleep(0.1)
