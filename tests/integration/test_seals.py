@@ -297,7 +297,9 @@ async def test_segments_of_another_log_are_never_overwritten(database: str, tmp_
 
 
 def test_a_proof_under_a_seal_that_is_too_short_cannot_be_made() -> None:
-    seal = LogSealed(identity="00" * 32, size=3, root="00" * 32, hash="00" * 32, sealed_at=1, key="A" * 43, signature="A" * 86)
+    seal = LogSealed(
+        identity="00" * 32, size=3, root="00" * 32, hash="00" * 32, sealed_at=1, key="A" * 43, signature="A" * 86, checkpoint=""
+    )
     with pytest.raises(ValueError, match="no leaf 3"):
         make_proof("pool-a", 3, (), b"", seal, subtrees_of([b""] * 3))
 

@@ -214,17 +214,17 @@ async def everything(bus: KafkaBus) -> list[Message]:
     return found
 
 
-def command(stack: Stack | None, *arguments: str) -> str:
-    """The output of `bailiff`, which must succeed."""
+def command(stack: Stack | None, *arguments: str, code: int = 0) -> str:
+    """The output of `bailiff`, which must end with this exit code."""
     env = {"BAILIFF_KAFKA__BOOTSTRAP": stack.kafka.bootstrap if stack is not None else "127.0.0.1:1"}
     done = subprocess.run(
         [sys.executable, "-m", "bailiff", *arguments],
         env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    assert done.returncode == code, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
-def bailiff(stack: Stack | None, *arguments: str) -> dict:
+def bailiff(stack: Stack | None, *arguments: str, code: int = 0) -> dict:
     """The output of `bailiff` as JSON."""
-    return json.loads(command(stack, *arguments, "-o", "json"))
+    return json.loads(command(stack, *arguments, "-o", "json", code=code))

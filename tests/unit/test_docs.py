@@ -25,6 +25,7 @@ from bailiff.cli import app as command
 from bailiff.client.errors import ExitCode as CommandExitCode
 from bailiff.client.job_parser import job_from
 from bailiff.client.settings import ClientSettings
+from bailiff.witness.settings import WitnessSettings
 from bailiff_admission.settings import AdmissionSettings
 from bailiff_auditor.api.settings import ApiSettings
 from bailiff_auditor.settings import AuditorSettings
@@ -284,6 +285,7 @@ def variables() -> dict[str, Any]:
         RollupSettings,
         ConsoleSettings,
         ClientSettings,
+        WitnessSettings,
     ):
         for path, default in leaves(kind):
             found[PREFIX + "__".join(path).upper()] = default

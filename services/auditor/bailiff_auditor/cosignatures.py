@@ -43,7 +43,7 @@ class CosignatureArchiver:
                 await reader.close()
 
     async def _take(self, message: Message) -> None:
-        body = parse_cosignature(message, self._pool)
+        pool, body = self._pool, parse_cosignature(message, self._pool)
         found = await self._verified(body) if body is not None else None
         async with self._db.transaction():
             if body is not None and found is not None:
@@ -57,10 +57,10 @@ class CosignatureArchiver:
         if isinstance(body, CheckpointRefused) and found is not None and self._refusals < MAX_ALARMS:
             self._refusals += 1
             text = (
-                f"{self._pool}: the witness {found.witness.name} says that it refuses to cosign: {body.reason}; it has cosigned "
+                f"{pool}: the witness {found.witness.name} says that it refuses to cosign: {body.reason}; it has cosigned "
                 f"{found.checkpoint.size} records"
             )
-            await self._alarms.alarm(self._pool, "witness-refused", text)
+            await self._alarms.alarm(pool, "witness-refused", text)
 
     async def _verified(self, body: CosignatureBody) -> Cosigned | None:
         keys = [row["key"] for row in await self._db.fetch("SELECT key FROM sealing_keys WHERE pool = $1", self._id)]

@@ -18,11 +18,11 @@ def published() -> list[LogSealed | SealingKey | SealsInvalidated]:
     """Seals over 3 and 5 records, a new key, an invalidated seal over 7, and one over all 9."""
     leaves = [leaf_hash(bytes.fromhex(each)) for each in HASHES]
 
-    def make_vector(key: bytes, size: int, before: int, at: int) -> LogSealed:
+    def make_vector(key: bytes, size: int, before: int, at: int, losses: int = 0) -> LogSealed:
         tree = Frontier()
         for leaf in leaves[:size]:
             tree.append(leaf)
-        return make_seal(key, "a100", HASHES[0], tree, HASHES[size - 1], at, before, subtrees_of(leaves))
+        return make_seal(key, "a100", HASHES[0], tree, HASHES[size - 1], at, before, subtrees_of(leaves), losses)
 
     time = 1_770_000_000_000_000
     over_five, over_seven = make_vector(FIRST_KEY, 5, 3, time + 1), make_vector(SECOND_KEY, 7, 5, time + 2)
@@ -33,7 +33,7 @@ def published() -> list[LogSealed | SealingKey | SealsInvalidated]:
         make_key(SECOND_KEY, "a100", HASHES[0], FIRST_KEY),
         over_seven,
         make_invalidation(SECOND_KEY, "a100", HASHES[0], over_five, over_seven, 6, 'größer "als" gedacht', time + 3),
-        make_vector(SECOND_KEY, 9, 5, time + 4),
+        make_vector(SECOND_KEY, 9, 5, time + 4, losses=1),
     ]
 
 

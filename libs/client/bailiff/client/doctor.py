@@ -19,11 +19,14 @@ from bailiff.policy.policy_findings import all_findings
 from bailiff_bus import topics
 from bailiff_bus.grants import PRINCIPALS, principal_of
 from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_bus.messages import CheckpointRefused
 from bailiff_bus.port import AccessDenied, BusUnavailable
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.wire import UnreadableRecord
+from bailiff_log.cosignatures import CosignatureBody, Cosigned, cosigned_note, parse_cosignature
 from bailiff_log.engine_identity import engine_identity
+from bailiff_log.signed_notes import KeyKind, NoteError, NoteKey
 from bailiff_service.settings import SettingsError, read_pools
 
 from .client import Client
@@ -36,6 +39,7 @@ QUIET_AFTER = 600_000_000
 CLOCKS_APART = 5_000_000
 HEALTH_TIMEOUT = 3.0
 MOST_EXTRA = 5
+MAX_COSIGNATURES = 100
 
 Status = Literal["ok", "warn", "wrong", "skipped"]
 
@@ -215,6 +219,36 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
             state = (await client.projection(name)).state
             for check in (*policy_checks(state), *drain_checks(state), *device_checks(state), *enrolment_checks(state)):
                 yield check
+            async for check in cosignature_checks(client, name):
+                yield check
+
+
+async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
+    """The newest position that a witness has cosigned, and what witnesses refuse. Only the end of the topic is read."""
+    name, topic = f"witness {pool}", topics.COSIGNATURES.name
+    try:
+        spans = await client.bus.spans(topic)
+    except (KeyError, AccessDenied):
+        return
+    tails = {number: type(span)(max(span.begin, span.end - MAX_COSIGNATURES), span.end) for number, span in spans.items()}
+    newest: dict[str, CosignatureBody] = {}
+    async for message in client.messages(topic, tails):
+        body = parse_cosignature(message, pool)
+        if body is not None:
+            newest[body.witness] = body
+    for body in newest.values():
+        try:
+            found = Cosigned.parse(cosigned_note(body), NoteKey.parse(body.witness, KeyKind.COSIGNATURE))
+        except NoteError:
+            found = None
+        if found is None:
+            continue
+        position = f"{found.witness.name} cosigned the first {count_text(found.checkpoint.size, 'record')}"
+        if isinstance(body, CheckpointRefused):
+            advice = f"compare the log with it: bailiff audit verify --pool {pool} --witnesses 1 --witness-key '{body.witness}'"
+            yield finding(name, "wrong", f"{position} and refuses to go on: {body.reason}", advice)
+        else:
+            yield finding(name, "ok", position)
 
 
 def device_checks(state: PoolState) -> list[Check]:
