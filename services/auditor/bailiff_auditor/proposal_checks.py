@@ -23,7 +23,6 @@ from .alarms import Alarms
 
 INSERT = """INSERT INTO proposal_checks (pool, seq, computed_at, result, text) VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT (pool, seq) DO UPDATE SET computed_at = excluded.computed_at, result = excluded.result, text = excluded.text"""
-CODE = "proposal-not-reproduced"
 Result = Literal["reproduced", "not-reproduced", "not-searched"]
 Row = tuple[int, int, int, Result, str]
 
@@ -70,7 +69,8 @@ class ProposalChecks:
             self._note(seq, received, "not-searched", self._failure or why_not)
         elif found:
             text = _differences_text(found)
-            await self.alarms.alarm(self.pool, CODE, f"{self.pool}: the proposal #{seq} is not reproduced. {text}")
+            summary = f"{self.pool}: the proposal #{seq} is not reproduced. {text}"
+            await self.alarms.alarm(self.pool, "proposal-not-reproduced", summary)
             self._note(seq, received, "not-reproduced", text)
         else:
             self._note(seq, received, "reproduced", "")
