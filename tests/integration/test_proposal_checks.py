@@ -154,7 +154,7 @@ async def sampled(dsn: str) -> bool:
     return bool(rows) and rows[0]["allocations_seq"] > 0
 
 
-async def test_archiving_goes_on_after_a_search_that_fails(
+async def test_archiving_continues_after_a_search_that_fails(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -170,4 +170,4 @@ async def test_archiving_goes_on_after_a_search_that_fails(
         before = len(story.wires)
         story.submit("later", gpus=1)
         log.append(story.wires[before:])
-        await auditor.until("it goes on", lambda: auditor.value("bailiff_archive_head_seq") == story.state.seq)
+        await auditor.until("it continues", lambda: auditor.value("bailiff_archive_head_seq") == story.state.seq)

@@ -1,6 +1,6 @@
 """Searches again for every proposal in the log, and raises an alarm where the result is another one.
 
-A search runs in a thread: the event loop goes on archiving, and only the fold that it reads waits for it.
+A search runs in a thread. Archiving continues meanwhile; only the fold whose state it reads waits for it.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class ProposalChecks:
         return cls(pool, pool_id, alarms, metrics, -1 if after is None else after)
 
     async def search(self, state: PoolState) -> None:
-        """Search on this state, which must not change meanwhile. A search that fails is noted: archiving goes on."""
+        """Search on this state, which must not change meanwhile. A search that fails is noted: archiving continues."""
         self._failure = ""
         try:
             await asyncio.to_thread(self._check.search, state)

@@ -233,7 +233,7 @@ def test_a_state_within_the_decisions_of_a_cycle_is_no_excuse():
     story.runs("a", gpus=2, cls="train")
     story.cycle(story.submitted("one", gpus=1, cls="inference"), story.submitted("two", gpus=1, cls="inference"), after=MINUTE)
     first, second = story.state.selection.requests
-    assert first.seq < second.seq  # nobody searches between the two: the cycle goes on
+    assert first.seq < second.seq  # nobody searches between the two: the cycle continues
     lie = batch(story, *[each for each in story.proposal().proposals if each.request == first.seq], computed_at=first.seq)
     story.cycle(*facts_of_proposal(story.state, lie))
     replay = replayed(story.wires)

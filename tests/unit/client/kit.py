@@ -42,10 +42,11 @@ from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import close_cycle, fold
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record, facts
 from bailiff_core.records.payload import Fact
-from bailiff_core.victims.batch import select_batch
+from bailiff_core.victims.batch import compute_proposals
 from bailiff_log.credentials import Credentials
 from bailiff_log.engine_identity import engine_identity
 from bailiff_log.writer import chain_records
@@ -178,13 +179,13 @@ class LogWriter:
         for task in list(self.state.jobs[job].tasks):
             self.cycle(facts.TaskStarted(**self._at(job, task.index)))
 
-    def propose(self) -> None:
-        """Runs victim selection and writes its proposal."""
+    def propose(self, lie: Callable[[Proposal], Proposal] = lambda honest: honest) -> None:
+        """Runs victim selection and writes its proposal. lie: changes each answer."""
         selection = self.state.selection
         assert selection is not None
-        proposals = select_batch(self.state, selection.requests, 20_000)
+        proposals = tuple(lie(proposal) for proposal in compute_proposals(self.state))
         proposal = {"selection": selection.number, "computed_at": self.state.seq, "logic": LOGIC}
-        self.cycle(facts.ProposalReceived(**proposal, proposals=tuple(proposals)))
+        self.cycle(facts.ProposalReceived(**proposal, proposals=proposals))
 
     def evict(self, job: str) -> None:
         """Carries out the decided eviction: notice, TERM, exit and release of every task."""
@@ -229,13 +230,16 @@ def quiet_story(log_writer: LogWriter) -> None:
     log_writer.after(MINUTE).finish("done-1")
 
 
-def preemption_story(log_writer: LogWriter) -> None:
-    """The quiet story and train-8; then serve-2 needs all twelve GPUs and preempts both; train-9 is pending."""
+def preemption_story(log_writer: LogWriter, lie: Callable[[Proposal], Proposal] = lambda honest: honest) -> None:
+    """The quiet story and train-8; then serve-2 needs all twelve GPUs and preempts both; train-9 is pending.
+
+    lie: changes the answer of victim selection.
+    """
     quiet_story(log_writer)
     log_writer.submit("train-8", gpus=4)
     log_writer.start("train-8")
     log_writer.after(3 * MINUTE).submit("serve-2", gpus=4, tasks=3, class_="inference")
-    log_writer.propose()
+    log_writer.propose(lie)
     log_writer.submit("train-9", gpus=8)
 
 

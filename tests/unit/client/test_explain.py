@@ -10,6 +10,7 @@ from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, pree
 from bailiff.client.errors import ExitCode
 from bailiff.explain import explanations
 from bailiff.render.record_text.lines import sentence
+from bailiff_core.model.proposal import Explanation
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Payload
 
@@ -51,6 +52,27 @@ def test_a_decision_is_explained_by_its_number(bailiff: Run, number: str) -> Non
     output = " ".join(bailiff("explain", number).output.split())
     assert "Which jobs are preempted, by which job, and why these?" in output
     assert "train-7, train-8 were preempted by serve-2 (inference 125)" in output
+
+
+def test_a_decision_says_what_is_a_claim_and_whether_searching_again_gives_the_same(
+    bailiff: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    honest = json.loads(bailiff("explain", "21", "-o", "json").output)
+    assert honest["reproduced"] is True
+    text = " ".join(sentence["text"] for section in honest["sections"] for sentence in section["sentences"])
+    assert "Victim selection claims that this is proven" in text
+    assert "the proof, the runner-up and the candidates are claims of victim selection" in text
+    assert "Yes: a search on the state after #" in text
+    lying = LogWriter()
+    preemption_story(
+        lying, lambda each: each.model_copy(update={"explanation": Explanation(proven=True, cost=each.explanation.cost)})
+    )
+    false = command_on(lambda: AnsweringBus(lying), monkeypatch, str(tmp_path / "other"))
+    found = json.loads(false("explain", "21", "-o", "json").output)
+    assert found["reproduced"] is False
+    (section,) = [each for each in found["sections"] if each["question"] == "Does searching again give the same?"]
+    assert section["sentences"][0]["text"] == "No: what victim selection sent is not what its engine computes."
+    assert "explanation.candidates" in section["sentences"][-1]["text"]
 
 
 def test_any_other_record_is_explained_by_its_text(bailiff: Run) -> None:

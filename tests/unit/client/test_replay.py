@@ -19,6 +19,7 @@ from bailiff.audit.replay_difference import differing_fields
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.engine import STATE_SCHEMA
+from bailiff_core.model.proposal import Proposal
 from bailiff_core.records import Record, Wire, decisions, encode, facts, record_hash
 from bailiff_core.records.wire import time_text
 from bailiff_log import engine_store
@@ -83,6 +84,73 @@ async def test_replay_names_the_forged_decision_and_its_fields() -> None:
     (field,) = difference["fields"]
     assert field.startswith("expires: 1 was decided, replay gives ")
     assert all("train-7" in " ".join(sentences) for sentences in (difference["recorded"], difference["now"]))
+
+
+# --- proposals
+
+
+def explained_falsely(honest: Proposal) -> Proposal:
+    """The victims are right, and fewer other jobs could have been preempted than it says."""
+    why = honest.explanation
+    return honest.model_copy(update={"explanation": why.model_copy(update={"candidates": why.candidates + 5})})
+
+
+def lying_log(lie: Callable[[Proposal], Proposal] = explained_falsely) -> LogWriter:
+    log_writer = LogWriter()
+    preemption_story(log_writer, lie)
+    return log_writer
+
+
+async def test_every_proposal_is_searched_again(log_writer: LogWriter) -> None:
+    found = await replayed(log(log_writer))
+    assert (found["proposals"], found["proposals_searched"], found["proposals_not_reproduced"]) == (1, 1, 0)
+    assert found["proposal_differences"] == []
+
+
+async def test_a_false_claim_is_a_difference_although_every_decision_follows_from_it() -> None:
+    log_writer = lying_log()
+    found = await replayed(log(log_writer))
+    assert found["difference"] is None
+    assert not found["ok"]
+    assert found["proposals_not_reproduced"] == 1
+    (difference,) = found["proposal_differences"]
+    assert difference["seq"] == seq_of(log_writer, "ProposalReceived")
+    assert difference["computed_at"] == difference["seq"] - 1
+    assert "explanation.candidates" in difference["differing"]
+    assert difference["proposed"]["explanation"]["candidates"] == difference["computed"]["explanation"]["candidates"] + 5
+    proposed, computed, fields = difference["text"]
+    assert proposed.startswith(f"Proposed for request #{difference['request']} of serve-2, on the state after ")
+    assert computed.startswith("Searched again on the same state: preempt evicts ")
+    assert "explanation.candidates" in fields
+
+
+async def test_a_proposal_is_searched_on_its_state_although_the_range_begins_later() -> None:
+    log_writer = lying_log()
+    seq = seq_of(log_writer, "ProposalReceived")
+    found = await replayed(log(log_writer), from_=Point(seq=seq), to=Point(seq=seq))
+    assert (found["proposals_searched"], found["proposals_not_reproduced"]) == (1, 1)
+    assert found["proposal_differences"][0]["computed_at"] < seq
+    earlier = await replayed(log(log_writer), to=Point(seq=seq - 1))
+    assert earlier["ok"]
+    assert earlier["proposals"] == 0
+
+
+async def test_a_proposal_that_names_another_state_is_a_difference() -> None:
+    log_writer = LogWriter()
+    preemption_story(log_writer)
+    seq = seq_of(log_writer, "ProposalReceived")
+    for computed_at, problem in ((3, "no selection was open after #3"), (seq, "is not before it")):
+        found = await replayed(forged(log_writer, seq, computed_at=computed_at))
+        assert found["proposals_not_reproduced"] == 1
+        assert problem in found["proposal_differences"][0]["text"][0]
+
+
+async def test_proposals_under_a_missing_engine_are_not_searched_again(tmp_path: Path) -> None:
+    log_writer = lying_log()
+    messages = forged(log_writer, seq_of(log_writer, "WriterStarted"), logic=999, digest="f" * 64)
+    found = await replayed(messages, store=tmp_path)
+    assert found["cycles_of_other_engines"] == found["cycles"]
+    assert (found["proposals"], found["proposals_searched"], found["proposals_not_reproduced"]) == (1, 0, 0)
 
 
 async def test_replay_of_a_broken_log_says_that_it_is_broken(log_writer: LogWriter) -> None:
@@ -241,6 +309,20 @@ async def test_each_part_is_replayed_by_its_own_engine(other: engine_store.Engin
 
 
 @pytest.mark.slow
+async def test_proposals_are_searched_again_by_the_engine_of_their_part(tmp_path: Path) -> None:
+    sources = dict(engine_store.running_engine().sources)
+    twin = engine_store.engine_from_sources({**sources, "engine.py": sources["engine.py"] + b"\n# built elsewhere\n"})
+    engine_store.store_engine(tmp_path, twin)
+    log_writer = lying_log()
+    messages = forged(log_writer, seq_of(log_writer, "WriterStarted"), digest=twin.digest, release=twin.release)
+    found = await replayed(messages, store=tmp_path)
+    assert [engine["decided_by"] for engine in found["engines"]] == ["its wheel"]
+    assert found["difference"] is None
+    assert (found["proposals_searched"], found["proposals_not_reproduced"]) == (1, 1)
+    assert "explanation.candidates" in found["proposal_differences"][0]["differing"]
+
+
+@pytest.mark.slow
 async def test_a_difference_under_another_engine_names_it(other: engine_store.Engine, tmp_path: Path) -> None:
     engine_store.store_engine(tmp_path, other)
     log_writer = two_releases(other)
@@ -322,6 +404,17 @@ def test_the_command_accepts_numbers_and_times(bailiff: Run, log_writer: LogWrit
     assert 0 < at_the_end["cycles"] < by_seq["cycles"]
     wrong = bailiff("audit", "replay", "--from", "yesterday")
     assert (wrong.exit_code, "--from: expected a record's number" in wrong.stderr) == (ExitCode.USAGE, True)
+
+
+def test_the_command_shows_both_results_and_its_exit_code_says_so(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text(about_line("pool-a", 0) + "".join(map(message_line, log(lying_log()))))
+    found = bailiff("audit", "replay", "--file", str(file))
+    assert found.exit_code == ExitCode.FOUND_WRONG
+    output = " ".join(found.output.split())
+    assert "pool-a: 1 proposal record cannot be reproduced by searching again" in output
+    assert "proposals 1, 1 searched again" in output
+    assert output.count("preempt evicts train-7 and train-8") + output.count("preempt evicts train-7, train-8") == 2
 
 
 @pytest.mark.slow

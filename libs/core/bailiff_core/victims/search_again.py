@@ -96,7 +96,7 @@ def _paths(path: str, left: dict[str, Any], right: dict[str, Any]) -> Iterator[s
 
 
 class ProposalCheck:
-    """Searches again where it is told to, and compares the proposals that follow. Keeps the last few results only."""
+    """Searches again where its caller says so, and compares the proposals that follow. Keeps the last few results only."""
 
     def __init__(self) -> None:
         self._pending: dict[int, Searched] = {}
