@@ -115,13 +115,8 @@ def test_a_refused_preemptor_names_the_rules_and_the_nearest_alternative() -> No
     assert says(found["Why is it pending?"], "As of ")
     assert says(
         found["Why is it pending?"],
-<<<<<<< HEAD
         "preemption for high was refused: no permitted set of victims is sufficient, "
         "which victim selection claims to have proven.",
-=======
-        "preemption for high was refused: no permitted set of victims is sufficient, which victim selection claims to have "
-        "proven.",
->>>>>>> proposals
     )
     assert says(found["Why is it pending?"], "Rule not-preemptible protected 1 job (fixed): it is not preemptible.")
     assert says(found["What would unblock it?"], "What it lacked: ")

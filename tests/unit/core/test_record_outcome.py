@@ -51,13 +51,8 @@ def test_a_request_that_was_refused_says_why() -> None:
     story.propose()
     (texts,) = came_of(story, decisions.PreemptionRequested)
     assert texts.startswith(
-<<<<<<< HEAD
         "Preemption for high was refused, as no permitted set of victims is sufficient, "
         "which victim selection claims to have proven, at "
-=======
-        "Preemption for high was refused, as no permitted set of victims is sufficient, which victim selection "
-        "claims to have proven, at "
->>>>>>> proposals
     )
 
 
