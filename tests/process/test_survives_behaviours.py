@@ -51,9 +51,13 @@ OUTCOMES: dict[str, tuple[float, Expected]] = {
         ENOUGH_S,
         Expected("failed", TERM_AT_ONCE, codes=(FAILS,), resumes_at=BEFORE, reports_resume=False),
     ),
-    "CatchesTermAndFinishes": (ENOUGH_S, Expected("finished", TERM_AT_ONCE, codes=(0,), reports_resume=False)),
+    # as `trap 'exit 0' TERM` in a shell script
+    "CatchesTermAndFinishes": (
+        ENOUGH_S,
+        Expected("preempted", TERM_AT_ONCE, codes=(0,), resumes_at=BEFORE, reports_resume=False),
+    ),
 }  # fmt: skip
-SAMPLE = {"NeverAcknowledges", "ForksAway"}
+SAMPLE = {"NeverAcknowledges", "ForksAway", "CatchesTermAndFinishes"}
 
 
 @pytest.mark.parametrize("behaviour", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in OUTCOMES])
@@ -65,3 +69,11 @@ async def test_each_behaviour_has_its_documented_outcome(stage: Stage, behaviour
         await run.check_urgent_and_victim(expected)
         [released] = run.facts(TaskReleased, attempt=1)
         assert {reading.memory_used > 0 for reading in released.before} == {True}, "its GPU memory was not in use while it ran"
+
+
+@pytest.mark.long
+async def test_a_job_that_finishes_on_term_says_so_in_its_job_file(stage: Stage) -> None:
+    async with story(stage) as run:
+        await run.start_victim("CatchesTermAndFinishes", on_term="finish")
+        await run.submit_urgent()
+        await run.check_urgent_and_victim(Expected("finished", TERM_AT_ONCE, codes=(0,), reports_resume=False))
