@@ -10,7 +10,7 @@ import pytest
 from tests.witness_kit import IDENTITY, RunningWitness, Seals, Topics, go_witness, go_witness_binary
 
 from bailiff.audit.cosignatures import CosignatureVerifier
-from bailiff.witness.witnesses import HttpWitness, Unreachable, WitnessAddress, newest_of
+from bailiff.witness.witnesses import HttpWitness, Unreachable, WitnessAddress, newest_of, request
 from bailiff_bus.messages import CheckpointCosigned
 from bailiff_core.records import ChainHead
 from bailiff_log.checkpoints import Checkpoint, log_key, origin_of
@@ -164,3 +164,27 @@ async def test_the_client_of_real_witnesses_accepts_our_witness(binary: Path, tm
         assert await asyncio.to_thread(newest_of, WitnessAddress.parse(address), "another log") is None
     with pytest.raises(Unreachable):
         newest_of(WitnessAddress.parse(address), ORIGIN)
+
+
+async def test_requests_that_are_no_checkpoints_are_refused_and_bounded(tmp_path: Path) -> None:
+    seals = Seals()
+    checkpoint = seals.seal(5).checkpoint
+    settings = {"witness_kafka": False, "witness_port": 0, "witness_logs": (vkey(seals),)}
+    async with RunningWitness(Topics(), tmp_path, **settings).running() as witness:
+        await witness.until(lambda: witness.service.http_address)
+        url = f"{witness.service.http_address}/add-checkpoint"
+
+        async def answered(body: bytes) -> int:
+            return (await asyncio.to_thread(request, "POST", url, body))[0]
+
+        proof = base64.b64encode(bytes(32)).decode()
+        for body in (
+            b"", b"old 0", b"old 0\n\n", f"old -1\n\n{checkpoint}".encode(), f"old 00\n\n{checkpoint}".encode(),
+            f"old 0\nAAAA\n\n{checkpoint}".encode(), f"old 0\n!\n\n{checkpoint}".encode(), b"\xff\xfe",
+            f"old {10**16}\n\n{checkpoint}".encode(), ("old 0\n" + f"{proof}\n" * 64 + f"\n{checkpoint}").encode(),
+        ):  # fmt: skip
+            assert await answered(body) in (400, 404), body
+        assert await answered(b"old 0\n\n" + b"x" * 100_000) == 413
+        assert await answered(f"old 0\n{proof}\n\n{checkpoint}".encode()) == 422
+        assert await answered(f"old 0\n\n{checkpoint[:-9]}\n".encode()) == 403
+        assert await answered(f"old 0\n\n{checkpoint}".encode()) == 200

@@ -23,7 +23,7 @@ from bailiff_bus.kafka import KafkaBus
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import WriterStarted
 from bailiff_devstack.secure_kafka import SecureKafka
-from bailiff_devstack.stack import API, AUDITOR, CONSOLE, ROLLUP
+from bailiff_devstack.stack import API, AUDITOR, CONSOLE, ROLLUP, WITNESS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -47,7 +47,6 @@ UNUSED = {
         "Alter on topic bailiff.audit",
         "Alter on topic bailiff.rollup-state",
     },
-    "witness": {str(grant) for grant in PRINCIPALS["witness"].grants()},  # reserved
 }
 """Rights that the story does not need, with the reason."""
 
@@ -60,7 +59,7 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[System]:
     try:
         made.start()
         made.stack.postgres.start()
-        for name in (AUDITOR, API, ROLLUP):
+        for name in (AUDITOR, API, ROLLUP, WITNESS):
             made.stack.start_service(name)
         made.stack.start_service(CONSOLE, env={"BAILIFF_API": made.stack.api})
         made.wait_ready()
@@ -148,6 +147,11 @@ async def archived_and_served(system: System, watch: Watch) -> None:
         return bool(await watch.everything(topics.SEALS.name))
 
     await watch.until_true("the log is sealed", sealed)
+
+    async def cosigned() -> bool:
+        return bool(await watch.everything(topics.COSIGNATURES.name))
+
+    await watch.until_true("the witness has cosigned it", cosigned)
     system.kill_and_restart(AUDITOR)
 
     async def continued() -> bool:

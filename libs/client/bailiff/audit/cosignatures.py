@@ -1,8 +1,8 @@
 """Compares a log with what witnesses have cosigned: a tail that was cut, an older copy, another history of the same log."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypedDict
 
 from bailiff.witness.witnesses import Unreachable, WitnessAddress, newest_of
@@ -38,14 +38,15 @@ class Witnessed(TypedDict):
 class CosignatureVerifier:
     """Verifies the records of a log against cosigned checkpoints: `add` each record in order, then `finish`.
 
-    witnesses: whose cosignatures count; those with a URL are asked for their newest one. Without any, those published with the
-    cosignatures count, for checkpoints that a key of the log signed.
+    witnesses: whose cosignatures count. Without any, those published with the cosignatures count, for checkpoints that a key of
+    the log signed. asked: what they answered over HTTP. problems: found so far.
     """
 
     chain: SealChain
     witnesses: Sequence[WitnessAddress]
     published: Iterable[CosignatureBody]
     wanted: int = 0
+    asked: Sequence[Cosigned] = ()
     problems: list[str] = field(default_factory=list)
     _at_size: dict[int, list[Cosigned]] = field(default_factory=dict)
     _matching: dict[int, list[Cosigned]] = field(default_factory=dict)
@@ -121,21 +122,7 @@ class CosignatureVerifier:
                 found = Cosigned.parse(cosigned_note(body), address.key)
                 if found is not None:
                     yield found
-        for address in self.witnesses:
-            yield from self._asked(address) if address.url else ()
-
-    def _asked(self, address: WitnessAddress) -> Iterable[Cosigned]:
-        most = max([len(self.chain.invalidations), *(losses for losses, _ in self._sealed)])
-        for losses in range(most + 1):
-            origin = origin_of(self.chain.pool, self.chain.identity, losses)
-            try:
-                note = newest_of(address, origin)
-            except (Unreachable, NoteError) as error:
-                self.problems.append(f"{address.key.name} did not say what it has cosigned: {error}")
-                return
-            found = Cosigned.parse(str(note), address.key) if note is not None else None
-            if found is not None and found.checkpoint.origin == origin:
-                yield found
+        yield from self.asked
 
     def _is_of_this_log(self, found: Cosigned) -> bool:
         """Whether it is about this log, and not about records whose loss was accepted."""
@@ -149,16 +136,42 @@ class CosignatureVerifier:
         """How much remains of what was sealed after so many accepted losses; None for all."""
         if losses not in self._kept:
             sizes = [each.size for each in self.chain.invalidations[losses:]]
-            if any(each > losses for each, _ in self._sealed):  # a folder of segments has no invalidations
-                sizes.append(max((size for each, size in self._sealed if each <= losses), default=0))
+            sealed = _sealed(self.chain)
+            if any(each > losses for each, _ in sealed):  # a folder of segments has no invalidations
+                sizes.append(max((size for each, size in sealed if each <= losses), default=0))
             self._kept[losses] = min(sizes, default=None)
         return self._kept[losses]
 
-    @cached_property
-    def _sealed(self) -> list[tuple[int, int]]:
-        """Of each seal the number of accepted losses before it, and its size."""
-        origins = [parse_origin(seal.checkpoint.partition("\n")[0]) for seal in self.chain.seals]
-        return [(origin[2], seal.size) for origin, seal in zip(origins, self.chain.seals, strict=True) if origin is not None]
+
+@dataclass
+class Asked:
+    """What the witnesses with a URL have cosigned of a log, and which of them did not answer, as sentences."""
+
+    found: list[Cosigned] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+async def ask(chain: SealChain, witnesses: Sequence[WitnessAddress]) -> Asked:
+    """Ask the witnesses with a URL. Read the log afterwards: a log that is read first may have grown since."""
+    asked = Asked()
+    most = max([len(chain.invalidations), *(losses for losses, _ in _sealed(chain))])
+    for address in witnesses:
+        for origin in (origin_of(chain.pool, chain.identity, losses) for losses in range(most + 1) if address.url):
+            try:
+                note = await asyncio.to_thread(newest_of, address, origin)
+            except (Unreachable, NoteError) as error:
+                asked.problems.append(f"{address.key.name} did not say what it has cosigned: {error}")
+                break
+            cosigned = Cosigned.parse(str(note), address.key) if note is not None else None
+            if cosigned is not None and cosigned.checkpoint.origin == origin:
+                asked.found.append(cosigned)
+    return asked
+
+
+def _sealed(chain: SealChain) -> list[tuple[int, int]]:
+    """Of each seal the number of accepted losses before it, and its size."""
+    origins = [parse_origin(seal.checkpoint.partition("\n")[0]) for seal in chain.seals]
+    return [(origin[2], seal.size) for origin, seal in zip(origins, chain.seals, strict=True) if origin is not None]
 
 
 def _distinct(found: Iterable[Cosigned]) -> set[str]:

@@ -9,7 +9,7 @@ from bailiff_log.chain_verifier import Verification
 from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed
 
 from . import chain_report
-from .cosignatures import CosignatureVerifier, Witnessed
+from .cosignatures import Asked, CosignatureVerifier, Witnessed
 from .log_sources import Source
 
 
@@ -31,17 +31,23 @@ def chain_of(source: Source, trust: Sequence[str] = ()) -> tuple[SealChain, str]
 
 
 async def verified(
-    source: Source, trust: Sequence[str] = (), wanted: int = 0, witnesses: Sequence[WitnessAddress] = ()
+    source: Source,
+    trust: Sequence[str] = (),
+    wanted: int = 0,
+    witnesses: Sequence[WitnessAddress] = (),
+    asked: Asked | None = None,
 ) -> Verified:
     """The verification result. trust: the log's first sealing key, obtained out of band; without it the keys named by the seals
-    are trusted. wanted: number of these witnesses that must have cosigned the log.
+    are trusted. wanted: number of these witnesses that must have cosigned the log. asked: their
+    answers, from before the source was opened.
 
     Raises `ClientError` for a file that cannot be read.
     """
     chain, problem = chain_of(source, trust)
     folder = source.folder
     sealed = SealVerifier(chain, source.tree.copy(), folder.closing if folder else None, require_sealed_end=folder is not None)
-    cosigned = CosignatureVerifier(chain, witnesses, source.cosignatures, wanted)
+    asked = asked or Asked()
+    cosigned = CosignatureVerifier(chain, witnesses, source.cosignatures, wanted, asked.found, list(asked.problems))
     if source.start.next_seq:
         cosigned.add(source.start, source.tree)
 

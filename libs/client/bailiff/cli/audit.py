@@ -195,7 +195,8 @@ async def verify(
     Witnesses detect what the seals cannot: a tail that was cut together with its seals, an older copy, another history. Without
     --witness-key, cosignatures are compared with the log, but anybody could have made them.
     """
-    from bailiff.audit.verify import verified
+    from bailiff.audit.cosignatures import ask
+    from bailiff.audit.verify import chain_of, verified
     from bailiff.audit.verify_derived import derived as compare_derived
     from bailiff.render.tables.audit import verification_block
 
@@ -205,8 +206,12 @@ async def verify(
         )
     wanted = session.settings.witnesses if witnesses is None else witnesses
     addresses = witness_addresses(witness_key or session.settings.witness_keys, wanted)
+    asked = None
+    if any(address.url for address in addresses):
+        async with source_of(session, file, archive) as source:
+            asked = await ask(chain_of(source, trust or ())[0], addresses)
     async with source_of(session, file, archive) as source:
-        found = await verified(source, trust or (), wanted, addresses)
+        found = await verified(source, trust or (), wanted, addresses, asked)
     if derived and archive is not None and found["ok"]:
         compared = await compare_derived(archive, source.pool)
         found["derived"], found["derived_rows"] = compared.differences, compared.rows
