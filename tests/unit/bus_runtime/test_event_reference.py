@@ -52,7 +52,10 @@ def sample(part: dict[str, Any], root: dict[str, Any], *, full: bool) -> Any:
         case "boolean":
             return True
         case "string":
-            return "0" * 64 if "64" in part.get("pattern", "") else "a" * part.get("minLength", 1)
+            pattern = part.get("pattern", "")
+            if "/" in pattern:
+                return "pool/node/1.2/3"  # the subject of a command
+            return "0" * 64 if "64" in pattern else "a" * part.get("minLength", 1)
     raise AssertionError(part)
 
 
