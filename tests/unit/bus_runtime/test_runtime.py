@@ -194,7 +194,7 @@ async def test_the_address_file_is_whole_while_the_service_runs_and_gone_after(t
 
 
 def test_each_exit_code_says_what_it_means() -> None:
-    assert [int(code) for code in ExitCode] == [0, 2, 3, 4, 5, 6, 7, 70]
+    assert [int(code) for code in ExitCode] == [0, 2, 3, 4, 5, 6, 7, 8, 70]
     assert all(code.__doc__ for code in ExitCode)
     assert len({code.__doc__ for code in ExitCode}) == len(ExitCode)
 
