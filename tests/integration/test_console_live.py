@@ -362,7 +362,10 @@ async def test_a_decision_is_returned_whole_with_its_jobs(preempted: World) -> N
         assert "Why was it evicted?" in [section["question"] for section in explained["sections"]]
         assert explained["candidates"]
         assert seq in [each for section in explained["sections"] for says in section["sentences"] for each in says["seqs"]]
-        assert (await console.get(f"/pools/pool-a/explain/{seq}"))["sections"] == reply["sections"]
+        *explained_sections, searched_again = reply["sections"]
+        assert (await console.get(f"/pools/pool-a/explain/{seq}"))["sections"] == explained_sections
+        assert searched_again["question"] == "Does searching again give the same?"
+        assert reply["reproduced"] is True
         on_node = await console.get(f"/pools/pool-a/explain/{node}@now")
         assert on_node["then"]["node"] == node
 
