@@ -27,6 +27,7 @@ from bailiff_bus.port import Headers
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import Proposal, VictimChoice
+from bailiff_core.model.state import OpenRequest, PoolState
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused
 from bailiff_core.records.facts import InputRejected, JobSubmitted, WriterStarted
 
@@ -265,18 +266,26 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
         by_job = {f"forged-{number}": answer for number, answer in enumerate(forged)}
         for name in by_job:
             await pool.submit(name, gpus=4, kind="inference")
-        refused: set[str] = set()
+        refused, rejected = set[str](), 0
         while refused < set(by_job):
             await pool.until("there is an open selection", lambda seen: seen.selection is not None)
             selection = pool.state.selection
             assert selection is not None
             requests = list(selection.requests)
             proposals = tuple(Proposal(request=each.seq, job=each.job, **by_job[each.job]) for each in requests)
-            proposal = ProposalBatch(selection=selection.number, computed_at=pool.state.seq, logic=LOGIC, proposals=proposals)
+            computed_at = selection.opened_seq
+            proposal = ProposalBatch(selection=selection.number, computed_at=computed_at, logic=LOGIC, proposals=proposals)
             await pool.publish(topics.PROPOSALS.name, proposal, signed_by="victim-selection")
-            for each in requests:
-                await pool.record(PreemptionRefused, request=each.seq)
-            refused |= {each.job for each in requests}
+
+            def is_answered(_: PoolState, requests: list[OpenRequest] = requests, rejected: int = rejected) -> bool:
+                whole = len(pool.facts(InputRejected, code="invalid-proposal")) > rejected
+                return whole or all(pool.facts(PreemptionRefused, request=each.seq) for each in requests)
+
+            await pool.until("the batch is rejected, or each request refused", is_answered)
+            if len(pool.facts(InputRejected, code="invalid-proposal")) > rejected:
+                rejected += 1
+                by_job = dict.fromkeys(by_job, forged[0])  # one that is read, and then refused
+            refused |= {each.job for each in requests if pool.facts(PreemptionRefused, request=each.seq)}
         assert not [fact for fact in pool.facts(PreemptionDecided) if fact.preemptor.job in by_job]
         assert {name: pool.job(name).attempt for name in before} == before
         assert len(pool.facts(WriterStarted)) == writers

@@ -43,7 +43,7 @@ from bailiff_service.main import Service
 from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import PoolService
 from bailiff_service.settings import ServiceSettings
-from bailiff_victim_selection.selector import compute_proposals, run_selector
+from bailiff_victim_selection.selector import proposal_batch, run_selector
 
 from .engine_fault import engine_fails_on, sound_engine
 from .faults import Event, NetworkFaults
@@ -129,9 +129,10 @@ class WatchedFences(Fences):
     on_command: Callable[[tuple[int, int]], None] = lambda _: None
 
     def obey(
-        self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: tuple[int, int], **more: int
-    ) -> dict[int, Verdict]:
-        verdicts = super().obey(job, attempt, tasks, position, **more)
+        self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: tuple[int, int],
+        evidence: dict[str, object] | None = None,
+    ) -> dict[int, Verdict]:  # fmt: skip
+        verdicts = super().obey(job, attempt, tasks, position, evidence)
         if "new" in verdicts.values():
             self.on_command(position)
         return verdicts
@@ -169,7 +170,7 @@ class SimulatedAgentService(NodeAgentService):
 
 async def search_inline(state: PoolState) -> ProposalBatch:
     """The victim search, without a thread."""
-    return compute_proposals(state)
+    return proposal_batch(state)
 
 
 class World:

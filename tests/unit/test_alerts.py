@@ -83,5 +83,15 @@ def test_prometheus_scrapes_every_service_by_the_name_that_the_rules_use() -> No
     scraped = {entry["job_name"] for entry in yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]}
     asked = {name for rule in ALERTS.values() for name in re.findall(r'job!?="(bailiff-[a-z-]+)"', rule["expr"])}
     assert asked <= scraped
-    services = ("admission", "victim-selection", "eviction-executor", "node-agent", "auditor", "api", "rollup", "console", "witness")
+    services = (
+        "admission",
+        "victim-selection",
+        "eviction-executor",
+        "node-agent",
+        "auditor",
+        "api",
+        "rollup",
+        "console",
+        "witness",
+    )
     assert scraped == {f"bailiff-{name}" for name in services}
