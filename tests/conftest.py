@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 import structlog
 from _pytest.nodeid import NodeId
+from hypothesis import settings
 from tests.kafka_fixtures import kafka, private_kafka  # noqa: F401
 from tests.postgres_fixtures import database, postgres, private_postgres  # noqa: F401
 from tests.survival import _stages, stage  # noqa: F401
 from tests.system import _battered_systems, _calm_systems, battered, system  # noqa: F401
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("untimed")
 
 TESTS = Path(__file__).parent
 SHARED = ("_stages", "_calm_systems", "_battered_systems", "kafka")

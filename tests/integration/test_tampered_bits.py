@@ -192,6 +192,9 @@ async def is_whole(folder: Path, key: str) -> bool:
         return False
 
 
+LEFT_OUT = {("head", "next_content"), ("head", "keys")}  # says the same as their defaults: this log is not signed
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("values", [[7, "00" * 32], pytest.param(OTHER_VALUES, marks=pytest.mark.long)])
 async def test_every_statement_of_a_manifest_is_verified_against_files_and_seals(
@@ -209,6 +212,7 @@ async def test_every_statement_of_a_manifest_is_verified_against_files_and_seals
             place in SAYS_NOTHING
             or (place == ("segments", 0) and len(other["segments"]) < len(manifest["segments"]))  # moved away
             or place[:3] == ("segments", 0, "head")  # the head before the first record of the log
+            or (place[2:] in LEFT_OUT and place[3] not in other["segments"][place[1]]["head"])
         )
         assert harmless or not await is_whole(folder, key), (place, other)
 
