@@ -142,7 +142,8 @@ async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path
                 continue
             outputs[command] = json.loads(output)
             assert "status" not in outputs[command], output
-            assert outputs[command].get("items") != [], command
+            without_witness = "cosignatures" in command
+            assert without_witness or outputs[command].get("items") != [], command
         (at_that_time,) = [answer for command, answer in outputs.items() if "/gpus/0?at=" in command]
         assert [holder["job"] for holder in at_that_time["holders"]] == ["train-1", "serve-1"]
     assert len(examples()) >= 15

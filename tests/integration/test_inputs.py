@@ -273,7 +273,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
             assert selection is not None
             requests = list(selection.requests)
             proposals = tuple(Proposal(request=each.seq, job=each.job, **by_job[each.job]) for each in requests)
-            computed_at = selection.opened_seq
+            computed_at = max(each.seq for each in requests)  # a request may have come after the selection was opened
             proposal = ProposalBatch(selection=selection.number, computed_at=computed_at, logic=LOGIC, proposals=proposals)
             await pool.publish(topics.PROPOSALS.name, proposal, signed_by="victim-selection")
 

@@ -75,6 +75,25 @@ async def test_an_honest_proposal_is_reproduced(database: str, tmp_path: Path) -
         assert auditor.value("bailiff_proposals_searched_total") == 1
 
 
+async def test_an_answer_that_comes_after_the_fold_has_reached_its_state_is_searched_there(database: str, tmp_path: Path) -> None:
+    log, story = Log(), asked()
+    log.append(story.wires)
+    before, at = len(story.wires), story.state.seq
+    async with Auditor(log, database, tmp_path, usage_seconds=1).running() as auditor:
+
+        async def folded() -> bool:
+            try:
+                found = await query(database, "SELECT allocations_seq FROM followed")
+            except asyncpg.UndefinedTableError:
+                return False
+            return [row["allocations_seq"] for row in found] == [at]
+
+        await auditor.until("the fold waits for the answer", folded)
+        story.propose()
+        log.append(story.wires[before:])
+        await checked(auditor, database, ["reproduced"])
+
+
 async def test_a_proposal_that_is_not_reproduced_raises_an_alarm_with_both_results(database: str, tmp_path: Path) -> None:
     log, story = Log(), asked()
     (honest,) = story.proposal().proposals

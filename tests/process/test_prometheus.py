@@ -21,7 +21,7 @@ from tests.system import PATIENCE_S, System, Watch, http_get
 
 from bailiff_core.records.facts import NodeRefused
 from bailiff_devstack import free_port
-from bailiff_devstack.stack import API, AUDITOR, CONSOLE, ROLLUP, SERVICES
+from bailiff_devstack.stack import API, AUDITOR, CONSOLE, ROLLUP, SERVICES, WITNESS
 from bailiff_service import tracing
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
@@ -112,7 +112,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
             system.start_kafka()
             system.start_services()
             stack.postgres.start()
-            for name in (AUDITOR, API, ROLLUP, CONSOLE):
+            for name in (AUDITOR, API, ROLLUP, CONSOLE, WITNESS):
                 stack.start_service(name)
             system.wait_ready()
             port = free_port()
@@ -179,7 +179,7 @@ async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched)
         async def scraped() -> bool:
             targets = (await prometheus.get("targets"))["activeTargets"]
             names = {target["labels"]["job"] for target in targets if target["health"] == "up"}
-            return names == {f"bailiff-{name}" for name in (*SERVICES, AUDITOR, API, ROLLUP, CONSOLE)}
+            return names == {f"bailiff-{name}" for name in (*SERVICES, AUDITOR, API, ROLLUP, CONSOLE, WITNESS)}
 
         await watch.until_true("every service is scraped", scraped)
         await shows("Preempted in the last hour", {(): 0})
@@ -257,8 +257,8 @@ async def rules_are_evaluated_and_one_fires(watched: Watched, watch: Watch) -> N
     assert {(rule["name"], rule["health"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"} == set()
     assert "firing" not in (await prometheus.alerts()).values()
     twin = {"name": f"{POOL}-0", "pool": POOL, "gpus": "8xH100-80GB", "machine_id": "another-machine"}
-    folder = str(system.folder / "twin")
-    env = {"BAILIFF_NODES": json.dumps([twin]), "BAILIFF_STATE_DIR": folder}
+    keys = str(system.folder / "credentials" / "node-agent")  # a copied disk has the key of the machine, too
+    env = {"BAILIFF_NODES": json.dumps([twin]), "BAILIFF_STATE_DIR": str(system.folder / "twin"), "BAILIFF_CREDENTIALS": keys}
     system.stack.start_service("node-agent", replica="-twin", env=env)
     await watch.record(NodeRefused)
 

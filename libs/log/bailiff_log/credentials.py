@@ -17,7 +17,8 @@ from bailiff_core.model.certificate import ALL_POOLS, Certificate, Role
 from .certificates import issue_certificate
 from .keys import KeyFileError, existing_or_new_key, key_id, read_private_key, to_text
 
-VALID_FOR = 365 * 86_400_000_000  # µs
+DAY = 86_400_000_000  # µs
+VALID_FOR = 365 * DAY
 ROOT_KEY, CERTIFICATE, PRIVATE_KEY, ENCRYPTION_KEY = "root.pub", "certificate.json", "key", "encryption.key"
 
 
@@ -68,14 +69,15 @@ def make_credentials(
 def issued_credentials(folder: Path, root_key_file: Path, *, role: Role, name: str, now: int) -> Credentials:
     """The credentials in this folder for every pool of the root key, made or renewed where less than half of their time is left.
 
-    The root key's file is made first if there is none. now: µs UTC. Raises `KeyFileError`.
+    The root key's file is made first if there is none. The certificate is valid from a day before now (µs UTC), so that a clock
+    that is set back does not invalidate it. Raises `KeyFileError`.
     """
     root = existing_or_new_key(root_key_file)
     if (folder / CERTIFICATE).exists():
         found = read_credentials(folder)
         if found.root_key == key_id(root) and found.certificate.expires - now > VALID_FOR // 2:
             return found
-    return make_credentials(folder, root, role=role, name=name, not_before=now, expires=now + VALID_FOR)
+    return make_credentials(folder, root, role=role, name=name, not_before=now - DAY, expires=now + VALID_FOR)
 
 
 def encryption_key_id(private_key: bytes) -> str:

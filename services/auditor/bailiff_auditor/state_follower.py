@@ -63,14 +63,14 @@ class StateFollower:
     async def _fold(self, entry: Entry) -> None:
         projection, received = self._projection, entry.record.data
         recent = entry.offset + MAX_CATCH_UP >= projection.reader.known_end
+        if recent and self._is_searched(projection.state.seq):  # now, because the answer may have come after this state
+            await self._checks.search(projection.state)
         if self._answers and self._answers[0] is entry:
             self._answers.popleft()
         if isinstance(received, ProposalReceived):
             await self._checks.compare(projection.state, entry, received, FOLDED_BEYOND if recent else TOO_OLD)
         await projection.take((entry,))
         self._folded = True
-        if recent and self._is_searched(entry.record.seq):
-            await self._checks.search(projection.state)
 
     def _is_searched(self, seq: int) -> bool:
         """Whether the next proposal was computed on the state after this record."""
