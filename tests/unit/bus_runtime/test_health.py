@@ -1,6 +1,7 @@
 """A service answers three pages over HTTP, says why it is not ready, and refuses invalid requests."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 
@@ -104,6 +105,7 @@ async def test_connections_without_a_complete_request_are_closed_and_block_no_cl
         for _, writer in connections:
             writer.write(sent)
         for reader, writer in connections:
-            assert b"200 OK" not in await reader.read()
+            with contextlib.suppress(ConnectionResetError):  # how a connection ends that is closed with bytes unread
+                assert b"200 OK" not in await reader.read()
             writer.close()
         assert (await exchange(it, get("/healthz")))[0] == 200
