@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from .fork_server import ForkedProcess, ForkServer
 from .identity import Identity, drop_record, read_record, wait_until, write_record
 
 _LAUNCH = Path(__file__).with_name("_launch.py")
@@ -41,7 +42,7 @@ class Death:
 
 @dataclass
 class _Child:
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | ForkedProcess
     identity: Identity
     log: Path
     ready_url: str | None
@@ -73,13 +74,29 @@ class Processes:
         `env` is added to this process's environment. A name whose process has ended may be started again; its output is
         appended to the same log.
         """
+        self._refuse_running(name)
+        environment = {**os.environ, **(env or {})}
+        popen = spawn(argv, log=self.log(name), env=environment, cwd=cwd, die_with_parent=self._die_with_parent)
+        return self._started(name, popen, Identity.of(popen.pid), ready_url)
+
+    def start_forked(
+        self, name: str, module: str, server: ForkServer, *, env: Mapping[str, str], ready_url: str | None = None
+    ) -> int:
+        """As `start`, for `python -m MODULE`, forked from a process that has imported it."""
+        self._refuse_running(name)
+        environment = {**os.environ, **env}
+        child = server.start(module, log=self.log(name), env=environment, die_with_parent=self._die_with_parent)
+        return self._started(name, child, child.identity, ready_url)
+
+    def _refuse_running(self, name: str) -> None:
         earlier = read_record(self.folder, name)
         if earlier is not None and earlier.alive():
             raise ValueError(f"{name} is already running; stop it first (records are in {self.folder})")
-        log = self.log(name)
-        popen = spawn(argv, log=log, env={**os.environ, **(env or {})}, cwd=cwd, die_with_parent=self._die_with_parent)
-        identity = Identity.of(popen.pid)
-        self._children[name] = _Child(popen, identity, log, ready_url)
+
+    def _started(
+        self, name: str, popen: subprocess.Popen[bytes] | ForkedProcess, identity: Identity, ready_url: str | None
+    ) -> int:
+        self._children[name] = _Child(popen, identity, self.log(name), ready_url)
         write_record(self.folder, name, identity)
         return popen.pid
 
@@ -113,9 +130,9 @@ class Processes:
     def deaths(self) -> list[Death]:
         """Children that exited by themselves or by `kill9`, and were not started again."""
         return [
-            Death(name, child.popen.returncode, tail(child.log))
+            Death(name, code, tail(child.log))
             for name, child in self._children.items()
-            if child.popen.poll() is not None
+            if (code := child.popen.poll()) is not None
         ]
 
     def check(self, *names: str) -> None:
@@ -132,13 +149,13 @@ class Processes:
         """SIGKILL to the child alone, as in a crash: its own children keep running."""
         child = self._children[name]
         child.popen.kill()
-        reap(child.popen)
+        _exit_code(child.popen)
 
     def stop(self, name: str, *, grace_s: float = 10.0) -> Death:
         """TERM to the child's whole session, wait, KILL to the rest; how it exited."""
         child = self._children.pop(name)
         child.identity.end(grace_s)
-        code = reap(child.popen)
+        code = _exit_code(child.popen)
         drop_record(self.folder, name)
         return Death(name, code, tail(child.log))
 
@@ -169,6 +186,10 @@ def _answers(url: str) -> bool:
             return 200 <= connection.getresponse().status < 300
         except (OSError, http.client.HTTPException):
             return False
+
+
+def _exit_code(child: subprocess.Popen[bytes] | ForkedProcess) -> int:
+    return child.wait(5.0) if isinstance(child, ForkedProcess) else reap(child)
 
 
 def reap(popen: subprocess.Popen[bytes]) -> int:

@@ -22,6 +22,7 @@ from bailiff_core.model.certificate import Role
 from bailiff_log.credentials import issued_credentials
 from bailiff_service.access_tokens import API_TOKEN_FILE, service_token
 
+from .fork_server import ForkServerDiedError, shared_fork_server
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
 from .kafka import EmbeddedKafka
@@ -54,11 +55,15 @@ CERTIFIED: Mapping[str, Role] = {
 }  # fmt: skip
 """The roles in the services' certificates."""
 
+INTERPRETER_VARIABLES = ("PYTHON", "LD_")
+"""Variables that take effect when a program starts: a service that has one is started anew instead of forked."""
+
 NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment", "credentials")
 """Files and folders beside the state folder: logs, data and addresses of the servers."""
 
 START_ERRORS = (
-    JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError, BusUnavailable, TimeoutError,
+    ForkServerDiedError, JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError,
+    BusUnavailable, TimeoutError,
 )  # fmt: skip
 
 
@@ -132,6 +137,7 @@ class Stack(Managed):
     def start_kafka(self) -> None:
         """Start Kafka, create its topics, and write the files that the services read."""
         self._progress("starting Kafka")
+        shared_fork_server(list(MODULES.values()))  # imports the services meanwhile
         if not self.kafka.running():
             self.kafka.start()
         asyncio.run(self._create_topics())
@@ -151,12 +157,12 @@ class Stack(Managed):
         self._progress(f"starting {process}")
         settings = {**self.environment(process, port), **self.plan.env, **(env or {})}
         self.certify(process, settings)
-        self.processes.start(
-            process,
-            [sys.executable, "-m", MODULES[name]],
-            env=settings,
-            ready_url=f"http://127.0.0.1:{port}/readyz",
-        )
+        url = f"http://127.0.0.1:{port}/readyz"
+        if any(variable.startswith(INTERPRETER_VARIABLES) for variable in settings):
+            self.processes.start(process, [sys.executable, "-m", MODULES[name]], env=settings, ready_url=url)
+        else:
+            server = shared_fork_server(list(MODULES.values()))
+            self.processes.start_forked(process, MODULES[name], server, env=settings, ready_url=url)
         return process
 
     def environment(self, process: str, port: int) -> dict[str, str]:
