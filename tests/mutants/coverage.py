@@ -1,6 +1,6 @@
-"""Which tests run which statement of the core, kept in build/mutants until the core or a test changes.
+"""Which tests run which statement of the core, kept in build/mutants by file of tests until it, a helper, or the core changes.
 
-Run as a module it measures anew: in a process of its own, since the core is imported with a mark at each statement.
+Run as a module it measures files of tests: in a process of its own, since the core is imported with a mark at each statement.
 """
 
 import hashlib
@@ -17,11 +17,20 @@ import pytest
 
 from .imports import Statements, import_core, rewrite_imports
 from .operators import CORE
-from .session import collect, first_failure, in_forks
+from .session import TESTS, collect, first_failure, in_forks
 
 ROOT = CORE.parents[2]
-KEPT = ROOT / "build/mutants/coverage"
+KEPT = ROOT / "build/mutants"
+DATA = (".yaml", ".json", ".jsonl")
 Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one file of tests runs. tests: processor time and statements by test. at_import: statements that an import runs."""
+
+    tests: dict[str, tuple[float, list[Place]]]
+    at_import: list[Place]
 
 
 @dataclass
@@ -34,6 +43,14 @@ class Coverage:
     seconds: dict[str, float] = field(default_factory=dict)
     tests: dict[Place, list[str]] = field(default_factory=dict)
     at_import: dict[Place, None] = field(default_factory=dict)
+
+    def add(self, measured: Measured) -> None:
+        """Add one file of tests."""
+        self.at_import.update(dict.fromkeys(measured.at_import))
+        for test, (seconds, places) in measured.tests.items():
+            self.seconds[test] = seconds
+            for place in places:
+                self.tests.setdefault(place, []).append(test)
 
     def of_file(self, file: str) -> list[str]:
         """The tests that run any statement of the file, then all others."""
@@ -51,44 +68,62 @@ class Coverage:
 
 
 def current(workers: int) -> Coverage:
-    """What was measured of these sources, measured now if there is none."""
-    digest, here = hashlib.sha256(), Path(__file__).parent
-    tests = (p for p in (ROOT / "tests").rglob("*") if p.suffix in (".py", ".yaml", ".json", ".jsonl") and here not in p.parents)
-    for path in sorted([*CORE.rglob("*.py"), *tests]):
-        digest.update(f"{path.relative_to(ROOT)}".encode() + path.read_bytes())
-    kept = KEPT.with_suffix(f".{digest.hexdigest()[:16]}")
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, "-m", __spec__.name, str(kept), str(workers)], check=True, cwd=ROOT)
-    found = pickle.loads(kept.read_bytes())
-    assert isinstance(found, Coverage)
-    return found
+    """The coverage of these sources. Files of tests that have not been measured are measured now."""
+    kept = _kept()
+    if missing := [file for file, path in kept.items() if not path.exists()]:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, "-m", __spec__.name, str(workers), *missing], check=True, cwd=ROOT)
+    coverage = Coverage()
+    for path in kept.values():
+        coverage.add(pickle.loads(path.read_bytes()))
+    return coverage
 
 
-def _measure(path: Path, workers: int) -> None:
+def _kept() -> dict[str, Path]:
+    """Where the coverage of each file of tests is kept: named by the file, what else is in its folder, and the core."""
+    shared = _digest(b"", [*CORE.rglob("*.py"), *(ROOT / "tests").glob("*.py")])
+    kept = {}
+    for folder in TESTS:
+        beside = [path for path in (ROOT / folder).iterdir() if path.suffix in (".py", *DATA)]
+        files = sorted(path for path in beside if path.match("test_*.py"))
+        of_folder = _digest(shared, [path for path in beside if path not in files])
+        for path in files:
+            kept[f"{folder}/{path.name}"] = KEPT / f"{path.stem}.{_digest(of_folder, [path]).hex()[:16]}"
+    return kept
+
+
+def _digest(before: bytes, paths: Iterable[Path]) -> bytes:
+    digest = hashlib.sha256(before)
+    for path in sorted(paths):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    return digest.digest()
+
+
+def measure(workers: int, files: Sequence[str]) -> None:
+    """Run these files of tests, and keep what each runs."""
     statements = Statements()
     rewrite_imports(statements.rewrite)
     import_core()
-    coverage, failures = Coverage(), list[str]()
+    failures, kept = list[str](), _kept()
 
     def loop(items: list[pytest.Item]) -> None:
-        coverage.at_import = dict.fromkeys(statements.known[number] for number in statements.taken())
-        parts = [(None, lambda part=items[at::workers]: _run(part, statements)) for at in range(workers)]
-        for _, (failure, ran) in in_forks(workers, parts):
+        at_import = [statements.known[number] for number in statements.taken()]
+        of_file: dict[str, list[pytest.Item]] = {file: [] for file in files}
+        for item in items:
+            of_file[item.path.relative_to(ROOT).as_posix()].append(item)
+        works = ((file, lambda items=items: _run(items, statements)) for file, items in of_file.items())
+        for file, (failure, tests) in in_forks(workers, works):
             failures.append(failure)
-            for test, (seconds, numbers) in ran.items():
-                coverage.seconds[test] = seconds
-                for number in numbers:
-                    coverage.tests.setdefault(statements.known[number], []).append(test)
+            if not failure:
+                kept[file].write_bytes(pickle.dumps(Measured(tests, at_import)))
 
-    collect(loop)
+    collect(loop, files)
     if any(failures):
         sys.exit("a test fails without any mutant:\n" + "\n".join(filter(None, failures)))
-    path.write_bytes(pickle.dumps(coverage))
 
 
-def _run(items: list[pytest.Item], statements: Statements) -> tuple[str, dict[str, tuple[float, list[int]]]]:
-    ran: dict[str, tuple[float, list[int]]] = {}
+def _run(items: list[pytest.Item], statements: Statements) -> tuple[str, dict[str, tuple[float, list[Place]]]]:
+    ran: dict[str, tuple[float, list[Place]]] = {}
     processes = [0]
     sys.addaudithook(lambda event, _: processes.__setitem__(0, processes[0] + (event in ("subprocess.Popen", "os.fork"))))
 
@@ -97,12 +132,12 @@ def _run(items: list[pytest.Item], statements: Statements) -> tuple[str, dict[st
         statements.taken()
         run()
         if processes[0] == before:
-            ran[item.nodeid] = time.process_time() - began, statements.taken()
+            ran[item.nodeid] = time.process_time() - began, [statements.known[number] for number in statements.taken()]
 
     return first_failure(items, around), ran
 
 
 if __name__ == "__main__":
-    from tests.mutants.coverage import _measure as measure  # what is pickled is of the module, not of this program
+    from tests.mutants import coverage  # what is pickled is of the module, not of this program
 
-    measure(Path(sys.argv[1]), int(sys.argv[2]))
+    coverage.measure(int(sys.argv[1]), sys.argv[2:])

@@ -14,8 +14,8 @@ MARKS = "not long and not gpu and not compose"
 Work = tuple[Any, Callable[[], Any]]
 
 
-def collect(loop: Callable[[list[pytest.Item]], None]) -> None:
-    """Collect the tests that see the core, and hand them to `loop`."""
+def collect(loop: Callable[[list[pytest.Item]], None], paths: Sequence[str] = TESTS) -> None:
+    """Collect the tests that see the core, or those of some files, and hand them to `loop`."""
 
     class Plugin:
         @staticmethod
@@ -35,7 +35,7 @@ def collect(loop: Callable[[list[pytest.Item]], None]) -> None:
             loop(session.items)
             return True
 
-    code = pytest.main(["-q", "-q", "-p", "no:cacheprovider", "-m", MARKS, *TESTS], plugins=[Plugin()])
+    code = pytest.main(["-q", "-q", "-p", "no:cacheprovider", "-m", MARKS, *paths], plugins=[Plugin()])
     if code != pytest.ExitCode.OK:
         raise RuntimeError(f"pytest ended with {code!r}")
 

@@ -4,7 +4,7 @@ Written from the semantics, without the code under test, except for fair shares,
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, product
 from random import Random
@@ -504,11 +504,11 @@ def cap_at_fair_share(state: PoolState, shares: Mapping, preemptor: Job, gone: M
 # --- proposals
 
 
-def candidates(state: PoolState, preemptor: Job, action: str) -> list[Job]:
-    """Jobs that may be victims under the action, literally from semantics §3."""
+def candidates(state: PoolState, preemptor: Job, action: str, settled: Collection[str] = ()) -> list[Job]:
+    """Jobs that may be victims under the action, literally from semantics §3. settled: moved or placed earlier in the batch."""
     found = []
     for job in state.jobs.values():
-        if job.phase not in ("reserved", "starting", "running") or not job.preemptible:
+        if job.phase not in ("reserved", "starting", "running") or not job.preemptible or job.id in settled:
             continue
         if action == "preempt":
             local = state.policy.scope == "pool" or job.project == preemptor.project
@@ -522,9 +522,9 @@ def candidates(state: PoolState, preemptor: Job, action: str) -> list[Job]:
     return found
 
 
-def choices(state: PoolState, preemptor: Job, action: str) -> Iterator[Choice]:
+def choices(state: PoolState, preemptor: Job, action: str, settled: Collection[str] = ()) -> Iterator[Choice]:
     """Every set of victims."""
-    jobs = candidates(state, preemptor, action)
+    jobs = candidates(state, preemptor, action, settled)
     for counts in product(*(range(len(chain(job)) + 1) for job in jobs)):
         yield {job.id: count for job, count in zip(jobs, counts, strict=True) if count}
 
@@ -557,10 +557,10 @@ def under_shares(state: PoolState, shares: Mapping) -> dict[str, bool]:
     return found
 
 
-def best_choice(state: PoolState, shares: Mapping, preemptor: Job, action: str) -> Choice | None:
+def best_choice(state: PoolState, shares: Mapping, preemptor: Job, action: str, settled: Collection[str] = ()) -> Choice | None:
     """The best of all sets that free enough resources and that the action allows, or `None`."""
     under = under_shares(state, shares) if action == "reclaim" else None
-    ranked = sorted(choices(state, preemptor, action), key=lambda choice: cost(state, choice, under))
+    ranked = sorted(choices(state, preemptor, action, settled), key=lambda choice: cost(state, choice, under))
     most = shares if action == "preempt" else None
     for choice in ranked:
         room = frees_enough(state, preemptor, choice, most)
@@ -592,17 +592,15 @@ def in_racks(random: Random, sketch: Sketch) -> list[str]:
     return bound
 
 
-def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = ()) -> Choice | None:
+def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = (), settled: Collection[str] = ()) -> Choice | None:
     """The best set of relocated units, surplus tasks before a whole job, each with its own place; or `None`.
 
     bound: jobs whose tasks must be in one rack.
     """
     racks = tuple(number % 2 for number in sorted(state.nodes))
-    jobs = candidates(state, preemptor, "consolidate")
-    most = state.policy.preemption.max_migrations
-    sets = [
-        choice for choice in choices(state, preemptor, "consolidate") if 0 < len(choice) <= (len(jobs) if most is None else most)
-    ]
+    jobs = candidates(state, preemptor, "consolidate", settled)
+    most = len(jobs) if state.policy.preemption.max_migrations is None else state.policy.preemption.max_migrations
+    sets = [choice for choice in choices(state, preemptor, "consolidate", settled) if 0 < len(choice) <= most]
     for choice in sorted(sets, key=lambda choice: cost(state, choice)):
         gone = leaving(state, choice)
         if not budgets_allow(state, choice):
@@ -625,7 +623,7 @@ def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = ()) -> C
     return None
 
 
-def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job) -> Choice | None:
+def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job, settled: Collection[str] = ()) -> Choice | None:
     """The best set under reclaim of which some have a place elsewhere beside the preemptor, and the rest may be taken.
 
     Surplus units of one job are equal. A job that is evicted whole moves with its core, and with as much surplus as has a place.
@@ -634,7 +632,7 @@ def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job) -> Choice
     if not within_limits(state, preemptor, {}):
         return None  # who moves uses as much as before
     tasks = [preemptor.groups()[index] for index in preemptor_unit(preemptor)]
-    for choice in sorted(choices(state, preemptor, "reclaim"), key=lambda choice: cost(state, choice, under)):
+    for choice in sorted(choices(state, preemptor, "reclaim", settled), key=lambda choice: cost(state, choice, under)):
         if not budgets_allow(state, choice) or not frees_enough(state, preemptor, choice):
             continue
         if irreducible(state, preemptor, choice) and any(

@@ -4,7 +4,7 @@ The head gets a future placement: after the fewest expected completions with whi
 change the relative order of completions of the running jobs. The resources of that placement are reserved for the head,
 except against jobs whose run-time limit ends before the head starts. Jobs that start meanwhile are younger than those whose
 completion the head needs, so where all jobs have a run-time limit, or none has, a stream of small jobs does not delay the
-head (docs/concepts/semantics/placement.md).
+head. Where some have one, it delays the head by one limit at most (docs/concepts/semantics/placement.md).
 """
 
 from dataclasses import dataclass

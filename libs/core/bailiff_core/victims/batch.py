@@ -76,6 +76,7 @@ def apply_proposal(batch: SelectionBatch, unit: Unit, proposal: Proposal) -> Non
     snapshot = batch.snapshot
     batch.has_decisions = True
     nodes: dict[int, None] = {}
+    placed = [(unit, proposal.placement)]
     for choice in proposal.victims:
         job = snapshot.state.jobs[choice.job]
         taken_before = {index: None for unit in batch.earlier if unit.job is job for index in unit.indices}
@@ -83,17 +84,16 @@ def apply_proposal(batch: SelectionBatch, unit: Unit, proposal: Proposal) -> Non
         nodes.update((task.node, None) for task in job.tasks)  # includes nodes of its other tasks: the eviction chain has changed
         for evicted in units:
             snapshot.evict(evicted)
+            batch.index.fragmentation.remove(evicted)
         if choice.moved_to:
-            places = decode_placement(job, choice.moved_to, choice.relocated_tasks)
-            relocated = Unit(job, tuple(place.index for place in places), core=not choice.tasks)
-            moved = GangPlacement(tuple(places), future=True)
-            nodes.update((task.node, None) for task in moved.tasks)
-            snapshot.place(relocated, moved)
+            placed.append((Unit(job, tuple(choice.relocated_tasks), core=not choice.tasks), choice.moved_to))
         batch.earlier += units
         batch.index.mark_evicted(job, 0 if choice.moved_to or not choice.tasks else len(units))
-    place = GangPlacement(tuple(decode_placement(unit.job, proposal.placement, unit.indices)), future=True)
-    nodes.update((task.node, None) for task in place.tasks)
-    snapshot.place(unit, place)
+    for each, placement in placed:  # after all evictions, since a new place may be on what a later victim frees
+        place = GangPlacement(tuple(decode_placement(each.job, placement, each.indices)), future=True)
+        nodes.update((task.node, None) for task in place.tasks)
+        snapshot.place(each, place)
+        batch.index.fragmentation.add(each.job, place)
     for knapsack in batch.knapsacks.values():
         knapsack.touch(nodes)
 

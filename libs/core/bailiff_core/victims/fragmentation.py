@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 from bailiff_core.model.gpu_shares import share_of, shares_devices
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Job, PoolState, Task
+from bailiff_core.model.units import Unit, allocated_tasks
+from bailiff_core.placement.gang import GangPlacement
 
 from .objective import CostScale
 
@@ -55,7 +57,7 @@ def node_uses(state: PoolState, job: Job, tasks: Iterable[Task]) -> Uses:
 
 
 class Fragmentation:
-    """Counts the fragmented nodes of victim sets, in the pool as it is.
+    """Counts the fragmented nodes of victim sets, in the pool as it is after the earlier answers of the batch.
 
     per_node: weight of one node. above: lowest weight of the next higher level.
     """
@@ -74,6 +76,20 @@ class Fragmentation:
             shares = sum(node.allocated.shares.values()) + sum(node.reserved.shares.values())
             found = self._in_use[number] = whole.bit_count() + shares - sum(node.releasing.shares.values())
         return found
+
+    def remove(self, unit: Unit) -> None:
+        """Count the unit as evicted."""
+        tasks = [task for task in allocated_tasks(unit.job) if task.index in unit.indices]
+        self._change(node_uses(self._state, unit.job, tasks), -1)
+
+    def add(self, job: Job, place: GangPlacement) -> None:
+        """Count tasks of the job as placed."""
+        tasks = [Task(task.index, task.node, task.devices, "reserved") for task in place.tasks]
+        self._change(node_uses(self._state, job, tasks), 1)
+
+    def _change(self, uses: Uses, by: int) -> None:
+        for number, amount, _ in uses:
+            self._in_use[number] = self.in_use(number) + by * amount
 
     def count(self, uses: Iterable[Uses]) -> int:
         """Number of nodes that the set with these uses leaves partially used."""

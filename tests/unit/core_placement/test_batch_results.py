@@ -1,0 +1,47 @@
+"""Each request of a batch sees the pool as the answers before it leave it: new places of victims, and what is broken."""
+
+import pytest
+from tests.builders import HOUR, Sketch, group
+
+from bailiff_core.model.proposal import Proposal
+from bailiff_core.model.state import OpenRequest
+from bailiff_core.victims import select_batch
+
+
+def answers(sketch: Sketch, *names: str) -> list[Proposal]:
+    sketch.state.indices.snapshot = None
+    return select_batch(sketch.state, [OpenRequest(at, name) for at, name in enumerate(names, 1)], 20_000)
+
+
+@pytest.mark.parametrize("order", [("small", "gang"), ("gang", "small")])
+def test_a_victim_moves_to_what_another_victim_frees_and_nobody_else_gets_it(order: tuple[str, ...]) -> None:
+    sketch = Sketch()
+    for name, gpus in (("wide", 2), ("narrow", 1)):
+        sketch.node(name, gpus=gpus)
+    for name in order:
+        if name == "small":
+            sketch.running("small", "wide", [0])
+        else:
+            sketch.at(sketch.job("gang", group(2, gpus=1)), ("wide", [1]), ("narrow", [0]))
+    sketch.job("first", group(gpus=2), priority=75)
+    sketch.job("second", group(gpus=1), priority=75)
+    first, second = answers(sketch, "first", "second")
+    assert {victim.job: [share.node for share in victim.moved_to] for victim in first.victims} == {"small": [1], "gang": []}
+    assert second.refused == "impossible", "the GPU that the gang frees on `narrow` is the new place of `small`"
+
+
+def test_a_node_on_which_an_earlier_answer_placed_a_job_is_broken_by_the_next_eviction() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=2)
+    sketch.running("leaving", "a", [0], phase="evicting")
+    sketch.running("alone", "a", [1], age=2 * HOUR)
+    sketch.running("older", "b", [0], age=2 * HOUR)
+    sketch.running("younger", "b", [1], age=2 * HOUR)
+    sketch.job("second", group(gpus=1), priority=75)
+    (answer,) = answers(sketch, "second")
+    assert answer.victims == (), "it fits on what is being freed"
+    sketch.job("first", group(gpus=1), priority=100)
+    first, second = answers(sketch, "first", "second")
+    assert [share.node for share in first.placement] == [0]
+    assert [victim.job for victim in second.victims] == ["younger"], "each of the three breaks a node, so the youngest is evicted"
