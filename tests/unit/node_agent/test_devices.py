@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.mps_kit import named_process
 
 from bailiff_node_agent.devices import (
     Device,
@@ -19,6 +20,7 @@ from bailiff_node_agent.devices import (
     NvmlInventory,
     SimulatedInventory,
     prove_release,
+    system_programs,
 )
 
 MIB = 1 << 20
@@ -145,6 +147,23 @@ async def test_a_process_of_the_task_on_the_device_is_not_free_whatever_the_memo
 async def test_a_process_that_was_there_before_does_not_keep_the_device() -> None:
     display = Scripted(DeviceUsage(200 * MIB, (3,)))
     assert (await prove_release(display, ["g"], nobody, {"g": 190 * MIB}, 0, 0.001)).free
+
+
+async def test_memory_of_the_mps_server_is_of_no_task_and_its_name_alone_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    with named_process("nvidia-cuda-mps-server") as server, named_process("nvidia-cuda-mps-control") as daemon:
+        left = Scripted(DeviceUsage(500 * MIB, (server,), {server: 480 * MIB}))
+
+        async def is_free(server_of: int, daemon_of: int, parent: int) -> bool:
+            monkeypatch.setattr(system_programs, "_owner", {server: server_of, daemon: daemon_of, os.getpid(): 0}.get)
+            monkeypatch.setattr(system_programs, "_parent", {server: parent}.get)
+            proof = await prove_release(left, ["g"], nobody, {}, 0, 0.001)
+            assert proof.after[0].memory_used == 500 * MIB, "the record has what the driver says"
+            return proof.free
+
+        assert await is_free(server_of=0, daemon_of=0, parent=daemon)
+        assert await is_free(server_of=1000, daemon_of=0, parent=daemon), "it runs as its clients' user"
+        assert not await is_free(server_of=1000, daemon_of=1000, parent=daemon), "any user's job can take these names"
+        assert not await is_free(server_of=1000, daemon_of=0, parent=os.getpid())
 
 
 async def test_a_device_that_cannot_be_read_is_not_free() -> None:

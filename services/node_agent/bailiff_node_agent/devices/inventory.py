@@ -39,6 +39,8 @@ class DeviceUsage:
     """Ascending."""
     by_pid: Mapping[int, int] = field(default_factory=dict)
     """Bytes of device memory by process, where the driver counts them."""
+    mps_clients: tuple[int, ...] | None = None
+    """The processes that use it through MPS; None where the driver does not list them."""
 
 
 @dataclass(frozen=True)

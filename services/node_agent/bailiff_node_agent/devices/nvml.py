@@ -31,7 +31,6 @@ UNKNOWN = "unknown"
 PROCESS_LISTS = (
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses",
 )
 REMAPS = "rows of its memory are to be remapped, or could not be remapped"
 NO_UUID = "the driver gives it no UUID, so no job can be bound to it"
@@ -128,7 +127,9 @@ class NvmlInventory:
         """Lists of processes that the driver does not have count as empty."""
         try:
             handle = self._nvml.nvmlDeviceGetHandleByUUID(device_id)
-            lists = [processes for name in PROCESS_LISTS if (processes := self._processes(name, handle)) is not None]
+            clients = self._processes("nvmlDeviceGetMPSComputeRunningProcesses", handle)
+            answers = [self._processes(name, handle) for name in PROCESS_LISTS]
+            lists = [processes for processes in (*answers, clients) if processes is not None]
             memory = self._memory(handle)
         except self._nvml.NVMLError as error:
             raise DeviceUnavailable(f"device {device_id} cannot be read: {error}") from error
@@ -139,7 +140,8 @@ class NvmlInventory:
             used[process.pid] = max(used.get(process.pid, 0), getattr(process, "usedGpuMemory", None) or 0)
         by_pid = {pid: amount for pid, amount in used.items() if amount}
         in_use = memory.used if memory is not None else sum(by_pid.values())
-        return DeviceUsage(in_use, tuple(sorted(used)), by_pid)
+        through_mps = None if clients is None else tuple(sorted(process.pid for process in clients))
+        return DeviceUsage(in_use, tuple(sorted(used)), by_pid, through_mps)
 
     def utilization(self, device_id: str) -> int | None:
         try:
