@@ -304,6 +304,10 @@ class NodeReturned(Fact):
 # --- nodes
 
 
+MAX_DEVICES = 64
+"""Devices of one node."""
+
+
 class DeviceInfo(Document):
     """One device of a node's inventory. fault: why it is not healthy."""
 
@@ -334,7 +338,7 @@ class NodeJoined(Fact):
     memory_bytes: Count
     max_tasks: Count = 1000
     labels: Labels = Field(default_factory=dict)
-    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=64)] = ()
+    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=MAX_DEVICES)] = ()
     checkpoint_store: OpaqueId | None = None
     announced: Time | None = None
 
