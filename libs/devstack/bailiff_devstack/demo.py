@@ -27,6 +27,7 @@ from bailiff_core.humanize import duration_text
 from bailiff_core.records import decisions, facts
 
 from .demo_costs import preemption_costs, table
+from .demo_jobs import NoUsableGpu
 from .demo_screen import Screen, full_table
 from .demo_story import FIRST, POOL, TRAIN_STEPS, URGENT, DemoTimeout, Story
 from .demo_train import uninterrupted
@@ -102,10 +103,13 @@ def _show_weights(story: Story, console: Console, expected: str) -> bool:
         console.print(f"[red]DIFFERENT[/]: {', '.join(differ) or f'{story.tracked_job} was interrupted {len(found)} times'}")
         return False
     console.print(
-        f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {INTERRUPTIONS} interruptions;"
-        f" so are the other {len(ended) - 1} jobs"
+        f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {INTERRUPTIONS} interruptions{_so_are_the_others(len(ended) - 1)}"
     )
     return True
+
+
+def _so_are_the_others(others: int) -> str:
+    return "" if not others else "; so is the other job" if others == 1 else f"; so are the other {others} jobs"
 
 
 async def _prove(client: Client, console: Console) -> bool:
@@ -165,6 +169,9 @@ def main() -> int:
             signal.pause()
         console.print(NEXT, highlight=False)
         return code
+    except NoUsableGpu as reason:
+        console.print(f"[red]The demo needs a GPU[/]: {escape(str(reason))}", soft_wrap=True)
+        return 1
     except DemoTimeout as timeout:
         console.print(f"[red]The demo timed out[/]: {timeout}. The logs of the services are in {folder}")
         folder = Path()

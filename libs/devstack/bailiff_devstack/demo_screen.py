@@ -25,6 +25,7 @@ from bailiff_core.records import Record
 from bailiff_core.records.facts import EvictionStageReached
 
 EVENTS_SHOWN = 12
+GPUS_IN_A_ROW = 8
 PICTURE_WIDTH = 100
 REDRAW_INTERVAL_S = 0.125
 QUIET = {"ClockAdvanced", "StateDigest", "InputsAdvanced", "ProposalReceived", "EvictionStarted", "TaskProgressed"}
@@ -94,9 +95,10 @@ class Screen:
         drained = Text(" drained", style="yellow") if node.drain is not None else Text()
         model = node.devices[0].model if node.devices else "no GPU"
         table = Table.grid(padding=(0, 1), expand=True)
-        for _ in node.devices:
+        for _ in node.devices[:GPUS_IN_A_ROW]:
             table.add_column(ratio=1)
-        table.add_row(*(self._cell(node.number, device.number) for device in node.devices))
+        for first in range(0, len(node.devices), GPUS_IN_A_ROW):
+            table.add_row(*(self._cell(node.number, device.number) for device in node.devices[first : first + GPUS_IN_A_ROW]))
         return Group(Text.assemble((node.name, "bold"), (f", {len(node.devices)} × {model}", "dim"), drained), table)
 
     def _cell(self, node: int, device: int) -> Text:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bailiff.client.client import Client
 from bailiff_bus.messages import DrainNode, JobSpec
+from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, decisions
@@ -18,6 +19,7 @@ from bailiff_node_agent.runtime import TaskKey, control_dir
 from bailiff_node_agent.runtime.supervisor.processes import descendants, read_process, scan, send
 
 from . import demo_train
+from .demo_jobs import DemoJobs, jobs_for
 from .demo_screen import Screen
 from .stack import Stack
 
@@ -50,6 +52,7 @@ class Story:
         self.state = PoolState()
         self.records: list[Record] = []
         self.names: list[str] = []
+        self._jobs = DemoJobs((), 0, 0)
         self.tracked_job = ""
         self.killed_at = 0
         self._changed = asyncio.Event()
@@ -75,15 +78,16 @@ class Story:
         await self._until(
             "all training jobs have finished", lambda state: all(state.jobs[name].phase == "succeeded" for name in self.names)
         )
-        self._screen.act("All training jobs have finished")
+        self._screen.act("All training jobs have finished" if len(self.names) > 1 else "The training job has finished")
 
     async def _fill(self) -> None:
         self._screen.act("A node joins")
         await self._until("the node joins", lambda state: bool(state.nodes))
-        gpus = len(self.state.nodes[0].devices)
-        self._screen.act(f"Training jobs fill all {gpus} GPUs")
-        self.names = [f"train-{number}" for number in range(1, gpus + 1)]
-        for name in self.names:
+        self._jobs = jobs_for(self.state.nodes[0])
+        gpus, count = self._jobs.total_gpus, len(self._jobs.gpus)
+        self._screen.act(f"{count_text(count, 'training job')} {'fills' if count == 1 else 'fill'} {count_text(gpus, 'GPU')}")
+        self.names = [f"train-{number}" for number in range(1, count + 1)]
+        for name, its_gpus in zip(self.names, self._jobs.gpus, strict=True):
             train = (
                 sys.executable,
                 "-u",
@@ -93,33 +97,40 @@ class Story:
                 str(self._full_speed_file),
             )
             # A checkpoint folder that both nodes can read; on a cluster, a shared file system.
-            await self._submit(name, 1, "train", ("env", f"BAILIFF_CHECKPOINT_DIR={self._checkpoints / name}", *train))
+            await self._submit(name, its_gpus, "train", ("env", f"BAILIFF_CHECKPOINT_DIR={self._checkpoints / name}", *train))
         await self._until_all_train(MIN_STEPS)
 
     async def _preempt(self) -> None:
         """An urgent job preempts training jobs."""
-        screen, gpus = self._screen, max(1, len(self.names) // 2)
-        screen.act(f"1. {URGENT} is submitted: {gpus} GPUs, class inference. None is free")
+        screen, gpus = self._screen, max(1, self._jobs.total_gpus // 2)
+        screen.act(f"1. {URGENT} is submitted: {count_text(gpus, 'GPU')}, class inference. None is free")
         await self._submit(URGENT, gpus, "inference", ("sleep", str(SERVE_SECONDS)))
         await self._until("a decision", lambda state: URGENT in state.jobs and state.jobs[URGENT].phase != "pending")
         decided = next(record.data for record in self.records if isinstance(record.data, decisions.PreemptionDecided))
         self.tracked_job = decided.victims[0].job
-        screen.act(f"1. Decided: {gpus} of {len(self.names)} jobs are preempted; their GPUs are reserved for {URGENT}")
+        victims = _of(len(decided.victims), len(self.names))
+        screen.act(f"1. Decided: {victims} preempted, with GPUs reserved for {URGENT}")
         await self._until(f"{URGENT} runs", lambda state: state.jobs[URGENT].phase in ("running", "succeeded"))
-        screen.act(f"1. {URGENT} runs; the preempted jobs are pending, at their old position in the queue")
+        one = len(decided.victims) == 1
+        screen.act(f"1. {URGENT} runs; {_preempted(one)} pending, at {'its' if one else 'their'} old position in the queue")
         await self._until(f"{URGENT} ends", lambda state: state.jobs[URGENT].phase == "succeeded")
-        screen.act(f"1. {URGENT} has finished; the preempted jobs are restarted")
+        screen.act(f"1. {URGENT} has finished; {_preempted(one)} restarted")
         await self._until("all jobs run again", lambda state: all(self._is_running(state.jobs[name]) for name in self.names))
 
     async def _drain(self) -> None:
         """The node of the training jobs is drained."""
-        self._screen.act("2. A second node joins, with enough GPUs for all")
-        gpus = f"{len(self.names)}xH100-80GB" if self._gpus == "nvml" else self._gpus
+        self._screen.act("2. A second node joins, with as many GPUs")
+        gpus = f"{self._jobs.total_gpus}xH100-80GB" if self._gpus == "nvml" else self._gpus
         second = {"name": SECOND, "pool": POOL, "gpus": gpus}
         self._stack.start_service("node-agent", replica="-2", env={"BAILIFF_NODES": json.dumps([second])})
         await self._until("the second node joins", lambda state: len(state.nodes) == 2)
         await self._until_all_train(MIN_STEPS)
-        self._screen.act(f"2. {FIRST} is drained: its jobs save a checkpoint, exit, and continue on {SECOND}")
+        moves = (
+            "job saves a checkpoint, exits, and continues"
+            if len(self.names) == 1
+            else "jobs save a checkpoint, exit, and continue"
+        )
+        self._screen.act(f"2. {FIRST} is drained: its {moves} on {SECOND}")
         await self._client.request(POOL, DrainNode(node=FIRST, mode="quick", reason="new driver"))
         moved = {name: self.state.jobs[name].attempt + 1 for name in self.names}
         await self._until("all have moved", lambda state: all(state.jobs[name].attempt >= moved[name] for name in self.names))
@@ -141,7 +152,7 @@ class Story:
 
     async def _submit(self, job: str, gpus: int, class_name: str, command: tuple[str, ...]) -> None:
         """Submit a job through the client library."""
-        group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=1000, memory_bytes=1 << 30)
+        group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=self._jobs.cpu_milli, memory_bytes=self._jobs.memory_bytes)
         demand = JobDemand(
             job=job, tasks=(group,), priority_class=class_name, grace=20_000_000, max_failures=3, restart_backoff=500_000
         )
@@ -217,3 +228,14 @@ class Story:
                 if line.startswith("done: weights "):
                     return line.rpartition(" ")[2]
         return ""
+
+
+def _of(some: int, all_of_them: int) -> str:
+    """`4 of 8 jobs are`, `the only job is`."""
+    if all_of_them == 1:
+        return "the only job is"
+    return f"{some} of {all_of_them} jobs {'is' if some == 1 else 'are'}"
+
+
+def _preempted(one: bool) -> str:
+    return "the preempted job is" if one else "the preempted jobs are"

@@ -29,6 +29,8 @@ from bailiff_core.engine import RELEASE
 from bailiff_log.encryption import CannotDecrypt
 from bailiff_log.order_evidence import evidence_of
 from bailiff_log.start_encryption import decrypt_start
+from bailiff_node_agent import mps
+from bailiff_node_agent.devices import inventory_plugin
 from bailiff_node_agent.devices.ledger import ShareLedger, part_of
 from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.tasks.evictions import EvictionDriver
@@ -138,7 +140,9 @@ class Agent:
         context, self._announced_at = self.context, self._clock_and_ids.boot()
         devices = context.inventory.list()
         cpu_milli, memory_bytes = context.node.host_capacity(len(devices))
-        runtimes = {runtime_label(name): "true" for name, each in context.runtimes.items() if each.capabilities.images}
+        offers = {runtime_label(name): "true" for name, each in context.runtimes.items() if each.capabilities.images}
+        if inventory_plugin(context.node.gpus).real:
+            offers[mps.LABEL] = mps.sharing()
         self._reporter.report(
             NodeInventory,
             machine_id=context.incarnation.machine_id,
@@ -147,7 +151,7 @@ class Agent:
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
             max_tasks=context.node.max_tasks,
-            labels=context.node.labels | runtimes,
+            labels=context.node.labels | offers,
             devices=self._quarantine.facts(),
             quarantined=tuple(self._quarantine.quarantined.values()),
             tasks=tuple(

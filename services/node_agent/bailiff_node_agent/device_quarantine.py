@@ -8,7 +8,6 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from bailiff_bus.messages import (
@@ -21,6 +20,7 @@ from bailiff_bus.messages import (
 from bailiff_core.records.facts import DeviceInfo, QuarantineReason
 from bailiff_core.records.facts import DeviceReading as ReadingFact
 from bailiff_node_agent.devices.release import TOLERANCE, ReleaseProof
+from bailiff_node_agent.devices.system_programs import is_system_program, process_name
 from bailiff_service.logs import logger
 
 from .devices import Device, DeviceInventory, DeviceProblem, DeviceReading, query, read_devices
@@ -29,8 +29,6 @@ from .disk import Storage
 FILE = "quarantine"
 IDLE_MEMORY_LIMIT = 768 << 20
 """Bytes that a driver may reserve on an unused device; more belongs to a process."""
-SYSTEM_PROGRAMS = ("nvidia-cuda-mps", "nvidia-persiste", "nv-hostengine", "dcgm", "Xorg", "gnome-shell")
-"""System programs that use a device on behalf of all tasks, by the first 15 characters of their name."""
 
 Report = Callable[..., Any]
 TaskOfJob = tuple[str | None, int | None, int | None]
@@ -86,14 +84,10 @@ class DeviceQuarantine:
                 continue
             if foreign:
                 self._add(_quarantined(reading, "foreign", f"{_pid_names(foreign)} not started by this node", 0), foreign)
-            elif reading.memory_used is not None and reading.memory_used > self._allowed_memory.get(
-                reading.device_id, IDLE_MEMORY_LIMIT
-            ):
-                self._add(
-                    _quarantined(reading, "foreign", f"{reading.memory_used >> 20} MiB are in use by no known process", 0), ()
-                )
-            elif reading.memory_used is not None:
-                self.baseline[reading.device_id] = reading.memory_used
+            elif reading.in_use is not None and reading.in_use > self._allowed_memory.get(reading.device_id, IDLE_MEMORY_LIMIT):
+                self._add(_quarantined(reading, "foreign", f"{reading.in_use >> 20} MiB are in use by no known process", 0), ())
+            elif reading.in_use is not None:
+                self.baseline[reading.device_id] = reading.in_use
         if self.quarantined or self._unhealthy:
             self._write()
 
@@ -133,10 +127,10 @@ class DeviceQuarantine:
 
     def _over(self, reading: DeviceReading) -> str:
         """A description of the memory in use beyond the baseline; empty if there is none."""
-        if reading.memory_used is None:
+        if reading.in_use is None:
             return f"it could not be read ({reading.error})"
-        over = reading.memory_used > self.baseline.get(reading.device_id, 0) + TOLERANCE
-        return f"{reading.memory_used >> 20} MiB are in use" if over else ""
+        over = reading.in_use > self.baseline.get(reading.device_id, 0) + TOLERANCE
+        return f"{reading.in_use >> 20} MiB are in use" if over else ""
 
     def quarantine(self, reading: DeviceReading, reason: QuarantineReason, detail: str, last_user: LastUser) -> None:
         """Keep the device from all tasks until it is seen to be free."""
@@ -179,7 +173,7 @@ class DeviceQuarantine:
             self._write()
             self._update_health(device, self.inventory.problems().get(device), requested_by)
         if device in self.quarantined:
-            self.baseline[device] = reading.memory_used or 0
+            self.baseline[device] = reading.in_use or 0
             self._allowed_memory[device], self._allowed_pids[device] = self.baseline[device] + TOLERANCE, reading.pids
             self._clear(reading, requested_by)
 
@@ -239,7 +233,7 @@ class DeviceQuarantine:
 
     def _foreign(self, reading: DeviceReading) -> tuple[int, ...]:
         waived = self._allowed_pids.get(reading.device_id, ())
-        return tuple(pid for pid in reading.pids if pid not in waived and not _name(pid).startswith(SYSTEM_PROGRAMS))
+        return tuple(pid for pid in reading.pids if pid not in waived and not is_system_program(pid))
 
     def _add(self, found: QuarantinedDevice, pids: Collection[int]) -> None:
         self.quarantined[found.device], self._pids[found.device] = found, tuple(pids)
@@ -288,11 +282,4 @@ def _describe(problem: DeviceProblem) -> str:
 
 
 def _pid_names(pids: Sequence[int]) -> str:
-    return ", ".join(f"process {pid} ({_name(pid) or 'of another container'})" for pid in pids[:5])
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:  # gone, or of another PID namespace
-        return ""
+    return ", ".join(f"process {pid} ({process_name(pid) or 'of another container'})" for pid in pids[:5])

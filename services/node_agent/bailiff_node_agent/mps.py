@@ -4,16 +4,28 @@ from pathlib import Path
 
 from bailiff_bus.messages import TaskAssignment
 
-PIPES = Path("/tmp/nvidia-mps")  # noqa: S108 - the daemon's default for CUDA_MPS_PIPE_DIRECTORY
+from .devices.system_programs import is_system_program
 
+PIPES = Path("/tmp/nvidia-mps")  # noqa: S108 - the daemon's default for CUDA_MPS_PIPE_DIRECTORY
+LABEL = "bailiff.gpu-sharing"
+"""Node label: `mps` or `time-slicing`."""
 
 FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY",)
 """Variables with the folders that clients need."""
 
 
-def daemon_runs(pipes: Path) -> bool:
-    """Whether an MPS daemon accepts clients there."""
-    return (pipes / "control").exists()
+def daemon_runs(pipes: Path | None = None) -> bool:
+    """Whether an MPS daemon accepts clients there. The socket of one that was killed remains, so its process must live."""
+    try:
+        pid = int(((pipes or PIPES) / "nvidia-cuda-mps-control.pid").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return is_system_program(pid)
+
+
+def sharing(pipes: Path | None = None) -> str:
+    """How tasks share a GPU here: each held to its limits by MPS, or by the driver's time slicing, and monitored."""
+    return "mps" if daemon_runs(pipes) else "time-slicing"
 
 
 def limits(task: TaskAssignment, device_bytes: int, pipes: Path | None = None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from .agent_context import AgentContext
 from .checkpoints import shared_identity
 from .command_trust import CommandTrust
 from .credentials import NodeCredentials, read_node_credentials
-from .devices import DeviceInventory, InventoryContext, NoDriver, inventory_plugin
+from .devices import DeviceInventory, InventoryContext, NoDriver, check_count, inventory_plugin
 from .disk import (
     AgentLock,
     EvictionStore,
@@ -149,6 +149,7 @@ def _open_inventory(node: NodeDeclaration, folder: Path, machine: SimulatedMachi
     plugin = inventory_plugin(node.gpus)
     try:
         inventory = plugin.open(InventoryContext(node.gpus, node.name, identify, folder / "faults.json"))
+        check_count(len(inventory.list()))
     except NoDriver as error:
         raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
     except ValueError as error:

@@ -1,6 +1,6 @@
 """Whether tasks that share a device keep to their part of its memory, as the driver counts it by process."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -36,6 +36,7 @@ class ShareMonitor:
 
     inventory: DeviceInventory
     _over: set[tuple[TaskKey, str]] = field(default_factory=set)
+    _outside: set[TaskKey] = field(default_factory=set)
 
     def check(self, tasks: Iterable[SharingTask]) -> list[ShareExceeded]:
         """Tasks that exceed their share since the last check. Devices without usage by process are skipped."""
@@ -51,6 +52,23 @@ class ShareMonitor:
                         found.append(ShareExceeded(task.key, device, used, share))
         self._over = over
         return found
+
+    def outside_of_mps(self, tasks: Sequence[SharingTask]) -> list[TaskKey]:
+        """Tasks with a process that uses a device, but not through MPS, which would hold it to its limits; each once."""
+        self._outside &= {task.key for task in tasks}
+        found = list[TaskKey]()
+        for task in tasks:
+            if task.key not in self._outside and any(self._outside_of_mps(device, task.pids) for device in task.devices):
+                self._outside.add(task.key)
+                found.append(task.key)
+        return found
+
+    def _outside_of_mps(self, device: str, pids: Iterable[int]) -> bool:
+        try:
+            usage = self.inventory.usage(device)
+        except DeviceUnavailable:
+            return False
+        return usage.mps_clients is not None and bool({*pids} & {*usage.pids} - {*usage.mps_clients})
 
     def _used(self, device: str, pids: Iterable[int]) -> int:
         try:

@@ -8,9 +8,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.mps_kit import named_process
 
 from bailiff_node_agent.devices import (
     Device,
+    DeviceProblem,
     DeviceReading,
     DeviceUnavailable,
     DeviceUsage,
@@ -18,6 +20,7 @@ from bailiff_node_agent.devices import (
     NvmlInventory,
     SimulatedInventory,
     prove_release,
+    system_programs,
 )
 
 MIB = 1 << 20
@@ -146,6 +149,23 @@ async def test_a_process_that_was_there_before_does_not_keep_the_device() -> Non
     assert (await prove_release(display, ["g"], nobody, {"g": 190 * MIB}, 0, 0.001)).free
 
 
+async def test_memory_of_the_mps_server_is_of_no_task_and_its_name_alone_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    with named_process("nvidia-cuda-mps-server") as server, named_process("nvidia-cuda-mps-control") as daemon:
+        left = Scripted(DeviceUsage(500 * MIB, (server,), {server: 480 * MIB}))
+
+        async def is_free(server_of: int, daemon_of: int, parent: int) -> bool:
+            monkeypatch.setattr(system_programs, "_owner", {server: server_of, daemon: daemon_of, os.getpid(): 0}.get)
+            monkeypatch.setattr(system_programs, "_parent", {server: parent}.get)
+            proof = await prove_release(left, ["g"], nobody, {}, 0, 0.001)
+            assert proof.after[0].memory_used == 500 * MIB, "the record has what the driver says"
+            return proof.free
+
+        assert await is_free(server_of=0, daemon_of=0, parent=daemon)
+        assert await is_free(server_of=1000, daemon_of=0, parent=daemon), "it runs as its clients' user"
+        assert not await is_free(server_of=1000, daemon_of=1000, parent=daemon), "any user's job can take these names"
+        assert not await is_free(server_of=1000, daemon_of=0, parent=os.getpid())
+
+
 async def test_a_device_that_cannot_be_read_is_not_free() -> None:
     proof = await prove_release(Scripted(DeviceUnavailable("fallen off the bus")), ["g"], nobody, {}, 0.01, 0.001)
     assert not proof.free
@@ -265,6 +285,93 @@ def test_a_card_that_falls_off_the_bus_stays_in_the_list_unhealthy(monkeypatch: 
     assert (device.id, device.healthy) == ("GPU-1234", False)
     with pytest.raises(DeviceUnavailable, match="GPU is lost"):
         inventory.usage("GPU-1234")
+
+
+def test_a_card_without_optional_answers_is_listed_and_its_processes_prove_that_it_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = (
+        "nvmlSystemGetDriverVersion", "nvmlDeviceGetName", "nvmlDeviceGetPciInfo", "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetUtilizationRates",
+    )  # fmt: skip
+    inventory = inventory_over(monkeypatch, **dict.fromkeys(silent, fails(NotSupported())))
+    [device] = inventory.list()
+    assert (device.id, device.model, device.memory, device.healthy) == ("GPU-1234", "unknown", 0, True)
+    assert device.labels == {"driver": "unknown", "pci": "unknown"}
+    assert inventory.usage("GPU-1234") == DeviceUsage(0, (7, 9))
+    assert inventory.utilization("GPU-1234") is None
+    assert inventory.problems() == {}
+
+
+def test_a_card_that_reports_neither_processes_nor_memory_is_never_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+    inventory = inventory_over(monkeypatch, **dict.fromkeys(silent, fails(NotSupported())))
+    with pytest.raises(DeviceUnavailable, match="neither its processes nor its memory"):
+        inventory.usage("GPU-1234")
+
+
+@pytest.mark.parametrize("uuid", [fails(NotSupported()), lambda handle: ""])
+def test_a_card_without_a_uuid_is_listed_and_given_to_no_job(monkeypatch: pytest.MonkeyPatch, uuid: Any) -> None:
+    inventory = inventory_over(monkeypatch, nvmlDeviceGetUUID=uuid)
+    [device] = inventory.list()
+    assert (device.id, device.healthy) == ("GPU-index-0", False)
+    assert inventory.problems()["GPU-index-0"].detail == "the driver gives it no UUID, so no job can be bound to it"
+
+
+def test_a_card_that_is_lost_when_the_agent_starts_is_listed_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = inventory_over(monkeypatch, nvmlDeviceGetHandleByIndex=fails(NVMLError("GPU is lost")))
+    assert [(device.id, device.healthy) for device in inventory.list()] == [("GPU-index-0", False)]
+    assert inventory.problems() == {"GPU-index-0": DeviceProblem("lost", "the driver cannot reach it: GPU is lost")}
+    monkeypatch.setattr("pynvml.nvmlDeviceGetHandleByIndex", lambda index: index)
+    assert [device.id for device in inventory.list()] == ["GPU-index-0"], "the pool does not know the other id"
+    assert "restart the node agent" in inventory.problems()["GPU-index-0"].detail
+
+
+def test_the_card_that_vanishes_from_the_list_is_the_lost_one_although_indices_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = ["GPU-a", "GPU-b", "GPU-c"]
+    inventory = inventory_over(monkeypatch, nvmlDeviceGetCount=lambda: len(cards), nvmlDeviceGetUUID=lambda handle: cards[handle])
+    inventory.list()
+    cards.remove("GPU-b")
+    assert {device.id: device.healthy for device in inventory.list()} == {"GPU-a": True, "GPU-b": False, "GPU-c": True}
+    assert inventory.problems() == {"GPU-b": DeviceProblem("lost", "the driver no longer lists it")}
+    cards.insert(1, "GPU-b")
+    assert inventory.problems() == {}
+
+
+def test_a_driver_that_stops_answering_loses_all_its_cards_and_they_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = inventory_over(monkeypatch)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetCount", fails(NVMLError("Driver/library version mismatch")))
+    assert [device.healthy for device in inventory.list()] == [False]
+    assert "version mismatch" in inventory.problems()["GPU-1234"].detail
+    monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: 1)
+    assert inventory.problems() == {}
+
+
+def test_two_cards_of_one_uuid_are_one_usable_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = inventory_over(monkeypatch, nvmlDeviceGetCount=lambda: 2)
+    assert [(device.id, device.healthy) for device in inventory.list()] == [("GPU-1234", True), ("GPU-index-1", False)]
+
+
+@pytest.mark.parametrize("percent", [-1, 101, 4_294_967_295])
+def test_a_utilization_that_is_no_percentage_is_unknown(monkeypatch: pytest.MonkeyPatch, percent: int) -> None:
+    inventory = inventory_over(monkeypatch, nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=percent))
+    assert inventory.utilization("GPU-1234") is None
+
+
+def test_the_xid_of_a_card_that_cannot_be_read_hides_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [SimpleNamespace(device="lost", eventData=79), SimpleNamespace(device="fine", eventData=74)]
+
+    def uuid(handle: object) -> str:
+        if handle == "lost":
+            raise NVMLError("GPU is lost")
+        return "GPU-1234"
+
+    inventory = inventory_over(
+        monkeypatch, nvmlEventSetCreate=lambda: object(), nvmlDeviceRegisterEvents=lambda *_: None,
+        nvmlEventTypeXidCriticalError=8, nvmlDeviceGetUUID=uuid,
+        nvmlEventSetWait_v2=lambda *_: events.pop(0) if events else fails(NVMLError("Timeout"))(),
+    )  # fmt: skip
+    assert inventory.problems() == {"GPU-1234": DeviceProblem("xid", "NVLink error", 74, lasts=True)}
 
 
 def test_a_machine_without_a_driver_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
 """Whole GPUs and GPU shares of a task: its environment and devices, as a process and in a container."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mps_kit import mps_daemon
 
 from bailiff_bus.messages import JobSpec, StartTask, TaskAssignment
 from bailiff_bus.messages.commands import RecordRef
@@ -33,13 +35,10 @@ def environment_of(task: TaskAssignment, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An MPS daemon, as far as one sees it from outside."""
-    pipes = tmp_path / "nvidia-mps"
-    pipes.mkdir()
-    (pipes / "control").touch()
-    monkeypatch.setattr(mps, "PIPES", pipes)
-    return pipes
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with mps_daemon(tmp_path / "nvidia-mps") as pipes:
+        monkeypatch.setattr(mps, "PIPES", pipes)
+        yield pipes
 
 
 @pytest.fixture

@@ -1,13 +1,17 @@
 """Tasks that share a GPU: how shares are enforced, and which excess is reported."""
 
+import os
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from tests.mps_kit import mps_daemon
 
 from bailiff_bus.messages import TaskAssignment
 from bailiff_node_agent import mps
-from bailiff_node_agent.devices import SimulatedInventory
+from bailiff_node_agent.devices import DeviceUsage, SimulatedInventory
 from bailiff_node_agent.runtime import TaskKey
 from bailiff_node_agent.share_monitor import ShareExceeded, ShareMonitor, SharingTask
 
@@ -41,9 +45,41 @@ def test_a_device_without_usage_by_process_reports_no_task() -> None:
 
 
 @pytest.fixture
-def pipes(tmp_path: Path) -> Path:
-    (tmp_path / "control").touch()
-    return tmp_path
+def pipes(tmp_path: Path) -> Iterator[Path]:
+    with mps_daemon(tmp_path / "pipes") as pipes:
+        yield pipes
+
+
+def test_a_killed_daemon_or_another_program_under_its_pid_is_none(tmp_path: Path) -> None:
+    with mps_daemon(tmp_path) as pipes:
+        assert mps.sharing(pipes) == "mps"
+    assert (pipes / "control").exists()
+    assert mps.sharing(pipes) == "time-slicing"
+    (pipes / "nvidia-cuda-mps-control.pid").write_text(str(os.getpid()))
+    assert mps.sharing(pipes) == "time-slicing"
+
+
+class Listed(SimulatedInventory):
+    """Through MPS: the pids in `clients`."""
+
+    clients: tuple[int, ...] | None = None
+
+    def usage(self, device_id: str) -> DeviceUsage:
+        return replace(super().usage(device_id), mps_clients=self.clients)
+
+
+def test_a_task_that_goes_around_mps_is_named_once() -> None:
+    inventory = Listed("1xH100-80GB", "n1", identify=lambda pid: pid)
+    inventory.attach(GPU, 7)
+    inventory.attach(GPU, 9)
+    both = [SharingTask(GREEDY, (GPU,), Fraction(1, 2), (6, 7)), SharingTask(MODEST, (GPU,), Fraction(1, 2), (9,))]
+    monitor = ShareMonitor(inventory)
+    assert monitor.outside_of_mps(both) == [], "a driver that does not list clients accuses nobody"
+    inventory.clients = (9,)
+    assert monitor.outside_of_mps(both) == [GREEDY]
+    assert monitor.outside_of_mps(both) == []
+    inventory.fail(GPU, dead=True)
+    assert ShareMonitor(inventory).outside_of_mps(both) == []
 
 
 def test_where_mps_runs_it_enforces_shares(pipes: Path) -> None:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
-from bailiff_core.records.facts import Checkpoint, DeviceInfo, DeviceReading, HostReading, QuarantineReason, Stage
+from bailiff_core.records.facts import MAX_DEVICES, Checkpoint, DeviceInfo, DeviceReading, HostReading, QuarantineReason, Stage
 
 from .base import MessageBody
 
@@ -107,9 +107,9 @@ class NodeInventory(ReportBody):
     memory_bytes: Count
     max_tasks: Annotated[Integer, Field(ge=1)] = 1000
     labels: dict[Label, Label] = Field(default_factory=dict)
-    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=64)] = ()
+    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=MAX_DEVICES)] = ()
     tasks: tuple[TrackedTask, ...] = ()
-    quarantined: Annotated[tuple[QuarantinedDevice, ...], Field(max_length=64)] = ()
+    quarantined: Annotated[tuple[QuarantinedDevice, ...], Field(max_length=MAX_DEVICES)] = ()
     checkpoint_store: OpaqueId | None = None
     fence: FenceStatus = FenceStatus()
     enrolment: Enrolment | None = None

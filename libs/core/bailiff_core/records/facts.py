@@ -304,6 +304,10 @@ class NodeReturned(Fact):
 # --- nodes
 
 
+MAX_DEVICES = 64
+"""Devices of one node."""
+
+
 class DeviceInfo(Document):
     """One device of a node's inventory: a GPU, or a MIG device (kind `mig`, with its profile) of the card `parent`.
 
@@ -339,7 +343,7 @@ class NodeJoined(Fact):
     memory_bytes: Count
     max_tasks: Count = 1000
     labels: Labels = Field(default_factory=dict)
-    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=64)] = ()
+    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=MAX_DEVICES)] = ()
     checkpoint_store: OpaqueId | None = None
     announced: Time | None = None
 

@@ -4,7 +4,7 @@
 here starts, stops or signals a process, talks to Kafka, or decides who gets a GPU.
 """
 
-from .inventory import Device, DeviceInventory, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver, query
+from .inventory import Device, DeviceInventory, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver, check_count, query
 from .nvml import NvmlInventory
 from .registry import InventoryContext, inventory_plugin
 from .release import DeviceReading, ReleaseProof, prove_release, read_devices
@@ -22,6 +22,7 @@ __all__ = [
     "NvmlInventory",
     "ReleaseProof",
     "SimulatedInventory",
+    "check_count",
     "inventory_plugin",
     "prove_release",
     "query",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
+from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_node_agent.runtime import DeviceUsers
 
 Seen = TypeVar("Seen")
@@ -38,6 +39,8 @@ class DeviceUsage:
     """Ascending."""
     by_pid: Mapping[int, int] = field(default_factory=dict)
     """Bytes of device memory by process, where the driver counts them."""
+    mps_clients: tuple[int, ...] | None = None
+    """The processes that use it through MPS; None where the driver does not list them."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,12 @@ class DeviceInventory(Protocol):
     def problems(self) -> dict[str, DeviceProblem]:
         """What is wrong now, by device, and events since the last call."""
         ...
+
+
+def check_count(count: int) -> None:
+    """Raises `ValueError` if one node cannot have so many devices."""
+    if count > MAX_DEVICES:
+        raise ValueError(f"gpus: {count} GPUs are too many for one node, which has at most {MAX_DEVICES}: declare several nodes")
 
 
 async def query(inventory: DeviceInventory, call: Callable[..., Seen], *arguments: Any) -> Seen:

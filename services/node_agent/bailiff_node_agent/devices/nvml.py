@@ -1,8 +1,11 @@
 """NVIDIA GPUs, read through the driver's library (NVML)."""
 
 import importlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
+from bailiff_service.logs import logger
 
 from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
 
@@ -23,10 +26,21 @@ XIDS = {
     140: "unrecovered memory error",
 }
 MAX_EVENTS = 1000
+MAX_TEXT = 253
+UNKNOWN = "unknown"
+PROCESS_LISTS = (
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+)
+REMAPS = "rows of its memory are to be remapped, or could not be remapped"
+NO_UUID = "the driver gives it no UUID, so no job can be bound to it"
 
 
 class NvmlInventory:
-    """The library is loaded on construction, so that the module can be imported on a machine without a driver."""
+    """The library is loaded on construction, so that the module can be imported on a machine without a driver.
+
+    A GPU that has no UUID, or could not be read at the first listing, is listed under its index, and stays unhealthy.
+    """
 
     blocking = True
     users = None
@@ -42,44 +56,100 @@ class NvmlInventory:
             raise NoDriver(
                 f"NVML does not start ({error}): this machine has no NVIDIA driver, or this container cannot reach it"
             ) from error
-        self._driver = _text(self._nvml.nvmlSystemGetDriverVersion())
-        self._last_seen: dict[int, Device] = {}
+        unsupported = (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound)
+        self._unsupported: tuple[type[Exception], ...] = unsupported
+        self._missing: tuple[type[Exception], ...] = (*unsupported, AttributeError)  # the last: from an old nvidia-ml-py
+        self._driver = self._text(self._nvml.nvmlSystemGetDriverVersion)
+        self._last_seen: dict[str, Device] = {}
         self._gone: dict[str, str] = {}
+        self._unusable: dict[int, str] = {}
         self._uncorrected: dict[str, int] = {}
         self._events: Any = None
         self._with_events: set[str] = set()
+        self._list_first()
+
+    def _list_first(self) -> None:
+        """GPUs without an id of their own are listed under their index."""
+        found, failed = self._read_all()
+        for index, problem in failed.items():
+            identity = f"GPU-index-{index}"
+            self._unusable[index] = identity
+            self._gone[identity] = problem
+            self._last_seen[identity] = Device(
+                index, identity, "gpu", UNKNOWN, 0, None, healthy=False, labels={"driver": self._driver}
+            )
+            logger().error("a GPU cannot be used", index=index, why=problem)
+        self._last_seen |= found
 
     def list(self) -> list[Device]:
         """A GPU that no longer answers stays in the list, unhealthy."""
-        for index in range(self._nvml.nvmlDeviceGetCount()):
+        found, failed = self._read_all()
+        for index, identity in self._unusable.items():
+            again = next(
+                (device for device in found.values() if device.index == index and device.id not in self._last_seen), None
+            )
+            if again is not None:
+                self._gone[identity] = f"reachable again, as {again.id}: restart the node agent"
+                del found[again.id]
+        errors = [problem for index, problem in failed.items() if index not in self._unusable]
+        for identity, device in self._last_seen.items():
+            if identity in found or identity in self._unusable.values():
+                continue
+            self._last_seen[identity] = replace(device, healthy=False)
+            self._gone[identity] = errors[0] if errors else "the driver no longer lists it"
+        for identity in found:
+            self._gone.pop(identity, None)
+        self._last_seen |= found
+        return sorted(self._last_seen.values(), key=lambda device: (device.index, device.id))
+
+    def _read_all(self) -> tuple[dict[str, Device], dict[int, str]]:
+        """GPUs by id, and by index why one cannot be read."""
+        try:
+            count = int(self._nvml.nvmlDeviceGetCount())
+        except self._nvml.NVMLError as error:
+            return {}, {0: f"the driver lists no GPUs: {error}"}
+        found, failed = dict[str, Device](), dict[int, str]()
+        for index in range(count):
             try:
-                self._last_seen[index] = self._read(index)
-                self._gone.pop(self._last_seen[index].id, None)
+                device = self._read(index)
+            except self._unsupported:
+                failed[index] = NO_UUID
             except self._nvml.NVMLError as error:
-                if index in self._last_seen:
-                    self._last_seen[index] = replace(self._last_seen[index], healthy=False)
-                    self._gone[self._last_seen[index].id] = str(error)
-        return [self._last_seen[index] for index in sorted(self._last_seen)]
+                failed[index] = f"the driver cannot reach it: {error}"
+            else:
+                if device.id and device.id not in found:
+                    found[device.id] = device
+                else:
+                    failed[index] = f"the driver gives it the UUID of another GPU, {device.id}" if device.id else NO_UUID
+        return found, failed
 
     def usage(self, device_id: str) -> DeviceUsage:
+        """Lists of processes that the driver does not have count as empty."""
         try:
             handle = self._nvml.nvmlDeviceGetHandleByUUID(device_id)
-            processes = [
-                *self._nvml.nvmlDeviceGetComputeRunningProcesses(handle),
-                *self._nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
-            ]
-            used = {process.pid: getattr(process, "usedGpuMemory", None) or 0 for process in processes}
-            by_pid = {pid: amount for pid, amount in used.items() if amount}
-            return DeviceUsage(self._memory(handle).used, tuple(sorted(used)), by_pid)
+            clients = self._processes("nvmlDeviceGetMPSComputeRunningProcesses", handle)
+            answers = [self._processes(name, handle) for name in PROCESS_LISTS]
+            lists = [processes for processes in (*answers, clients) if processes is not None]
+            memory = self._memory(handle)
         except self._nvml.NVMLError as error:
             raise DeviceUnavailable(f"device {device_id} cannot be read: {error}") from error
+        if not lists and memory is None:
+            raise DeviceUnavailable(f"device {device_id} cannot be read: the driver reports neither its processes nor its memory")
+        used: dict[int, int] = {}
+        for process in (each for processes in lists for each in processes):
+            used[process.pid] = max(used.get(process.pid, 0), getattr(process, "usedGpuMemory", None) or 0)
+        by_pid = {pid: amount for pid, amount in used.items() if amount}
+        in_use = memory.used if memory is not None else sum(by_pid.values())
+        through_mps = None if clients is None else tuple(sorted(process.pid for process in clients))
+        return DeviceUsage(in_use, tuple(sorted(used)), by_pid, through_mps)
 
     def utilization(self, device_id: str) -> int | None:
         try:
             handle = self._nvml.nvmlDeviceGetHandleByUUID(device_id)
-            return int(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+            percent = int(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         except self._nvml.NVMLError:
             return None
+        return percent if 0 <= percent <= 100 else None
 
     def problems(self) -> dict[str, DeviceProblem]:
         """Devices off the bus or with pending row remaps, and Xid and uncorrected memory errors since the last call.
@@ -89,11 +159,12 @@ class NvmlInventory:
         found: dict[str, DeviceProblem] = {}
         for device in self.list():
             if device.id in self._gone:
-                found[device.id] = DeviceProblem("lost", f"the driver cannot reach it: {self._gone[device.id]}")
+                problem = self._gone[device.id]
+                found[device.id] = DeviceProblem("driver" if problem == NO_UUID else "lost", problem)
                 continue
             self._register_events(device.id)
             if not device.healthy:
-                found[device.id] = DeviceProblem("row-remap", "rows of its memory are to be remapped, or could not be remapped")
+                found[device.id] = DeviceProblem("row-remap", REMAPS)
             more = self._uncorrected_since(device.id)
             if more:
                 found[device.id] = DeviceProblem("ecc", f"{more} uncorrected memory errors", lasts=True)
@@ -102,26 +173,30 @@ class NvmlInventory:
     def _register_events(self, device_id: str) -> None:
         if device_id in self._with_events:
             return
-        self._with_events.add(device_id)
         nvml = self._nvml
         try:
             if self._events is None:
                 self._events = nvml.nvmlEventSetCreate()
             handle = nvml.nvmlDeviceGetHandleByUUID(device_id)
             nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
-        except (nvml.NVMLError, AttributeError):
-            return  # the GPU or the driver supports no events
+        except self._missing:
+            pass  # the GPU or the driver supports no events
+        except nvml.NVMLError:
+            return  # tried again with the next check
+        self._with_events.add(device_id)
 
     def _xids(self) -> dict[str, DeviceProblem]:
         nvml, found = self._nvml, dict[str, DeviceProblem]()
         for _ in range(MAX_EVENTS if self._events is not None else 0):
             try:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
-                device_id = _text(nvml.nvmlDeviceGetUUID(event.device))
             except nvml.NVMLError:
                 break  # no (more) events
             code = int(event.eventData)
-            if code not in APPLICATION_XIDS:
+            device_id = self._text(nvml.nvmlDeviceGetUUID, event.device)
+            if device_id == UNKNOWN:
+                logger().error("an Xid of a GPU that cannot be read", code=code)  # the GPU itself is reported as lost
+            elif code not in APPLICATION_XIDS:
                 found[device_id] = DeviceProblem("xid", XIDS.get(code, "critical error"), code, lasts=True)
         return found
 
@@ -142,32 +217,52 @@ class NvmlInventory:
         self._nvml.nvmlShutdown()
 
     def _read(self, index: int) -> Device:
-        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        nvml = self._nvml
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        memory = self._memory(handle)
         return Device(
             index=index,
-            id=_text(self._nvml.nvmlDeviceGetUUID(handle)),
+            id=_decoded(nvml.nvmlDeviceGetUUID(handle)),
             kind="gpu",
-            model=_text(self._nvml.nvmlDeviceGetName(handle)),
-            memory=self._memory(handle).total,
+            model=self._text(nvml.nvmlDeviceGetName, handle),
+            memory=memory.total if memory is not None else 0,
             parent=None,
             healthy=self._memory_is_healthy(handle),
-            labels={"driver": self._driver, "pci": _text(self._nvml.nvmlDeviceGetPciInfo(handle).busId)},
+            labels={"driver": self._driver, "pci": self._text(lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)},
         )
 
     def _memory(self, handle: Any) -> Any:
+        """None where the driver does not report it."""
         try:
             # Version 1 counts memory that the driver reserves as used.
             return self._nvml.nvmlDeviceGetMemoryInfo(handle, version=self._nvml.nvmlMemory_v2)
         except self._nvml.NVMLError:
-            return self._nvml.nvmlDeviceGetMemoryInfo(handle)
+            try:
+                return self._nvml.nvmlDeviceGetMemoryInfo(handle)
+            except self._unsupported:
+                return None
+
+    def _processes(self, name: str, handle: Any) -> Any:
+        """None where the driver does not report them."""
+        try:
+            return getattr(self._nvml, name)(handle)
+        except self._missing:
+            return None
 
     def _memory_is_healthy(self, handle: Any) -> bool:
         try:
             _, _, pending, failed = self._nvml.nvmlDeviceGetRemappedRows(handle)
-        except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):
+        except self._unsupported:
             return True  # the GPU or the driver does not support it
         return not pending and not failed
 
+    def _text(self, call: Callable[..., str | bytes], *arguments: Any) -> str:
+        """`unknown` where the driver does not answer."""
+        try:
+            return _decoded(call(*arguments)) or UNKNOWN
+        except self._nvml.NVMLError:
+            return UNKNOWN
 
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+
+def _decoded(value: str | bytes) -> str:
+    return (value.decode(errors="replace") if isinstance(value, bytes) else value)[:MAX_TEXT]

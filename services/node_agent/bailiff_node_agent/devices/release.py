@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from .inventory import DeviceInventory, DeviceUnavailable
+from .system_programs import is_of_system
 
 MIB = 1 << 20
 TOLERANCE = 64 * MIB
@@ -17,6 +18,13 @@ class DeviceReading:
     """In bytes; None where the device could not be read."""
     pids: tuple[int, ...]
     error: str | None = None
+    of_system: int = 0
+    """Bytes of `memory_used` that system programs of root use, such as the MPS server, which outlives the tasks it serves."""
+
+    @property
+    def in_use(self) -> int | None:
+        """Bytes that are not of a system program."""
+        return None if self.memory_used is None else max(0, self.memory_used - self.of_system)
 
 
 @dataclass(frozen=True)
@@ -69,8 +77,8 @@ async def prove_release(
         not_free = [
             reading
             for reading in after
-            if reading.memory_used is None
-            or (not shared and reading.memory_used > baseline.get(reading.device_id, 0) + tolerance)
+            if reading.in_use is None
+            or (not shared and reading.in_use > baseline.get(reading.device_id, 0) + tolerance)
             or of_task.intersection(reading.pids)
         ]
         free = not living and not not_free
@@ -93,4 +101,5 @@ def _read(inventory: DeviceInventory, device_id: str) -> DeviceReading:
         usage = inventory.usage(device_id)
     except DeviceUnavailable as problem:
         return DeviceReading(device_id, None, (), str(problem))
-    return DeviceReading(device_id, usage.memory_used, usage.pids)
+    of_system = sum(used for pid, used in usage.by_pid.items() if is_of_system(pid))
+    return DeviceReading(device_id, usage.memory_used, usage.pids, of_system=of_system)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage
+from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, check_count
 
 _NAME = re.compile(r"(?P<count>[1-9]\d*)x(?P<model>[A-Za-z0-9]+-(?P<gib>[1-9]\d*)GB)")
 
@@ -24,6 +24,7 @@ def parse(name: str, node: str) -> list[Device]:
     found = _NAME.fullmatch(name)
     if not found:
         raise ValueError(f"gpus: {name!r} is neither nvml nor simulated GPUs such as 8xH100-80GB, nor 0 for none")
+    check_count(int(found["count"]))
     return [
         Device(
             index=index,

@@ -3,6 +3,7 @@
 import asyncio
 
 from bailiff_bus.messages import ShareExceededReport, TaskIdleReport
+from bailiff_node_agent import mps
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.device_quarantine import DeviceQuarantine, LastUser
 from bailiff_node_agent.devices import query, read_devices
@@ -42,6 +43,9 @@ async def watch_shares(context: AgentContext, tasks: TaskTable, shares: ShareLed
             context.log().warning("a task exceeds its share of a GPU", job=exceeded.key.job, device=exceeded.device)
             used = {"device": exceeded.device, "used_bytes": exceeded.used, "share_bytes": exceeded.share}
             reporter.report_task(exceeded.key, _order(tasks, exceeded.key), ShareExceededReport, **used)
+        if mps.daemon_runs():
+            for key in await query(context.inventory, monitor.outside_of_mps, sharing):
+                context.log().warning("a task uses a shared GPU outside of MPS, so its share is not enforced", job=key.job)
 
 
 async def watch_idle(context: AgentContext, tasks: TaskTable, reporter: Reporter) -> None:
