@@ -8,6 +8,7 @@ from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks
+from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
@@ -236,10 +237,16 @@ def _placed(state: PoolState, unit: Unit, place: GangPlacement, backfill: Backfi
     job = unit.job
     reserved = place.future or job.phase == "reserved" or has_started_members(state, job)
     expires = state.now + state.rules.preemption.reservation_expiry if reserved else None
-    shares = encode_placement(place)
+    shares, island = encode_placement(place), islands_used(state, job, place.tasks)
     if job.phase != "pending":
-        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=reserved, expires=expires)
+        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=reserved, expires=expires, island=island)
     backfilled = backfill is not None and backfill.is_backfilled(job, place)
     return JobPlaced(
-        job=job.id, attempt=job.attempt + 1, placement=shares, reserved=reserved, expires=expires, backfilled=backfilled
+        job=job.id,
+        attempt=job.attempt + 1,
+        placement=shares,
+        reserved=reserved,
+        expires=expires,
+        backfilled=backfilled,
+        island=island,
     )

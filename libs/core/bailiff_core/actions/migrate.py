@@ -9,6 +9,7 @@ from bailiff_core.model.grace import grace_of
 from bailiff_core.model.state import Drain, Job, PoolState
 from bailiff_core.model.units import Unit, allocated_tasks
 from bailiff_core.placement.gang import GangPlacement, NoFit, place_unit
+from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.records.decisions import MigrationDecided, MigrationRefused
@@ -66,7 +67,13 @@ def graceful_drain_of(state: PoolState, job: Job) -> Drain | None:
 def _migration(state: PoolState, job: Job, place: GangPlacement, grace: int, reason: str) -> Decision:
     expires = state.now + state.rules.preemption.reservation_expiry + grace
     return MigrationDecided(
-        job=job.id, attempt=job.attempt, placement=encode_placement(place), grace=grace, expires=expires, reason=reason
+        job=job.id,
+        attempt=job.attempt,
+        placement=encode_placement(place),
+        grace=grace,
+        expires=expires,
+        reason=reason,
+        island=islands_used(state, job, place.tasks),
     )
 
 

@@ -9,6 +9,7 @@ from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job, OpenRequest, PoolState
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import GangPlacement
+from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.protections import next_protection_end
 from bailiff_core.queue.head import is_schedulable
@@ -128,6 +129,7 @@ def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest,
         unneeded_victims=checked.dropped,
         cancelled_evictions=_cancelled_evictions(state, checked),
         tasks=ranges(checked.unit.indices) if job.tasks else "",
+        island=islands_used(state, job, decode_placement(job, checked.placement, checked.unit.indices)),
     )
 
 

@@ -37,6 +37,8 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
             dict(info.labels),
             info.fault,
             state.now if info.fault else None,
+            profile=info.profile,
+            island=info.island,
         )
         if number == len(devices):
             devices.append(device)

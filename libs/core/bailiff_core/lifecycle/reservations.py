@@ -9,6 +9,7 @@ from bailiff_core.model.placement_ranges import bits, ranges
 from bailiff_core.model.resources import free_after_release
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStarting, ReservationDropped
 from bailiff_core.records.payload import Decision
@@ -20,15 +21,15 @@ def moved_jobs(state: PoolState) -> Iterator[Decision]:
     """Places migrated jobs, and relocated tasks of running jobs, on their reservation once they have left the old place."""
     for job in state.touched_jobs():
         if job.reservation and job.phase == "pending":
-            place = _at_reservation(job, job.reservation, job.attempt + 1)
+            place = _at_reservation(state, job, job.reservation, job.attempt + 1)
             yield JobPlaced.model_validate({**place, "backfilled": job.backfilled})
         elif job.reservation and job.phase in ("starting", "running"):
             released = [task for task in job.reservation if job.task(task.index) is None]
             if released:
-                yield JobGrown.model_validate(_at_reservation(job, released, job.attempt))
+                yield JobGrown.model_validate(_at_reservation(state, job, released, job.attempt))
 
 
-def _at_reservation(job: Job, members: list[Task], attempt: int) -> dict[str, object]:
+def _at_reservation(state: PoolState, job: Job, members: list[Task], attempt: int) -> dict[str, object]:
     places = tuple(TaskPlacement(task.index, task.node, task.devices) for task in members)
     return {
         "job": job.id,
@@ -37,6 +38,7 @@ def _at_reservation(job: Job, members: list[Task], attempt: int) -> dict[str, ob
         "placement": encode_placement(GangPlacement(places, future=True)),
         "reserved": True,
         "expires": job.reservation_until,
+        "island": islands_used(state, job, places),
     }
 
 

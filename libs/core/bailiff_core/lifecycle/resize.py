@@ -7,6 +7,7 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.records.decisions import MigrationDecided
 from bailiff_core.records.payload import Decision
@@ -35,6 +36,7 @@ def restart_in_place(state: PoolState, job: Job, members: list[Task], reason: st
         expires=state.now + state.rules.preemption.reservation_expiry + grace,
         reason=reason,
         cause="resize",
+        island=islands_used(state, job, places),
     )
 
 

@@ -4,13 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, sort_by_name
+from .document import Count, Document, Duration, Integer, Label, Labels, MigProfile, Name, OpaqueId, sort_by_name
+
+Placement = Literal["any", "prefer nvlink"]
 
 
 class TaskGroup(Document):
     """`count` equal tasks. GPUs in thousandths of one (2000: two whole ones), CPU in millicores, memory in bytes.
 
-    `gpu_share_milli` and `gpu_share_bytes` request a share of each of `gpu_devices` devices instead of whole ones.
+    `gpu_share_milli` and `gpu_share_bytes` request a share of each of `gpu_devices` devices instead of whole ones;
+    `mig_profile` requests `gpu_devices` MIG devices of that profile.
     """
 
     count: Annotated[Integer, Field(ge=1, le=10_000)] = 1
@@ -20,6 +23,7 @@ class TaskGroup(Document):
     gpu_share_milli: Annotated[Integer, Field(ge=100, le=1000)] | None = None
     gpu_share_bytes: Annotated[Integer, Field(ge=1)] | None = None
     gpu_devices: Annotated[Integer, Field(ge=1, le=64)] | None = None
+    mig_profile: MigProfile | None = None
     gpu_models: tuple[Label, ...] = ()
     node_labels: Labels = Field(default_factory=dict)
     nodes: tuple[Name, ...] = ()
@@ -53,7 +57,8 @@ class JobDemand(Document):
     (after failures at most `max_failures` times) or ends. restart_backoff: delay before the first restart, doubled for each
     further one. on_term: what exit code 0 after an eviction notice means: the task was preempted and starts again, or it has
     finished. elastic: how the number of tasks of a job with a minimum changes: live, or by restarting all tasks. The
-    records of accepted jobs state both; where records of the first release lack them, they are 0 and live.
+    records of accepted jobs state both; where records of the first release lack them, they are 0 and live. placement: whether
+    its GPUs should be on one island (GPUs of a node that NVLink connects) where possible; omitted: the policy's.
     """
 
     job: Name
@@ -78,6 +83,7 @@ class JobDemand(Document):
     restart_backoff: Duration | None = None
     elastic: Literal["live", "restart"] | None = None
     pack: Literal["binpack", "spread"] | None = None
+    placement: Placement | None = None
 
     @model_validator(mode="after")
     def _gang_is_countable(self) -> "JobDemand":

@@ -29,9 +29,14 @@ def shares_devices(group: TaskGroup) -> bool:
     return group.gpu_share_milli is not None or group.gpu_share_bytes is not None
 
 
+def uses_parts(group: TaskGroup) -> bool:
+    """Whether its devices count as less than a GPU each: shares, or MIG devices."""
+    return group.mig_profile is not None or shares_devices(group)
+
+
 def devices_of(group: TaskGroup) -> int:
-    """Returns the number of devices that each task of the group uses, whole or shared."""
-    return (group.gpu_devices or 1) if shares_devices(group) else group.gpu_milli // 1000
+    """Returns the number of devices that each task of the group uses: whole GPUs, shared ones, or MIG devices."""
+    return (group.gpu_devices or 1) if uses_parts(group) else group.gpu_milli // 1000
 
 
 def task_resources(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int, Mapping[int, int]]:
@@ -49,7 +54,9 @@ def share_problem(demand: JobDemand) -> str | None:
             return f"tasks.{number} requests gpu_share_milli and gpu_share_bytes: a share is one or the other"
         if shares_devices(group) and group.gpu_milli:
             return f"tasks.{number} requests whole GPUs (gpu_milli) and shares of GPUs: leave one out"
-        if group.gpu_devices is not None and not shares_devices(group):
+        if group.mig_profile is not None and (group.gpu_milli or shares_devices(group)):
+            return f"tasks.{number} requests MIG devices (mig_profile) and GPUs or shares of GPUs: leave one out"
+        if group.gpu_devices is not None and not shares_devices(group) and group.mig_profile is None:
             return f"tasks.{number} requests gpu_devices without a share: set gpu_share_milli, gpu_share_bytes or gpu_milli"
         if group.gpu_milli % 1000:
             return f"tasks.{number}.gpu_milli is {group.gpu_milli}: whole GPUs are thousands, a part of one is gpu_share_milli"

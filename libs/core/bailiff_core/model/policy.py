@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Labels, Name, sort_by_name
+from .demand import Placement
+from .document import Count, Document, Duration, Integer, Label, Labels, MigProfile, Name, sort_by_name
 from .resource_vector import Bounds, Weights
 
 Action = Literal["allocate", "consolidate", "reclaim", "preempt"]
@@ -189,10 +190,17 @@ class NodeRules(Document):
     silent_share_percent: Annotated[Integer, Field(ge=1, le=100)] = 20
 
 
+MigWeight = Annotated[Integer, Field(ge=1, le=1000)]
+
+
 class DeviceRules(Document):
-    """over_share: action for a task that uses more memory of a shared device than its share."""
+    """over_share: action for a task that uses more memory of a shared device than its share.
+
+    mig_weights: what a MIG device counts as, by profile, in thousandths of a GPU; others: their slices of seven (`3g.40gb`: 3/7).
+    """
 
     over_share: Literal["warn", "evict"] = "warn"
+    mig_weights: Annotated[dict[MigProfile, MigWeight], AfterValidator(sort_by_name)] = Field(default_factory=dict)
 
 
 class IdleRules(Document):
@@ -227,7 +235,7 @@ class Policy(Document):
     """One pool's policy. Its revision is the seq of its `PolicyApplied` and is not part of the document.
 
     unshared_checkpoints: action at submission of a gang that needs several nodes which may not share a checkpoint directory:
-    a warning to the owner, or refusal.
+    a warning to the owner, or refusal. placement: default of the job field.
     """
 
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
@@ -245,6 +253,7 @@ class Policy(Document):
     protections: Protections = Protections()
     backfill: Literal["greedy", "reserve", "preemptible"] = "preemptible"
     packing: Literal["binpack", "spread"] = "binpack"
+    placement: Placement = "any"
     unshared_checkpoints: Literal["warn", "refuse"] = "warn"
 
     @model_validator(mode="after")

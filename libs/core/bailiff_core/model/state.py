@@ -24,10 +24,11 @@ ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
 @dataclass(slots=True)
 class Device:
-    """A GPU of a node. `number` is its bit in the node's masks.
+    """A GPU of a node, or a MIG device (kind `mig`) of the card `parent`. `number` is its bit in the node's masks.
 
-    fault: why it is quarantined or unhealthy, since when (µs), and the job that left it so. clear_seq: the record of the
-    request to use it again as it is.
+    profile: of a MIG device, such as `3g.40gb`. island: the GPUs of the node that it is connected to by NVLink or one PCIe
+    switch have the same one. fault: why it is quarantined or unhealthy, since when (µs), and the job that left it so.
+    clear_seq: the record of the request to use it again as it is.
     """
 
     number: int
@@ -42,6 +43,8 @@ class Device:
     fault_since: int | None = None
     fault_job: str | None = None
     clear_seq: int | None = None
+    profile: str = ""
+    island: str = ""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from .demand import TaskGroup
-from .gpu_shares import share_of, shares_devices, units_of
+from .gpu_shares import devices_of, share_of, shares_devices, units_of
+from .mig import mig_gpu_milli
 from .state import Job, PoolState, Task
 
 
@@ -13,6 +14,9 @@ def allocated_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> in
     total: int | Fraction = 0
     for task in tasks:
         group = job.group(task.index)
+        if group.mig_profile is not None:
+            total += mig_gpu_milli(group.mig_profile, state.rules.devices.mig_weights) * devices_of(group)
+            continue
         if not shares_devices(group):
             total += group.gpu_milli
             continue
@@ -38,8 +42,8 @@ def counted_cpu_milli(job: Job, tasks: Iterable[Task]) -> int:
 
 
 def uses_gpus(group: TaskGroup) -> bool:
-    """Whether its tasks use whole GPUs or parts of them."""
-    return group.gpu_milli > 0 or shares_devices(group)
+    """Whether its tasks use whole GPUs, parts of them, or MIG devices."""
+    return group.gpu_milli > 0 or group.mig_profile is not None or shares_devices(group)
 
 
 def _cpus_of_tasks_without_gpus(job: Job, tasks: Iterable[Task]) -> list[int]:

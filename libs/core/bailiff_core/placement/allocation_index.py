@@ -1,6 +1,6 @@
 """Index of allocations by node and priority, so that victim search on large pools examines few jobs; updated incrementally.
 
-Per node and priority: the number of whole GPUs of preemptible jobs, and the start of the work on each that would be lost.
+Per node and priority: the number of GPUs of preemptible jobs, and the start of the work on each that would be lost.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bailiff_core.model.gpu_shares import shares_devices
+from bailiff_core.model.gpu_shares import uses_parts
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.model.units import has_resources
 
@@ -44,7 +44,8 @@ class JobAllocation:
 class NodeAllocation:
     """GPUs of one job on one node, without those of evicting tasks.
 
-    cost_free: GPUs whose eviction has no cost. of_tasks: the other GPUs, per task. staying: all GPUs; 0 if the job is evicting.
+    cost_free: GPUs whose eviction counts as having no cost here: parts of GPUs, and reserved ones. of_tasks: the other GPUs,
+    per task. staying: all GPUs; 0 if the job is evicting.
     """
 
     cost_free: int = 0
@@ -63,8 +64,8 @@ class PriorityLevel:
 
     gpus: their number. since: start of the work on each, latest first. jobs_for, tasks_for: for each number of GPUs, the
     fewest jobs or tasks that have at least that number. shrinks: some job has surplus tasks. youngest: highest seq.
-    cost_free: reserved and shared GPUs. least: for each number of GPUs, the fewest that must be evicted to free at least that
-    number, as jobs are evicted whole.
+    cost_free: reserved and shared GPUs, and MIG devices. least: for each number of GPUs, the fewest that must be evicted to
+    free at least that number, as jobs are evicted whole.
     """
 
     gpus: Ints
@@ -290,7 +291,7 @@ class AllocationIndex:
 def _allocation_of_job(job: Job) -> JobAllocation:
     nodes: dict[int, NodeAllocation] = {}
     count = cpu_milli = 0
-    staying, shared = job.phase != "evicting", any(map(shares_devices, job.demand.tasks))
+    staying, in_parts = job.phase != "evicting", any(map(uses_parts, job.demand.tasks))
     for task in job.tasks:
         if not has_resources(task):
             continue
@@ -305,7 +306,7 @@ def _allocation_of_job(job: Job) -> JobAllocation:
         gpus = task.devices.bit_count()
         if staying:
             share.staying += gpus
-        if task.state == "reserved" or (shared and shares_devices(job.group(task.index))):
+        if task.state == "reserved" or (in_parts and uses_parts(job.group(task.index))):
             share.cost_free += gpus
         else:
             share.of_tasks.append(gpus)

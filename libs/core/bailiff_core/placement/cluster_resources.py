@@ -6,6 +6,8 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from bailiff_core.model.gpu_shares import task_resources, units_of
+from bailiff_core.model.mig import profile_of
+from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.resources import add, contains, intersection, release, subtract
 from bailiff_core.model.state import Node, PoolState, Resources
 from bailiff_core.model.units import Unit, has_resources
@@ -15,6 +17,7 @@ from .task_requirements import NodeSelector, TaskRequirements
 
 Allocation = list[tuple["NodeResources", Resources]]
 AllocationKey = tuple[str, int, tuple[int, ...]]
+Masks = Mapping[str, int]
 EligibleKey = tuple[NodeSelector, tuple[str, ...], int, int]
 ELIGIBLE_CACHE_SIZE = 64
 MAX_CHANGES = 100_000
@@ -26,18 +29,21 @@ class NodeResources:
     `unallocated` is not allocated to any task, reserved or not. `future` is what is neither allocated nor reserved once all
     releasing resources are free. A task may start now on what both contain: a reservation is backed by releasing resources
     first (model/resources.py). Both are replaced, never mutated, so that a rollback restores the old objects.
-    units: total units of each usable device, by number. removed: the node is no longer schedulable.
+    units: total units of each usable device, by number. profiles: usable devices by MIG profile, GPUs under `""`. islands:
+    of two or more usable GPUs each, by name. removed: the node is no longer schedulable.
     """
 
     __slots__ = (
         "_devices",
         "_now",
         "future",
+        "islands",
         "labels",
         "models",
         "name",
         "node",
         "number",
+        "profiles",
         "removed",
         "unallocated",
         "units",
@@ -52,8 +58,8 @@ class NodeResources:
         self.usable = usable
         self.removed = False
         self._devices = node.devices
-        self.models, self.units = _kinds(
-            tuple([(d.number, d.model, units_of(d)) for d in node.devices if usable >> d.number & 1])
+        self.models, self.profiles, self.islands, self.units = _kinds(
+            tuple([(d.number, d.model, profile_of(d), d.island, units_of(d)) for d in node.devices if usable >> d.number & 1])
         )
         self.set(unallocated, future)
 
@@ -74,14 +80,15 @@ class NodeResources:
             self._now = intersection(self.unallocated, self.future)
         return self._now
 
-    def devices_of(self, models: Sequence[str]) -> int:
-        """Mask of the usable devices, free or not, of one of these models; of any model if none is given."""
+    def devices_of(self, models: Sequence[str], profile: str) -> int:
+        """Mask of the usable devices, free or not, of this profile and one of these models; of any model if none is given."""
+        of_profile = self.profiles.get(profile, 0)
         if not models:
-            return self.usable
+            return of_profile
         mask = 0
         for model in models:
             mask |= self.models.get(model, 0)
-        return mask
+        return mask & of_profile
 
     def is_shared(self, number: int) -> bool:
         """Whether a share of the device is allocated or reserved."""
@@ -202,9 +209,10 @@ class ClusterResources:
         return self._by_name
 
     def largest_device(self) -> int:
-        """Units of the largest device of any node; at least 1."""
+        """Units of the largest GPU of any node; at least 1."""
         if self._largest is None:
-            self._largest = max((units for node in self.nodes.values() for units in node.units.values()), default=1)
+            gpus = ((node, bits(node.profiles.get("", 0))) for node in self.nodes.values())
+            self._largest = max((node.units[number] for node, numbers in gpus for number in numbers), default=1)
         return self._largest
 
     def eligible_nodes(self, need: TaskRequirements) -> list[tuple[NodeResources, int]]:
@@ -217,7 +225,9 @@ class ClusterResources:
             listed = [by_name[name] for name in sorted(dict.fromkeys(need.nodes)) if name in by_name]
             any_node = need._replace(nodes=())  # `listed` contains only nodes that the task names
             searched = listed if need.nodes else by_name.values()
-            self._eligible[key] = [(node, node.devices_of(need.models)) for node in searched if is_eligible(any_node, node)]
+            self._eligible[key] = [
+                (node, node.devices_of(need.models, need.profile)) for node in searched if is_eligible(any_node, node)
+            ]
         return self._eligible[key]
 
     def mark(self) -> int:
@@ -306,7 +316,7 @@ def is_eligible(need: TaskRequirements, node: NodeResources) -> bool:
     """Whether the node matches the requirements, full or not."""
     if not need.selector.admits(node.labels) or (need.nodes and node.name not in need.nodes):
         return False
-    return need.hosts(node.units, node.devices_of(need.models)) >= need.devices
+    return need.hosts(node.units, node.devices_of(need.models, need.profile)) >= need.devices
 
 
 def slots_for(need: TaskRequirements, node: NodeResources, free: Resources, eligible: int) -> int:
@@ -334,12 +344,18 @@ def _usable(node: Node) -> int:
 
 
 @lru_cache(maxsize=1024)  # many nodes are identical
-def _kinds(devices: tuple[tuple[int, str, int], ...]) -> tuple[Mapping[str, int], Mapping[int, int]]:
-    """Masks by model, and total units by number, of these devices (number, model, units)."""
+def _kinds(devices: tuple[tuple[int, str, str, str, int], ...]) -> tuple[Masks, Masks, Masks, Mapping[int, int]]:
+    """Masks by model, profile and island, and total units by number, of these devices (number, model, profile, island, units)."""
     models: dict[str, int] = {}
-    for number, model, _ in devices:
+    profiles: dict[str, int] = {}
+    islands: dict[str, int] = {}
+    for number, model, profile, island, _ in devices:
         models[model] = models.get(model, 0) | 1 << number
-    return models, {number: units for number, _, units in devices}
+        profiles[profile] = profiles.get(profile, 0) | 1 << number
+        if island and not profile:
+            islands[island] = islands.get(island, 0) | 1 << number
+    several = {name: islands[name] for name in sorted(islands) if islands[name].bit_count() > 1}
+    return models, profiles, several, {number: units for number, *_, units in devices}
 
 
 def _node_resources(node: Node) -> NodeResources:

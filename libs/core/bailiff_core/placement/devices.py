@@ -70,11 +70,12 @@ def _equivalence_key(node: NodeResources, requirements: list[TaskRequirements], 
 
 
 def device_class(node: NodeResources, number: int, *, future: bool) -> tuple[int, int, str]:
-    """Free units, total units and model of a device: equal for interchangeable devices."""
+    """Free units, total units, and model and profile of a device: equal for interchangeable devices."""
     free, units = node.future if future else node.now(), node.units[number]
     free_units = units if free.devices >> number & 1 else max(0, free.shares.get(number, 0))
     model = next(name for name, mask in node.models.items() if mask >> number & 1)
-    return free_units, units, model
+    profile = next(name for name, mask in node.profiles.items() if mask >> number & 1)
+    return free_units, units, f"{model} {profile}" if profile else model
 
 
 def device_choices(need: TaskRequirements, node: NodeResources, eligible: int, *, future: bool) -> Iterator[int]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from bailiff_core.model.units import Unit
 
 from .cluster_resources import ClusterResources
-from .packing import ANYWHERE, SPREAD, TasksOnNode
+from .islands import prefers_islands
+from .packing import PlacementScope, TasksOnNode
 from .result import GangPlacement, NoFit, TaskPlacement
 from .solve import pack
 from .step_budget import StepBudget
@@ -37,17 +38,16 @@ def _index(place: TaskPlacement) -> int:
 
 
 def _places(cluster: ClusterResources, unit: Unit, budget: StepBudget, *, reserve: bool) -> PlacedTasks | NoFit:
-    spread = is_spread(cluster, unit)
+    scope = PlacementScope(spread=is_spread(cluster, unit), islands=prefers_islands(unit.job.demand, cluster.policy))
     if has_topology_constraints(unit.job.demand):
         problem = topology_problem(unit.job.demand, cluster.policy)
         if problem is not None:
             return NoFit("impossible", problem)
         parts = topology_parts_of(unit, cluster.policy)
         if parts.rules():
-            return TopologySearch(cluster, parts, budget, spread=spread).place(reserve=reserve)
+            return TopologySearch(cluster, parts, budget, scope).place(reserve=reserve)
     requirements = requirements_of_unit(unit)
     wanted = {need: len(indices) for need, indices in requirements.items()}
-    scope = SPREAD if spread else ANYWHERE
     found = NoFit("impossible", "") if reserve else pack(cluster, wanted, scope, budget, future=False, explain=False)
     if isinstance(found, NoFit):
         found = pack(cluster, wanted, scope, budget, future=True)

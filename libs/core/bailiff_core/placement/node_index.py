@@ -98,7 +98,7 @@ class NodeIndex:
         if eligible is None:
             if not self._selector.admits(node.labels):
                 return
-            eligible = self._eligible[node] = node.devices_of(self._selector.models)
+            eligible = self._eligible[node] = node.devices_of(self._selector.models, self._selector.profile)
         indexed = self._indexed.get(node)
         if indexed is None or indexed[0] is not node.unallocated or indexed[1] is not node.future:
             self._indexed[node] = node.unallocated, node.future

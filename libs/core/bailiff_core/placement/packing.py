@@ -23,20 +23,26 @@ class TasksOnNode:
 
 @dataclass(frozen=True, slots=True)
 class PlacementScope:
-    """Nodes that tasks may use. within: these (`None`: all); labels: node labels that select the same; spread: do not pack."""
+    """Nodes that tasks may use. within: these (`None`: all); labels: node labels that select the same; spread: do not pack.
+
+    islands: prefer GPUs of one island (islands.py).
+    """
 
     within: Sequence[NodeResources] | None = None
     labels: tuple[tuple[str, str], ...] = ()
     spread: bool = False
+    islands: bool = False
 
     def selector(self, need: TaskRequirements) -> NodeSelector:
         """The requirements' node selector, narrowed to the labels of this scope."""
         return (
-            NodeSelector(need.models, tuple(sorted(dict.fromkeys(need.labels + self.labels)))) if self.labels else need.selector
+            NodeSelector(need.models, tuple(sorted(dict.fromkeys(need.labels + self.labels))), need.profile)
+            if self.labels
+            else need.selector
         )
 
 
-ANYWHERE, SPREAD = PlacementScope(), PlacementScope(spread=True)
+ANYWHERE = PlacementScope()
 MAX_SCANNED = 64
 
 
@@ -215,4 +221,4 @@ def _nodes_to_scan(
         return [(node, eligible) for node, eligible in found if node in nodes_in_scope]
     if scope.within is None or (scope.labels and len(scope.within) > MAX_SCANNED):
         return None
-    return [(node, node.devices_of(need.models)) for node in scope.within if need.selector.admits(node.labels)]
+    return [(node, node.devices_of(need.models, need.profile)) for node in scope.within if need.selector.admits(node.labels)]

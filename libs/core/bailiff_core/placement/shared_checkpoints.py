@@ -2,6 +2,7 @@
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.gpu_shares import devices_of
+from bailiff_core.model.mig import profile_of
 from bailiff_core.model.state import Node, PoolState
 
 MAX_NAMED = 5
@@ -32,15 +33,24 @@ def unshared_checkpoints(state: PoolState, demand: JobDemand) -> str | None:
 def _fits_task(node: Node, group: TaskGroup) -> bool:
     models = not group.gpu_models or any(device.model in group.gpu_models for device in node.devices)
     labels = all(node.labels.get(name) == value for name, value in group.node_labels.items())
-    return models and labels and (not group.nodes or node.name in group.nodes) and len(node.devices) >= devices_of(group)
+    fitting = models and labels and (not group.nodes or node.name in group.nodes)
+    return fitting and _devices_of_profile(node, group.mig_profile) >= devices_of(group)
+
+
+def _devices_of_profile(node: Node, profile: str | None) -> int:
+    return sum(profile_of(device) == (profile or "") for device in node.devices)
 
 
 def _fits_gang(node: Node, demand: JobDemand) -> bool:
     if not all(_fits_task(node, group) for group in demand.tasks):
         return False
     groups = demand.tasks
+    wanted: dict[str | None, int] = {None: -(-sum(group.count * group.gpu_milli for group in groups) // 1000)}
+    for group in groups:
+        if group.mig_profile is not None:
+            wanted[group.mig_profile] = wanted.get(group.mig_profile, 0) + group.count * devices_of(group)
     return (
-        sum(group.count * group.gpu_milli for group in groups) <= 1000 * len(node.devices)
+        all(count <= _devices_of_profile(node, profile) for profile, count in wanted.items())
         and sum(group.count * group.cpu_milli for group in groups) <= node.capacity.cpu_milli
         and sum(group.count * group.memory_bytes for group in groups) <= node.capacity.memory_bytes
         and sum(group.count for group in groups) <= node.capacity.slots

@@ -1,7 +1,10 @@
 """Packs tasks of one or several requirements onto nodes: greedily first, then by search; or gives the reason for no fit."""
 
+from dataclasses import replace
+
 from .cluster_resources import ClusterResources
 from .devices import find_devices
+from .islands import choose_within_nodes, place_on_islands
 from .packing import PlacementScope, TasksOnNode, fill
 from .result import NoFit
 from .search import find_packing
@@ -23,8 +26,14 @@ def pack(
 
     One requirements: filling nodes in order is exact, because the tasks are interchangeable and nodes are independent
     of each other. Several: greedily, hardest first; if that fails, a search over all packings
-    within the step budget.
+    within the step budget. Islands are tried first, if the scope prefers them.
     """
+    if scope.islands:
+        preferred = None if future else place_on_islands(cluster, wanted, scope)
+        if preferred is not None:
+            return preferred
+        found = pack(cluster, wanted, replace(scope, islands=False), budget, future=future, explain=explain)
+        return found if isinstance(found, NoFit) else choose_within_nodes(cluster, found, future=future)
     order = sorted(wanted, key=hardest_first) if len(wanted) > 1 else list(wanted)
     mark = cluster.mark()
     chunks: list[TasksOnNode] = []

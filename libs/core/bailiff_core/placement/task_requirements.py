@@ -12,10 +12,11 @@ from bailiff_core.model.units import Unit
 
 
 class NodeSelector(NamedTuple):
-    """GPU models and node labels that a task requires."""
+    """GPU models, node labels and MIG profile that a task requires. Without a profile it uses GPUs, and no MIG devices."""
 
     models: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
+    profile: str = ""
 
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels matches."""
@@ -26,7 +27,7 @@ class TaskRequirements(NamedTuple):
     """Requirements of one task. Tasks with equal requirements are interchangeable.
 
     gpus: number of whole devices. If 0: `devices` distinct ones, and of each `share_milli` thousandths or `share_bytes` bytes.
-    nodes: names of the nodes that it may use; empty: any.
+    nodes: names of the nodes that it may use; empty: any. profile: the devices are MIG devices of this profile; empty: GPUs.
     """
 
     gpus: int
@@ -38,11 +39,12 @@ class TaskRequirements(NamedTuple):
     devices: int = 0
     share_milli: int = 0
     share_bytes: int = 0
+    profile: str = ""
 
     @classmethod
     def of(cls, group: TaskGroup) -> "TaskRequirements":
         """Requirements of each task of the group. GPU models are ignored for tasks without GPUs."""
-        if not (group.gpu_models or group.node_labels or group.nodes or shares_devices(group)):
+        if not (group.gpu_models or group.node_labels or group.nodes or group.mig_profile or shares_devices(group)):
             gpus = group.gpu_milli // 1000
             return cls(gpus, group.cpu_milli, group.memory_bytes, devices=gpus)
         devices, shared = devices_of(group), shares_devices(group)
@@ -57,12 +59,13 @@ class TaskRequirements(NamedTuple):
             devices,
             (group.gpu_share_milli or 0) if shared and not by_bytes else 0,
             by_bytes,
+            group.mig_profile or "",
         )
 
     @property
     def selector(self) -> NodeSelector:
         """The node selector."""
-        return NodeSelector(self.models, self.labels)
+        return NodeSelector(self.models, self.labels, self.profile)
 
     @property
     def shared(self) -> bool:
@@ -112,7 +115,9 @@ class TaskRequirements(NamedTuple):
         """Human-readable: `8 GPUs (h100), 4 CPUs, 16 GiB of memory`."""
         parts = []
         of_model = f" ({' or '.join(self.models)})" if self.models else ""
-        if self.gpus:
+        if self.profile:
+            parts.append(f"{count_text(self.gpus, f'{self.profile} MIG device')}{of_model}")
+        elif self.gpus:
             parts.append(f"{count_text(self.gpus, 'GPU')}{of_model}")
         elif self.devices:
             part = f"{_decimal(self.share_bytes, 2**20)} MiB" if self.share_bytes else f"{_decimal(self.share_milli, 1000)}"

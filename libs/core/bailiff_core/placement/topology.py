@@ -20,8 +20,8 @@ PlacedTasks = list[tuple[TasksByRequirements, list[TasksOnNode]]]  # per part: i
 class TopologySearch:
     """Depth-first search over the domains of all parts, each part within the domain of its enclosing part."""
 
-    def __init__(self, cluster: ClusterResources, root: TopologyPart, budget: StepBudget, *, spread: bool) -> None:
-        self._cluster, self._root, self._budget, self._spread = cluster, root, budget, spread
+    def __init__(self, cluster: ClusterResources, root: TopologyPart, budget: StepBudget, scope: PlacementScope) -> None:
+        self._cluster, self._root, self._budget, self._scope = cluster, root, budget, scope
         self._budget_exhausted = False
         self._is_proof = True
 
@@ -34,7 +34,7 @@ class TopologySearch:
         rounds: tuple[tuple[bool, ...], ...] = ((False,), (True,)) if prefers else ((False, True),)
         for future_options in ((True,),) if reserve else rounds:
             mark = self._cluster.mark()
-            found = next(self._solutions(self._root, PlacementScope(spread=self._spread), future_options), None)
+            found = next(self._solutions(self._root, self._scope, future_options), None)
             self._cluster.rollback(mark)
             if found is not None:
                 return found
@@ -104,11 +104,11 @@ class TopologySearch:
         proof = self._is_proof and self._is_exhaustive()
         if not proof:
             for part in [] if _is_chain(self._root) else _relaxations(self._root):
-                why = TopologySearch(self._cluster, part, self._budget, spread=self._spread).place(reserve=True)
+                why = TopologySearch(self._cluster, part, self._budget, self._scope).place(reserve=True)
                 if isinstance(why, NoFit) and why.kind == "impossible":
                     return why
         kind: Literal["impossible", "gave-up"] = "impossible" if proof else "gave-up"
-        return NoFit(kind, _reason(self._cluster, self._root, kind, spread=self._spread))
+        return NoFit(kind, _reason(self._cluster, self._root, kind, spread=self._scope.spread))
 
     def _is_exhaustive(self) -> bool:
         """Whether an unsuccessful search with steps left is a proof.

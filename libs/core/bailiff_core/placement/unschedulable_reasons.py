@@ -49,7 +49,8 @@ def _reason_for_one(cluster: ClusterResources, need: TaskRequirements, count: in
 
 
 def _free(need: TaskRequirements) -> str:
-    return str(need).replace(" GPU", " free GPU", 1)
+    what = need.profile or "GPU"
+    return str(need).replace(f" {what}", f" free {what}", 1)
 
 
 def _diagnostics(cluster: ClusterResources, need: TaskRequirements) -> tuple[int, list[str]]:
@@ -64,7 +65,7 @@ def _diagnostics(cluster: ClusterResources, need: TaskRequirements) -> tuple[int
             if what:
                 mismatches[what] = mismatches.get(what, 0) + 1
         cluster.node_diagnostics[key] = (
-            max((node.usable.bit_count() for node, _ in cluster.eligible_nodes(need)), default=0),
+            max((node.devices_of((), need.profile).bit_count() for node, _ in cluster.eligible_nodes(need)), default=0),
             [
                 f"{count_text(nodes, 'node')} {what if nodes == 1 else _of_several(what)}"
                 for what, nodes in sorted(mismatches.items())
@@ -79,8 +80,9 @@ def _mismatch(node: NodeResources, need: TaskRequirements) -> str | None:
     for key, value in need.labels:
         if node.labels.get(key) != value:
             return f"lacks the label {key}={value}"
-    if need.hosts(node.units, node.devices_of(need.models)) < need.devices:
-        shortage = "no usable GPU" if need.devices == 1 else f"fewer than {need.devices} usable GPUs"
+    if need.hosts(node.units, node.devices_of(need.models, need.profile)) < need.devices:
+        what = f"{need.profile} MIG device" if need.profile else "GPU"
+        shortage = f"no usable {what}" if need.devices == 1 else f"fewer than {need.devices} usable {what}s"
         return f"has {shortage}{' of the model ' + ' or '.join(need.models) if need.models else ''}"
     return None
 

@@ -1,17 +1,26 @@
 """Demand of tasks, units and jobs as vectors of the three resources: GPU, CPU, memory.
 
 The demand of tasks that request bytes of a device depends on the device: a placed task is measured by its own devices, any
-other by a device of the size that the caller gives (semantics §3, Placement).
+other by a device of the size that the caller gives (semantics §3, Placement). MIG devices count by the policy's weights.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bailiff_core.model.demand import TaskGroup
+from bailiff_core.model.gpu_shares import devices_of
+from bailiff_core.model.mig import mig_gpu_milli
 from bailiff_core.model.resource_vector import ZERO, Amount, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
+
+
+class DeviceScale(NamedTuple):
+    """What makes GPUs of requests in bytes and of MIG devices: the memory of the GPU assumed, and the weights by MIG profile."""
+
+    device_bytes: int
+    mig_weights: Mapping[str, int] = {}
 
 
 class Placed(Protocol):
@@ -25,37 +34,39 @@ class Placed(Protocol):
     def devices(self) -> int: ...
 
 
-def of_task(group: TaskGroup, device_bytes: int) -> ResourceVector:
-    """Demand of one task of the group, on devices with `device_bytes` of memory."""
+def of_task(group: TaskGroup, scale: DeviceScale) -> ResourceVector:
+    """Demand of one task of the group, on devices of this scale."""
     gpus: Amount = group.gpu_milli
     if group.gpu_share_bytes is not None:
-        gpus = whole(Fraction(1000 * group.gpu_share_bytes * (group.gpu_devices or 1), device_bytes))
+        gpus = whole(Fraction(1000 * group.gpu_share_bytes * (group.gpu_devices or 1), scale.device_bytes))
     elif group.gpu_share_milli is not None:
         gpus = group.gpu_share_milli * (group.gpu_devices or 1)
+    elif group.mig_profile is not None:
+        gpus = whole(Fraction(mig_gpu_milli(group.mig_profile, scale.mig_weights) * devices_of(group)))
     return ResourceVector(gpus, group.cpu_milli, group.memory_bytes)
 
 
-def of_job(job: Job, device_bytes: int) -> ResourceVector:
+def of_job(job: Job, scale: DeviceScale) -> ResourceVector:
     """Demand of all tasks of the job."""
     if len(job.demand.tasks) == 1:
         (group,) = job.demand.tasks
-        each = of_task(group, device_bytes)
+        each = of_task(group, scale)
         return exact(each if group.count == 1 else each.times(group.count))
     found = ZERO
     for group in job.demand.tasks:
-        found = found.plus(of_task(group, device_bytes).times(group.count))
+        found = found.plus(of_task(group, scale).times(group.count))
     return exact(found)
 
 
-def of_unit(unit: Unit, device_bytes: int) -> ResourceVector:
+def of_unit(unit: Unit, scale: DeviceScale) -> ResourceVector:
     """Demand of the unit's tasks, regardless of their placement."""
-    return of_members(unit.job, unit.indices, device_bytes)
+    return of_members(unit.job, unit.indices, scale)
 
 
-def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> ResourceVector:
+def of_members(job: Job, indices: Iterable[int], scale: DeviceScale) -> ResourceVector:
     """Demand of these tasks of the job."""
     if len(job.demand.tasks) == 1:
-        return exact(of_task(job.demand.tasks[0], device_bytes).times(sum(1 for _ in indices)))
+        return exact(of_task(job.demand.tasks[0], scale).times(sum(1 for _ in indices)))
     counts = [0] * len(job.demand.tasks)
     group_of = [at for at, group in enumerate(job.demand.tasks) for _ in range(group.count)]
     for index in indices:
@@ -65,20 +76,20 @@ def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> ResourceV
     found = ZERO
     for group, count in zip(job.demand.tasks, counts, strict=True):
         if count:
-            found = found.plus(of_task(group, device_bytes).times(count))
+            found = found.plus(of_task(group, scale).times(count))
     return exact(found)
 
 
-def of_places(state: PoolState, job: Job, places: Iterable[Placed], device_bytes: int) -> ResourceVector:
-    """Demand of these tasks on their devices. `device_bytes`: assumed size of a device that no longer exists."""
+def of_places(state: PoolState, job: Job, places: Iterable[Placed], scale: DeviceScale) -> ResourceVector:
+    """Demand of these tasks on their devices. `scale`: assumed for a device that no longer exists."""
     places = list(places)
     if not by_bytes(job):
-        return of_members(job, (place.index for place in places), device_bytes)
+        return of_members(job, (place.index for place in places), scale)
     groups = job.groups()
     found = ZERO
     for place in places:
         group = groups[place.index]
-        amounts = of_task(group, device_bytes)
+        amounts = of_task(group, scale)
         if group.gpu_share_bytes is not None:
             memories = _device_memories(state, place)
             if memories:

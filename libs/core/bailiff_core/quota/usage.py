@@ -1,9 +1,10 @@
 """Usage and requests of each project, updated incrementally, with trial changes and rollback."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bailiff_core.model.mig import device_gpu_milli, profile_of
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.project_tree import ProjectTree
 from bailiff_core.model.resource_vector import ZERO, ResourceVector
@@ -11,12 +12,12 @@ from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 
-from .demand_vector import by_bytes, exact, of_job, of_members, of_places
+from .demand_vector import DeviceScale, by_bytes, exact, of_job, of_members, of_places
 from .fair_share import Divided
 
 MAX_JOURNAL = 10_000
 NO_TASKS: frozenset[int] = frozenset()
-NO_DEVICE = 1 << 37  # bytes; device size assumed for requests in bytes if the pool has no device
+NO_DEVICE = 1 << 37  # bytes; GPU size assumed for requests in bytes if the pool has no GPU
 
 
 @dataclass(slots=True)
@@ -34,8 +35,8 @@ class Usage:
     """Amounts by project, of its own jobs and of all projects below it; `""` is the whole pool.
 
     allocated: of tasks that are reserved, starting or running, and of reservations; releasing ones do not count.
-    requested: allocated plus pending tasks. total: capacity of the pool's nodes. smallest, largest: of the
-    pool's devices, bytes. divided: cache of `fair_shares`.
+    requested: allocated plus pending tasks. total: capacity of the pool's nodes. smallest, largest: scale of the
+    pool's GPUs. divided: cache of `fair_shares`.
     """
 
     def __init__(self, state: PoolState) -> None:
@@ -44,7 +45,7 @@ class Usage:
         self._counted_from: dict[int, tuple[object, ...]] = {}  # by node: the values that `_nodes` was computed from
         self._sizes: dict[int, int] = {}
         self.total = ZERO
-        self.smallest = self.largest = NO_DEVICE
+        self.smallest = self.largest = DeviceScale(NO_DEVICE)
         self._journal: list[str] = []
         self._discarded = 0
         self._trials: list[tuple[str, bool, ResourceVector]] = []
@@ -67,9 +68,11 @@ class Usage:
         if len(self._journal) > MAX_JOURNAL:
             self._discarded += len(self._journal)
             self._journal.clear()
-        changed = [self._count_node(state.nodes[number]) for number in state.indices.changed_nodes]
-        resized = any(changed) and self._set_sizes()
-        if state.policy is not self._policy:  # the tree, and which jobs are preemptible, may have changed
+        policy_changed = state.policy is not self._policy
+        changed_nodes = state.nodes if policy_changed else state.indices.changed_nodes  # it has the weights of MIG devices
+        changed = [self._count_node(state.nodes[number]) for number in changed_nodes]
+        resized = (any(changed) or policy_changed) and self._set_sizes()
+        if policy_changed:  # the tree, and which jobs are preemptible, may have changed
             self._count_all(state)
             return
         for name in jobs:
@@ -263,16 +266,17 @@ class Usage:
         """Recount the node; returns whether the sizes of its devices changed."""
         capacity, health = node.capacity, [device.healthy for device in node.devices]
         usable = capacity.devices & ~node.quarantined
-        counted_from = (node.devices, health, node.schedulable, usable, capacity.cpu_milli, capacity.memory_bytes)
+        weights = _mig_weights(self._state.policy)
+        counted_from = (node.devices, health, node.schedulable, usable, capacity.cpu_milli, capacity.memory_bytes, weights)
         previous = self._counted_from.get(node.number)
         if previous is not None and previous[0] is node.devices and previous[1:] == counted_from[1:]:
             return False
         self._counted_from[node.number] = counted_from
         before, sizes_before = self._nodes.pop(node.number, (ZERO, ()))
-        now, sizes = _capacity(node)
+        now, sizes = _capacity(node, weights)
         self._nodes[node.number] = now, sizes
         if now != before:
-            self.total = self.total.plus(now).minus(before)
+            self.total = exact(self.total.plus(now).minus(before))
         if sizes != sizes_before:
             for size in sizes:
                 self._sizes[size] = self._sizes.get(size, 0) + 1
@@ -284,8 +288,9 @@ class Usage:
 
     def _set_sizes(self) -> bool:
         """Update the smallest and largest size; returns whether the smallest changed."""
-        before = self.smallest
-        self.smallest, self.largest = min(self._sizes, default=NO_DEVICE), max(self._sizes, default=NO_DEVICE)
+        before, weights = self.smallest, _mig_weights(self._state.policy)
+        self.smallest = DeviceScale(min(self._sizes, default=NO_DEVICE), weights)
+        self.largest = DeviceScale(max(self._sizes, default=NO_DEVICE), weights)
         return self.smallest != before
 
 
@@ -298,15 +303,20 @@ def counts(job: Job, task: Task) -> bool:
     )
 
 
-def _capacity(node: Node) -> tuple[ResourceVector, tuple[int, ...]]:
-    """Capacity of a schedulable node, and the memory of each of its usable devices."""
+def _mig_weights(policy: Policy | None) -> Mapping[str, int]:
+    return policy.devices.mig_weights if policy is not None else {}
+
+
+def _capacity(node: Node, mig_weights: Mapping[str, int]) -> tuple[ResourceVector, tuple[int, ...]]:
+    """Capacity of a schedulable node, and the memory of each of its usable GPUs."""
     if not node.schedulable:
         return ZERO, ()
     usable = node.capacity.devices & ~node.quarantined
     devices = [device for device in node.devices if device.healthy and usable >> device.number & 1]
     capacity = node.capacity
-    sizes = tuple(device.memory_bytes for device in devices if device.memory_bytes)
-    return ResourceVector(1000 * len(devices), capacity.cpu_milli, capacity.memory_bytes), sizes
+    sizes = tuple(device.memory_bytes for device in devices if device.memory_bytes and not profile_of(device))
+    gpus = sum((device_gpu_milli(device, mig_weights) for device in devices), start=0)
+    return exact(ResourceVector(gpus, capacity.cpu_milli, capacity.memory_bytes)), sizes
 
 
 def _sum(amounts: Iterable[ResourceVector]) -> ResourceVector:

@@ -17,7 +17,8 @@ class JobPlaced(Decision):
     """The gang has its place. `reserved`: some of the resources are still releasing, so nothing starts yet.
 
     action: the action that placed it; `migrate`: it was migrated on request. backfilled: it starts where a job ahead of it in the
-    queue waits for resources, and may be evicted for that job (policy field `backfill`).
+    queue waits for resources, and may be evicted for that job (policy field `backfill`). island: where one is preferred (job
+    field `placement`): `NODE/ISLAND`: all GPUs are on it; `per task`: those of each task are on one; `none`: neither fitted.
     """
 
     job: Name
@@ -27,10 +28,11 @@ class JobPlaced(Decision):
     reserved: bool = False
     expires: Time | None = None
     backfilled: bool = False
+    island: str = ""
 
 
 class JobGrown(Decision):
-    """A running elastic job gets more tasks in the same attempt."""
+    """A running elastic job gets more tasks in the same attempt. island: as in `JobPlaced`, of these tasks."""
 
     job: Name
     attempt: Count
@@ -38,6 +40,7 @@ class JobGrown(Decision):
     placement: tuple[NodeShare, ...]
     reserved: bool = False
     expires: Time | None = None
+    island: str = ""
 
 
 class JobStarting(Decision):
@@ -99,7 +102,8 @@ class PreemptionDecided(Decision):
     victims, graces, placement: checked and computed by admission on its own state; explanation: the proposer's claim.
     unneeded_victims: victims of the proposal that are no longer needed. cancelled_evictions: victims of a reservation that is
     dropped for this preemptor, whose resources are not needed; its other victims are evicted for this preemptor instead.
-    tasks: the tasks that the placement is for, if others of the preemptor run already; empty: a new attempt.
+    tasks: the tasks that the placement is for, if others of the preemptor run already; empty: a new attempt. island: as in
+    `JobPlaced`.
     """
 
     request: Count
@@ -114,6 +118,7 @@ class PreemptionDecided(Decision):
     unneeded_victims: tuple[Name, ...] = ()
     cancelled_evictions: tuple[Name, ...] = ()
     tasks: str = ""
+    island: str = ""
 
 
 class PreemptionRefused(Decision):
@@ -172,7 +177,7 @@ class DrainDeadlineReached(Decision):
 class MigrationDecided(Decision):
     """The job is evicted and this place is reserved for its next attempt until `expires`.
 
-    cause: migration was requested, or the gang has a new size and restarts with it.
+    cause: migration was requested, or the gang has a new size and restarts with it. island: as in `JobPlaced`.
     """
 
     job: Name
@@ -182,6 +187,7 @@ class MigrationDecided(Decision):
     expires: Time
     reason: Annotated[str, Field(max_length=1000)] = ""
     cause: Literal["migration", "resize"] = "migration"
+    island: str = ""
 
 
 class MigrationRefused(Decision):

@@ -309,7 +309,10 @@ MAX_DEVICES = 64
 
 
 class DeviceInfo(Document):
-    """One device of a node's inventory. fault: why it is not healthy."""
+    """One device of a node's inventory: a GPU, or a MIG device (kind `mig`, with its profile) of the card `parent`.
+
+    fault: why it is not healthy. island: GPUs of the node that NVLink (or one PCIe switch) connects have the same one.
+    """
 
     id: OpaqueId
     kind: str = "gpu"
@@ -319,6 +322,8 @@ class DeviceInfo(Document):
     healthy: bool = True
     labels: Labels = Field(default_factory=dict)
     fault: Annotated[str, Field(max_length=1000)] = ""
+    profile: Annotated[str, Field(max_length=64)] = ""
+    island: Annotated[str, Field(max_length=64)] = ""
 
 
 class NodeJoined(Fact):

@@ -262,7 +262,7 @@ def _obstacle(cluster: ClusterResources, unit: Unit, place: GangPlacement) -> st
         need, node = need_of[task.index], cluster.nodes.get(task.node)
         if node is None:
             problem = f"node {task.node} is not schedulable now"
-        elif not is_eligible(need, node) or task.devices & ~node.devices_of(need.models):
+        elif not is_eligible(need, node) or task.devices & ~node.devices_of(need.models, need.profile):
             problem = f"task {task.index} may not run on {node.name} with these devices"
         elif not contains(node.future, need.amount(node.units, task.devices)):
             problem = f"task {task.index} does not fit on {node.name}"
