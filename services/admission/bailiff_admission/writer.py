@@ -215,6 +215,10 @@ class Writer:
                 if decoded is None:
                     continue
                 inputs.append(decoded)
+                if decoded.without_effect:
+                    self._metrics.inputs_without_effect.labels(
+                        self._projection.pool, message.topic, decoded.without_effect
+                    ).inc()
                 if decoded.submitted is not None:
                     job, spec = decoded.submitted.demand.job, decoded.submitted.spec
                     specs.append(self._specs.take(job, decoded.spec_digest, spec, decoded.salt))
