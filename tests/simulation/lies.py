@@ -47,7 +47,7 @@ from bailiff_bus.messages.reports import FenceStatus, TrackedTask
 from bailiff_bus.port import Headers, Message
 from bailiff_core.model.certificate import Role
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.document import MAX_INTEGER
+from bailiff_core.model.document import MAX_INTEGER, TEN_YEARS
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import Checkpoint, DeviceInfo, DeviceReading
 from bailiff_log.credentials import Credentials
@@ -178,7 +178,7 @@ def reports(liar: Liar) -> Iterator[Forgery]:
     name: dict[str, Any] = {"node": node.name, "incarnation": incarnation, "number": random.choice((0, node.last_report + 1, MAX_INTEGER))}
     at = {**name, **liar.task(mine=True), "ordered_by": random.choice((None, None, liar.seq()))}
     device = {**name, "device": random.choice([each.id for each in node.devices] or ["GPU-unknown"])}
-    saved = Checkpoint(step=liar.count(), bytes=liar.count(), duration=liar.count(), sha256="0" * 64)
+    saved = Checkpoint(step=liar.count(), bytes=liar.count(), duration=min(TEN_YEARS, liar.count()), sha256="0" * 64)
     reading = DeviceReading(device="GPU-unknown", memory_used=MAX_INTEGER, processes=MAX_INTEGER)
     made: ReportBody = random.choice((
         lambda: TaskReleasedReport(**at, before=(reading,), after=(reading,)),
@@ -188,7 +188,7 @@ def reports(liar: Liar) -> Iterator[Forgery]:
         lambda: TaskStartRefusedReport(**at, reason=random.choice(ODD)),
         lambda: TaskProgressReport(**at, step=liar.count(), total_steps=liar.count(), step_rate_milli=liar.count(), checkpoint=saved),
         lambda: TaskResumedReport(**at, step=liar.count(), from_attempt=liar.count(), skipped_checkpoints=liar.count()),
-        lambda: EvictionStageReport(**at, stage=random.choice(("noticed", "yielding", "term_sent", "kill_sent", "checkpoint_committed")), elapsed=liar.count(), checkpoint=saved),
+        lambda: EvictionStageReport(**at, stage=random.choice(("noticed", "yielding", "term_sent", "kill_sent", "checkpoint_committed")), elapsed=min(TEN_YEARS, liar.count()), checkpoint=saved),
         lambda: DeviceUnhealthyReport(**device, reason="xid", code=liar.count(), detail=random.choice(ODD)),
         lambda: DeviceHealthyReport(**device),
         lambda: DeviceClearedReport(**device, reading=reading),

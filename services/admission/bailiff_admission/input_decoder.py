@@ -153,7 +153,11 @@ class InputDecoder:
 
     def _report(self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput) -> list[Fact]:
         self._liveness.observe(report.node, report.incarnation, message.time)
-        check_report(state, report)
+        try:
+            check_report(state, report)
+        except InvalidMessage:
+            if not isinstance(report, NodeInventory):
+                raise  # heartbeats follow the inventory, whose other content counts: they put the false claim on record
         if isinstance(report, NodeHeartbeat) and report.refused_commands:
             found.refusals = report
         inventory_known = self.reconciliation.observe(state, report, message.time)
