@@ -35,6 +35,7 @@ from bailiff_core.records.decisions import (
     PreemptionDecided,
     PreemptionRequested,
 )
+from bailiff_core.records.log_keys import SignatureCheck
 from bailiff_core.records.facts import EvictionStageReached, EvictionStarted, JobSubmitted, WriterStarted
 from bailiff_core.replay import Replay
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -361,12 +362,14 @@ def _only_good_devices(state: PoolState, record: Record) -> Violations:
 # --- over whole logs
 
 
-def chain_of(messages: Sequence[Message], pool: str) -> tuple[list[tuple[Record, Wire]], int]:
-    """The records of a raw partition that continue the chain, and how many messages do not."""
+def chain_of(
+    messages: Sequence[Message], pool: str, check: SignatureCheck | None = None
+) -> tuple[list[tuple[Record, Wire]], int]:
+    """The records of a raw partition that continue the chain, and how many messages do not. check: of a signed log."""
     head, records = ChainHead(pool), []
     for message in messages:
         wire = Wire(message.headers, message.value)
-        after = continues(head, wire)
+        after = continues(head, wire, check)
         if not isinstance(after, Break):
             head = after
             records.append((decode(wire), wire))

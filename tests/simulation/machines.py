@@ -35,6 +35,8 @@ class MachineObserver(Protocol):
 
     def is_reading_lost_reports(self) -> bool: ...
 
+    def counts(self, machine: str) -> bool: ...
+
 
 class WatchedMachine(SimulatedMachine):
     """One host: its disk, its GPUs, its tasks."""
@@ -90,7 +92,8 @@ class WatchedMachine(SimulatedMachine):
 
     def _check_devices(self, launch: Launch, part: Fraction) -> None:
         """No task starts on a GPU that is in use or cannot be read (§8.7)."""
-        for device in launch.device_ids if not self.observer.is_reading_lost_reports() else ():
+        checked = self.observer.counts(self.node.name) and not self.observer.is_reading_lost_reports()
+        for device in launch.device_ids if checked else ():
             if "dead" in self.inventory.injected_faults(device):
                 self.observer.violated(f"{launch.key} starts on {device}, which cannot be read")
             elif part == 1 and self.inventory.usage(device).memory_used:

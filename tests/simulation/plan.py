@@ -4,13 +4,14 @@ A run depends on its plan only, so parts of the plan can be removed to see wheth
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from bailiff_bus import topics
 from bailiff_core.model.policy import Policy
 from bailiff_node_agent.settings import NodeDeclaration
 
+from .adversary import Lie, random_lies, role_of
 from .faults import Event, log_truncations, schedule
 from .work import MOST_JOBS, Post, random_nodes, random_policy, random_requests
 
@@ -24,6 +25,7 @@ class Plan:
     """One run. bad, slow: network faults, in thousandths of sends and deliveries. skews: offsets from the broker's clock, µs.
 
     undecidable: jobs on which deciding fails: always, or only once they are pending (`UNDECIDABLE`).
+    liar: whose key the adversary has; empty: there is none, and nothing is signed.
     """
 
     seed: int
@@ -39,6 +41,8 @@ class Plan:
     digest_every: int
     max_cycle_inputs: int
     undecidable: tuple[tuple[str, str], ...] = ()
+    liar: str = ""
+    lies: tuple[Lie, ...] = ()
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{node.name} {node.gpus} {node.cpu_milli} mCPU {node.memory_bytes >> 30} GiB" for node in self.nodes)
@@ -46,6 +50,8 @@ class Plan:
         faults = [f"  {event}" for event in self.events] or ["  none"]
         services = f"{', '.join(self.replicas)}; network faults {self.bad}/{self.slow} of 1000; cycles of {self.max_cycle_inputs}"
         faults += [f"  deciding on {job} fails {when}" for job, when in self.undecidable]
+        if self.liar:
+            faults += [f"lies of {self.liar}:", *(f"  {lie}" for lie in self.lies)]
         return "\n".join([f"pool: {nodes}", f"services: {services}", "requests:", *requests, "faults:", *faults])
 
 
@@ -79,6 +85,12 @@ def plan_of(seed: int) -> Plan:
         max_cycle_inputs=max_cycle_inputs,
         undecidable=_undecidable(Random(f"undecidable/{seed}")),
     )
+
+
+def plan_with_adversary(seed: int) -> Plan:
+    """The plan of this seed, in a pool with a root key and an adversary."""
+    role = role_of(seed)
+    return replace(plan_of(seed), liar=role, lies=random_lies(Random(f"lies/{seed}"), role, LENGTH))
 
 
 def _undecidable(random: Random) -> tuple[tuple[str, str], ...]:

@@ -31,9 +31,13 @@ from bailiff_core.records.facts import (
     EvictionStarted,
     InputRejected,
     LogTruncated,
+    TaskFact,
     TruncationReconciled,
     WriterStarted,
 )
+from bailiff_log.log_signatures import LogSignatureCheck
+
+from .adversary import Adversary
 
 Line = tuple[float, str]
 Place = tuple[str, str, int, int]
@@ -49,7 +53,10 @@ class RunChecker:
         self.state = PoolState()
         self.head = ChainHead(pool)
         self.history = History()
+        self.signatures = LogSignatureCheck(pool)  # without effect in a pool without a root key
+        self.adversary: Adversary | None = None
         self.orphans = 0
+        self.orphan_offsets: set[int] = set()
         self.kinds: Counter[str] = Counter()  # counts of records and orphans: the coverage of the seeds
         self.lines: list[Line] = []
         self.violation: str | None = None
@@ -83,9 +90,10 @@ class RunChecker:
         if message.topic != topics.AUDIT.name or self.violation is not None:
             return
         wire = Wire(message.headers, message.value)
-        after = continues(self.head, wire)
+        after = continues(self.head, wire, self.signatures)
         if isinstance(after, Break):
             self.orphans += 1
+            self.orphan_offsets.add(message.offset)
             self.kinds["(orphan)"] += 1
             self.trace(f"orphan at offset {message.offset}: {after.reason}")
             return
@@ -120,7 +128,9 @@ class RunChecker:
             check(CYCLE_RULES, self.state)
 
     def _take(self, record: Record) -> None:
-        _raise(self.history.before(self.state, record), record)
+        reporter = getattr(record.data, "node", "") if isinstance(record.data, TaskFact) else ""
+        if self.counts(reporter):
+            _raise(self.history.before(self.state, record), record)
         apply(self.state, record)
         for name in self.state.starting:
             job = self.state.jobs[name]
@@ -147,9 +157,10 @@ class RunChecker:
         self._ordered, self._begun, lost = {}, {}, self.lost
         for message in left:
             wire = Wire(message.headers, message.value)
-            after = continues(self.head, wire)
+            after = continues(self.head, wire, self.signatures)
             if isinstance(after, Break):
                 self.orphans += 1
+                self.orphan_offsets.add(message.offset)
                 continue
             self.head = after
             self._take(decode(wire))
@@ -185,9 +196,15 @@ class RunChecker:
 
     # --- the machines
 
+    def counts(self, machine: str) -> bool:
+        """Whether what runs there must agree with the log: not where the adversary speaks for the node."""
+        return self.adversary is None or not machine or self.adversary.speaks_for != machine
+
     def on_start(self, task: LiveTask) -> None:
         """A task is about to start; an outdated command must not start it (§8.9, §8.10)."""
         self.trace(f"{task.machine}: {task.job}/{task.attempt}/{task.task} starts on {','.join(task.devices) or 'no GPU'}")
+        if not self.counts(task.machine):
+            return
         job = self.state.jobs.get(task.job)
         known = job.task(task.task) if job is not None else None
         key = (task.job, task.attempt, task.task, known.start_seq if known is not None else None)
@@ -206,6 +223,8 @@ class RunChecker:
         self.trace(f"{task.machine}: {task.job}/{task.attempt}/{task.task} gets {how}")
         job = self.state.jobs.get(task.job)
         current = job is not None and job.attempt == task.attempt and bool(job.tasks)
+        if not self.counts(task.machine) or (self.adversary and (task.job, task.attempt) in self.adversary.commanded):
+            return
         if isolated or not current or _place(task) in self._lost_starts or (task.job, task.attempt) in self._lost_evictions:
             return  # its lease expired, or the log lost this attempt or its eviction
         assert job is not None

@@ -20,6 +20,7 @@ from bailiff_bus.messages import (
     RequestBody,
     ResumeJob,
     ReturnNode,
+    RevokeKey,
     ScaleJob,
     SetPriorityClass,
     SubmitJob,
@@ -39,6 +40,7 @@ from bailiff_core.model.policy import (
     Protections,
 )
 from bailiff_core.model.resource_vector import Bounds, Weights
+from bailiff_log.signatures import sign
 from bailiff_node_agent.settings import NodeDeclaration
 
 GIB = 1 << 30
@@ -190,6 +192,13 @@ def clean_up(pool: str, at: float, nodes: list[str]) -> list[Post]:
     never = [f"job-{number}" for number in range(MOST_JOBS) if _lacks_secret(number)]
     cancels = [_post(pool, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
     return [_post(pool, at, "return-nodes", ReturnNode()), *back, *cancels]
+
+
+def revoke(pool: str, key: str, root: bytes) -> Post:
+    """The request that revokes this key, signed with the root key."""
+    body, about = RevokeKey(key=key, reason="stolen"), {"source": "/people", "id": f"revoke-{key}", "pool": pool}
+    keyid, sig = sign(root, body, **about, time_us=START)
+    return Post(0.0, *wrap(body, **about, time_us=START, keyid=keyid, sig=sig))
 
 
 def _lacks_secret(number: int) -> bool:

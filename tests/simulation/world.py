@@ -28,11 +28,14 @@ from bailiff_bus.messages import ProposalBatch, RequestBody, SubmitJob
 from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
 from bailiff_bus.testing import MemoryBus, MemoryCluster, Partition
 from bailiff_core.fold.log import request_key
+from bailiff_core.records import Record, Wire
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_eviction_executor.executor import Executor
 from bailiff_log.reader import AuditReader
+from bailiff_log.credentials import Credentials, read_credentials
 from bailiff_node_agent.agent_context import AgentContext
+from bailiff_node_agent.command_trust import CommandTrust
 from bailiff_node_agent.disk import EvictionStore, Fences, Reports, Verdict, new_incarnation
 from bailiff_node_agent.runtime.simulated import SimulatedRuntime
 from bailiff_node_agent.service import NodeAgentService
@@ -45,13 +48,15 @@ from bailiff_service.pool_ownership import PoolService
 from bailiff_service.settings import ServiceSettings
 from bailiff_victim_selection.selector import proposal_batch, run_selector
 
+from .adversary import Adversary, Place, watched
 from .engine_fault import engine_fails_on, sound_engine
 from .faults import Event, NetworkFaults
+from .keys import SERVICES, pool_keys
 from .machines import WatchedMachine
 from .plan import LENGTH, POOL, Plan, plan_of
 from .processes import Process, VirtualLoop
 from .run_checker import RunChecker
-from .work import START, clean_up, client, operator
+from .work import START, clean_up, client, operator, revoke
 
 REST_TIMEOUT_S = 300.0  # virtual seconds from the end of the last job until the pool must be at rest
 REST_S = 2.0
@@ -145,7 +150,7 @@ class SimulatedAgentService(NodeAgentService):
     random_bytes: Callable[[], bytes]
 
     def _context(self, node: NodeDeclaration, locks: ExitStack) -> AgentContext:
-        storage = self.machine.storage
+        storage, credentials = self.machine.storage, self._credentials(node)
         fences = WatchedFences(storage)
         fences.on_command = self.machine.observer.on_command
         return AgentContext(
@@ -156,6 +161,8 @@ class SimulatedAgentService(NodeAgentService):
             fences=fences,
             reports=Reports(storage),
             evictions=EvictionStore(storage),
+            credentials=credentials,
+            trust=CommandTrust(storage, credentials.root_key) if credentials is not None else None,
             incarnation=new_incarnation(
                 storage,
                 machine_id=node.machine_id,
@@ -178,6 +185,8 @@ class World:
 
     def __init__(self, plan: Plan, loop: VirtualLoop, folder: Path) -> None:
         self.plan, self.loop, self.folder = plan, loop, folder
+        self.keys = pool_keys() if plan.liar else None
+        self.metrics = Metrics() if plan.liar else _metrics()
         self.random = Random(f"run/{plan.seed}")
         self.checker = RunChecker(POOL, loop.time)
         self.policy = plan.policy
@@ -187,12 +196,17 @@ class World:
         for topic in topics.TOPICS.values():
             self.cluster.add_partitions(topic.name, plan.partitions[topic.name])
         self.machines = {node.name: WatchedMachine(node, self.checker) for node in plan.nodes}
+        self.adversary = None
+        if self.keys is not None:
+            self.adversary = Adversary(plan.liar, plan.nodes[-1].name, self.cluster, self.keys)
+            self.checker.adversary = self.adversary
         self.checker.living = self.living
         self.checker.may_fail = self._may_fail
         self.processes: dict[str, Process] = {}
         self.all_processes: list[Process] = []
         self.incarnations: dict[str, int] = {}
         self.wrong_clocks: set[str] = set()
+        self.renewed: set[str] = set()  # processes with a new key, after the one before it was revoked
         self.skews = dict(plan.skews)
         (folder / "pools.yaml").write_text(json.dumps({"pools": [{"name": POOL, "partition": 0}]}), encoding="utf-8")
         (folder / "policy.yaml").write_text(self.policy.model_dump_json(), encoding="utf-8")
@@ -217,8 +231,8 @@ class World:
     # --- processes
 
     def living(self) -> list[LiveTask]:
-        """All running tasks of all machines."""
-        return [task for machine in self.machines.values() for task in machine.living()]
+        """All running tasks of all machines that count."""
+        return [task for machine in self.machines.values() if self.checker.counts(machine.node.name) for task in machine.living()]
 
     def start(self, name: str) -> None:
         """Start a new incarnation of this process."""
@@ -243,6 +257,9 @@ class World:
             except BusUnavailable as error:
                 self.checker.trace(f"{process.name}: {error}; trying again")
             except MustStop as error:
+                revoked = error.code == ExitCode.CREDENTIALS and process.name in self.renewed
+                if revoked:
+                    return
                 if error.code != ExitCode.CLOCK or process.name not in self.wrong_clocks:
                     self.checker.violated(f"{process.name} stopped: {error}")
                     return
@@ -255,7 +272,16 @@ class World:
             await asyncio.sleep(0.5)
 
     def _common(self, name: str) -> dict[str, object]:
-        return {"pools": self.folder / "pools.yaml", "state_dir": self.folder / name, "instance": name}
+        signed = {"credentials": self.keys.folder / self._credentials_of(name)} if self.keys is not None else {}
+        return {"pools": self.folder / "pools.yaml", "state_dir": self.folder / name, "instance": name, **signed}
+
+    def _credentials(self, name: str) -> Credentials | None:
+        return read_credentials(self.keys.folder / self._credentials_of(name)) if self.keys is not None else None
+
+    def _credentials_of(self, name: str) -> str:
+        """The folder of this process's credentials; that of an agent has one for each node."""
+        part = "nodes" if name.startswith("agent-") else name.partition("-")[0]
+        return f"new/{part}" if name in self.renewed else part
 
     def _admission(self, name: str, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
         settings = AdmissionSettings(
@@ -264,26 +290,26 @@ class World:
             digest_every=self.plan.digest_every,
             max_cycle_inputs=self.plan.max_cycle_inputs,
         )
-        return AdmissionService(settings, _metrics(), bus, clock_and_ids)
+        return AdmissionService(settings, self.metrics, bus, clock_and_ids)
 
     def _selection(self, name: str, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
-        settings = ServiceSettings(**self._common(name))  # type: ignore[arg-type]
+        settings, credentials = ServiceSettings(**self._common(name)), self._credentials(name)  # type: ignore[arg-type]
         return PoolService(
             "victim-selection",
             settings,
-            _metrics(),
+            self.metrics,
             bus,
-            lambda projection: run_selector(projection, clock_and_ids, search_inline),
+            lambda projection: run_selector(projection, clock_and_ids, search_inline, credentials),
         )
 
     def _executor(self, name: str, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
-        settings = ServiceSettings(**self._common(name))  # type: ignore[arg-type]
+        settings, credentials = ServiceSettings(**self._common(name)), self._credentials(name)  # type: ignore[arg-type]
         return PoolService(
             "eviction-executor",
             settings,
-            _metrics(),
+            self.metrics,
             bus,
-            lambda projection: Executor(projection, clock_and_ids, _metrics()).run(),
+            lambda projection: Executor(projection, clock_and_ids, self.metrics, credentials).run(),
         )
 
     def _agent(self, machine: WatchedMachine, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
@@ -293,7 +319,7 @@ class World:
             heartbeat_s=2.0,
             ship_logs=False,
         )
-        service = SimulatedAgentService(settings, _metrics(), bus, clock_and_ids)
+        service = SimulatedAgentService(settings, self.metrics, bus, clock_and_ids)
         service.machine, service.random_bytes = machine, clock_and_ids.random_bytes
         return service
 
@@ -426,11 +452,14 @@ class World:
             self.start(f"agent-{machine}")
         sending = asyncio.create_task(client(Client(self.cluster, "client", self.network), self.plan.posts))
         watching = asyncio.create_task(operator(Client(self.cluster, "operator", self.network), POOL, self.random))
+        lying = asyncio.create_task(self._tell_lies())
         await self.inject_faults()
         await sending
+        await lying
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
         self.network.stopped = True
         self.checker.trace("*** no more faults from here on")
+        await self._revoke_stolen_key()
         names = [node.name for node in self.plan.nodes]
         await client(Client(self.cluster, "client", self.network), clean_up(POOL, self.loop.time() + 1.0, names))
         rested_since = self.loop.time()
@@ -446,6 +475,34 @@ class World:
         watching.cancel()
         if self.checker.violation is None:
             await self._last_checks()
+
+    async def _tell_lies(self) -> None:
+        for lie in self.plan.lies:
+            await asyncio.sleep(max(0.0, lie.at - self.loop.time()))
+            assert self.adversary is not None
+            if self.checker.state.nodes:
+                for line in self.adversary.tell(lie, self.checker.state, self.broker_time()):
+                    self.checker.trace(line)
+
+    async def _revoke_stolen_key(self) -> None:
+        """What an operator does who has seen the traces: revoke the key, and give its owner another one."""
+        if self.adversary is None or self.adversary.role not in ("node", "selection", "executor"):
+            return
+        role, node, keys = self.adversary.role, self.adversary.node, self.adversary.keys
+        at_node = role == "node"
+        owners = [f"agent-{node}"] if at_node else [name for name in self.plan.replicas if name.startswith(role)]
+        stolen = keys.issue(f"nodes/{node}", "node", node) if at_node else keys.issue(role, SERVICES[role])
+        self.renewed.update(owners)
+        self.checker.trace(f"*** the key of {', '.join(owners)} is revoked")
+        await client(Client(self.cluster, "client", self.network), [revoke(POOL, stolen.certificate.key, keys.root)])
+        while stolen.certificate.key not in self.checker.state.revoked_keys and self.checker.violation is None:
+            await asyncio.sleep(0.5)
+        for name in owners:
+            keys.issue(f"new/nodes/{node}" if at_node else f"new/{role}", "node" if at_node else SERVICES[role], node)
+            self.kill(name)
+            if at_node:
+                self.machines[node].host_crash()
+            self._restart(name)
 
     def _may_fail(self, fact: DecisionFailed | InputRejected) -> bool:
         """Whether the failed decision concerns a job with an injected engine fault."""
@@ -483,7 +540,7 @@ class World:
             checker.violated(f"at the end {task} still runs")
             return
         partition = self.cluster.messages(topics.AUDIT.name, 0)
-        records, orphans = chain_of(partition, POOL)
+        records, orphans = chain_of(partition, POOL, self.checker.signatures)
         reader = AuditReader(MemoryBus(self.cluster, "auditor"), POOL, 0)
         read = 0
         end = len(partition)
@@ -492,13 +549,28 @@ class World:
         if (read, reader.orphans) != (len(records), orphans) or orphans != checker.orphans:
             checker.violated(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
         with sound_engine():
-            for violation in (*replay_is_identical(records), *folds_agree(records)):
+            for violation in (*replay_is_identical(records), *folds_agree(records), *self._lies_without_trace(records)):
                 checker.violated(violation)
+
+    def _lies_without_trace(self, records: Sequence[tuple[Record, Wire]]) -> Iterator[str]:
+        if self.adversary is None:
+            return
+        named: dict[Place, str] = {}
+        for record, _ in records:
+            topic, _, place = record.cause.partition("/")
+            if place:
+                partition, _, offset = place.partition("/")
+                named[topic, int(partition), int(offset)] = record.type.removeprefix("bailiff.audit.").removesuffix(".v1")
+        rejections = [record.data for record, _ in records if isinstance(record.data, InputRejected)]
+        muted = any(each.count > 1 for each in rejections) or len(rejections) > self.checker.state.rules.max_rejections_per_minute
+        ignored = self.metrics.inputs_without_effect.collect()
+        counted = sum(int(sample.value) for metric in ignored for sample in metric.samples)
+        yield from self.adversary.violations(named, self.checker.orphan_offsets, counted, muted)
 
     def _unanswered(self) -> list[str]:
         """Requests without a record in the log, and rejections without a dead letter."""
         pool, found = self.checker.state, []
-        records, _ = chain_of(self.cluster.messages(topics.AUDIT.name, 0), POOL)
+        records, _ = chain_of(self.cluster.messages(topics.AUDIT.name, 0), POOL, self.checker.signatures)
         rejected = [record.data for record, _ in records if isinstance(record.data, InputRejected)]
         most = pool.rules.max_rejections_per_minute
         muted = any(data.count > 1 for data in rejected) or any(recent.count >= most for recent in pool.rejections.values())
@@ -572,7 +644,8 @@ def run(what: int | Plan) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="bailiff-sim-") as folder, engine_fails_on(dict(plan.undecidable)):
         world = World(plan, loop, Path(folder))
         try:
-            loop.run_until_complete(world.run())
+            with watched(world.adversary):
+                loop.run_until_complete(world.run())
         except Exception as error:  # noqa: BLE001 - a run that cannot continue is a finding, too
             world.checker.violated(f"the run ended with {type(error).__name__}: {error}")
         partition = world.cluster.messages(topics.AUDIT.name, 0)

@@ -168,7 +168,7 @@ PRINCIPALS: Mapping[str, Principal] = {
             role="console",
             purpose="the web page; sends requests in people's names",
             writes=(topics.REQUESTS,),
-            reads=(topics.AUDIT, topics.JOB_LOGS, topics.TELEMETRY),
+            reads=(topics.AUDIT, topics.JOB_LOGS, topics.TELEMETRY, topics.ALARMS),
         ),
         Principal(role="notifier", purpose="`bailiff notify`", reads=(topics.AUDIT,)),
         Principal(

@@ -34,6 +34,9 @@ CYCLE_SECONDS = Metric(
     "bailiff_cycle_seconds", "histogram", ("pool",), "time from the first fact of a decision cycle to its commit"
 )
 INPUTS_REJECTED = Metric("bailiff_inputs_rejected", "counter", ("pool", "topic", "code"), "inputs rejected, by code")
+INPUTS_WITHOUT_EFFECT = Metric(
+    "bailiff_inputs_without_effect", "counter", ("pool", "topic", "type"), "valid inputs that changed nothing: repeated or outdated"
+)
 COMMANDS_SENT = Metric("bailiff_commands_sent", "counter", ("pool", "type"), "commands sent to node agents")
 COMMANDS_FENCED = Metric("bailiff_commands_fenced", "counter", ("pool", "type"), "outdated commands refused by a fence")
 COMMANDS_REFUSED = Metric(
@@ -140,8 +143,8 @@ ROLLUP_METRICS = (  # services/rollup: aggregated from the whole log
     STARTS_LATE, ROLLUP_TIME,
 )  # fmt: skip
 METRICS = (
-    LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
-    COMMANDS_FENCED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED,
+    LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED, INPUTS_WITHOUT_EFFECT,
+    COMMANDS_SENT, COMMANDS_FENCED, COMMANDS_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED,
     POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 
@@ -193,6 +196,7 @@ class Metrics:
             CYCLE_SECONDS.name, CYCLE_SECONDS.help, CYCLE_SECONDS.labels, registry=self.registry, buckets=CYCLE_BUCKETS
         )
         self.inputs_rejected = self._counter(INPUTS_REJECTED)
+        self.inputs_without_effect = self._counter(INPUTS_WITHOUT_EFFECT)
         self.commands_sent = self._counter(COMMANDS_SENT)
         self.commands_fenced = self._counter(COMMANDS_FENCED)
         self.commands_refused = self._counter(COMMANDS_REFUSED)

@@ -32,4 +32,5 @@ class Fencing:
             lost_margin=state.rules.nodes.lost_margin,
             revoked_keys=tuple(state.revoked_keys),
             root_key_changes=tuple(state.root_key_changes),
+            log_end=state.seq,
         )

@@ -45,7 +45,7 @@ class DecodedInput:
     """The result of one message. submitted: an accepted job; its spec must be stored with this salt first.
 
     missed: a report that shows that admission missed earlier reports of the agent. refusals: a heartbeat of an agent that has
-    refused commands.
+    refused commands. without_effect: the type of a valid message that changes nothing; empty for heartbeats.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -59,6 +59,7 @@ class DecodedInput:
     spec_digest: str = ""
     missed: ReportBody | None = None
     refusals: NodeHeartbeat | None = None
+    without_effect: str = ""
 
 
 class InputDecoder:
@@ -112,6 +113,8 @@ class InputDecoder:
             found.rejected = outcome
         else:
             found.facts = outcome
+            if not outcome and not isinstance(body, NodeHeartbeat):
+                found.without_effect = type(body).__name__
         return found
 
     def _request(self, state: PoolState, envelope: Envelope, body: RequestBody, found: DecodedInput) -> list[Fact] | Rejected:
@@ -150,7 +153,11 @@ class InputDecoder:
 
     def _report(self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput) -> list[Fact]:
         self._liveness.observe(report.node, report.incarnation, message.time)
-        check_report(state, report)
+        try:
+            check_report(state, report)
+        except InvalidMessage:
+            if not isinstance(report, NodeInventory):
+                raise  # heartbeats follow the inventory, whose other content counts: they put the false claim on record
         if isinstance(report, NodeHeartbeat) and report.refused_commands:
             found.refusals = report
         inventory_known = self.reconciliation.observe(state, report, message.time)

@@ -46,6 +46,7 @@ class JobSpecs:
         self._pool, self._keys = pool, keys
         self._specs: dict[tuple[str, str], StoredSpec] = {}
         self._undecryptable: set[str] = set()
+        self.replaced: list[StoredSpec] = []
 
     def get(self, job: str, digest: str) -> StoredSpec | None:
         """The job's spec with this digest, unless it was erased."""
@@ -57,17 +58,33 @@ class JobSpecs:
             return "its spec was encrypted with another specs.key: all replicas of admission need the same one"
         return "its spec is missing"
 
-    async def load(self, bus: Bus) -> None:
-        """Read the whole topic; the newest value per key is valid."""
+    async def load(self, bus: Bus, state: PoolState) -> None:
+        """Read the whole topic. Of the values of one key the newest that has the key's digest counts.
+
+        An older one counts where somebody wrote over it, or erased it although its job has not ended; `replaced` names these.
+        """
+        active = {f"{self._pool}/{job.id}/{job.spec_digest}".encode() for job in state.jobs.values() if job.phase not in ENDED}
+        values: dict[bytes, list[bytes]] = {}
+        for key, value in await self._read_topic(bus):
+            found = values.setdefault(key, [])
+            if value:
+                found.append(value)
+            elif key not in active:
+                found.clear()
+        for key, found in values.items():
+            self._take_newest(key, found)
+
+    async def _read_topic(self, bus: Bus) -> list[tuple[bytes, bytes]]:
+        """Key and value of each message of this pool; an empty value erases."""
         spans = await bus.spans(topics.JOB_SPECS.name)
         reader = await bus.reader([(topics.JOB_SPECS.name, partition, span.begin) for partition, span in spans.items()])
-        newest: dict[bytes, bytes] = {}
+        found: list[tuple[bytes, bytes]] = []
         try:
             remaining = {partition: span.end for partition, span in spans.items() if span.end > span.begin}
             while remaining:
                 for message in await reader.read():
                     if message.key is not None and message.key.startswith(f"{self._pool}/".encode()):
-                        newest[message.key] = message.value
+                        found.append((message.key, message.value))
                 remaining = {
                     partition: end
                     for partition, end in remaining.items()
@@ -75,24 +92,36 @@ class JobSpecs:
                 }
         finally:
             await reader.close()
-        for key, value in newest.items():
-            if value:
-                self._take(key, value)
+        return found
 
-    def _take(self, key: bytes, value: bytes) -> None:
+    def _take_newest(self, key: bytes, values: Sequence[bytes]) -> None:
         job = key.decode(errors="replace").split("/")[1]  # keys of early releases have no digest
+        for number, value in enumerate(reversed(values)):
+            stored = self._decoded(job, key, value)
+            if stored is not None:
+                self._undecryptable.discard(job)
+                self._specs[job, stored.digest] = stored
+                if number:
+                    self.replaced.append(stored)
+                return
+
+    def _decoded(self, job: str, key: bytes, value: bytes) -> StoredSpec | None:
+        """The spec in this value, if it is the one that its key names."""
         try:
             stored = self._decrypted(key, json.loads(value))
             spec = JobSpec.model_validate_json(json.dumps(stored["spec"]))
             salt = bytes.fromhex(stored["salt"])
         except CannotDecrypt:
             self._undecryptable.add(job)
-            return
+            return None
         except (ValueError, KeyError, TypeError) as error:
             logger(pool=self._pool).warning("unreadable job spec skipped", job=job, reason=type(error).__name__)
-            return
+            return None
         digest = digest_of_spec(salt, spec)
-        self._specs[job, digest] = StoredSpec(key, spec, salt.hex(), digest)
+        if key.count(b"/") > 1 and not key.endswith(f"/{digest}".encode()):
+            logger(pool=self._pool).warning("false job spec skipped", job=job)
+            return None
+        return StoredSpec(key, spec, salt.hex(), digest)
 
     def _decrypted(self, key: bytes, value: dict[str, Any]) -> dict[str, Any]:
         """Salt and spec. Raises `CannotDecrypt`, `ValueError`, `TypeError` or `KeyError`."""
@@ -108,7 +137,11 @@ class JobSpecs:
         """Register a spec. Returns the message to store before the record that references it."""
         stored = StoredSpec(f"{self._pool}/{job}/{digest}".encode(), spec, salt.hex(), digest)
         self._specs[job, digest] = stored
-        content = b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), spec.to_json())
+        return self.message(stored)
+
+    def message(self, stored: StoredSpec) -> OutgoingMessage:
+        """The message that stores this spec."""
+        content = b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), stored.spec.to_json())
         if self._keys is not None:
             text = encrypt(content, encryption_key_id(self._keys.present), _purpose(stored.key))
             content = b'{"encrypted":"%b"}' % text.encode()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, NoReturn
 
 from bailiff_bus.envelope import pool_of
+from bailiff_bus.topics import JOB_SPECS
 from bailiff_bus.port import Batch, BusUnavailable, Message, OutgoingMessage
 from bailiff_core.actions.failure import DecisionError
 from bailiff_core.decision_cycle import wake_at
@@ -113,7 +114,7 @@ class Writer:
         try:
             started = await self._begin()
             prepare_state(self._state)
-            await self._specs.load(self._projection.bus)
+            await self._specs.load(self._projection.bus, self._state)
             self._inputs = InputConsumer(self._projection.bus, self._clock_and_ids, self._state.inputs)
             self._position_changes = PositionChanges(self._state.inputs, started)
             await detect_truncation(self._state, self._projection.bus, self._inputs.positions, fencing.observe)
@@ -122,6 +123,7 @@ class Writer:
             await self._reactions.fence_all(self._state)  # agents refuse old commands before the first decision of this epoch
             if self._state.truncation_unreconciled:
                 await self._reactions.request_inventories(self._state)
+            await self._store_replaced_specs()
             await resend_dead_letters(self._publisher, self._projection.bus, self._rejected_lately)
             with self._metrics.pools.export(self._projection.pool, lambda: pool_metrics.pool_samples(self._state)):
                 await self._run_cycle([], [], first=True)
@@ -145,6 +147,15 @@ class Writer:
         self._liveness.broker_time(started.append_time)
         self._log.info("writing", epoch=self._state.epoch, seq=started.record.seq)
         return started.record.seq
+
+    async def _store_replaced_specs(self) -> None:
+        """Store again what somebody wrote over, before Kafka deletes the older value."""
+        for stored in self._specs.replaced:
+            job = stored.key.decode().split("/")[1]
+            text = f"the spec of {job} was overwritten or erased by somebody who may write to {JOB_SPECS.name}: it is stored again"
+            await self._publisher.alarm("critical", "spec-replaced", text)
+        await self._specs.store(self._publisher.producer, [self._specs.message(stored) for stored in self._specs.replaced])
+        self._specs.replaced.clear()
 
     def _first_records(self, head: ChainHead) -> Sequence[Record]:
         self._clock = LogClock(self._clock_and_ids, self._state.now)
@@ -215,6 +226,10 @@ class Writer:
                 if decoded is None:
                     continue
                 inputs.append(decoded)
+                if decoded.without_effect:
+                    self._metrics.inputs_without_effect.labels(
+                        self._projection.pool, message.topic, decoded.without_effect
+                    ).inc()
                 if decoded.submitted is not None:
                     job, spec = decoded.submitted.demand.job, decoded.submitted.spec
                     specs.append(self._specs.take(job, decoded.spec_digest, spec, decoded.salt))

@@ -13,7 +13,7 @@ from bailiff_console.live.pools import Pools
 from bailiff_service.json_response import JsonResponse
 
 from . import archive as archive_proxy
-from . import logs, problems, web
+from . import logs, problems, rejections, web
 from .actions import routes as action_routes
 from .archive import ArchiveProxy
 from .auth import routes as auth_routes
@@ -49,7 +49,7 @@ def application(
         faults = dict(readiness())
         return JsonResponse(faults, status_code=503 if any(faults.values()) else 200)
 
-    for module in (auth_routes, action_routes, stream, point_in_time, explain, decision, logs, archive_proxy):
+    for module in (auth_routes, action_routes, stream, point_in_time, explain, decision, logs, rejections, archive_proxy):
         app.include_router(module.router)
     app.include_router(web.router)  # last: it matches every remaining path
     app.add_middleware(AuthMiddleware, auth=auth)

@@ -55,6 +55,7 @@ from .scratch import Scratch
 
 FENCE_TIMEOUT = 1_000_000
 ANNOUNCE_EVERY = 30_000_000
+MOST_AHEAD = 100_000_000_000  # records; less than admission believes of a truncated log, whose end it may compare with
 ISOLATED = "the node's lease expired: its agent could not reach Kafka"
 SUPERSEDED = "another agent has joined under this node's name"
 REVOKED = "this node's key was revoked"
@@ -70,7 +71,7 @@ class Agent:
         self._clock_and_ids, self._metrics, self._log = clock_and_ids, metrics, context.log()
         self.lease = Lease(context.storage, context.runtimes, clock_and_ids)
         self._joined = self._revoked = False
-        self._announced_at = self._refused_commands = 0
+        self._announced_at = self._refused_commands = self._log_end = 0
         self._refusal = ""
         reporter, background, tasks = Reporter(context, has_reports), Background(), self.tasks
         shares, scratch = ShareLedger(context.storage), Scratch(context.folder)
@@ -262,9 +263,11 @@ class Agent:
         if command.sender == "admission" and not context.fences.admission_epoch_ok(command.sender_epoch, evidence):
             self._refuse(command)
             return
+        if command.sender == "executor" and isinstance(command, JobCommand) and self._is_beyond_log(command):
+            return
         match command:
             case Fence():
-                self._joined = True
+                self._joined, self._log_end = True, command.log_end
                 self.lease.configure(command.lease, command.lost_margin)
             case SendInventory():
                 self.announce()
@@ -296,6 +299,18 @@ class Agent:
             self._count_refused(command, InvalidMessage("cannot-decrypt", f"{command.job}: {error}"))
             return
         await self.obey(start, evidence)
+
+    def _is_beyond_log(self, command: JobCommand) -> bool:
+        """Refuses a command that names a record that admission cannot have written: the fence would keep later ones away.
+
+        Admission fences every node before the first decision of an epoch.
+        """
+        at, epoch = command.ordered_by, self.context.fences.admission_epoch
+        if at.epoch <= epoch and at.seq <= self._log_end + MOST_AHEAD:
+            return False
+        text = f"{command.job}: it names #{at.seq} of epoch {at.epoch}; admission's epoch is {epoch}, its log ends at #{self._log_end}"
+        self._count_refused(command, InvalidMessage("beyond-log", text))
+        return True
 
     def _request_lease(self) -> None:
         """The fence that answers an inventory was lost: send the inventory again. Starts that were missed are repeated."""

@@ -43,6 +43,7 @@ class Fence(CommandBody):
 
     lease: how long the agent may be disconnected from Kafka before it stops its jobs. lost_margin: additional time until the
     node counts as lost; half of it is the jobs' time from notice to KILL. revoked_keys, root_key_changes: all of the pool's.
+    log_end: seq of the newest record; commands of the executor that name one far beyond it are refused.
     """
 
     TYPE: ClassVar[str] = "bailiff.Fence.v1"
@@ -50,6 +51,7 @@ class Fence(CommandBody):
     lost_margin: Duration = 60_000_000
     revoked_keys: tuple[Key, ...] = ()
     root_key_changes: tuple[RootKeyChange, ...] = ()
+    log_end: Count = 0
 
 
 class TaskAssignment(Document):

@@ -31,6 +31,7 @@ from bailiff_service.settings import SettingsError, read_pools
 
 from .client import Client
 from .errors import ClientError
+from .rejections import Rejection, orphans, refusal_alarms, rejected_inputs
 from .settings import ClientSettings
 
 PACKAGES = ("bailiff", "bailiff-core", "aiokafka", "pydantic", "typer", "rich")
@@ -40,6 +41,7 @@ CLOCKS_APART = 5_000_000
 HEALTH_TIMEOUT = 3.0
 MOST_EXTRA = 5
 MAX_COSIGNATURES = 100
+MAX_REJECTIONS, RECENT = 20, 86_400_000_000
 
 Status = Literal["ok", "warn", "wrong", "skipped"]
 
@@ -221,6 +223,8 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
                 yield check
             async for check in cosignature_checks(client, name):
                 yield check
+            for check in await rejection_checks(client, name):
+                yield check
 
 
 async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
@@ -249,6 +253,29 @@ async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
             yield finding(name, "wrong", f"{position} and refuses to go on: {body.reason}", advice)
         else:
             yield finding(name, "ok", position)
+
+
+async def rejection_checks(client: Client, pool: str) -> list[Check]:
+    """One finding for each code and source that was rejected or refused; where that is not long ago, a warning."""
+    projection = await client.projection(pool)
+    alarms = await refusal_alarms(client.bus, projection.state)
+    rows = [*rejected_inputs(projection.state), *orphans(projection.reader), *(alarms or ())]
+    found = [_rejection_finding(client, pool, row) for row in rows[:MAX_REJECTIONS]]
+    if len(rows) > MAX_REJECTIONS:
+        found.append(finding(f"rejected {pool}", "ok", f"{len(rows) - MAX_REJECTIONS} more kinds, all older"))
+    if alarms is None:
+        found.append(finding(f"refused {pool}", "skipped", "no right to read bailiff.alarms", "run it with the rights of an operator"))
+    return found or [finding(f"rejected {pool}", "ok", "nothing was rejected or refused")]
+
+
+def _rejection_finding(client: Client, pool: str, row: Rejection) -> Check:
+    age = max(0, client.now() - row.last) if row.last is not None else None
+    when = f", last {duration_text(age)} ago" if age is not None else ""
+    at = f" (#{row.seq})" if row.seq is not None else ""
+    summary = f"{row.code} from {row.source}: {count_text(row.count, 'time')}{when}{at}. {row.text}"
+    recent = age is not None and age < RECENT
+    advice = "what each code means: docs/reference/rejections.md" if recent else ""
+    return finding(f"{'rejected' if row.kind == 'rejected' else 'refused'} {pool}", "warn" if recent else "ok", summary, advice)
 
 
 def device_checks(state: PoolState) -> list[Check]:

@@ -2,7 +2,7 @@
 
 from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.state import ENDED, PoolState, RejectionCount, SeenRequest
+from bailiff_core.model.state import ENDED, PoolState, RejectedInputs, RejectionCount, SeenRequest
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 from bailiff_core.records.wire import time_text
@@ -11,6 +11,7 @@ from .classes import apply_priority_class
 from .registry import folds
 
 MINUTE = 60_000_000
+MAX_REJECTED, MAX_REASON = 100, 300  # entries for people; characters of each reason
 
 
 @folds(facts.PoolCreated)
@@ -126,14 +127,26 @@ def truncation_reconciled(state: PoolState, _fact: facts.TruncationReconciled) -
 
 @folds(facts.InputRejected)
 def input_rejected(state: PoolState, fact: facts.InputRejected) -> None:
-    """Counts rejections per source and minute, to limit their records."""
+    """Counts rejections per source and minute, to limit their records, and by code and source, for people."""
     source = fact.source or fact.topic
+    _note_rejected(state, fact, source)
     seen = state.rejections.get(source)
     if seen is None or state.now - seen.since >= MINUTE:
         for stale in [name for name, other in state.rejections.items() if state.now - other.since >= MINUTE]:
             del state.rejections[stale]
         seen = state.rejections[source] = RejectionCount(state.now, 0)
     seen.count += fact.count
+
+
+def _note_rejected(state: PoolState, fact: facts.InputRejected, source: str) -> None:
+    key = f"{fact.code} {source}"
+    known = state.rejected.pop(key, None)  # the newest is last
+    count, first = (known.count, known.first) if known is not None else (0, state.now)
+    while len(state.rejected) >= MAX_REJECTED:
+        del state.rejected[next(iter(state.rejected))]
+    state.rejected[key] = RejectedInputs(
+        fact.code, source, count + fact.count, first, state.now, state.seq, fact.reason[:MAX_REASON]
+    )
 
 
 @folds(facts.DecisionFailed)

@@ -339,6 +339,21 @@ class RejectionCount:
 
 
 @dataclass(slots=True)
+class RejectedInputs:
+    """Inputs of one source that were rejected with one code. source: their topic where nobody is named or what they name counts
+    for nothing. first, last: times; seq, reason: of the newest.
+    """
+
+    code: str
+    source: str
+    count: int
+    first: int
+    last: int
+    seq: int
+    reason: str
+
+
+@dataclass(slots=True)
 class EnrolledNode:
     """The public keys of a node. announced: when its agent sent the inventory that joined last, on its own clock, µs UTC."""
 
@@ -427,6 +442,7 @@ class PoolState:
     selection_failures: int = 0
     requests: dict[str, SeenRequest] = field(default_factory=dict)
     rejections: dict[str, RejectionCount] = field(default_factory=dict)
+    rejected: dict[str, RejectedInputs] = field(default_factory=dict)
     silent_nodes: list[str] = field(default_factory=list)
     run_time_limits: list[tuple[int, str]] = field(default_factory=list)
     reclaimed_at: dict[str, int] = field(default_factory=dict)

@@ -11,6 +11,7 @@ import { PoolStatePending } from "../../ui/PoolStatePending";
 import { preemptionGroups } from "../queue/preemptionGroups";
 import { ActivePreemptions } from "../queue/ActivePreemptions";
 import { PoolStats } from "./PoolStats";
+import { Rejections } from "./Rejections";
 import { MapLegend } from "./MapLegend";
 import { GpuMap } from "./map/GpuMap";
 import { classNames, groupsOf, keyOf, projectNames, type Group } from "./map/colourGroups";
@@ -133,6 +134,7 @@ function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
           )}
         </div>
       )}
+      <Rejections pool={pool} />
     </div>
   );
 }
