@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import LogWriter, command_on
 
-from bailiff.cli.jobs import Printed
+from bailiff.cli.logs import line_text
 from bailiff.client.errors import ExitCode
+from bailiff.client.job_output import LONGEST_LINE, NewOutput, WholeLines
 from bailiff.notify.notifier import filled, notice_of
 from bailiff_bus.port import Headers, Message
 from bailiff_console.logs import MAX_LINE, Lines
@@ -94,13 +95,13 @@ async def test_100_mb_in_one_line_arrive_in_small_pieces_and_are_cut_in_the_page
     log.write_bytes(b"x" * size)  # no line end
     at, sent = ("node-1", TaskKey("train-1", 1, "0")), Sent()
     offsets = {at: (log, 0)}
-    printed, lines = Printed(named=True), Lines("train-1", None, None)
+    printed, whole, lines = NewOutput(), WholeLines(), Lines("train-1", None, None)
     while offsets[at][1] < size:
         await _ship(sent, at, offsets)  # type: ignore[arg-type]
         (message,) = sent.messages
         sent.messages.clear()
         assert len(message.value) <= MAX_CHUNK_BYTES
-        assert len(printed.text(message)) <= MAX_CHUNK_BYTES + 100
+        assert all(len(line.text) <= LONGEST_LINE + MAX_CHUNK_BYTES for line in whole.take(printed.chunk(message)))
         shown = lines.of(message)
         assert [len(line["text"]) for line in shown] == [MAX_LINE]
 
@@ -115,7 +116,7 @@ def test_a_job_does_not_write_lines_of_another_task() -> None:
     headers = (("ce_task", b"0"), ("ce_node", b"node\x1b[1m-1"))
     message = Message("", 0, 0, 1, b"train-1", headers, b"ok\r[1 node-2] fake\n\x1b[31mred\n")
     at = "[0 node�[1m-1]"
-    shown = Printed(named=True).text(message).splitlines()
+    shown = [line_text(line, named=True) for line in WholeLines().take(NewOutput().chunk(message))]
     assert shown == [f"{at} ok", f"{at} [1 node-2] fake", f"{at} \x1b[31mred\x1b[0m"]
 
 

@@ -15,7 +15,7 @@ STATUSES = {ExitCode.NOT_FOUND: 404, ExitCode.USAGE: 400, ExitCode.UNREACHABLE: 
 
 def _client_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, ClientError)
-    return problem(STATUSES.get(error.code, 500), error.text + (f" ({error.advice})" if error.advice else ""))
+    return problem(STATUSES.get(error.exit_code, 500), error.text + (f" ({error.advice})" if error.advice else ""))
 
 
 def _invalid(_: Request, error: Exception) -> Response:

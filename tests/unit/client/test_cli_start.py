@@ -28,14 +28,15 @@ main()
 """
 LIST = """
 import json, sys
-import bailiff.cli.jobs, bailiff.client.client, bailiff.client.settings, bailiff_bus.kafka
-import bailiff.render.serializers.jobs, bailiff.render.tables.jobs
+import bailiff.cli.job_list, bailiff.client.client, bailiff.client.settings, bailiff_bus.kafka
+from bailiff.client.job_filter import JobFilter, selected
+from bailiff.render.tables.job_columns import jobs_table, jobs_text
 from bailiff_core.model.state import PoolState
 from bailiff.client.settings import ClientSettings
 from bailiff.client.client import Client, bus_of
 settings = ClientSettings()
 Client.connect(settings, bus_of(settings))
-bailiff.render.tables.jobs.jobs_table(bailiff.render.serializers.jobs.job_rows(PoolState(), 0))
+jobs_table(selected(PoolState(), 0, JobFilter())), jobs_text([])
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 

@@ -97,7 +97,7 @@ def test_keys_are_read_as_bytes_or_text(tmp_path: Path) -> None:
     for name in ("odd", "missing"):
         with pytest.raises(ClientError) as caught:
             read_key(tmp_path / name)
-        assert caught.value.code is ExitCode.USAGE
+        assert caught.value.exit_code is ExitCode.USAGE
         assert name in caught.value.text
 
 

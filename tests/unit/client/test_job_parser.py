@@ -132,7 +132,7 @@ def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, exp
         job_parser.job_from(*job_parser.read_job_file(file))
     assert expected in caught.value.text
     assert caught.value.text.startswith(str(file))
-    assert caught.value.code is ExitCode.USAGE
+    assert caught.value.exit_code is ExitCode.USAGE
 
 
 def test_all_faults_are_reported_at_once() -> None:

@@ -231,7 +231,7 @@ def test_all_faults_of_the_notify_file_are_reported(tmp_path: Path) -> None:
     )
     with pytest.raises(ClientError) as caught:
         read_notify_file(file)
-    assert caught.value.code is ExitCode.USAGE
+    assert caught.value.exit_code is ExitCode.USAGE
     for part in (
         f"{file}:4: hooks.0.webhook",
         f"{file}:5: hooks.1",

@@ -438,7 +438,7 @@ async def test_a_range_without_records_is_an_error(log_writer: LogWriter) -> Non
     for from_, to in ((Point(seq=last + 1), None), (Point(seq=9), Point(seq=3)), (None, Point(time=1))):
         with pytest.raises(ClientError, match="no record of pool-a is in the requested range") as refused:
             await replayed(log(log_writer), from_=from_, to=to)
-        assert refused.value.code == ExitCode.NOT_FOUND
+        assert refused.value.exit_code == ExitCode.NOT_FOUND
 
 
 def test_a_log_without_replayed_decisions_is_not_called_identical(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:

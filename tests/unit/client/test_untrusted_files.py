@@ -54,7 +54,7 @@ async def test_an_invalid_line_is_reported_with_its_number(line: str, tmp_path: 
     (tmp_path / "log.jsonl").write_text(f"{about_line('pool-a', 0)}{line}\n")
     with pytest.raises(ClientError, match=r"log\.jsonl:2: ") as caught:
         await verified(from_file(tmp_path / "log.jsonl"), [])
-    assert caught.value.code == ExitCode.USAGE
+    assert caught.value.exit_code == ExitCode.USAGE
 
 
 async def test_a_line_above_the_maximum_length_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ async def test_a_line_above_the_maximum_length_is_not_read_whole(tmp_path: Path,
     (tmp_path / "log.jsonl.gz").write_bytes(gzip.compress(about_line("pool-a", 0).encode() + b" " * 10_000_000))
     with pytest.raises(ClientError, match=r"log\.jsonl\.gz:2: the line has 1,000 characters or more") as caught:
         await verified(from_file(tmp_path / "log.jsonl.gz"), [])
-    assert caught.value.code == ExitCode.USAGE
+    assert caught.value.exit_code == ExitCode.USAGE
 
 
 def test_a_manifest_with_an_invalid_file_name_is_rejected(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, InvalidRequest
 from bailiff_bus.port import Message
 from bailiff_core.model.document import parse_duration
 from bailiff_core.records.wire import time_value
@@ -52,6 +52,18 @@ def moment(text: str) -> Point:
     found = datetime.fromisoformat(text)
     found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
     return Point(time=(found - EPOCH_START) // MICROSECOND)
+
+
+def point_in_time(text: str, option: str, now: int) -> int:
+    """The time, µs UTC, of a text as `moment` reads it; `2d` is the same as `-2d`. Raises `InvalidRequest`."""
+    try:
+        found = moment(f"-{text}" if text[:1].isdigit() and text[-1:].isalpha() and text[-1:] != "Z" else text).at(now).time
+    except (ValueError, OverflowError):
+        found = None
+    if found is None:
+        wanted = "a time as in 2026-01-31T12:00:00Z, or how long ago, as in 2d or 10m"
+        raise InvalidRequest([f"{option}: expected {wanted}; found {text!r}"])
+    return found
 
 
 def wall_clock() -> int:

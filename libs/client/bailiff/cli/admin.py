@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .jobs import require_accepted
+from bailiff.client.answers import require_accepted
+
 from .session import Session, command
 
 PANEL = "Operators"

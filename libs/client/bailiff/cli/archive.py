@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from bailiff.client.answers import no_such_job
 from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import no_such_job
 from .session import Session, command
 
 Address = Annotated[str, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")]

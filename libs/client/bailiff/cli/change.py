@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bailiff.client.answers import no_such_job, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import count_text
 
-from .jobs import PANEL, no_such_job, require_accepted
+from .jobs import PANEL
 from .session import Session, command
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: Mapping[str, CommandEntry] = {
     "submit": CommandEntry("submit", JOBS, "Submit a job: bailiff submit --gpus 4 --class train -- python train.py"),
-    "list": CommandEntry("jobs", JOBS, "List jobs: running ones first, then pending ones in queue order."),
+    "list": CommandEntry("job_list", JOBS, "List jobs: running ones first, then pending ones in queue order."),
     "describe": CommandEntry("jobs", JOBS, "Show one job: state, why it is pending, its tasks and its history."),
-    "logs": CommandEntry("jobs", JOBS, "Print the output of a job's tasks."),
+    "logs": CommandEntry("logs", JOBS, "Print the output of a job's tasks."),
     "cancel": CommandEntry("jobs", JOBS, "Cancel jobs, pending or running."),
     "delete": CommandEntry("jobs", JOBS, "Alias of cancel."),
     "scale": CommandEntry("change", JOBS, "Change the number of tasks of a job."),

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import duration_text
 
-from .jobs import Reason, require_accepted
+from .jobs import Reason
 from .session import Session, command
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import require_accepted
 from .session import Session, command
 
 NodeName = Annotated[str, typer.Argument(help="The node's name.")]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bailiff.client.answers import no_such_job
 from bailiff.client.errors import ClientError, ExitCode
 
 from .audit import PANEL, FromArchive, FromFile, source_of
-from .jobs import no_such_job
 from .session import Session, command
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import Reason, require_accepted
+from .jobs import Reason
 from .session import Session, command
 
 PANEL = "Operators"

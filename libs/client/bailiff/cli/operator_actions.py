@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bailiff.client.answers import no_such_job, require_accepted
 from bailiff.client.errors import ExitCode
 
-from .jobs import PANEL, Jobs, Reason, no_such_job, rejected, request_each, require_accepted
+from .jobs import PANEL, Jobs, Reason, rejected, request_each
 from .session import Session, command
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ExitCode
 from bailiff_core.humanize import count_text
 
-from .jobs import require_accepted
 from .session import Session, command
 from .simulate import NO_POOL
 from .tune import tune

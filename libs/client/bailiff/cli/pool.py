@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
 from .enrolment import register_in
-from .jobs import require_accepted, watch_or_show
+from .jobs import watch_or_show
 from .session import Session, command
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bailiff.client.answers import ANSWER_WITHIN, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import ANSWER_WITHIN, require_accepted, watch_or_show
+from .jobs import watch_or_show
 from .session import Session, command
 
 if TYPE_CHECKING:

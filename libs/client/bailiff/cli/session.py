@@ -10,7 +10,6 @@ import functools
 import inspect
 import json
 import os
-import re
 import sys
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -21,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
-from bailiff.render.plain_text import plain
+from bailiff.client.errors import ClientError, ExitCode, as_client_error
+from bailiff.render.plain_text import plain, plain_cells
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -128,7 +127,7 @@ class Session:
             return
         shown = table()
         if isinstance(shown, str):
-            self.write("".join(f"{plain(line)}\n" for line in shown.split("\n")))
+            self.write("".join(f"{plain_cells(line)}\n" for line in shown.removesuffix("\n").split("\n")))
         else:
             self.out.print(shown, crop=False)
 
@@ -185,7 +184,7 @@ class Session:
         from rich.live import Live
 
         if not (self.for_people and self.out.is_terminal):
-            yield lambda shown: self.out.print(Group(shown, ""))
+            yield lambda shown: self.write(f"{shown}\n") if isinstance(shown, str) else self.out.print(Group(shown, ""))
             return
         with Live(console=self.out, auto_refresh=False, screen=True) as live:
             yield lambda shown: live.update(shown, refresh=True)
@@ -307,35 +306,7 @@ def guarded(call: Callable[[], ExitCode]) -> ExitCode:
             advice = "please report it; BAILIFF_DEBUG=1 prints the traceback"
             problem = ClientError(ExitCode.INTERNAL, f"internal error: {type(error).__name__}: {error}", advice)
     print_error(problem)
-    return problem.code
-
-
-def as_client_error(error: Exception) -> ClientError | None:
-    """The error with text, advice and exit code; None for an internal error."""
-    if isinstance(error, ClientError):
-        return error
-    from bailiff_bus.port import BusUnavailable, OffsetOutOfRange
-    from bailiff_core.records.wire import UnreadableRecord
-    from bailiff_log.projection import StateDiverged
-    from bailiff_service.settings import SettingsError
-
-    match error:
-        case SettingsError():
-            return ClientError(ExitCode.USAGE, "\n".join(f"settings: {sentence}" for sentence in error.sentences))
-        case BusUnavailable():
-            advice = (
-                "check that Kafka is running; set its address: --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP; see: bailiff doctor"
-            )
-            text = re.sub(r"KafkaConnectionError: Unable to bootstrap from \[.*\]", "no connection", str(error))
-            return ClientError(ExitCode.UNREACHABLE, text, advice)
-        case OffsetOutOfRange():
-            return ClientError(ExitCode.UNREADABLE, f"the log is truncated: {error}", "see: bailiff audit verify")
-        case UnreadableRecord():
-            return ClientError(ExitCode.UNREADABLE, f"the log cannot be read further: {error}", "see: bailiff audit verify")
-        case StateDiverged():
-            return ClientError(ExitCode.UNREADABLE, str(error), "see: bailiff audit replay")
-        case _:
-            return None
+    return problem.exit_code
 
 
 def print_error(problem: ClientError) -> None:

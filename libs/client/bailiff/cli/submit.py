@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bailiff.client.answers import ANSWER_WITHIN, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import ANSWER_WITHIN, PANEL, about, follow_jobs, print_output, require_accepted
+from .jobs import PANEL, about, follow_jobs, pairs_of
+from .logs import print_output
 from .session import Output, Session, as_text, command
 
 if TYPE_CHECKING:
@@ -127,7 +129,7 @@ async def submit(
     variables = [*(env or []), *([f"{PORT}={port}"] if port is not None else [])]
     for field, texts in (("env", variables), ("secrets", secret), ("labels", label), ("node_labels", node_label)):
         if texts:
-            document[field] = job_parser.merged(document.get(field), _pairs(field, texts))
+            document[field] = job_parser.merged(document.get(field), pairs_of(field, texts))
     source = replace(source, options=frozenset(given))
     named(document)
     jobs = array_of(document, source, array) if array is not None else [job_parser.job_from(document, source)]
@@ -171,12 +173,12 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
             accepted.append((sent, (await require_accepted(client, sent, timeout)).seq))
         except ClientError as problem:
             refused.append(problem)
-            if problem.code is ExitCode.NO_ANSWER:
+            if problem.exit_code is ExitCode.NO_ANSWER:
                 break
     if refused:
         others = f"{len(accepted)} of {len(jobs)} jobs were accepted" if len(jobs) > 1 else ""
         texts = [*(problem.text for problem in refused[:5]), *([f"and {len(refused) - 5} more"] if len(refused) > 5 else [])]
-        raise ClientError(refused[-1].code, "\n".join([*texts, *([others] if others else [])]), refused[-1].advice)
+        raise ClientError(refused[-1].exit_code, "\n".join([*texts, *([others] if others else [])]), refused[-1].advice)
     return accepted
 
 
@@ -259,12 +261,14 @@ async def attend(session: Session, client: Client, sent: SentRequest, seq: int, 
     """Attaches to the job: its output goes to stdout, its node and events to stderr."""
     import asyncio
 
+    from bailiff.client.job_output import OutputFilter
+
     over = asyncio.Event()
 
     async def is_over() -> bool:
         return over.is_set()
 
-    output = asyncio.create_task(print_output(session, client, sent.job, is_over))
+    output = asyncio.create_task(print_output(session, client, OutputFilter(sent.job), is_over))
     try:
         code = await _events_of(session, client, sent, seq, port)
         over.set()
@@ -326,13 +330,3 @@ def _topology(required: str | None, preferred: str | None) -> dict[str, str] | N
             raise ClientError(ExitCode.USAGE, f"--near: expected a level of {found['topology']}, as in --topology, found {text}")
         found[kind] = level
     return found or None
-
-
-def _pairs(field: str, texts: list[str]) -> dict[str, str]:
-    from bailiff.client import job_parser
-
-    try:
-        return dict(job_parser.pair(text) for text in texts)
-    except job_parser.InvalidValue as error:
-        option = {"secrets": "secret", "labels": "label"}.get(field, field).replace("_", "-")
-        raise ClientError(ExitCode.USAGE, f"--{option}: {error}") from None

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from bailiff_bus import topics
 from bailiff_bus.port import OffsetOutOfRange
@@ -25,10 +26,10 @@ from bailiff_log.projection import Projection
 from bailiff_log.reader import AuditReader, Entry
 from bailiff_service import tracing
 
-from .errors import ClientError, ExitCode
+from .errors import ClientError, ExitCode, PoolNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from bailiff_bus.messages import JobSpec, RequestBody
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .settings import ClientSettings
 
 WAIT = 0.5
+T = TypeVar("T")
 
 
 def bus_of(settings: ClientSettings) -> Bus:
@@ -118,6 +120,8 @@ class Client:
         self._pools: dict[str, PoolRef] | None = None
         self._projections: dict[str, Projection] = {}
         self._outcomes: dict[tuple[str, str], Outcome] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._reads: dict[str, asyncio.Task[Any]] = {}
 
     @classmethod
     def connect(cls, settings: ClientSettings | None = None, bus: Bus | None = None) -> Self:
@@ -140,6 +144,9 @@ class Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for reading in self._reads.values():
+            reading.cancel()
+        await asyncio.gather(*self._reads.values(), return_exceptions=True)
         for projection in self._projections.values():
             await projection.close()
         await self.bus.close()
@@ -163,9 +170,9 @@ class Client:
         names = ", ".join(known)
         if not known:
             advice = "check that admission is running: bailiff doctor"
-            raise ClientError(ExitCode.NOT_FOUND, f"no pool has a log in {topics.AUDIT.name} yet", advice)
+            raise PoolNotFound(f"no pool has a log in {topics.AUDIT.name} yet", advice)
         if name is not None and name not in known:
-            raise ClientError(ExitCode.NOT_FOUND, f"there is no pool {name!r}", f"pools with a log: {names}")
+            raise PoolNotFound(f"there is no pool {name!r}", f"pools with a log: {names}")
         if name is None and len(known) > 1:
             raise ClientError(ExitCode.USAGE, f"there are {len(known)} pools: {names}", "choose one with --pool")
         return known[name] if name is not None else next(iter(known.values()))
@@ -300,21 +307,13 @@ class Client:
 
     async def outcome_of(self, sent: SentRequest, timeout: float = 10.0) -> Outcome | None:
         """The outcome, or None if there is none within `timeout` seconds after the log was read to its end."""
-        projection = await self.projection(sent.pool)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout
-        while (found := self._outcome_in(projection, sent)) is None:
-            left = until - loop.time()
-            if left <= 0:
-                return None
-            await projection.advance(min(WAIT, left))
-        return found
+        return await self.until(sent.pool, lambda state: self._outcome_in(state, sent), timeout)
 
-    def _outcome_in(self, projection: Projection, sent: SentRequest) -> Outcome | None:
+    def _outcome_in(self, state: PoolState, sent: SentRequest) -> Outcome | None:
         seen = self._outcomes.get((sent.source, sent.id))
         if seen is not None:
             return seen
-        memo = projection.state.requests.get(request_key(sent.source, sent.id))
+        memo = state.requests.get(request_key(sent.source, sent.id))
         return None if memo is None else Outcome(True, memo.seq)
 
     def _store_outcome(self, entry: Entry) -> None:
@@ -328,28 +327,99 @@ class Client:
     async def projection(self, pool: str | None = None) -> Projection:
         """The pool's log folded to its end. Later calls advance the same projection."""
         pool_ref = await self.pool(pool)
-        if pool_ref.name in self._projections:
-            await self._projections[pool_ref.name].catch_up()
-        else:
-            self._projections[pool_ref.name] = await self._new_projection(pool_ref)
+        async with self._locks.setdefault(pool_ref.name, asyncio.Lock()):
+            if pool_ref.name in self._projections:
+                await self._projections[pool_ref.name].catch_up()
+            else:
+                self._projections[pool_ref.name] = await self._new_projection(
+                    pool_ref, lambda entry, _: self._store_outcome(entry)
+                )
         return self._projections[pool_ref.name]
 
-    async def _new_projection(self, pool_ref: PoolRef) -> Projection:
-        """A projection folded to the end: from the local snapshot if the log confirms it, else from the first record."""
+    async def until(self, pool: str | None, found: Callable[[PoolState], T | None], timeout: float | None) -> T | None:
+        """The first result of `found` as the pool's state changes; None if there is none within `timeout` seconds.
+
+        The time counts from when the log was read to its end. timeout: None waits for ever.
+        """
+        projection = await self.projection(pool)
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + timeout
+        while (result := found(projection.state)) is None:
+            left = WAIT if end is None else end - loop.time()
+            if left <= 0:
+                return None
+            await self._advance(projection, min(WAIT, left))
+        return result
+
+    async def _advance(self, projection: Projection, wait: float) -> None:
+        """Reads new records. Callers that wait at the same time share one read, which none of them cancels."""
+
+        async def read() -> None:
+            async with self._locks[projection.pool]:
+                await projection.advance(WAIT)
+
+        reading = self._reads.get(projection.pool)
+        if reading is None or reading.done():
+            reading = self._reads[projection.pool] = asyncio.create_task(read())
+        done, _ = await asyncio.wait({reading}, timeout=wait)
+        if done:
+            reading.result()
+
+    async def _new_projection(
+        self, pool_ref: PoolRef, observe: Callable[[Entry, PoolState], None], before: int | None = None
+    ) -> Projection:
+        """A projection folded to the end: from the local snapshot if the log confirms it, else from the first record.
+
+        observe: called with every entry, and the state after it. before: use only a snapshot of an earlier record.
+        """
         snapshots = self._cache / pool_ref.identity[:16] if self._cache is not None else None
-        projection = Projection(
-            self.bus, pool_ref.name, pool_ref.partition, NoMetrics(), snapshots=snapshots, observe=self._store_outcome
-        )
+
+        def made(folder: Path | None) -> Projection:
+            projection = Projection(
+                self.bus, pool_ref.name, pool_ref.partition, NoMetrics(), snapshots=folder,
+                observe=lambda entry: observe(entry, projection.state),
+            )  # fmt: skip
+            return projection
+
+        projection = made(snapshots)
         await projection.open()
         snapshot_seq = projection.state.seq
-        with suppress(OffsetOutOfRange):  # the log is shorter than the snapshot
-            await projection.catch_up()
-            if snapshot_seq < 0 or projection.state.seq > snapshot_seq:  # a record after the snapshot confirms it
-                return projection
+        if before is None or snapshot_seq < before:
+            with suppress(OffsetOutOfRange):  # the log is shorter than the snapshot
+                await projection.catch_up()
+                if snapshot_seq < 0 or projection.state.seq > snapshot_seq:  # a record after the snapshot confirms it
+                    return projection
         await projection.close()
-        projection = Projection(self.bus, pool_ref.name, pool_ref.partition, NoMetrics(), observe=self._store_outcome)
+        projection = made(None)
         await projection.catch_up()
         return projection
+
+    async def observe(
+        self, pool: str | None, from_seq: int, look: Callable[[Entry, PoolState], Iterable[T]], *, on: bool = True
+    ) -> AsyncGenerator[T, None]:
+        """What `look` finds in the records from `from_seq` on, given each with the state after it.
+
+        on: continues with appended records, else stops at the current end. As `follow`, but starts from the local snapshot where
+        that is older than `from_seq`.
+        """
+        found, seen = deque[T](), from_seq - 1
+
+        def take(entry: Entry, state: PoolState) -> None:
+            nonlocal seen
+            if entry.record.seq > seen:  # folding may begin anew
+                seen = entry.record.seq
+                found.extend(look(entry, state))
+
+        projection = await self._new_projection(await self.pool(pool), take, from_seq)
+        try:
+            while True:
+                while found:
+                    yield found.popleft()
+                if not on:
+                    return
+                await projection.advance(WAIT)
+        finally:
+            await projection.close()
 
     async def follow(
         self, pool: str | None = None, from_seq: int = 0, *, state: PoolState | None = None, on: bool = True

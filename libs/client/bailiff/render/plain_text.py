@@ -15,6 +15,11 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
+def plain_cells(line: str) -> str:
+    """As `plain`, for a line with cells separated by tabs."""
+    return "\t".join(map(plain, line.split("\t")))
+
+
 def harmless_output(text: str, *, colours: bool) -> str:
     """The output of a program: lines and tabs stay, also colours if wanted; the terminal is not left coloured."""
     shown = _HARMFUL.sub(lambda found: _kept(found[0], colours), text)

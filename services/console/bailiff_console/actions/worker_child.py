@@ -25,7 +25,7 @@ def run(request: dict[str, Any], state: PoolState) -> dict[str, Any]:
     try:
         return {"result": run_task(request["task"], request["fields"], state)}
     except ClientError as problem:
-        return {"problem": {"code": int(problem.code), "text": problem.text, "advice": problem.advice}}
+        return {"problem": {"code": int(problem.exit_code), "text": problem.text, "advice": problem.advice}}
     except Exception as error:  # noqa: BLE001 - reported to the console
         return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
 

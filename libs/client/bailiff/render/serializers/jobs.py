@@ -23,17 +23,27 @@ if TYPE_CHECKING:
     from .moves import MoveRow
 
 
+STATES = (
+    "running", "starting", "reserved", "evicting", "pausing", "cancelling", "suspended", "pending", "paused",
+    "succeeded", "failed", "cancelled",
+)  # fmt: skip
+"""The states of a job, one word each, on the command line, in the console and in the Python client."""
+
+
 class JobRow(TypedDict):
     """One job in `bailiff list`.
 
-    state: the phase, or `suspended` (a decision about it failed), `cancelling` or `pausing`. jobs_ahead: pending jobs ahead of it
-    in the queue, null unless it is pending. pending_s counts from its submission or last eviction, running_s since all its tasks
-    run. priority: the effective one; base_priority: that of its class. gpus: whole GPUs of the gang; gpus_text includes parts of
-    GPUs, placed_gpus_text those of placed_tasks. reserved_nodes: where resources are reserved for it.
+    user: who submitted it. state: one of `STATES`: the phase, or `suspended` (a decision about it failed), `cancelling` or
+    `pausing`. jobs_ahead: pending jobs ahead of it in the queue, null unless it is pending. pending_s counts from its submission
+    or last eviction, running_s since all its tasks run. priority: the effective one; base_priority: that of its class. gpus:
+    whole GPUs of the gang; gpus_text includes parts of GPUs, placed_gpus_text those of placed_tasks. reserved_nodes: where
+    resources are reserved for it.
     """
 
     job: str
+    user: str
     project: str
+    labels: dict[str, str]
     priority_class: str
     priority: int
     base_priority: int
@@ -120,7 +130,9 @@ def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> J
     placed = [task for task in job.tasks if task.state in ("starting", "running", "exited")]
     return {
         "job": job.id,
+        "user": job.user,
         "project": job.project,
+        "labels": dict(job.demand.labels),
         "priority_class": job.class_name,
         "priority": job.priority,
         "base_priority": job.base_priority,

@@ -1,19 +1,14 @@
-"""Tables of jobs: the list, and one in detail."""
-
-from collections.abc import Sequence
+"""One job in detail, as tables. The list: `job_columns`."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff.render.serializers.jobs import JobDetails, JobRow
+from bailiff.render.serializers.jobs import JobDetails
 from bailiff.render.serializers.moves import MoveRow
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.placement_ranges import ranges
 
 from .style import (
-    LIST_WIDTH,
-    MOST_WIDTH,
-    Unsqueezed,
     indented,
     pairs,
     seconds_cell,
@@ -24,70 +19,7 @@ from .style import (
     time_cell,
 )
 
-NUMBERS = ("#", "GPUS", "TRY", "EVICTED")
 MOVES_SHOWN = 3
-
-
-def jobs_table(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
-    """`bailiff list`."""
-    if not rows:
-        return Text("No jobs. Submit one: bailiff submit --gpus 1 -- python train.py", "dim")
-    added = ["TASKS", "RESERVED", "SUBMITTED"] if wide else []
-    notes = any(row["note"] for row in rows)
-    made = table(
-        "#",
-        "JOB",
-        *(["PROJECT"] if wide else []),
-        "CLASS",
-        "STATE",
-        "GPUS",
-        "NODES",
-        "TRY",
-        "EVICTED",
-        "TIME",
-        *added,
-        *(["NOTE"] if notes else []),
-        right=NUMBERS,
-    )
-    for row in rows:
-        cells: list[RenderableType] = [
-            "" if row["jobs_ahead"] is None else str(row["jobs_ahead"]),
-            text(row["job"], "bold"),
-            *([text(row["project"] or "-")] if wide else []),
-            text(f"{row['priority_class']} {row['priority']}"),
-            state_word(row["state"]),
-            _gpus(row),
-            text(some(row["nodes"], 99 if wide else 1)),
-            str(row["attempt"] or "-"),
-            str(row["evictions"] or "-"),
-            _time_spent(row),
-        ]
-        if wide:
-            cells.append(text(_tasks(row)))
-            cells.append(text(some(row["reserved_nodes"], 99)))
-            cells.append(text((row["submitted_at"] or "")[5:16].replace("T", " ")))
-        made.add_row(*cells, *([text(row["note"], "dim")] if notes else []))
-    return Unsqueezed(made, MOST_WIDTH if wide else LIST_WIDTH)
-
-
-def _gpus(row: JobRow) -> str:
-    """`4/8`: allocated of requested GPUs, for a job that runs with fewer tasks."""
-    some = 0 < row["placed_tasks"] < row["tasks"]
-    wanted = "-" if row["gpus_text"] == "0" else row["gpus_text"]
-    return f"{row['placed_gpus_text']}/{wanted}" if some and wanted != "-" else wanted
-
-
-def _tasks(row: JobRow) -> str:
-    least = f", at least {row['min_tasks']}" if row["min_tasks"] < row["tasks"] else ""
-    return f"{row['placed_tasks']}/{row['tasks']}{least}"
-
-
-def _time_spent(row: JobRow) -> str:
-    if row["pending_s"] is not None:
-        return f"pending {seconds_cell(row['pending_s'])}"
-    if row["running_s"] is not None:
-        return f"{'ran' if row['ended_at'] else 'running'} {seconds_cell(row['running_s'])}"
-    return ""
 
 
 def job_block(details: JobDetails) -> RenderableType:

@@ -9,7 +9,7 @@ from rich.text import Text
 from bailiff.client.projects import ProjectRow, amounts_text
 from bailiff_core.humanize import memory_text, thousandths_text
 
-from .jobs import jobs_table
+from .job_columns import jobs_table
 from .style import indented, pairs, table, text, time_cell
 
 

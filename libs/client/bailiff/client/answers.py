@@ -1,0 +1,52 @@
+"""Admission's answers to requests: waits for them, and raises the error for a rejection or for what does not exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .errors import NOT_PERMITTED, JobNotFound, NoAnswer, NotPermitted, ProjectNotFound, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bailiff_core.model.state import PoolState
+    from bailiff_core.records import Record
+
+    from .client import Client, Outcome, SentRequest
+
+ANSWER_WITHIN = 10.0
+
+
+async def require_accepted(
+    client: Client, sent: SentRequest, timeout: float = ANSWER_WITHIN, rejection: type[Rejected] = Rejected
+) -> Outcome:
+    """The outcome of an accepted request. Raises `Rejected`, or `NoAnswer` if there is no outcome within `timeout` seconds."""
+    outcome = await client.outcome_of(sent, timeout)
+    if outcome is None:
+        text = f"the request was published, but admission of {sent.pool} did not respond within {timeout:g} s"
+        advice = f"it takes effect once admission runs again; check with: bailiff list --pool {sent.pool}, bailiff doctor"
+        raise NoAnswer(text, advice)
+    if not outcome.accepted:
+        kind = NotPermitted if outcome.code in NOT_PERMITTED else rejection
+        raise kind(outcome.code, outcome.reason, job=sent.job, pool=sent.pool, seq=outcome.seq)
+    return outcome
+
+
+def no_such_project(state: PoolState, project: str) -> ProjectNotFound:
+    """The error for an unknown project."""
+    known = ", ".join(each.name for each in state.rules.projects) or "none"
+    return ProjectNotFound(f"there is no project {project!r} in {state.pool}", f"existing projects: {known}")
+
+
+def no_such_job(job: str, pool: str, history: Sequence[Record] = ()) -> JobNotFound:
+    """The error for a job that is not in the pool's state. history: its records."""
+    from bailiff_core.records.facts import InputRejected
+
+    last = history[-1].data if history else None
+    if isinstance(last, InputRejected):
+        text = f"there is no job {job!r} in {pool}: it was rejected at #{history[-1].seq}: {last.reason}"
+        return JobNotFound(text, "list all: bailiff list --all")
+    if history:
+        advice = f"its records: bailiff audit tail --from 0 --job {job}"
+        return JobNotFound(f"{job} has ended and is no longer retained in the state of {pool}", advice)
+    return JobNotFound(f"there is no job {job!r} in {pool}", "list all: bailiff list --all")
