@@ -9,15 +9,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from tests import network_switch
 from tests.network_switch import Impairment
+from tests.survival import LogChecker
 from tests.system import System
 
+from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_devstack.kafka_cluster import KafkaCluster
 from bailiff_devstack.stack import Plan, Stack
 
@@ -26,11 +28,12 @@ VICTIM, PREEMPTOR = "node-agent", "node-agent-2"
 ADMISSIONS = ("admission", "admission-2")
 SERVICES = (*ADMISSIONS, "victim-selection", "eviction-executor", VICTIM, PREEMPTOR)
 POOL = "pool-a"
+REQUEST_TIMEOUT_MS = 4000
 NODES = {VICTIM: f"{POOL}-0", PREEMPTOR: f"{POOL}-1"}
 
 
 class Network:
-    """Hosts by name, and the links between them. A context manager: leaving it removes all of it."""
+    """Hosts by name, and the links between them, until `close`."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._switch = subprocess.Popen(
@@ -65,14 +68,10 @@ class Network:
     def close(self) -> None:
         """End the switch, and with it all namespaces and interfaces."""
         assert self._switch.stdin is not None
+        assert self._switch.stdout is not None
         self._switch.stdin.close()
         self._switch.wait(10)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._switch.stdout.close()
 
 
 def cut(network: Network, host: str) -> list[Impairment]:
@@ -123,16 +122,35 @@ class NetworkStack(Stack):
         return settings
 
 
+class NetworkCluster(KafkaCluster):
+    """Three brokers, each on a host of its own."""
+
+    def __init__(self, folder: Path, network: Network) -> None:
+        super().__init__(folder, hosts=[(network.addresses[name], network.enter(name)) for name in BROKERS])
+
+    def settings(self, role: str) -> KafkaSettings:
+        """Connection settings with a short request timeout: the default one is longer than a cut lasts."""
+        return super().settings(role).model_copy(update={"request_timeout_ms": REQUEST_TIMEOUT_MS})
+
+
 class NetworkSystem(System):
     """Three brokers, two admissions, and two agents with eight GPUs each, and each process on a host of its own."""
 
-    def __init__(self, folder: Path, network: Network, env: Mapping[str, str] | None = None, **options: Any) -> None:
-        self.network = network
-        hosts = [(network.addresses[name], network.enter(name)) for name in BROKERS]
-        kafka = KafkaCluster(folder / "brokers", hosts=hosts)
-        super().__init__(folder / "system", kafka=kafka, pools={POOL: len(NODES)}, env=env, **options)
+    def __init__(self, folder: Path) -> None:
+        self.network = Network([*BROKERS, *SERVICES])
+        kafka = NetworkCluster(folder / "brokers", self.network)
+        super().__init__(folder / "system", kafka=kafka, pools={POOL: len(NODES)})
         self.services = SERVICES  # type: ignore[assignment]
-        self.stack = NetworkStack(self.folder, self.stack.plan, network, progress=print, kafka=kafka)
+        self.stack = NetworkStack(self.folder, self.stack.plan, self.network, progress=print, kafka=kafka)
+        self.checker = LogChecker()
+
+    def stop(self) -> None:
+        """End everything that this system started, and its network."""
+        try:
+            self.network.heal()
+            super().stop()
+        finally:
+            self.network.close()
 
     def start_service(self, name: str) -> None:
         """Start or restart the service on its host."""
@@ -154,5 +172,3 @@ def skip_without_namespaces() -> None:
     probed = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True, check=False)
     if probed.returncode:
         pytest.skip(f"no network namespaces: {probed.stderr.strip()}")
-
-

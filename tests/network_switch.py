@@ -8,6 +8,7 @@ impairments, which replaces the one before; the answer is an empty line.
 It does what `tc netem` and packet filters do, on kernels without them, and one way at a time. Standard library only.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import heapq
@@ -22,7 +23,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 CLONE_NEWNET = 0x40000000
 TUNSETIFF = 0x400454CA
@@ -117,10 +117,8 @@ class Switch:
 
 
 def _write(interface: int, packet: bytes) -> None:
-    try:
+    with contextlib.suppress(BlockingIOError):  # its queue is full: lost, as on a real link
         os.write(interface, packet)
-    except BlockingIOError:
-        pass  # its queue is full: lost, as on a real link
 
 
 def main(names: list[str]) -> None:
@@ -176,7 +174,6 @@ def _checked(result: int, what: str) -> None:
     if result:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot {what}: {os.strerror(number)}")
-
 
 
 if __name__ == "__main__":

@@ -255,7 +255,7 @@ class EmbeddedKafka(Managed):
         self._identity = Identity.of(self._popen.pid)
         write_record(self.state_dir, _RECORD, self._identity)
         try:
-            ready = wait_until(lambda: not self.running() or serves(port, cluster, tls=self._tls(), host=self._host), self._start_timeout_s)
+            ready = wait_until(lambda: not self.running() or self._serves(port, cluster), self._start_timeout_s)
         except BaseException:  # Ctrl-C
             self.stop()
             raise
@@ -267,6 +267,9 @@ class EmbeddedKafka(Managed):
     def settings(self, role: str) -> KafkaSettings:  # noqa: ARG002 - everybody may do everything
         """Connection settings of a principal of `bailiff_bus.grants`, such as `admission`."""
         return KafkaSettings(bootstrap=self.bootstrap)
+
+    def _serves(self, port: int, cluster: str) -> bool:
+        return serves(port, cluster, tls=self._tls(), host=self._host)
 
     def _tls(self) -> ssl.SSLContext | None:
         """The TLS context for the address `bootstrap`."""
