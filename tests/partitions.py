@@ -12,20 +12,19 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import network_kit, partition_job
-from tests.network_kit import ADMISSIONS, BROKERS, NODES, POOL, Network, NetworkSystem
+from tests.network_kit import ADMISSIONS, BROKERS, NODES, Network, NetworkSystem
 from tests.network_switch import Impairment
-from tests.system import PATIENCE_S, Watch
+from tests.system import Watch
 
 from bailiff_bus import topics
 from bailiff_bus.port import BusUnavailable
 from bailiff_core.records.decisions import JobEnded, JobStarting, PreemptionDecided, PreemptionRequested
 from bailiff_core.records.facts import EvictionStageReached, JobSubmitted, NodeLost, TaskReleased, TaskStarted, WriterStarted
-from bailiff_core.records.payload import Payload
 
 ROOT = Path(__file__).parents[1]
 GPUS, GRACE_S, CUT_S, EVERY_S = 8, 3.0, 6.0, 1.0
@@ -84,38 +83,42 @@ class Load:
 
 
 @dataclass
-class Partitions:
-    """A system on hosts of its own, for cells one after the other. seconds: measured, by cell."""
+class Story:
+    """One cell of the table, on a system on hosts of its own."""
 
     system: NetworkSystem
     pool: Watch
-    load: Load
-    seconds: dict[Cell, float] = field(default_factory=dict)
+    cell: Cell
 
-    async def run(self, cell: Cell) -> None:
-        """One cell; it takes down the seconds from healing until the preemption was done and a new request's job had ended."""
+    def __post_init__(self) -> None:
         number = next(_numbers)
-        victim, urgent = f"victim-{number}", f"urgent-{number}"
-        await self._start(victim, "victim", 1)
-        impaired = MODES[cell.mode](self.system.network, await self.host_of(cell.cut, victim))
-        sending = asyncio.create_task(self.load.run(f"load-{number}"))
+        self.victim, self.urgent = f"victim-{number}", f"urgent-{number}"
+        self.load, self._small = Load(self.pool), f"small-{number}"
+
+    async def run(self) -> float:
+        """Seconds from healing until the preemption was done and a new request's job had ended."""
+        await self._submit(self.victim, "victim", 1)
+        await self.pool.until_running(self.victim)
+        await self.pool.noted(self.victim, 1)
+        impaired = MODES[self.cell.mode](self.system.network, await self._host())
+        sending = asyncio.create_task(self.load.run(self._small))
         try:
-            await self._cut_at(cell.stage, victim, urgent, impaired)
+            await self._impair_at_the_stage(impaired)
             until = time.monotonic() + CUT_S
             await self.pool.until("the time is over", lambda _: time.monotonic() > until, within_s=10 * CUT_S)
         finally:
             self.system.network.heal()
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-        self.seconds[cell] = await self._recovers(victim, urgent, f"probe-{number}")
-        await self._nothing_was_lost(victim, urgent)
-        print(f"{cell}: {self.seconds[cell]:.1f} s", flush=True)
+        seconds = await self._recovers()
+        await self._nothing_was_lost()
+        return seconds
 
-    async def host_of(self, cut: str, victim: str) -> str:
-        """The host on which this role is now."""
+    async def _host(self) -> str:
+        """The host whose link is impaired."""
         active = self.pool.facts(WriterStarted)[-1].certificate
         assert active is not None
-        (task,) = self.pool.job(victim).tasks
+        (task,) = self.pool.job(self.victim).tasks
         agent = next(agent for agent, node in NODES.items() if node == self.pool.state.nodes[task.node].name)
         hosts = {
             "broker leader": BROKERS[await self._leader() - 1],
@@ -125,92 +128,88 @@ class Partitions:
             "agent of preemptor": next(each for each in NODES if each != agent),
             "executor": "eviction-executor",
         }
-        return hosts[cut]
+        return hosts[self.cell.cut]
 
     async def _leader(self) -> int:
         admin, _ = await self.pool.bus._clients()
         (described,) = await admin.describe_topics([topics.AUDIT.name])
         return int(described["partitions"][0]["leader"])
 
-    async def _cut_at(self, stage: str, victim: str, urgent: str, impaired: list[Impairment]) -> None:
-        """Submit the urgent job, and impair the links at this stage."""
-        stopped = STOPPED_UNTIL_CUT.get(stage)
-        if stage == "before request":
+    async def _impair_at_the_stage(self, impaired: list[Impairment]) -> None:
+        stopped = STOPPED_UNTIL_CUT.get(self.cell.stage)
+        if self.cell.stage == "before request":
             self.system.network.impair(impaired)
         if stopped:
             self.system.signal(stopped, signal.SIGSTOP)
         try:
-            await self._submit_for_certain(urgent)
-            await self._until_shown(stage, victim, urgent)
+            await self._submit_for_certain()
+            await self.pool.until(self.cell.stage, lambda _: self._reached())
             self.system.network.impair(impaired)
         finally:
             if stopped:
                 self.system.signal(stopped, signal.SIGCONT)
 
-    async def _submit_for_certain(self, urgent: str) -> None:
+    async def _submit_for_certain(self) -> None:
         """A client repeats a request that was not acknowledged, with the same id."""
         while True:
             try:
-                await self._submit(urgent, "urgent", 2)
+                await self._submit(self.urgent, "urgent", 2)
             except BusUnavailable:
                 self.pool.producer = await self.pool.bus.producer()
             else:
                 return
 
-    async def _until_shown(self, stage: str, victim: str, urgent: str) -> None:
-        kinds: dict[str, tuple[type[Payload], dict[str, object]]] = {
-            "request open": (PreemptionRequested, {"job": urgent}),
-            "notice sent": (EvictionStageReached, {"job": victim, "stage": "noticed"}),
-            "TERM": (EvictionStageReached, {"job": victim, "stage": "term_sent"}),
-            "released": (TaskReleased, {"job": victim}),
-            "starting": (JobStarting, {"job": urgent}),
-        }
-        if stage == "decided":
-            await self.pool.until("the preemption is decided", lambda _: bool(self._decisions(urgent)))
-        elif stage in kinds:
-            kind, values = kinds[stage]
-            await self.pool.until(stage, lambda _: bool(self.pool.facts(kind, **values)))
+    def _reached(self) -> bool:
+        """Whether the log shows the stage."""
+        facts = self.pool.facts
+        match self.cell.stage:
+            case "before request":
+                return True
+            case "request open":
+                return bool(facts(PreemptionRequested, job=self.urgent))
+            case "decided":
+                return any(each.preemptor.job == self.urgent for each in facts(PreemptionDecided))
+            case "notice sent":
+                return bool(facts(EvictionStageReached, job=self.victim, stage="noticed"))
+            case "TERM":
+                return bool(facts(EvictionStageReached, job=self.victim, stage="term_sent"))
+            case "released":
+                return bool(facts(TaskReleased, job=self.victim))
+            case _:
+                return bool(facts(JobStarting, job=self.urgent))
 
-    def _decisions(self, urgent: str) -> list[PreemptionDecided]:
-        return [each for each in self.pool.facts(PreemptionDecided) if each.preemptor.job == urgent]
-
-    async def _recovers(self, victim: str, urgent: str, probe: str) -> float:
+    async def _recovers(self) -> float:
         """Seconds until the urgent job runs, and the job of a request sent after healing has ended."""
-        healed = time.monotonic()
+        healed, probe = time.monotonic(), f"{self._small}-probe"
         while not await self.load.submit(probe):
-            probe += "+"
-        await self.pool.until_running(urgent)
+            probe += "-again"
+        await self.pool.until_running(self.urgent)
         await self.pool.until_ended(probe)
         recovered = time.monotonic() - healed
-        (self.system.marks / f"{urgent}.go").touch()
-        await self.pool.until_ended(urgent)
-        await self.pool.until_running(victim)
-        await self.pool.noted(victim, self.pool.job(victim).attempt)
+        (self.system.marks / f"{self.urgent}.go").touch()
+        await self.pool.until_ended(self.urgent)
+        await self.pool.until_running(self.victim)
+        await self.pool.noted(self.victim, self.pool.job(self.victim).attempt)
         return recovered
 
-    async def _nothing_was_lost(self, victim: str, urgent: str) -> None:
+    async def _nothing_was_lost(self) -> None:
         """No acknowledged request is lost, no GPU was given twice, the invariants hold for each record, and it replays."""
         for job in self.load.acknowledged:
             await self.pool.until_ended(job)
         accepted = Counter(fact.demand.job for fact in self.pool.facts(JobSubmitted))
         assert set(accepted.values()) == {1}, accepted
         assert set(self.load.acknowledged) <= set(accepted)
-        assert len(self.pool.facts(JobEnded, job=urgent)) == 1
+        assert len(self.pool.facts(JobEnded, job=self.urgent)) == 1
         assert set(Counter((fact.job, fact.attempt, fact.task) for fact in self.pool.facts(TaskStarted)).values()) == {1}
         assert self.pool.facts(NodeLost) == []
-        self.pool.assert_started_once(victim, urgent)
+        self.pool.assert_started_once(self.victim, self.urgent)
         twice = self.system.marks / "twice"
         assert not twice.exists(), twice.read_text()
         await self.pool.clear()
         self.system.checker.check_new(self.pool.entries)
-        await asyncio.to_thread(self.system.stack.processes.wait_ready, timeout_s=PATIENCE_S)
+        await asyncio.to_thread(self.system.wait_ready)
         for service in self.system.services:
             assert "Traceback" not in self.system.log_of(service), self.system.log_of(service)
-
-    async def _start(self, name: str, kind: str, tasks: int) -> None:
-        await self._submit(name, kind, tasks)
-        await self.pool.until_running(name)
-        await self.pool.noted(name, 1, tasks)
 
     async def _submit(self, name: str, kind: str, tasks: int) -> None:
         env = {"PYTHONPATH": str(ROOT / "libs/job"), "PARTITION_MARKS": str(self.system.marks)}
@@ -218,15 +217,6 @@ class Partitions:
         await self.pool.submit(
             name, run, gpus=GPUS, tasks=tasks, kind=priority, grace_s=GRACE_S, env=env, request_id=f"submit-{name}"
         )
-
-
-@contextlib.asynccontextmanager
-async def partitions(system: NetworkSystem) -> AsyncIterator[Partitions]:
-    """Cells on this system; at the end the whole log is verified and replayed."""
-    async with system.watch(POOL) as pool:
-        tested = Partitions(system, pool, Load(pool))
-        yield tested
-        await pool.verify(orphans=True)
 
 
 def table(seconds: Mapping[Cell, float]) -> str:
