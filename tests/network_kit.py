@@ -9,7 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import pytest
 from tests import network_switch
 from tests.network_switch import Impairment
 from tests.survival import LogChecker
-from tests.system import System
+from tests.system import PATIENCE_S, System, Watch
 
 from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_bus.port import BusUnavailable
+from bailiff_core.model.state import PoolState
 from bailiff_devstack.kafka_cluster import KafkaCluster
 from bailiff_devstack.stack import Plan, Stack
 
@@ -133,8 +136,24 @@ class NetworkCluster(KafkaCluster):
         return super().settings(role).model_copy(update={"request_timeout_ms": REQUEST_TIMEOUT_MS})
 
 
+class PatientWatch(Watch):
+    """A client that continues after an outage: the broker that it reads from may be the one that is cut off."""
+
+    async def until(self, what: str, condition: Callable[[PoolState], bool], within_s: float = PATIENCE_S) -> None:
+        """Read the log until the condition holds on the state."""
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                return await super().until(what, condition, deadline - time.monotonic())
+            except BusUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+
+
 class NetworkSystem(System):
     """Three brokers, two admissions, and two agents with eight GPUs each, and each process on a host of its own."""
+
+    watch_kind = PatientWatch
 
     def __init__(self, folder: Path) -> None:
         self.network = Network([*BROKERS, *SERVICES])
