@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from .ports import LOOPBACK
 
 
-def serves(
-    port: int, cluster: str, others: Sequence[int] = (), tls: ssl.SSLContext | None = None, host: str = LOOPBACK
-) -> bool:
+def serves(port: int, cluster: str, others: Sequence[int] = (), tls: ssl.SSLContext | None = None, host: str = LOOPBACK) -> bool:
     """Whether the broker serves clients: its metadata response lists it and the others as alive, and names the cluster.
 
     An open port is not enough: it opens before the controller assigns partitions to the broker, and topics created in
