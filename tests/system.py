@@ -74,6 +74,8 @@ class System:
     nodes, by pool.
     """
 
+    watch_kind: "type[Watch]"
+
     def __init__(
         self,
         folder: Path,
@@ -203,7 +205,7 @@ class System:
         """
         bus = KafkaBus(self.stack.kafka.settings("operator"))
         try:
-            watch = Watch(self, bus, pool, await bus.producer())
+            watch = self.watch_kind(self, bus, pool, await bus.producer())
             await watch.open()
             yield watch
             await watch.clear()
@@ -484,6 +486,9 @@ class Watch:
         running = processes.running()
         logs = [f"--- {name}\n{tail(processes.log(name))}" for name in running]
         return "\n".join(["jobs:", *jobs, "log:", *records, f"running: {running}", *map(str, processes.deaths()), *logs])
+
+
+System.watch_kind = Watch
 
 
 def has(data: object, values: Mapping[str, object]) -> bool:

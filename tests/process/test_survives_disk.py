@@ -5,11 +5,11 @@ The small file system is a tmpfs, which only root may mount; where that is not p
 """
 
 import contextlib
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.small_disk import SmallDisk
 from tests.survival import BEFORE, ENOUGH_S, LAST, NOTICED, SAVED, SHORT_S, Expected, Stage, story
 
 STARTED = (*NOTICED, "acknowledged", "checkpoint_started")
@@ -17,17 +17,7 @@ GIVES_UP = Expected("preempted", STARTED, codes=(1,), resumes_at=BEFORE)
 GOES_ON = Expected("preempted", (*STARTED, "yielding"), optional=("term_sent",), stuck_in="checkpoint_started", resumes_at=BEFORE)
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    """Mount a file system of 256 KiB at this folder: small checkpoints fit, a large one does not."""
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"no permission to mount a small file system: {mounted.stderr.decode().strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+SMALL = "256k"  # small checkpoints fit, a large one does not
 
 
 @pytest.mark.parametrize(
@@ -39,7 +29,7 @@ def small_disk(folder: Path) -> Iterator[None]:
 )
 async def test_the_disk_is_full_while_it_saves(stage: Stage, behaviour: str, grace_s: float, expected: Expected) -> None:
     async with story(stage) as faulty_run:
-        with small_disk(faulty_run.checkpoints):
+        with contextlib.closing(SmallDisk(faulty_run.checkpoints, SMALL)):
             await faulty_run.start_victim(behaviour, grace_s=grace_s)
             await faulty_run.submit_urgent()
             await faulty_run.wait_preempted()

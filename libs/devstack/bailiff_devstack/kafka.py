@@ -25,7 +25,7 @@ from .identity import Identity, drop_record, read_record, wait_until, write_reco
 from .kafka_java import KafkaStartError, class_path, java
 from .kafka_serving import serves
 from .managed import Managed
-from .ports import free_ports, is_free
+from .ports import LOOPBACK, free_ports, is_free
 from .processes import reap, spawn, tail
 
 _RECORD = "kafka"
@@ -48,13 +48,18 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclass(frozen=True)
 class Member:
-    """One broker of several: its number, its ports (clients, controllers), and the settings of the cluster."""
+    """One broker of several: its number, its ports (clients, controllers), and the settings of the cluster.
+
+    host: its address. enter: the beginning of its command, which takes it to the network namespace that has this address.
+    """
 
     number: int
     ports: tuple[int, int]
     cluster: str
     voters: str
     replicas: int
+    host: str = LOOPBACK
+    enter: tuple[str, ...] = ()
 
 
 class EmbeddedKafka(Managed):
@@ -86,6 +91,7 @@ class EmbeddedKafka(Managed):
         self._fixed_port = port
         self._member = member
         self._ports = member.ports if member else None
+        self._host, self._enter = (member.host, member.enter) if member else (LOOPBACK, ())
         self._java_flags = [f"-Xmx{heap}", *jvm_flags]
         self._properties = dict(properties or {})
         self._die_with_parent = die_with_parent
@@ -103,7 +109,7 @@ class EmbeddedKafka(Managed):
         """The bootstrap address. It is known after the first start and does not change."""
         if self._ports is None:
             raise RuntimeError("not started yet")
-        return f"127.0.0.1:{self._ports[0]}"
+        return f"{self._host}:{self._ports[0]}"
 
     @property
     def pid(self) -> int:
@@ -230,7 +236,7 @@ class EmbeddedKafka(Managed):
 
     def _start_once(self) -> None:
         port = int(self.bootstrap.rpartition(":")[2])
-        if not is_free(port):
+        if not self._enter and not is_free(port):
             raise KafkaStartError(f"{_IN_USE}: {self.bootstrap} belongs to another program")
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings = self.state_dir / "server.properties"
@@ -241,7 +247,7 @@ class EmbeddedKafka(Managed):
         cluster = _cluster_id(self.data_dir)
         log_began = self.log.stat().st_size if self.log.exists() else 0
         self._popen = spawn(
-            [*self._command, "kafka.Kafka", str(settings)],
+            [*self._enter, *self._command, "kafka.Kafka", str(settings)],
             log=self.state_dir / "kafka.out",
             cwd=self.state_dir,
             die_with_parent=self._die_with_parent,
@@ -249,7 +255,7 @@ class EmbeddedKafka(Managed):
         self._identity = Identity.of(self._popen.pid)
         write_record(self.state_dir, _RECORD, self._identity)
         try:
-            ready = wait_until(lambda: not self.running() or serves(port, cluster, tls=self._tls()), self._start_timeout_s)
+            ready = wait_until(lambda: not self.running() or self._serves(port, cluster), self._start_timeout_s)
         except BaseException:  # Ctrl-C
             self.stop()
             raise
@@ -261,6 +267,9 @@ class EmbeddedKafka(Managed):
     def settings(self, role: str) -> KafkaSettings:  # noqa: ARG002 - everybody may do everything
         """Connection settings of a principal of `bailiff_bus.grants`, such as `admission`."""
         return KafkaSettings(bootstrap=self.bootstrap)
+
+    def _serves(self, port: int, cluster: str) -> bool:
+        return serves(port, cluster, tls=self._tls(), host=self._host)
 
     def _tls(self) -> ssl.SSLContext | None:
         """The TLS context for the address `bootstrap`."""
@@ -278,8 +287,8 @@ class EmbeddedKafka(Managed):
             "process.roles": "broker,controller",
             "node.id": str(member.number),
             "controller.quorum.voters": member.voters,
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+            "listeners": f"PLAINTEXT://{self._host}:{broker},CONTROLLER://{self._host}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self._host}:{broker}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.data_dir),
@@ -340,8 +349,8 @@ def fresh_cluster() -> str:
     return urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
 
 
-def voter(number: int, controller: int) -> str:
-    return f"{number}@127.0.0.1:{controller}"
+def voter(number: int, controller: int, host: str = LOOPBACK) -> str:
+    return f"{number}@{host}:{controller}"
 
 
 def _cluster_id(data_dir: Path) -> str:

@@ -1,5 +1,6 @@
 """A Kafka cluster of several brokers on this machine, for tests in which one of them fails."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -12,7 +13,7 @@ from .kafka import EmbeddedKafka, Member, fresh_cluster, voter
 from .kafka_java import KafkaStartError
 from .kafka_serving import serves
 from .managed import Managed
-from .ports import free_ports
+from .ports import LOOPBACK, free_ports
 
 CLUSTER_TIMEOUT_S = 60.0
 
@@ -20,22 +21,31 @@ CLUSTER_TIMEOUT_S = 60.0
 class KafkaCluster(Managed):
     """Several brokers, each of them a voter: topics have up to three replicas, and one broker may fail at any time.
 
-    `brokers` can be killed, paused and started one by one. Calls block.
+    `brokers` can be killed, paused and started one by one. Calls block. hosts: of each broker, its address and the beginning of
+    its command, which takes it to the network namespace that has this address; by default all are on the loopback.
     """
 
-    def __init__(self, state_dir: Path, *, size: int = 3, progress: jars.Progress = lambda _: None) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        size: int = 3,
+        hosts: Sequence[tuple[str, tuple[str, ...]]] = (),
+        progress: jars.Progress = lambda _: None,
+    ) -> None:
         ports = free_ports(2 * size)
-        pairs = list(zip(ports[:size], ports[size:], strict=True))
-        self._clients = [client for client, _ in pairs]
+        self._hosts = list(hosts) or [(LOOPBACK, ())] * size
+        places = [(ports[at], ports[size + at], *self._hosts[at]) for at in range(size)]
+        self._clients = ports[:size]
         self._cluster, replicas = fresh_cluster(), min(size, 3)
-        voters = ",".join(voter(number, controller) for number, (_, controller) in enumerate(pairs, 1))
+        voters = ",".join(voter(number, controller, host) for number, (_, controller, host, _) in enumerate(places, 1))
         self.brokers = [
             EmbeddedKafka(
                 state_dir / f"broker-{number}",
                 progress=progress,
-                member=Member(number, pair, self._cluster, voters, replicas),
+                member=Member(number, (client, controller), self._cluster, voters, replicas, host, enter),
             )
-            for number, pair in enumerate(pairs, 1)
+            for number, (client, controller, host, enter) in enumerate(places, 1)
         ]
 
     @property
@@ -57,10 +67,14 @@ class KafkaCluster(Managed):
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(EmbeddedKafka.start, self.brokers))
         # Topics created before all brokers are registered would have fewer replicas.
-        if not wait_until(lambda: all(serves(each, self._cluster, self._clients) for each in self._clients), CLUSTER_TIMEOUT_S):
+        if not wait_until(self._all_registered, CLUSTER_TIMEOUT_S):
             self.stop()
             raise KafkaStartError(f"not all brokers at {self.bootstrap} are registered after {CLUSTER_TIMEOUT_S:g} s")
         return self
+
+    def _all_registered(self) -> bool:
+        addresses = zip(self._clients, self._hosts, strict=True)
+        return all(serves(port, self._cluster, self._clients, host=host) for port, (host, _) in addresses)
 
     def stop(self) -> None:
         """Stop all brokers. The last ones have no quorum and cannot shut down cleanly, so the grace is short."""

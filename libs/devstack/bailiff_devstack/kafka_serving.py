@@ -5,8 +5,10 @@ import ssl
 import struct
 from collections.abc import Iterator, Sequence
 
+from .ports import LOOPBACK
 
-def serves(port: int, cluster: str, others: Sequence[int] = (), tls: ssl.SSLContext | None = None) -> bool:
+
+def serves(port: int, cluster: str, others: Sequence[int] = (), tls: ssl.SSLContext | None = None, host: str = LOOPBACK) -> bool:
     """Whether the broker serves clients: its metadata response lists it and the others as alive, and names the cluster.
 
     An open port is not enough: it opens before the controller assigns partitions to the broker, and topics created in
@@ -15,7 +17,7 @@ def serves(port: int, cluster: str, others: Sequence[int] = (), tls: ssl.SSLCont
     """
     body = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
     try:
-        with _connected(port, tls) as connection:
+        with _connected(host, port, tls) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
             response = _read(connection, struct.unpack(">i", _read(connection, 4))[0])
     except (OSError, EOFError):
@@ -24,9 +26,9 @@ def serves(port: int, cluster: str, others: Sequence[int] = (), tls: ssl.SSLCont
     return all(each in alive for each in (port, *others)) and cluster.encode() in response
 
 
-def _connected(port: int, tls: ssl.SSLContext | None) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=1.0)
-    return tls.wrap_socket(connection, server_hostname="127.0.0.1") if tls is not None else connection
+def _connected(host: str, port: int, tls: ssl.SSLContext | None) -> socket.socket:
+    connection = socket.create_connection((host, port), timeout=1.0)
+    return tls.wrap_socket(connection, server_hostname=host) if tls is not None else connection
 
 
 def _live_ports(metadata: bytes) -> Iterator[int]:

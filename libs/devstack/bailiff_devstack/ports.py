@@ -9,6 +9,7 @@ import random
 import socket
 from pathlib import Path
 
+LOOPBACK = "127.0.0.1"
 _FIRST = 10_240
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 

@@ -29,7 +29,7 @@ from .kafka import EmbeddedKafka
 from .kafka_cluster import KafkaCluster
 from .kafka_java import KafkaStartError
 from .managed import Managed
-from .ports import free_ports, persistent_port
+from .ports import LOOPBACK, free_ports, persistent_port
 from .postgres import EmbeddedPostgres, PostgresStartError
 from .processes import ProcessDiedError, Processes
 
@@ -157,13 +157,21 @@ class Stack(Managed):
         self._progress(f"starting {process}")
         settings = {**self.environment(process, port), **self.plan.env, **(env or {})}
         self.certify(process, settings)
-        url = f"http://127.0.0.1:{port}/readyz"
-        if any(variable.startswith(INTERPRETER_VARIABLES) for variable in settings):
-            self.processes.start(process, [sys.executable, "-m", MODULES[name]], env=settings, ready_url=url)
+        url, enter = f"{self.address(process)}/readyz", self.enter(process)
+        if enter or any(variable.startswith(INTERPRETER_VARIABLES) for variable in settings):
+            self.processes.start(process, [*enter, sys.executable, "-m", MODULES[name]], env=settings, ready_url=url)
         else:
             server = shared_fork_server(list(MODULES.values()))
             self.processes.start_forked(process, MODULES[name], server, env=settings, ready_url=url)
         return process
+
+    def host(self, process: str) -> str:  # noqa: ARG002 - all are on this machine
+        """The address at which the process serves HTTP."""
+        return LOOPBACK
+
+    def enter(self, process: str) -> Sequence[str]:  # noqa: ARG002
+        """The beginning of the process's command, which takes it to the network namespace that has this address."""
+        return ()
 
     def environment(self, process: str, port: int) -> dict[str, str]:
         """A service's settings as environment variables. process: its name, then perhaps that of a replica; or an operator's."""
@@ -173,6 +181,7 @@ class Stack(Managed):
             "BAILIFF_STATE_DIR": str(self.folder / "state"),
             "BAILIFF_ENGINES": str(self.folder / "engines"),
             "BAILIFF_POOLS": str(self.folder / "pools.yaml"),
+            "BAILIFF_HTTP_HOST": self.host(process),
             "BAILIFF_HTTP_PORT": str(port),
             "BAILIFF_INSTANCE": process,
             "BAILIFF_HTTP_ADDRESS_FILE": str(self.folder / "state" / f"{process}.address"),
@@ -254,7 +263,7 @@ class Stack(Managed):
 
     def address(self, process: str) -> str:
         """The process's URL."""
-        return f"http://127.0.0.1:{self._http[process]}"
+        return f"http://{self.host(process)}:{self._http[process]}"
 
     def close(self) -> None:
         """Stop the services, PostgreSQL, the tasks that still run, and Kafka."""

@@ -6,6 +6,7 @@ Every service has its own projections. One may start from a local snapshot, whic
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -44,11 +45,15 @@ class ProjectionMetrics(Protocol):
     def count_orphan(self, pool: str, offset: int) -> bool:
         """Count the orphan at this offset. Returns False if it was counted before."""
 
+    def count_unwritten_snapshot(self, pool: str) -> None:
+        """Count a snapshot that could not be written."""
+
 
 class Projection:
     """The state of one pool, record by record. observe: called with every valid entry after it was folded.
 
-    digest_seq: the newest state digest in the log, of any schema; 0 before the first one.
+    digest_seq: the newest state digest in the log, of any schema; 0 before the first one. unwritable: why the newest snapshot
+    could not be written; None if it was, or if there is none.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Projection:
         self._restored_digest: str | None = None
         self._compared_at = float("-inf")
         self.digest_seq = 0
+        self.unwritable: str | None = None
 
     @property
     def head(self) -> ChainHead:
@@ -162,11 +168,21 @@ class Projection:
         self.save_snapshot(state, self.state.now, entry)
 
     def save_snapshot(self, state: bytes, now: int, digest: Entry) -> None:
-        """Write a snapshot of this state, as of log time `now`; `digest` is the record that confirms it."""
+        """Write a snapshot of this state, as of log time `now`; `digest` is the record that confirms it.
+
+        Without it, as on a full disk, only the next start takes longer.
+        """
         record = digest.record
         head = ChainHead(self.pool, record.seq, record.prev, record.epoch, time_text(now), keys=log_keys(self.state))
-        _write_snapshot(self._snapshot_file(), state, head, digest.offset)
         self.digest_seq = record.seq
+        try:
+            _write_snapshot(self._snapshot_file(), state, head, digest.offset)
+            self.unwritable = None
+        except OSError as error:
+            self.metrics.count_unwritten_snapshot(self.pool)
+            if self.unwritable is None:
+                self._log.warning("cannot write a snapshot; the next start folds more of the log", reason=str(error))
+            self.unwritable = str(error)
 
     def _confirms(self, entry: Entry) -> bool:
         data, digest = entry.record.data, self._restored_digest
@@ -183,8 +199,13 @@ def _write_snapshot(path: Path | None, state: bytes, head: ChainHead, offset: in
     path.parent.mkdir(parents=True, exist_ok=True)
     header = json.dumps({"schema": STATE_SCHEMA, "head": asdict(head), "offset": offset}).encode()
     temporary = path.with_suffix(".new")
-    temporary.write_bytes(header + b"\n" + state)
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(header + b"\n" + state)
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)  # it would take the space that others need
+        raise
 
 
 def _read_snapshot(path: Path | None) -> tuple[PoolState, ChainHead, int, str] | None:

@@ -8,12 +8,13 @@ stop signal, not in a task group, which would wait without end for a task that d
 """
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Generic, Protocol
 
@@ -36,6 +37,7 @@ from .settings import Settings, SettingsError, load_settings
 MIN_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 15.0
 STABLE_AFTER_S = 60.0  # a run of this length resets the back-off
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class Service(Protocol):
@@ -137,14 +139,19 @@ class ServiceRunner(Generic[Settings]):
         """Run HTTP server and service; returns the exit code."""
         self._metrics.ready.set_function(lambda: not any(self.readiness().values()))
         http = HealthServer(self._settings.http_host, self._settings.http_port, self.readiness, self._metrics.text)
-        try:
-            async with http:
-                with _address_file(self._settings.http_address_file, http.address):
-                    return await self._run_until_stopped(http.address)
-        except OSError as error:
-            where = f"{self._settings.http_host}:{self._settings.http_port}"
-            self._log.error(f"the HTTP address {where} cannot be bound: {error.strerror or error}")
-            return ExitCode.SETTINGS
+        async with AsyncExitStack() as served:
+            try:
+                await served.enter_async_context(http)
+            except OSError as error:
+                where = f"{self._settings.http_host}:{self._settings.http_port}"
+                self._log.error(f"the HTTP address {where} cannot be bound: {error.strerror or error}")
+                return ExitCode.SETTINGS
+            try:
+                served.enter_context(_address_file(self._settings.http_address_file, http.address))
+            except OSError as error:
+                self._log.error(f"the file of the HTTP address cannot be written: {error}")
+                return ExitCode.DISK if error.errno in UNWRITABLE else ExitCode.SETTINGS
+            return await self._run_until_stopped(http.address)
 
     async def _run_until_stopped(self, address: str) -> ExitCode:
         failures = 0
@@ -225,6 +232,8 @@ class ServiceRunner(Generic[Settings]):
             code, text = ExitCode.UNREADABLE_RECORD, f"the log cannot be read further: {cause}"
         elif isinstance(cause, SettingsError):
             code, text = ExitCode.SETTINGS, "settings: " + "; ".join(cause.sentences)
+        elif isinstance(cause, OSError) and cause.errno in UNWRITABLE:
+            code, text = ExitCode.DISK, f"a file cannot be written: {cause}"
         else:
             code, text = ExitCode.INTERNAL, f"internal error: {type(cause).__name__}: {cause}"
             self._log.error(text, exit_code=int(code), traceback="".join(traceback.format_exception(cause)))

@@ -29,6 +29,9 @@ LOG_HEAD = Metric("bailiff_log_head_seq", "gauge", ("pool",), "seq of the newest
 LOG_LAG = Metric("bailiff_log_lag", "gauge", ("pool",), "messages of the log not read yet by this service")
 RECORDS_FOLDED = Metric("bailiff_records_folded", "counter", ("pool",), "records folded into the state")
 ORPHANS = Metric("bailiff_orphans", "counter", ("pool",), "records skipped because they do not continue the chain")
+SNAPSHOTS_UNWRITTEN = Metric(
+    "bailiff_snapshots_unwritten", "counter", ("pool",), "snapshots that could not be written to this service's disk"
+)
 RECORDS_APPENDED = Metric("bailiff_records_appended", "counter", ("pool", "type"), "records committed, by type")
 CYCLE_SECONDS = Metric(
     "bailiff_cycle_seconds", "histogram", ("pool",), "time from the first fact of a decision cycle to its commit"
@@ -143,9 +146,10 @@ ROLLUP_METRICS = (  # services/rollup: aggregated from the whole log
     STARTS_LATE, ROLLUP_TIME,
 )  # fmt: skip
 METRICS = (
-    LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED, INPUTS_WITHOUT_EFFECT,
-    COMMANDS_SENT, COMMANDS_FENCED, COMMANDS_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED,
-    POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
+    LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, SNAPSHOTS_UNWRITTEN, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED,
+    INPUTS_WITHOUT_EFFECT, COMMANDS_SENT, COMMANDS_FENCED, COMMANDS_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG,
+    ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED, POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS, ALARMS,
+    KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 
 
@@ -191,6 +195,7 @@ class Metrics:
         self.records_folded = self._counter(RECORDS_FOLDED)
         self.orphans = self._counter(ORPHANS)
         self._orphans_to: dict[str, int] = {}
+        self.snapshots_unwritten = self._counter(SNAPSHOTS_UNWRITTEN)
         self.records_appended = self._counter(RECORDS_APPENDED)
         self.cycle_seconds = Histogram(
             CYCLE_SECONDS.name, CYCLE_SECONDS.help, CYCLE_SECONDS.labels, registry=self.registry, buckets=CYCLE_BUCKETS
@@ -228,6 +233,10 @@ class Metrics:
         self._orphans_to[pool] = offset
         self.orphans.labels(pool).inc()
         return True
+
+    def count_unwritten_snapshot(self, pool: str) -> None:
+        """Count a snapshot that could not be written."""
+        self.snapshots_unwritten.labels(pool).inc()
 
     def text(self) -> bytes:
         """All metrics in Prometheus text format."""

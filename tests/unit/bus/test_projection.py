@@ -49,6 +49,28 @@ def test_a_snapshot_whose_digest_was_cut_off_the_log_is_not_used(tmp_path: Path)
     assert list(tmp_path.iterdir()), "it keeps a snapshot of what the log confirmed"
 
 
+def test_a_snapshot_that_cannot_be_written_is_counted_and_the_fold_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "a file"
+    folder.touch()  # no folder can be made here
+    log, metrics = Reading(folder), Metrics()
+    log.jobs("one", "two")
+
+    async def main() -> None:
+        view = Projection(log.cluster.client("one"), log.story.state.pool, 0, metrics, snapshots=folder)
+        await view.catch_up()
+        assert view.state.jobs.keys() == {"one", "two"}
+        assert "a file" in (view.unwritable or "")
+        folder.unlink()
+        log.jobs("three")
+        await view.catch_up()
+        assert view.unwritable is None
+        assert view.digest_seq == log.digests[-1]
+
+    run(main())
+    assert b'bailiff_snapshots_unwritten_total{pool="test"} 2.0' in metrics.text()
+    assert [file.name for file in folder.iterdir()] == ["test.snapshot"]
+
+
 class Reading:
     """A log with a digest after each job, and a view of it."""
 

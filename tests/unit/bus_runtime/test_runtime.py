@@ -133,6 +133,12 @@ async def test_a_stop_while_kafka_is_away_is_clean() -> None:
         (MustStop(ExitCode.CLOCK, "7 s apart"), ExitCode.CLOCK, "7 s apart"),
         (UnreadableRecord("a100#7 X"), ExitCode.UNREADABLE_RECORD, "the log cannot be read further: a100#7 X"),
         (SettingsError(["a", "b"]), ExitCode.SETTINGS, "settings: a; b"),
+        (
+            OSError(28, "No space left on device", "fences"),
+            ExitCode.DISK,
+            "a file cannot be written: [Errno 28] No space left on device: 'fences'",
+        ),
+        (OSError(13, "Permission denied"), ExitCode.INTERNAL, "internal error: PermissionError: [Errno 13] Permission denied"),
         (ZeroDivisionError("oh"), ExitCode.INTERNAL, "internal error: ZeroDivisionError: oh"),
     ],
 )
@@ -193,8 +199,14 @@ async def test_the_address_file_is_whole_while_the_service_runs_and_gone_after(t
     assert not list(file.parent.iterdir())
 
 
+async def test_an_address_file_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").touch()
+    assert await Stage(failing(AssertionError()), http_address_file=tmp_path / "run" / "http").play() is ExitCode.SETTINGS
+    assert lines(capsys)[0]["event"].startswith("the file of the HTTP address cannot be written")
+
+
 def test_each_exit_code_says_what_it_means() -> None:
-    assert [int(code) for code in ExitCode] == [0, 2, 3, 4, 5, 6, 7, 8, 70]
+    assert [int(code) for code in ExitCode] == [0, 2, 3, 4, 5, 6, 7, 8, 9, 70]
     assert all(code.__doc__ for code in ExitCode)
     assert len({code.__doc__ for code in ExitCode}) == len(ExitCode)
 

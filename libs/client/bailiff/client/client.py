@@ -97,6 +97,9 @@ class NoMetrics:
         """Returns True: every orphan is reported as new."""
         return True
 
+    def count_unwritten_snapshot(self, pool: str) -> None:
+        """Does nothing."""
+
 
 class Client:
     """A connection, to be used as an async context manager.

@@ -56,7 +56,6 @@ class PoolFollower:
         self.subscribers = Subscribers()
         self.fault: str | None = None
         self.ready = False
-        self.unwritable: str | None = None
         self.on_record: Callable[[Entry], None] = lambda _: None
         self._changed = asyncio.Event()
         self._tracker = ChangeTracker()
@@ -246,12 +245,10 @@ class _CachedProjection(Projection):
         self._followed = followed
 
     def save_snapshot(self, state: bytes, now: int, digest: Entry) -> None:
+        super().save_snapshot(state, now, digest)
         try:
-            super().save_snapshot(state, now, digest)
-            self._followed.save_view_cache(digest.record.seq - 1)
-            self._followed.unwritable = None
+            if self.unwritable is None:
+                self._followed.save_view_cache(digest.record.seq - 1)
         except OSError as error:
-            self.digest_seq = digest.record.seq
-            if self._followed.unwritable is None:
-                self._log.warning("cannot write the state to disk; the next start reads the whole log", why=str(error))
-            self._followed.unwritable = str(error)
+            self._log.warning("cannot write the view cache; the next start reads the whole log", why=str(error))
+            self.unwritable = str(error)
