@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from bailiff_admission.request_handlers.requests import digest_of_spec
 from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec
+from bailiff_bus.messages.requests import spec_digest
 from bailiff_bus.port import Batch, Bus, OutgoingMessage, Producer
+from bailiff_core.canonical import canonical_json
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_log.credentials import encryption_key_id
 from bailiff_log.encryption import CannotDecrypt, decrypt, encrypt
@@ -83,7 +84,8 @@ class JobSpecs:
         job = key.decode(errors="replace").split("/")[1]  # keys of early releases have no digest
         try:
             stored = self._decrypted(key, json.loads(value))
-            spec = JobSpec.model_validate_json(json.dumps(stored["spec"]))
+            text = canonical_json(stored["spec"])
+            spec = JobSpec.model_validate_json(text)
             salt = bytes.fromhex(stored["salt"])
         except CannotDecrypt:
             self._undecryptable.add(job)
@@ -91,7 +93,7 @@ class JobSpecs:
         except (ValueError, KeyError, TypeError) as error:
             logger(pool=self._pool).warning("unreadable job spec skipped", job=job, reason=type(error).__name__)
             return
-        digest = digest_of_spec(salt, spec)
+        digest = spec_digest(salt, text)
         self._specs[job, digest] = StoredSpec(key, spec, salt.hex(), digest)
 
     def _decrypted(self, key: bytes, value: dict[str, Any]) -> dict[str, Any]:
@@ -104,11 +106,13 @@ class JobSpecs:
                 return content
         raise CannotDecrypt("encrypted with another key")
 
-    def take(self, job: str, digest: str, spec: JobSpec, salt: bytes) -> OutgoingMessage:
-        """Register a spec. Returns the message to store before the record that references it."""
-        stored = StoredSpec(f"{self._pool}/{job}/{digest}".encode(), spec, salt.hex(), digest)
+    def take(self, job: str, spec: bytes, salt: bytes) -> OutgoingMessage:
+        """Register a spec, as canonical JSON. Returns the message to store before the record that references it."""
+        digest = spec_digest(salt, spec)
+        parsed = JobSpec.model_validate_json(spec)
+        stored = StoredSpec(f"{self._pool}/{job}/{digest}".encode(), parsed, salt.hex(), digest)
         self._specs[job, digest] = stored
-        content = b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), spec.to_json())
+        content = b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), spec)
         if self._keys is not None:
             text = encrypt(content, encryption_key_id(self._keys.present), _purpose(stored.key))
             content = b'{"encrypted":"%b"}' % text.encode()
