@@ -217,20 +217,20 @@ def _content_fault(record: Record, found: SignedRequest, digest: str) -> tuple[F
     if type(record.data) is not RESULTS.get(found.type):
         return "not-what-was-signed", f"{found.type} was signed"
     try:
-        differing = _differences(record.data, found)
+        differing = _differences(record.data, found, record.actor)
     except (ValueError, KeyError) as error:  # pydantic's errors are ValueErrors, too
         return "unreadable-request", f"what was signed is not valid: {type(error).__name__}"
     return ("not-what-was-signed", f"signed with another {', '.join(differing)}") if differing else None
 
 
-def _differences(fact: facts.Fact, found: SignedRequest) -> list[str]:
+def _differences(fact: facts.Fact, found: SignedRequest, actor: str) -> list[str]:
     """The members in which the fact differs from what was signed."""
     signed = orjson.loads(found.data)
     recorded = _members(fact.to_data() if not isinstance(fact, facts.PolicyApplied) else _policy_members(fact))
     vouched_by, named = signed.get("vouched_by"), getattr(fact, "request").vouched_by  # noqa: B009 - not of every fact
     differing = [] if vouched_by == (named and named.to_data()) else ["vouched_by"]
     if isinstance(fact, facts.JobSubmitted):
-        if fact.user != (found.actor or fact.user) or not fact.user_verified:
+        if fact.user != actor or not fact.user_verified:
             differing.append("user")
         if signed["spec_digest"] != fact.spec_digest:
             differing.append("spec_digest")

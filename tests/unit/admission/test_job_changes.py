@@ -9,9 +9,9 @@ from bailiff_bus.messages import ScaleJob, SetPriorityClass
 from bailiff_core.records.facts import JobPriorityClassChanged, JobScaled
 
 
-def ask(story, body, actor="alice"):
+def ask(story, body, actor="alice", auth="none"):
     return facts_of_request(
-        story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, "none", body)
+        story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body)
     )
 
 

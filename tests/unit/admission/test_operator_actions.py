@@ -88,8 +88,8 @@ def test_unknown_ended_and_cancelled_jobs(running):
 def test_only_owners_and_operators_may_make_requests_about_a_job(running):
     running.apply_policy(policy(identity={"operators": ["ops"]}))
     for body, rule in ((EvictJob(job="train"), "permissions.evict"), (PauseJob(job="train"), "permissions.pause")):
-        assert refused(running, body, "not-permitted", actor="bob").rule == rule
-        assert refused(running, body, "not-permitted", actor="ops").rule == rule  # says so, but has not signed
+        assert f"(rule {rule})" in refused(running, body, "not-permitted", actor="bob")
+        assert f"(rule {rule})" in refused(running, body, "not-permitted", actor="ops")  # says so, but has not signed
         assert isinstance(ask(running, body, actor=running.job("train").user), list)
         assert isinstance(ask(running, body, actor="ops", auth="signed"), list)
 
