@@ -16,7 +16,7 @@ from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
-from bailiff_bus.messages import Alarm, JobSpec, MessageBody, RequestBody, SubmitJob
+from bailiff_bus.messages import Alarm, JobSpec, MessageBody, SubmitJob
 from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Headers, Message
 from bailiff_bus.testing import MemoryCluster
@@ -31,7 +31,7 @@ from bailiff_log.keys import new_private_key
 from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.order_evidence import subject_of
 from bailiff_log.projection import Projection
-from bailiff_log.signatures import sign
+from bailiff_log.signatures import salted, sign
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.command_trust import CommandTrust
 from bailiff_node_agent.devices import SimulatedInventory
@@ -185,19 +185,22 @@ class SignedPool:
         """Store a message of anybody."""
         self.cluster.store(topic, 0, key.encode(), headers, value)
 
-    def request(self, body: RequestBody, key: bytes | None = None) -> str:
+    def request(self, body: MessageBody, key: bytes | None = None, actor: str = "") -> str:
         """A request, signed with this private key if there is one; its id."""
-        request_id, at = self._numbers.randbytes(8).hex(), self.now()
-        keyid, sig = sign(key, body, source="/tests", id=request_id, pool=POOL, time_us=at) if key else ("", "")
-        headers, value = wrap(body, source="/tests", id=request_id, pool=POOL, time_us=at, keyid=keyid, sig=sig)
+        about: dict[str, Any] = {"source": "/tests", "id": self._numbers.randbytes(8).hex(), "pool": POOL, "time_us": self.now()}
+        keyid, sig = "", ""
+        if key is not None:
+            body = salted(key, body, source=about["source"], id=about["id"])
+            keyid, sig = sign(key, body, **about, actor=actor)
+        headers, value = wrap(body, **about, actor=actor, keyid=keyid, sig=sig)
         self.send(topics.REQUESTS.name, headers, value)
-        return request_id
+        return str(about["id"])
 
-    def submit(self, job: str, *, gpus: int = 4, kind: str = "train", **env: str) -> None:
+    def submit(self, job: str, *, gpus: int = 4, kind: str = "train", key: bytes | None = None, **env: str) -> None:
         """A simulated job of one task, with a secret in its environment. It runs until it gets an eviction notice."""
         demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=gpus * 1000),), priority_class=kind)
         values = {"BAILIFF_SIM_ON_NOTICE": "exit", "SECRET": SECRET, **env}
-        self.request(SubmitJob(demand=demand, spec=JobSpec(command="true", env=values, runtime="simulated")))
+        self.request(SubmitJob(demand=demand, spec=JobSpec(command="true", env=values, runtime="simulated")), key)
 
     def signed(
         self, credentials: Credentials | None, body: MessageBody, *, pool: str = POOL, subject: str | None = None

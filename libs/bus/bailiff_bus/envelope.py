@@ -72,7 +72,8 @@ class InvalidMessage(Exception):
 class Envelope:
     """One parsed and validated message. `time` is µs UTC: the sender's, else the broker's append time.
 
-    digest: SHA-256 of type, pool, data and actor. The same id with another digest is another request.
+    public: the data as covered by `digest`, SHA-256 of type, pool, public data and actor. The same id with another digest is
+    another request.
     """
 
     id: str
@@ -88,11 +89,12 @@ class Envelope:
     certificate: str
     body: MessageBody
     data: bytes
+    public: bytes
 
     @property
     def digest(self) -> str:
-        """SHA-256 of type, pool, actor and `data`, the canonical form of the data."""
-        return content_digest(self.type, self.pool, self.data, self.actor)
+        """SHA-256 of type, pool, actor and `public`."""
+        return content_digest(self.type, self.pool, self.public, self.actor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def pool_of(message: Message) -> str | None:
 
 
 def content_digest(type_name: str, pool: str, data: bytes, actor: str) -> str:
-    """SHA-256 over the canonical JSON of [type, pool, actor], a line feed, and the canonical JSON of the data."""
+    """SHA-256 over the canonical JSON of [type, pool, actor], a line feed, and the canonical JSON of the public data."""
     return hashlib.sha256(_digest_prefix(type_name, pool, actor) + data).hexdigest()
 
 
@@ -383,7 +385,7 @@ def _validated(event: _Event, message: Message, accept: tuple[type[MessageBody],
         id=attributes["id"], source=attributes["source"], type=attributes["type"], pool=attributes["pool"], time=time,
         subject=attributes.get("subject", ""), actor=attributes.get("actor", ""), auth=attributes.get("auth", ""),
         keyid=attributes.get("keyid", ""), sig=attributes.get("sig", ""), certificate=attributes.get("certificate", ""),
-        body=body, data=data,
+        body=body, data=data, public=body.public_data(data),
     )  # fmt: skip
 
 

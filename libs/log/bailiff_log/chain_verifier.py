@@ -8,13 +8,16 @@ seq that does not follow the head means that something before it was changed or 
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from bailiff_bus.port import Message
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, follow, record_hash
 from bailiff_core.records.wire import ParsedHeaders, UnreadableRecord, parse_headers
 
 from .log_signatures import LogSignatureCheck
+
+if TYPE_CHECKING:
+    from .signed_requests import CheckedRequests
 
 OrphanKind = Literal["foreign", "repeat", "superseded", "old-epoch", "follows-orphan", "not-signed", "breaks-chain"]
 
@@ -57,7 +60,7 @@ class Verification(TypedDict):
     orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: number of orphans that are not
     harmless. sealed: number of records covered by a valid seal; seal_problem: why later seals do not match. first_seq: first
     record verified. forked: accepted losses of sealed records. derived: differences between the archive's derived tables and
-    its records; derived_rows: number of rows compared.
+    its records; derived_rows: number of rows compared. requests: who asked, by signature.
     """
 
     pool: str
@@ -81,6 +84,7 @@ class Verification(TypedDict):
     forked: list[str]
     derived: list[str]
     derived_rows: int
+    requests: "CheckedRequests"
 
 
 @dataclass
@@ -185,6 +189,7 @@ class ChainVerifier:
             "forked": [],
             "derived": [],
             "derived_rows": 0,
+            "requests": {"signed": 0, "unsigned": 0, "faults": [], "fault_count": 0},
         }
 
     def mark_unreadable(self, wire: Wire, offset: int, error: UnreadableRecord) -> None:

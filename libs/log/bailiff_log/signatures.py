@@ -5,32 +5,39 @@ base64url without padding), `sig` the signature in the same encoding, over the b
 
     canonical JSON of ["bailiff-request-1", digest, source, id, time]
 
-`digest` is the hex digest of the envelope (SHA-256 of type, pool, actor, data). `time` is the request's own, µs UTC; it prevents
+`digest` is the hex digest of the envelope: SHA-256 of type, pool, actor and public data, in which a job's spec is represented by
+its salted digest. So the record of the request (`signed_requests`) shows who asked, without the spec. `time` is the request's own, µs UTC; it prevents
 a replay of an old request under a new time. The policy lists the accepted keys and their actors (`identity.keys`: key id →
 actor). A key's holder may also act as names below its own: the key of `console` signs for `console/alice`.
 """
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, content_digest
-from bailiff_bus.messages import MessageBody
+from bailiff_bus.messages import MessageBody, SubmitJob
 from bailiff_bus.validation_errors import value_text
+from bailiff_core.canonical import canonical_json
 from bailiff_core.model.state import PoolState
+from bailiff_core.permissions import ROOT_ACTOR
 
 from .keys import is_signed, key_id, sign_fields
+from .signed_requests import SIGNED_TAG, kept_request
 
-SIGNED_TAG = "bailiff-request-1"
-ROOT_ACTOR = "root-key"
-"""The actor of requests that the pool's root key has signed."""
+SALT_TAG = "bailiff-salt-1"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The requester, and how it was authenticated: `none`, `acl` (the topic's access list) or `signed`."""
+    """The requester, and how it was authenticated: `none`, `acl` (the topic's access list) or `signed`.
+
+    request: what the requester signed, as records keep it.
+    """
 
     actor: str
     auth: Auth
+    request: str = ""
 
 
 def sign(
@@ -44,8 +51,19 @@ def sign(
     actor: str = "",
 ) -> tuple[str, str]:
     """`keyid` and `sig` for `envelope.wrap` with the same arguments."""
-    digest = content_digest(body.TYPE, pool, body.to_json(), actor)
+    digest = content_digest(body.TYPE, pool, body.public_data(body.to_json()), actor)
     return key_id(private_key), sign_fields(private_key, [SIGNED_TAG, digest, source, id, time_us])
+
+
+def salted(private_key: bytes, body: MessageBody, *, source: str, id: str) -> MessageBody:  # noqa: A002 - named by CloudEvents
+    """The request as it is signed: a submission gets a salt. A repeat under the same id gets the same one: it is the same request.
+
+    Without the private key the salt cannot be guessed.
+    """
+    if not isinstance(body, SubmitJob) or body.salt is not None:
+        return body
+    salt = hmac.digest(private_key, canonical_json([SALT_TAG, source, id]), "sha256")
+    return body.model_copy(update={"salt": salt.hex()})
 
 
 def known_keys(state: PoolState) -> dict[str, str]:
@@ -70,7 +88,9 @@ def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "non
     if actor != holder and not actor.startswith(f"{holder}/"):
         reason = f"actor: the key is that of {value_text(holder)}, which may not speak for {value_text(actor)}"
         raise _refused(envelope, "wrong-actor", reason)
-    return Identity(actor, "signed")
+    if isinstance(envelope.body, SubmitJob) and envelope.body.salt is None:
+        raise _refused(envelope, "no-salt", "salt: a signed submission needs one, random bytes in hex")
+    return Identity(actor, "signed", kept_request(envelope))
 
 
 def _refused(envelope: Envelope, code: str, reason: str) -> InvalidMessage:

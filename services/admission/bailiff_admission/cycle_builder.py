@@ -29,9 +29,16 @@ class CycleBuilder:
         return any(getattr(fact, "request", None) is not None and getattr(fact, "job", None) == job for fact in facts)
 
     def add(
-        self, fact: Fact, *, cause: str = "", inputs: tuple[tuple[str, int], ...] = (), actor: str = "", auth: str = ""
+        self,
+        fact: Fact,
+        *,
+        cause: str = "",
+        inputs: tuple[tuple[str, int], ...] = (),
+        actor: str = "",
+        auth: str = "",
+        request: str = "",
     ) -> None:
-        """Fold one more fact."""
+        """Fold one more fact. request: what the requester signed."""
         state = self._state
         record = Record(
             pool=state.pool,
@@ -50,6 +57,7 @@ class CycleBuilder:
             inputs=inputs,
             actor=actor,
             auth=auth,
+            request=request,
         )
         fold(state, record)
         self.records.append(record)

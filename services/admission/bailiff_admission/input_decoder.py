@@ -5,9 +5,9 @@ from typing import Literal
 
 from bailiff_admission.request_handlers.enrolment import SignedTimes, check_report_sender, with_announcement
 from bailiff_admission.request_handlers.reports import joined_node, orphans_of
-from bailiff_admission.request_handlers.requests import ReceivedRequest, digest_of_spec
+from bailiff_admission.request_handlers.requests import ReceivedRequest
 from bailiff_bus import topics
-from bailiff_bus.envelope import Envelope, InvalidMessage, ReceivedMessage
+from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, ReceivedMessage
 from bailiff_bus.messages import (
     AbandonPreemption,
     NodeHeartbeat,
@@ -21,11 +21,13 @@ from bailiff_bus.messages import (
     TrackedTask,
 )
 from bailiff_bus.messages.reports import TaskReport
+from bailiff_bus.messages.requests import spec_digest, spec_of
 from bailiff_bus.port import Message
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Fact
 from bailiff_log.message_signatures import check_sender, trust_of
 from bailiff_log.signatures import known_keys, verify
+from bailiff_log.signed_requests import kept_request
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .liveness import Liveness
@@ -42,10 +44,11 @@ BODIES: dict[str, tuple[type, ...]] = {
 
 @dataclass(slots=True)
 class DecodedInput:
-    """The result of one message. submitted: an accepted job; its spec must be stored with this salt first.
+    """The result of one message. submitted: an accepted job; its spec (canonical JSON) must be stored with this salt first.
 
-    missed: a report that shows that admission missed earlier reports of the agent. refusals: a heartbeat of an agent that has
-    refused commands. without_effect: the type of a valid message that changes nothing; empty for heartbeats.
+    request: what the requester signed, for the record. missed: a report that shows that admission missed earlier reports of the
+    agent. refusals: a heartbeat of an agent that has refused commands. without_effect: the type of a valid message that changes
+    nothing; empty for heartbeats.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -53,10 +56,11 @@ class DecodedInput:
     source: str | None = None
     id: str | None = None
     actor: str = ""
-    auth: str = ""
+    auth: Auth | Literal[""] = ""
     submitted: SubmitJob | None = None
     salt: bytes = b""
-    spec_digest: str = ""
+    spec: bytes = b""
+    request: str = ""
     missed: ReportBody | None = None
     refusals: NodeHeartbeat | None = None
     without_effect: str = ""
@@ -119,12 +123,16 @@ class InputDecoder:
 
     def _request(self, state: PoolState, envelope: Envelope, body: RequestBody, found: DecodedInput) -> list[Fact] | Rejected:
         identity = verify(envelope, known_keys(state), unsigned=self._unsigned)
-        found.actor, found.auth = identity.actor, identity.auth
+        found.actor, found.auth, found.request = identity.actor, identity.auth, identity.request
+        digest = ""
         if isinstance(body, SubmitJob):
-            found.salt = self._clock_and_ids.random_bytes()
-            found.spec_digest = digest_of_spec(found.salt, body.spec)
+            found.salt = self._clock_and_ids.random_bytes() if body.salt is None else bytes.fromhex(body.salt)
+            found.spec = spec_of(envelope.data)
+            digest = spec_digest(found.salt, found.spec)
         asked = ReceivedRequest(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
-        outcome = facts_of_request(state, asked, found.spec_digest)
+        outcome = facts_of_request(state, asked, digest)
+        if isinstance(outcome, Rejected) and identity.auth == "signed":
+            found.request = kept_request(envelope, rejected=True)
         if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):
             found.submitted = body
         return outcome

@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from bailiff_admission.request_handlers.requests import digest_of_spec
 from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec
+from bailiff_bus.messages.requests import spec_digest
 from bailiff_bus.port import Batch, Bus, OutgoingMessage, Producer
+from bailiff_core.canonical import canonical_json
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_log.credentials import encryption_key_id
 from bailiff_log.encryption import CannotDecrypt, decrypt, encrypt
@@ -23,12 +24,13 @@ from bailiff_service.logs import logger
 
 @dataclass(frozen=True, slots=True)
 class StoredSpec:
-    """A spec with its message key, salt (hex) and digest."""
+    """A spec with its message key, salt (hex), digest, and the canonical JSON that the digest covers."""
 
     key: bytes
     spec: JobSpec
     salt: str
     digest: str
+    text: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ class JobSpecs:
         """The spec in this value, if it is the one that its key names."""
         try:
             stored = self._decrypted(key, json.loads(value))
-            spec = JobSpec.model_validate_json(json.dumps(stored["spec"]))
+            text = canonical_json(stored["spec"])
+            spec = JobSpec.model_validate_json(text)
             salt = bytes.fromhex(stored["salt"])
         except CannotDecrypt:
             self._undecryptable.add(job)
@@ -117,11 +120,11 @@ class JobSpecs:
         except (ValueError, KeyError, TypeError) as error:
             logger(pool=self._pool).warning("unreadable job spec skipped", job=job, reason=type(error).__name__)
             return None
-        digest = digest_of_spec(salt, spec)
+        digest = spec_digest(salt, text)
         if key.count(b"/") > 1 and not key.endswith(f"/{digest}".encode()):
             logger(pool=self._pool).warning("false job spec skipped", job=job)
             return None
-        return StoredSpec(key, spec, salt.hex(), digest)
+        return StoredSpec(key, spec, salt.hex(), digest, text)
 
     def _decrypted(self, key: bytes, value: dict[str, Any]) -> dict[str, Any]:
         """Salt and spec. Raises `CannotDecrypt`, `ValueError`, `TypeError` or `KeyError`."""
@@ -133,15 +136,17 @@ class JobSpecs:
                 return content
         raise CannotDecrypt("encrypted with another key")
 
-    def take(self, job: str, digest: str, spec: JobSpec, salt: bytes) -> OutgoingMessage:
-        """Register a spec. Returns the message to store before the record that references it."""
-        stored = StoredSpec(f"{self._pool}/{job}/{digest}".encode(), spec, salt.hex(), digest)
+    def take(self, job: str, spec: bytes, salt: bytes) -> OutgoingMessage:
+        """Register a spec, as canonical JSON. Returns the message to store before the record that references it."""
+        digest = spec_digest(salt, spec)
+        parsed = JobSpec.model_validate_json(spec)
+        stored = StoredSpec(f"{self._pool}/{job}/{digest}".encode(), parsed, salt.hex(), digest, spec)
         self._specs[job, digest] = stored
         return self.message(stored)
 
     def message(self, stored: StoredSpec) -> OutgoingMessage:
         """The message that stores this spec."""
-        content = b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), stored.spec.to_json())
+        content = b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), stored.text)
         if self._keys is not None:
             text = encrypt(content, encryption_key_id(self._keys.present), _purpose(stored.key))
             content = b'{"encrypted":"%b"}' % text.encode()

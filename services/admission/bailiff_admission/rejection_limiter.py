@@ -32,6 +32,7 @@ class RejectionLimiter:
             source=source,
             id=message_id,
             job=rejected.job,
+            rule=rejected.rule,
         )
         key = source or message.topic
         recent = state.rejections.get(key)

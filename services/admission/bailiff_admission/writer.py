@@ -231,8 +231,7 @@ class Writer:
                         self._projection.pool, message.topic, decoded.without_effect
                     ).inc()
                 if decoded.submitted is not None:
-                    job, spec = decoded.submitted.demand.job, decoded.submitted.spec
-                    specs.append(self._specs.take(job, decoded.spec_digest, spec, decoded.salt))
+                    specs.append(self._specs.take(decoded.submitted.demand.job, decoded.spec, decoded.salt))
                 if decoded.rejected is not None:
                     rejections.append((message, decoded.rejected))
                 for fact in self._facts(message, decoded):
@@ -243,6 +242,7 @@ class Writer:
                         inputs=self._changed_positions(),
                         actor=decoded.actor,
                         auth=decoded.auth,
+                        request=decoded.request,
                     )
             stored = await self._specs.store(self._publisher.producer, specs)
             for _ in range(SEND_YIELDS if specs else 0):
@@ -376,7 +376,7 @@ class Writer:
                     fact, identity = acceptance
                     builder = CycleBuilder(self._state, self._clock.now())
                     cause = f"{message.topic}/{message.partition}/{message.offset}"
-                    builder.add(fact, cause=cause, actor=identity.actor, auth=identity.auth)
+                    builder.add(fact, cause=cause, actor=identity.actor, auth=identity.auth, request=identity.request)
                     await (await self._writer.append(builder.finish()))
                     raise SteppedDown("an operator accepted the truncation; starting again")
 

@@ -9,9 +9,9 @@ from bailiff_bus.messages import ScaleJob, SetPriorityClass
 from bailiff_core.records.facts import JobPriorityClassChanged, JobScaled
 
 
-def ask(story, body, actor="alice"):
+def ask(story, body, actor="alice", auth="none"):
     return facts_of_request(
-        story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, "none", body)
+        story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body)
     )
 
 
@@ -74,4 +74,4 @@ def test_who_may_not_use_a_class_may_not_scale_or_set_it(serving):
     serving.apply_policy(policy(identity={"class_users": {"build": ["bob"], "train": ["bob"]}}))
     refused(serving, SetPriorityClass(job="waits", priority_class="build"), "not-permitted")
     refused(serving, ScaleJob(job="serve", tasks=5), "not-permitted")
-    assert isinstance(ask(serving, ScaleJob(job="serve", tasks=5), actor="bob"), list)
+    assert isinstance(ask(serving, ScaleJob(job="serve", tasks=5), actor="bob", auth="signed"), list)

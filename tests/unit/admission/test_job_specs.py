@@ -4,9 +4,9 @@ import pytest
 from tests.log_builder import Story
 
 from bailiff_admission.job_specs import JobSpecs
-from bailiff_admission.request_handlers.requests import digest_of_spec
 from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec
+from bailiff_bus.messages.requests import spec_digest
 from bailiff_bus.testing import MemoryBus, MemoryCluster
 
 SPEC = JobSpec(command=("train",))
@@ -21,10 +21,9 @@ def bus() -> MemoryBus:
 
 async def stored(specs: JobSpecs, bus: MemoryBus, salt: bytes, job: str = "train-1") -> str:
     producer = await bus.producer()
-    digest = digest_of_spec(salt, SPEC)
-    for batch in await specs.store(producer, [specs.take(job, digest, SPEC, salt)]):
+    for batch in await specs.store(producer, [specs.take(job, SPEC.to_json(), salt)]):
         await batch.first
-    return digest
+    return spec_digest(salt, SPEC.to_json())
 
 
 def compacted(bus: MemoryBus) -> None:

@@ -85,18 +85,19 @@ def test_unknown_ended_and_cancelled_jobs(running):
     refused(running, PauseJob(job="train"), "already-ended")
 
 
-def test_only_users_of_the_class_and_operators_may_make_requests_about_a_job(running):
-    running.apply_policy(policy(identity={"class_users": {"train": ["bob"]}, "operators": ["ops"]}))
-    for body in (EvictJob(job="train"), PauseJob(job="train")):
-        refused(running, body, "not-permitted", actor="alice")
-        assert isinstance(ask(running, body, actor="bob"), list)
-        assert isinstance(ask(running, body, actor="ops"), list)
+def test_only_owners_and_operators_may_make_requests_about_a_job(running):
+    running.apply_policy(policy(identity={"operators": ["ops"]}))
+    for body, rule in ((EvictJob(job="train"), "permissions.evict"), (PauseJob(job="train"), "permissions.pause")):
+        assert f"(rule {rule})" in refused(running, body, "not-permitted", actor="bob")
+        assert f"(rule {rule})" in refused(running, body, "not-permitted", actor="ops")  # says so, but has not signed
+        assert isinstance(ask(running, body, actor=running.job("train").user), list)
+        assert isinstance(ask(running, body, actor="ops", auth="signed"), list)
 
 
 def test_only_operators_drain(running):
     running.apply_policy(policy(identity={"operators": ["ops"]}))
     refused(running, DrainNode(node="n1"), "not-permitted", actor="alice")
-    (found,) = ask(running, DrainNode(node="n1", mode="quick", reason="driver"), actor="ops")
+    (found,) = ask(running, DrainNode(node="n1", mode="quick", reason="driver"), actor="ops", auth="signed")
     assert found == NodeDrained(request=found.request, node="n1", mode="quick", reason="driver")
 
 

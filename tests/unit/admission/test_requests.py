@@ -5,7 +5,7 @@ from tests.log_builder import DAY, GIB, digest, policy
 
 from bailiff_admission.pending_commands import start_command
 from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_admission.request_handlers.requests import ReceivedRequest, digest_of_spec, facts_of_request, unsupported_policy
+from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request, unsupported_policy
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
@@ -16,7 +16,7 @@ from bailiff_bus.messages import (
     ReturnNode,
     SubmitJob,
 )
-from bailiff_bus.messages.requests import runtime_label
+from bailiff_bus.messages.requests import runtime_label, spec_digest
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY
@@ -87,7 +87,7 @@ def test_nothing_private_reaches_the_log(story):
 
 
 def test_the_spec_is_only_known_by_a_salted_digest():
-    one, two = digest_of_spec(b"a" * 16, SPEC), digest_of_spec(b"b" * 16, SPEC)
+    one, two = spec_digest(b"a" * 16, SPEC.to_json()), spec_digest(b"b" * 16, SPEC.to_json())
     assert one != two
     assert len(one) == 64
 
@@ -125,9 +125,10 @@ def test_the_reason_is_true_for_a_signed_request_that_the_policy_does_not_accept
 )
 def test_what_only_operators_may_ask(story, body):
     assert isinstance(ask(story, body), list)  # no users are named: every user may
-    story.apply_policy(policy(identity={"operators": ["root"]}))
-    refused(story, body, "not-permitted", id="q-2")
-    assert isinstance(ask(story, body, id="q-2", actor="root"), list)
+    story.apply_policy(policy(identity={"operators": ["ops"]}))
+    assert refused(story, body, "not-permitted", id="q-2", auth="signed").rule == "operators"
+    assert refused(story, body, "not-permitted", id="q-2", actor="ops").rule == "operators"  # says so, but has not signed
+    assert isinstance(ask(story, body, id="q-2", actor="ops", auth="signed"), list)
     assert isinstance(ask(story, submit(), id="q-3"), list)
 
 
@@ -135,7 +136,9 @@ def test_a_class_for_some_users_only(story):
     story.apply_policy(policy(identity={"class_users": {"inference": ["serving-team"]}}))
     assert "alice" in refused(story, submit(priority_class="inference"), "not-permitted").reason
     assert "an unnamed sender" in refused(story, submit(priority_class="inference"), "not-permitted", actor="").reason
-    assert isinstance(ask(story, submit(priority_class="inference"), actor="serving-team"), list)
+    found = refused(story, submit(priority_class="inference"), "not-permitted", actor="serving-team")
+    assert (found.rule, "serving-team (not verified)" in found.reason) == ("class-users", True)
+    assert isinstance(ask(story, submit(priority_class="inference"), actor="serving-team", auth="signed"), list)
     assert isinstance(ask(story, submit()), list)
 
 

@@ -6,8 +6,9 @@ import pytest
 from tests.unit.bus_runtime.kit import NOON, submit, wrapped
 
 from bailiff_bus.envelope import Envelope, InvalidMessage, unwrap
+from bailiff_bus.messages import JobSpec
 from bailiff_log.keys import key_id, new_private_key
-from bailiff_log.signatures import Identity, sign, verify
+from bailiff_log.signatures import Identity, salted, sign, verify
 
 PRIVATE = bytes(range(32))
 OTHER = bytes(32)
@@ -17,16 +18,39 @@ PARTS: dict[str, Any] = {"source": "laptop", "id": "r-1", "pool": "a100", "time_
 
 def signed(private: bytes = PRIVATE, actor: str = "", changed: dict[str, Any] | None = None) -> Envelope:
     """A signed request of which this was changed after it was signed."""
-    keyid, sig = sign(private, submit(), **PARTS, actor=actor)
-    return unwrap(wrapped(**{**PARTS, "actor": actor, "keyid": keyid, "sig": sig, **(changed or {})}))
+    body = salted(private, submit(), source=PARTS["source"], id=PARTS["id"])
+    keyid, sig = sign(private, body, **PARTS, actor=actor)
+    return unwrap(wrapped(**{**PARTS, "body": body, "actor": actor, "keyid": keyid, "sig": sig, **(changed or {})}))
+
+
+def who(envelope: Envelope) -> tuple[str, str]:
+    """The requester and its authentication."""
+    found = verify(envelope, KEYS)
+    return found.actor, found.auth
+
+
+def test_a_signed_submission_needs_a_salt() -> None:
+    keyid, sig = sign(PRIVATE, submit(), **PARTS)
+    with pytest.raises(InvalidMessage, match="no-salt"):
+        verify(unwrap(wrapped(**PARTS, keyid=keyid, sig=sig)), KEYS)
+
+
+def test_the_spec_is_signed_by_its_salted_digest_and_a_repeat_is_the_same_request() -> None:
+    assert signed().digest == signed().digest
+    assert signed().public.count(b"spec_digest") == 1
+    assert b"command" not in signed().public
+    other = submit().model_copy(update={"spec": JobSpec(command="other"), "salt": "ab" * 32})
+    for changed in ({"body": other}, {"body": other.model_copy(update={"salt": "cd" * 32})}):
+        with pytest.raises(InvalidMessage, match="bad-signature"):
+            verify(signed(changed=changed), KEYS)
 
 
 def test_a_signed_request_counts_as_its_holders() -> None:
-    assert verify(signed(), KEYS) == Identity("console", "signed")
+    assert who(signed()) == ("console", "signed")
 
 
 def test_a_key_holder_may_act_for_names_below_its_own_and_no_others() -> None:
-    assert verify(signed(actor="console/alice"), KEYS) == Identity("console/alice", "signed")
+    assert who(signed(actor="console/alice")) == ("console/alice", "signed")
     for actor in ("mallory", "consolealice", "root"):
         with pytest.raises(InvalidMessage, match="wrong-actor"):
             verify(signed(actor=actor), KEYS)

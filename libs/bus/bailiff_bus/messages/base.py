@@ -12,6 +12,10 @@ class MessageBody(Document):
 
     TYPE: ClassVar[str] = ""
 
+    def public_data(self, data: bytes) -> bytes:
+        """What the content digest covers, as canonical JSON. data: this message's, as sent, as canonical JSON."""
+        return data
+
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         if cls.__dict__.get("TYPE"):

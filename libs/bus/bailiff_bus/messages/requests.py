@@ -1,12 +1,16 @@
 """`bailiff.requests`: requests of users and operators. The client chooses the CloudEvents `id`; repeats have no effect."""
 
+import hashlib
 from typing import Annotated, ClassVar, Literal
 
+import orjson
 from pydantic import Field
 
+from bailiff_core.canonical import json_bytes
 from bailiff_core.model.certificate import Key, RootKeyChange
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId, Time
+from bailiff_core.model.identity import SignIn
 from bailiff_core.model.policy import Policy
 
 from .base import MessageBody
@@ -38,17 +42,41 @@ class JobSpec(Document):
 
 
 class RequestBody(MessageBody):
-    """Base of all requests."""
+    """Base of all requests. vouched_by: in a signed request for a signed-in user: who that is."""
 
     TYPE: ClassVar[str] = ""
+    vouched_by: SignIn | None = None
 
 
 class SubmitJob(RequestBody):
-    """Submit this job. demand: the public part, used by decisions. spec: the private part, for the node."""
+    """Submit this job. demand: the public part, used by decisions. spec: the private part, for the node.
+
+    salt: random bytes in hex, required in a signed request: what is signed has, in place of `spec` and `salt`, their digest
+    `spec_digest`, so that the signature can be checked without the spec.
+    """
 
     TYPE: ClassVar[str] = "bailiff.SubmitJob.v1"
     demand: JobDemand
     spec: JobSpec
+    salt: Annotated[str, Field(min_length=32, max_length=128, pattern="^([0-9a-f]{2})+$")] | None = None
+
+    def public_data(self, data: bytes) -> bytes:
+        """With a salt, the data with the digest of salt and spec in their place."""
+        if self.salt is None:
+            return data
+        members = orjson.loads(data)
+        digest = spec_digest(bytes.fromhex(members.pop("salt")), json_bytes(members.pop("spec")))
+        return json_bytes(members | {"spec_digest": digest})
+
+
+def spec_of(data: bytes) -> bytes:
+    """The private part of a submission's data as sent, as canonical JSON."""
+    return json_bytes(orjson.loads(data)["spec"])
+
+
+def spec_digest(salt: bytes, spec: bytes) -> str:
+    """SHA-256(salt ‖ canonical JSON of the spec), in hex."""
+    return hashlib.sha256(salt + spec).hexdigest()
 
 
 class CancelJob(RequestBody):

@@ -45,7 +45,9 @@ async def verify(
 
     on_record: called with chain head and Merkle tree after each record; only with seals.
     """
-    verifier = ChainVerifier(pool)
+    from bailiff_log.signed_requests import RequestVerifier  # imported here: other readers load no message models
+
+    verifier, requests = ChainVerifier(pool), RequestVerifier(pool, start.keys if start is not None else None)
     if start is not None:
         verifier.resume(start, seals.chain.identity if seals is not None else "", -1, ())
     async for message in messages:
@@ -56,10 +58,12 @@ async def verify(
                 if on_record is not None:
                     on_record(verifier.head, seals.tree)
             try:
-                decode(wire)
+                requests.take(decode(wire))
             except UnreadableRecord as error:
                 verifier.mark_unreadable(wire, message.offset, error)
     found = verifier.verification()
+    found["requests"] = requests.result()
+    found["ok"] = found["ok"] and not found["requests"]["fault_count"]
     if seals is not None:
         found["seal_problem"] = seals.finish()
         found["seals"], found["sealed"], found["seal_keys"] = len(seals.chain.seals), seals.verified, seals.chain.keys

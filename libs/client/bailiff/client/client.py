@@ -279,8 +279,9 @@ class Client:
         at = self.now()
         proof: dict[str, Any] = {}
         if self._private_key is not None:
-            from bailiff_log.signatures import sign
+            from bailiff_log.signatures import salted, sign
 
+            body = salted(self._private_key, body, source=self.source, id=name)
             attributes: dict[str, Any] = {"source": self.source, "id": name, "pool": pool, "time_us": at}
             keyid, signature = sign(self._private_key, body, actor=actor, **attributes)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}

@@ -47,6 +47,7 @@ def job_submitted(state: PoolState, fact: facts.JobSubmitted) -> None:
         scheduling_class=scheduling_class_of(demand),
         pending_since=state.now,
         user=fact.user,
+        user_verified=fact.user_verified,
     )
     state.jobs[job.id] = job
     state.indices.touched[job.id] = None

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from .demand import Placement
 from .document import Count, Document, Duration, Integer, Label, Labels, MigProfile, Name, sort_by_name
+from .identity import IdentityRules, Names
 from .resource_vector import Bounds, Weights
 
 Action = Literal["allocate", "consolidate", "reclaim", "preempt"]
@@ -47,7 +48,9 @@ class MinRuntime(Document):
 class Project(Document):
     """A project in the tree of projects. Age order is `created`, then name.
 
-    quota: its entitlement; omitted GPUs are 0, omitted CPU and memory are unlimited. limit: a hard cap.
+    quota: its entitlement; omitted GPUs are 0, omitted CPU and memory are unlimited. limit: a hard cap. admins: users with the
+    rights of `project-admin` on its jobs and those of the projects below it. submitters: users that may submit to it and to the
+    projects below it, besides admins and operators; omitted: inherited from the parent project, else unrestricted.
     """
 
     name: Name
@@ -59,6 +62,8 @@ class Project(Document):
     priority: Integer = 0
     min_runtime: MinRuntime = MinRuntime()
     description: Annotated[str, Field(max_length=1000)] = ""
+    admins: Names = ()
+    submitters: Names | None = None
 
 
 class Topology(Document):
@@ -216,19 +221,6 @@ class RetentionRules(Document):
     ended_jobs: Duration = 604_800_000_000
     request_ids: Duration = 5_184_000_000_000
     job_specs: Duration = 604_800_000_000
-
-
-class IdentityRules(Document):
-    """Accepted authentication of requests. `none`: every client that can write to the topic.
-
-    keys: public keys by key id. operators: users that may send operators' requests; empty: all users.
-    class_users: users that may submit to a priority class; a class that is not listed is open to all.
-    """
-
-    accept: tuple[Literal["none", "acl", "signed"], ...] = ("none", "acl", "signed")
-    keys: Annotated[dict[str, str], AfterValidator(sort_by_name)] = Field(default_factory=dict)
-    operators: tuple[str, ...] = ()
-    class_users: Annotated[dict[str, tuple[str, ...]], AfterValidator(sort_by_name)] = Field(default_factory=dict)
 
 
 class Policy(Document):

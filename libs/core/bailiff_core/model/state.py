@@ -202,7 +202,7 @@ class Job:
     None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
     last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
     there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
-    user: who submitted it.
+    user: who submitted it; user_verified: whether that name was verified.
     """
 
     id: str
@@ -254,6 +254,7 @@ class Job:
     idle_recorded: bool = False
     backfilled: bool = False
     user: str = ""
+    user_verified: bool = False
 
     def groups(self) -> list[TaskGroup]:
         """Returns the task group of each task, by index; includes tasks beyond the size of a job that was scaled down."""

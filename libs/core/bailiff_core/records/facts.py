@@ -7,6 +7,7 @@ from pydantic import Field
 from bailiff_core.model.certificate import Certificate, Key, RootKeyChange
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Labels, Name, OpaqueId, Time
+from bailiff_core.model.identity import SignIn
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.proposal import Proposal
 
@@ -16,11 +17,12 @@ from .payload import Fact
 
 
 class RequestId(Document):
-    """The client's own id of a request: a repeat has no second effect."""
+    """The client's own id of a request: a repeat has no second effect. vouched_by: who the signed-in user is, says the signer."""
 
     source: Annotated[str, Field(min_length=1, max_length=256)]
     id: Annotated[str, Field(min_length=1, max_length=256)]
     digest: Hash
+    vouched_by: SignIn | None = None
 
 
 class PoolCreated(Fact):
@@ -147,7 +149,8 @@ class InputsLost(Fact):
 class InputRejected(Fact):
     """An input without effect, and why. Its bytes are in a dead letter; the record has its digest and position.
 
-    count: inputs of this source rejected since the last such record; this one is the newest.
+    count: inputs of this source rejected since the last such record; this one is the newest. rule: for `not-permitted`, the
+    rule that denies the request.
     """
 
     ESSENTIAL: ClassVar[bool] = True
@@ -161,6 +164,7 @@ class InputRejected(Fact):
     id: Annotated[str, Field(max_length=256)] | None = None
     job: Name | None = None
     count: Annotated[Integer, Field(ge=1)] = 1
+    rule: Annotated[str, Field(max_length=64)] | None = None
 
 
 class StateDigest(Fact):
@@ -196,13 +200,15 @@ class TruncationReconciled(Fact):
 class JobSubmitted(Fact):
     """A job was accepted. Command, environment and paths are not here: `spec_digest` = SHA-256(salt ‖ spec).
 
-    user: who submitted it, as authenticated; where node agents run as root, its tasks run as the user of that name.
+    user: who submitted it; where node agents run as root, its tasks run as the user of that name. user_verified: whether that
+    name was verified; the job then belongs to the user of that name, else to whoever claims the same name.
     """
 
     request: RequestId
     demand: JobDemand
     spec_digest: Hash
     user: Annotated[str, Field(max_length=256)] = ""
+    user_verified: bool = False
 
 
 class JobCancelled(Fact):

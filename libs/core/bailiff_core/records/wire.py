@@ -40,6 +40,7 @@ class Record:
     cause: a seq of this log, or `topic/partition/offset` of the input. inputs: next offsets that changed, by
     `topic/partition`. data: None for an unknown type that is not essential. next_content: in a signed log, `content_hash` of the
     next record that the writer appended together with this one. signature: the writer's, over the first of these records.
+    request: JSON of the `SignedRequest` that caused the record; empty if the request was not signed.
     """
 
     pool: str
@@ -60,12 +61,14 @@ class Record:
     auth: str = ""
     next_content: str = ""
     signature: str = ""
+    request: str = ""
 
     def continuing(self, prev: str) -> "Record":
         """Returns a copy with this `prev`; `dataclasses.replace` takes three times as long."""
         return Record(
             self.pool, self.seq, self.epoch, self.cycle, self.cycle_end, self.time, prev, self.writer, self.engine,
             self.policy, self.type, self.data, self.cause, self.inputs, self.actor, self.auth, self.next_content, self.signature,
+            self.request,
         )  # fmt: skip
 
 
@@ -131,6 +134,8 @@ def encode(record: Record) -> Wire:
         headers.append(("ce_actor", record.actor.encode()))
     if record.auth:
         headers.append(("ce_auth", record.auth.encode()))
+    if record.request:
+        headers.append(("ce_request", record.request.encode()))
     if record.next_content:
         headers.append(("ce_nextcontent", record.next_content.encode()))
     if record.signature:
@@ -243,7 +248,9 @@ def decode(wire: Wire) -> Record:
 
 def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: int, epoch: int, prev: str, time: str) -> Record:
     """As `decode`, for a record whose position the chain has checked. found: the values of `READ_HEADERS`."""
-    _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth, following, sig = found
+    (
+        _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth, following, sig, request
+    ) = found  # fmt: skip
     try:
         if layout.missing:
             raise ValueError(f"it lacks {layout.missing}")
@@ -255,6 +262,7 @@ def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: 
             fields.policy, fields.type, None if fields.read is None else fields.read(wire.value),
             cause.decode(), _positions(inputs.decode()) if inputs else (),
             actor.decode() if actor else "", auth.decode() if auth else "", following.decode(), sig.decode(),
+            request.decode() if request else "",
         )  # fmt: skip
     except ValueError as error:  # pydantic's errors are ValueErrors, too
         raise UnreadableRecord(f"{_where(found)}: {error}") from error

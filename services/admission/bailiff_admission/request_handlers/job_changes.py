@@ -2,7 +2,9 @@
 
 from bailiff_bus.messages import CancelJob, ScaleJob, SetPriorityClass
 from bailiff_core.humanize import count_text
+from bailiff_core.model.identity import JobAction
 from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.permissions import Requester, job_denial
 from bailiff_core.records.facts import JobCancelled, JobPriorityClassChanged, JobScaled, RequestId
 from bailiff_core.records.payload import Fact
 
@@ -13,20 +15,20 @@ MAX_TASKS = 10_000
 PENDING_PHASES = ("pending", "paused")
 
 
-def cancelled(state: PoolState, request: RequestId, cancel: CancelJob) -> list[Fact] | Rejected:
+def cancelled(state: PoolState, request: RequestId, requester: Requester, cancel: CancelJob) -> list[Fact] | Rejected:
     """Cancel the job, in any phase."""
-    job = living(state, cancel.job)
+    job = permitted(state, requester, "cancel", cancel.job)
     if isinstance(job, Rejected):
         return job
     return [JobCancelled(request=request, job=cancel.job, reason=cancel.reason)]
 
 
-def scaled(state: PoolState, request: RequestId, actor: str, scale: ScaleJob) -> list[Fact] | Rejected:
+def scaled(state: PoolState, request: RequestId, requester: Requester, scale: ScaleJob) -> list[Fact] | Rejected:
     """Change the number of tasks; not below the job's minimum."""
-    job = living(state, scale.job)
+    job = permitted(state, requester, "scale", scale.job)
     if isinstance(job, Rejected):
         return job
-    entry = class_for(state, actor, job.class_name, job.id)
+    entry = class_for(state, requester, job.class_name, job.id)
     if isinstance(entry, Rejected):
         return entry
     problem = _scale_problem(job, scale)
@@ -67,12 +69,14 @@ def _scale_problem(job: Job, scale: ScaleJob) -> str | None:
     return None
 
 
-def reclassified(state: PoolState, request: RequestId, actor: str, change: SetPriorityClass) -> list[Fact] | Rejected:
+def reclassified(
+    state: PoolState, request: RequestId, requester: Requester, change: SetPriorityClass
+) -> list[Fact] | Rejected:  # fmt: skip
     """Set another priority class; only for pending and paused jobs."""
-    job = living(state, change.job)
+    job = permitted(state, requester, "set_class", change.job)
     if isinstance(job, Rejected):
         return job
-    entry = class_for(state, actor, change.priority_class, job.id)
+    entry = class_for(state, requester, change.priority_class, job.id)
     if isinstance(entry, Rejected):
         return entry
     if job.phase not in PENDING_PHASES:
@@ -80,6 +84,15 @@ def reclassified(state: PoolState, request: RequestId, actor: str, change: SetPr
             "not-pending", f"{job.id} is {job.phase}: its class can only be changed while it is pending or paused", job.id
         )
     return [JobPriorityClassChanged(request=request, job=job.id, priority_class=entry.name)]
+
+
+def permitted(state: PoolState, requester: Requester, action: JobAction, name: str) -> Job | Rejected:
+    """The job; rejected if it does not exist, has ended, or the requester may not do this to it."""
+    job = living(state, name)
+    if isinstance(job, Rejected):
+        return job
+    denial = job_denial(state.rules, requester, action, job)
+    return job if denial is None else Rejected.denied(denial, job.id)
 
 
 def living(state: PoolState, name: str) -> Job | Rejected:

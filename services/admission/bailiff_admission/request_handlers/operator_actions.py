@@ -1,8 +1,12 @@
 """Handlers of requests to evict, pause, resume or migrate a job."""
 
-from bailiff_bus.messages import EvictJob, MigrateJob, PauseJob, ResumeJob
+from collections.abc import Mapping
+
+from bailiff_bus.messages import EvictJob, MigrateJob, PauseJob, RequestBody, ResumeJob
 from bailiff_core.actions.migrate import place_elsewhere
+from bailiff_core.model.identity import JobAction
 from bailiff_core.model.state import Job, PoolState
+from bailiff_core.permissions import Requester
 from bailiff_core.records.facts import (
     JobEvictionRequested,
     JobMigrationRequested,
@@ -12,21 +16,25 @@ from bailiff_core.records.facts import (
 )
 from bailiff_core.records.payload import Fact
 
-from .job_changes import living
+from .job_changes import permitted
 from .nodes import node_named
 from .rejected import Rejected
-from .submission import class_for
 
 RUNNING_PHASES = ("starting", "running")
+ACTIONS: Mapping[type[RequestBody], JobAction] = {
+    EvictJob: "evict", PauseJob: "pause", ResumeJob: "resume", MigrateJob: "migrate",
+}  # fmt: skip
 
 
 def request_for_job(
-    state: PoolState, request: RequestId, actor: str, body: EvictJob | PauseJob | ResumeJob | MigrateJob
+    state: PoolState, request: RequestId, requester: Requester, body: EvictJob | PauseJob | ResumeJob | MigrateJob
 ) -> list[Fact] | Rejected:
-    """The fact of a request about a job, if the actor may control it."""
-    job = _job_of(state, actor, body.job)
+    """The fact of a request about a job, if the requester may control it."""
+    job = permitted(state, requester, ACTIONS[type(body)], body.job)
     if isinstance(job, Rejected):
         return job
+    if job.cancelled:
+        return Rejected("cancelled", f"{job.id} is cancelled", job.id)
     match body:
         case EvictJob():
             return _evicted(request, job, body)
@@ -82,17 +90,3 @@ def _cannot_take(state: PoolState, name: str) -> Rejected | None:
         what = f"is {node.state}" if node.state != "ready" else "is draining"
         return Rejected("node-unschedulable", f"node {name!r} {what} and not schedulable: choose another node")
     return None
-
-
-def _job_of(state: PoolState, actor: str, name: str) -> Job | Rejected:
-    """The job, if the actor may control it: operators, and users of its priority class."""
-    job = living(state, name)
-    if isinstance(job, Rejected):
-        return job
-    if actor not in state.rules.identity.operators:
-        entry = class_for(state, actor, job.class_name, job.id)
-        if isinstance(entry, Rejected):
-            return entry
-    if job.cancelled:
-        return Rejected("cancelled", f"{job.id} is cancelled", job.id)
-    return job

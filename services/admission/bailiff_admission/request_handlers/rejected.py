@@ -2,16 +2,24 @@
 
 from dataclasses import dataclass
 
+from bailiff_core.permissions import Denial
+
 MAX_REASON_LENGTH = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A rejected input. code: for programs. reason: for the sender, what is wrong and what to do."""
+    """A rejected input. code: for programs. reason: for the sender, what is wrong and what to do. rule: that denied it."""
 
     code: str
     reason: str
     job: str | None = None
+    rule: str | None = None
+
+    @classmethod
+    def denied(cls, denial: Denial, job: str | None = None) -> "Rejected":
+        """A request that is not permitted."""
+        return cls("not-permitted", f"{denial.reason} (rule {denial.rule})", job, denial.rule)
 
     @property
     def text(self) -> str:

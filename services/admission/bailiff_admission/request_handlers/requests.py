@@ -1,9 +1,9 @@
 """`bailiff.requests`: dispatches requests to their handlers."""
 
-import hashlib
 from dataclasses import dataclass
 
 from bailiff_admission.log_bounds import is_plausible
+from bailiff_bus.envelope import Auth
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
@@ -13,7 +13,6 @@ from bailiff_bus.messages import (
     DrainNode,
     EnrolNode,
     EvictJob,
-    JobSpec,
     MigrateJob,
     PauseJob,
     ReplaceNode,
@@ -29,9 +28,9 @@ from bailiff_bus.messages import (
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState
+from bailiff_core.permissions import Requester, keys_denial, name_denial, operator_denial
 from bailiff_core.records.facts import LogTruncated, PolicyApplied, RequestId
 from bailiff_core.records.payload import Fact
-from bailiff_log.signatures import ROOT_ACTOR
 
 from .job_changes import cancelled, reclassified, scaled
 from .keys import request_for_keys
@@ -44,6 +43,7 @@ OPERATORS_ONLY = (
     ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine, EnrolNode,
     RevokeKey, ChangeRootKey,
 )  # fmt: skip
+KEYS_ONLY = (EnrolNode, RevokeKey)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,13 @@ class ReceivedRequest:
     digest: str
     time: int | None
     actor: str
-    auth: str
+    auth: Auth
     body: RequestBody
+
+    @property
+    def requester(self) -> Requester:
+        """Who asks."""
+        return Requester(self.actor, self.auth)
 
 
 def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: str = "") -> list[Fact] | Rejected:
@@ -75,33 +80,34 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
             "expired", f"the request is older than the {retention // 86_400_000_000} days for which ids are remembered"
         )
     identity = state.rules.identity
-    if received.auth not in identity.accept and not _is_root(received):
+    if received.auth not in identity.accept and not received.requester.has_root_key:
         return Rejected(
             "auth-not-accepted",
             f"this pool accepts requests with auth {', '.join(identity.accept)}; this request has auth {received.auth}",
         )
-    if isinstance(received.body, EnrolNode | RevokeKey) and not _may_manage_keys(state, received):
-        text = "only the root key, or an operator named in the policy whose identity is verified, may send this request"
-        return Rejected("not-permitted", f"{text}: bailiff --key ROOT_KEY_FILE …")
-    if (
-        isinstance(received.body, OPERATORS_ONLY)
-        and not _is_root(received)
-        and identity.operators
-        and received.actor not in identity.operators
-    ):
-        return Rejected("not-permitted", "only operators named in the policy may send this request")
-    request = RequestId(source=received.source, id=received.id, digest=received.digest)
+    requester = received.requester
+    denial = name_denial(state.rules, requester)
+    if denial is None and isinstance(received.body, KEYS_ONLY):
+        denial = keys_denial(state.rules, requester)
+    if denial is None and isinstance(received.body, OPERATORS_ONLY):
+        denial = operator_denial(state.rules, requester)
+    if denial is not None:
+        return Rejected.denied(denial)
+    vouched_by = received.body.vouched_by
+    if vouched_by is not None and not (requester.auth == "signed" and "/" in requester.actor):
+        return Rejected("malformed", "vouched_by: only a signed request in the name of a signed-in user says who vouches for it")
+    request = RequestId(source=received.source, id=received.id, digest=received.digest, vouched_by=vouched_by)
     match received.body:
         case SubmitJob() as submit:
-            return submitted(state, request, received.actor, submit, spec_digest)
+            return submitted(state, request, requester, submit, spec_digest)
         case CancelJob() as cancel:
-            return cancelled(state, request, cancel)
+            return cancelled(state, request, requester, cancel)
         case ScaleJob() as scale:
-            return scaled(state, request, received.actor, scale)
+            return scaled(state, request, requester, scale)
         case SetPriorityClass() as change:
-            return reclassified(state, request, received.actor, change)
+            return reclassified(state, request, requester, change)
         case EvictJob() | PauseJob() | ResumeJob() | MigrateJob() as job_request:
-            return request_for_job(state, request, received.actor, job_request)
+            return request_for_job(state, request, requester, job_request)
         case DrainNode() | UndrainNode() | ReplaceNode() | ReturnNode() | ClearQuarantine() as node_request:
             return request_for_node(state, request, node_request)
         case EnrolNode() | RevokeKey() | ChangeRootKey() as key_request:
@@ -116,15 +122,6 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
                 )
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
     return Rejected("unknown-type", f"{received.body.TYPE} is not a request")
-
-
-def _may_manage_keys(state: PoolState, received: ReceivedRequest) -> bool:
-    """Whoever enrols or revokes decides who is trusted: a name that nobody has verified is not enough."""
-    return _is_root(received) or (received.auth != "none" and received.actor in state.rules.identity.operators)
-
-
-def _is_root(received: ReceivedRequest) -> bool:
-    return received.auth == "signed" and received.actor == ROOT_ACTOR
 
 
 def _policy(state: PoolState, request: RequestId, apply: ApplyPolicy) -> list[Fact] | Rejected:
@@ -157,8 +154,3 @@ def unsupported_policy(policy: Policy) -> str | None:
     if policy.identity.accept == ("signed",) and not policy.identity.keys:
         return "identity: accepts signed requests only, but has no keys: it could never be changed again; add a key"
     return None
-
-
-def digest_of_spec(salt: bytes, spec: JobSpec) -> str:
-    """SHA-256(salt ‖ canonical JSON of the spec), in hex."""
-    return hashlib.sha256(salt + spec.to_json()).hexdigest()

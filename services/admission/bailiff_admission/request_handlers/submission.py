@@ -10,6 +10,7 @@ from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem
 from bailiff_core.placement.feasibility import could_ever_fit
+from bailiff_core.permissions import Requester, class_denial, submission_denial
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.quota.quota_checks import never_within_bounds
 from bailiff_core.records.facts import JobSubmitted, RequestId
@@ -23,18 +24,23 @@ DEFAULT_PROJECT = "default"
 NAMED = 20
 
 
-def submitted(state: PoolState, request: RequestId, actor: str, submit: SubmitJob, spec_digest: str) -> list[Fact] | Rejected:
+def submitted(
+    state: PoolState, request: RequestId, requester: Requester, submit: SubmitJob, spec_digest: str
+) -> list[Fact] | Rejected:  # fmt: skip
     """The job with its project and defaults filled in."""
     demand = submit.demand
     job = demand.job
     if job in state.jobs:
         return Rejected("job-exists", f"job {job!r} exists already ({state.jobs[job].phase}): choose another name", job)
-    entry = class_for(state, actor, demand.priority_class, job)
+    entry = class_for(state, requester, demand.priority_class, job)
     if isinstance(entry, Rejected):
         return entry
     project = _project_of(state, demand)
     if isinstance(project, Rejected):
         return project
+    denial = submission_denial(state.rules, requester, project)
+    if denial is not None:
+        return Rejected.denied(denial, job)
     demand = demand.model_copy(update={**_defaults(state, demand), "project": project})
     malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _image_problem(submit.spec)
     if malformed is not None:
@@ -63,7 +69,11 @@ def submitted(state: PoolState, request: RequestId, actor: str, submit: SubmitJo
     too_large = start_command_too_large(state, demand, submit.spec)
     if too_large is not None:
         return Rejected("too-large", too_large, job)
-    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=actor)]
+    return [
+        JobSubmitted(
+            request=request, demand=demand, spec_digest=spec_digest, user=requester.actor, user_verified=requester.verified
+        )
+    ]  # fmt: skip
 
 
 def _image_problem(spec: JobSpec) -> str | None:
@@ -90,17 +100,14 @@ def _defaults(state: PoolState, demand: JobDemand) -> dict[str, object]:
     }
 
 
-def class_for(state: PoolState, actor: str, name: str | None, job: str) -> PriorityClass | Rejected:
-    """The priority class of that name, if it exists and the policy allows the actor to use it."""
+def class_for(state: PoolState, requester: Requester, name: str | None, job: str) -> PriorityClass | Rejected:
+    """The priority class of that name, if it exists and the policy allows the requester to use it."""
     entry = state.rules.find_class(name)
     if entry is None:
         known = ", ".join(entry.name for entry in state.rules.priority_classes)
         return Rejected("unknown-class", f"there is no priority class {name!r}; the policy has {known}", job)
-    users = state.rules.identity.class_users.get(entry.name)
-    if users is not None and actor not in users:
-        who = actor or "an unnamed sender"
-        return Rejected("not-permitted", f"the policy does not let {who} use the class {entry.name!r}", job)
-    return entry
+    denial = class_denial(state.rules, requester, entry.name)
+    return entry if denial is None else Rejected.denied(denial, job)
 
 
 def _project_of(state: PoolState, demand: JobDemand) -> str | Rejected | None:

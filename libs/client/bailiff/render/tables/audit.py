@@ -69,6 +69,9 @@ def verification_block(found: Verified) -> RenderableType:
     orphans = [
         f"{count} {kind} ({ORPHAN_MEANINGS[kind]})" for kind, count in found["orphans_by_kind"].items() if kind != "breaks-chain"
     ]
+    requests = found["requests"]
+    if requests["signed"] or requests["unsigned"]:
+        facts.add_row("requests", text(f"{requests['signed']} signed and checked, {requests['unsigned']} unsigned"))
     facts.add_row("orphans", text("; ".join(orphans) or "none"))
     parts: list[RenderableType] = []
     if found["broken"] is None:
@@ -78,6 +81,10 @@ def verification_block(found: Verified) -> RenderableType:
     if found["seal_problem"]:
         parts.append(text(f"{found['pool']}: {found['seal_problem']}", "bold red"))
     parts += [text(f"{found['pool']}: {each}", "bold red") for each in (*witnessed["problems"], *found["derived"])]
+    for fault in requests["faults"]:
+        parts.append(text(f"{found['pool']}#{fault['seq']}: {fault['fault']}: {fault['detail']}", "bold red"))
+    if requests["fault_count"] > len(requests["faults"]):
+        parts.append(Text(f"… and {requests['fault_count'] - len(requests['faults'])} more records with such requests", "bold red"))
     for each in found["forked"]:
         facts.add_row("forked", text(each, "yellow"))
     if found["derived_rows"]:

@@ -1,0 +1,168 @@
+"""Who may do what to which job: the policy's table of permissions, decided from policy, requester and job alone.
+
+Admission, the previews of command line and console, and the interfaces that show job output ask here.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .model.identity import JobAction
+from .model.policy import Policy
+from .model.state import Job
+
+ROOT_ACTOR = "root-key"
+"""The actor of requests that the pool's root key has signed."""
+VERBS: dict[str, str] = {"set_class": "change the priority class of", "logs": "read the output of"}
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who asks. auth: how it was verified; `none` is not: the name is only claimed."""
+
+    actor: str
+    auth: Literal["none", "acl", "signed"] = "none"
+
+    @property
+    def verified(self) -> bool:
+        """Whether the name was verified."""
+        return self.auth != "none"
+
+    @property
+    def has_root_key(self) -> bool:
+        """Whether the pool's root key signed the request."""
+        return self.auth == "signed" and self.actor == ROOT_ACTOR
+
+    @property
+    def text(self) -> str:
+        """The name for people."""
+        name = self.actor or "an unnamed sender"
+        return name if self.verified else f"{name} (not verified)"
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why a request is not permitted. rule: the name of the rule that denies it."""
+
+    rule: str
+    reason: str
+
+
+def name_denial(policy: Policy, requester: Requester) -> Denial | None:
+    """Nobody claims the name of a key's holder, or one below it, without a signature."""
+    if requester.verified:
+        return None
+    holders = dict.fromkeys((*policy.identity.keys.values(), ROOT_ACTOR))
+    if not any(_is_or_below(requester.actor, holder) for holder in holders):
+        return None
+    return Denial("key-holder-name", f"{requester.actor} is the name of a key's holder: sign the request with that key")
+
+
+def operator_denial(policy: Policy, requester: Requester) -> Denial | None:
+    """Requests that are not about one job are those of operators, where the policy names any."""
+    if not policy.identity.operators or _is_operator(policy, requester):
+        return None
+    return Denial("operators", f"{requester.text} is no operator: only operators named in the policy may send this request")
+
+
+def keys_denial(policy: Policy, requester: Requester) -> Denial | None:
+    """Whoever enrols or revokes decides who is trusted: only the root key, and operators that the policy names."""
+    if _is_operator(policy, requester):
+        return None
+    return Denial(
+        "keys",
+        f"{requester.text} may not: only the root key, or an operator named in the policy, by a signed request: "
+        "bailiff --key ROOT_KEY_FILE …",
+    )
+
+
+def submission_denial(policy: Policy, requester: Requester, project: str | None) -> Denial | None:
+    """Who may submit to this project."""
+    if _is_operator(policy, requester) or _is_project_admin(policy, requester, project or ""):
+        return None
+    where, submitters = _submitters(policy, project or "")
+    if submitters is not None:
+        if _is_named(policy, requester, submitters):
+            return None
+        return Denial("project-submitters", f"{requester.text} is none of the submitters of the project {where}")
+    allowed = policy.identity.permissions.submit
+    if "anyone" in allowed or ("operator" in allowed and not policy.identity.operators):
+        return None
+    return Denial("permissions.submit", f"{requester.text} may not submit jobs{_listed(allowed)}")
+
+
+def class_denial(policy: Policy, requester: Requester, class_name: str) -> Denial | None:
+    """Who may submit to this priority class."""
+    users = policy.identity.class_users.get(class_name)
+    if users is None or _is_named(policy, requester, users):
+        return None
+    return Denial("class-users", f"the policy does not let {requester.text} use the class {class_name!r}")
+
+
+def job_denial(policy: Policy, requester: Requester, action: JobAction, job: Job) -> Denial | None:
+    """Who may do this to the job."""
+    allowed: Sequence[str] = getattr(policy.identity.permissions, action)
+    owner = Requester(job.user, "signed" if job.user_verified else "none")
+    what = f"{VERBS.get(action, action)} {job.id}, a job of {owner.text}"
+    if owner.verified and not requester.verified and not (action == "logs" and "anyone" in allowed):
+        return Denial("verified-owner", f"{requester.text} may not {what}: sign the request")
+    if (
+        "anyone" in allowed
+        or ("owner" in allowed and _owns(policy, requester, owner))
+        or ("project-admin" in allowed and _is_project_admin(policy, requester, job.project))
+        or ("operator" in allowed and _acts_as_operator(policy, requester, owner))
+    ):
+        return None
+    return Denial(f"permissions.{action}", f"{requester.text} may not {what}{_listed(allowed)}")
+
+
+def _listed(allowed: Sequence[str]) -> str:
+    return f"; permitted: {', '.join(allowed) or 'nobody'}"
+
+
+def _owns(policy: Policy, requester: Requester, owner: Requester) -> bool:
+    """A claimed name equals the same claimed name only. The holder of a key owns what names below its own have submitted."""
+    if not requester.verified or not owner.verified:
+        return requester.verified == owner.verified and requester.actor == owner.actor
+    return _is_or_below(owner.actor, requester.actor) or _person(policy, requester.actor) == _person(policy, owner.actor)
+
+
+def _acts_as_operator(policy: Policy, requester: Requester, owner: Requester) -> bool:
+    """Where the policy names no operators everybody is one, but not for the jobs of verified owners."""
+    return _is_operator(policy, requester) or (not policy.identity.operators and not owner.verified)
+
+
+def _is_operator(policy: Policy, requester: Requester) -> bool:
+    return requester.has_root_key or _is_named(policy, requester, policy.identity.operators)
+
+
+def _is_project_admin(policy: Policy, requester: Requester, project: str) -> bool:
+    return any(_is_named(policy, requester, admins) for _, admins, _ in _upwards(policy, project))
+
+
+def _submitters(policy: Policy, project: str) -> tuple[str, Sequence[str] | None]:
+    """The nearest project upwards that names submitters, and these."""
+    return next(((name, named) for name, _, named in _upwards(policy, project) if named is not None), ("", None))
+
+
+def _upwards(policy: Policy, project: str) -> Iterator[tuple[str, Sequence[str], Sequence[str] | None]]:
+    """Name, admins and submitters of the project and of those above it."""
+    known = {each.name: each for each in policy.projects} if project else {}
+    current = known.get(project)
+    while current is not None:
+        yield current.name, current.admins, current.submitters
+        current = known.get(current.parent or "")
+
+
+def _is_named(policy: Policy, requester: Requester, names: Sequence[str]) -> bool:
+    return requester.verified and (requester.actor in names or _person(policy, requester.actor) in names)
+
+
+def _person(policy: Policy, actor: str) -> str:
+    """Whom a sign-in vouches for: `ada` for `console/ada`, where the policy trusts the sign-ins of `console`."""
+    holder, _, person = actor.partition("/")
+    return person if person and holder in policy.identity.sign_ins else actor
+
+
+def _is_or_below(name: str, holder: str) -> bool:
+    return bool(holder) and (name == holder or name.startswith(f"{holder}/"))
