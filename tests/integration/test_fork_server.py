@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_devstack.fork_server import ForkServer, ForkServerDiedError
+from bailiff_devstack.forked import fork_server, start_forked
 from bailiff_devstack.identity import Identity, wait_until
+from bailiff_node_agent.runtime.fork_server import ForkServer, ForkServerDied
 
 SERVICE = """
 import os, sys, time
@@ -37,7 +38,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def server(package: str) -> Iterator[ForkServer]:
-    server = ForkServer([package])
+    server = fork_server([package])
     yield server
     server.close()
 
@@ -51,7 +52,7 @@ def test_each_service_has_its_own_environment_folder_output_and_exit_code(
         folder.mkdir()
     codes = {"one": 0, "two": 7}
     children = {
-        name: server.start(package, log=logs[name], env={"NAME": name, "CODE": str(codes[name])}, cwd=folders[name])
+        name: start_forked(server, package, log=logs[name], env={"NAME": name, "CODE": str(codes[name])}, cwd=folders[name])
         for name in logs
     }
     assert {name: child.wait(30) for name, child in children.items()} == codes
@@ -60,13 +61,13 @@ def test_each_service_has_its_own_environment_folder_output_and_exit_code(
 
 
 def test_a_crash_is_exit_code_1_with_its_traceback_in_the_log(server: ForkServer, package: str, tmp_path: Path) -> None:
-    child = server.start(package, log=tmp_path / "log", env={"FAIL": "1"})
+    child = start_forked(server, package, log=tmp_path / "log", env={"FAIL": "1"})
     assert child.wait(30) == 1
     assert (tmp_path / "log").read_text().endswith("ValueError: out of order\n")
 
 
 def test_a_killed_service_exits_with_minus_9_and_others_run_on(server: ForkServer, package: str, tmp_path: Path) -> None:
-    children = [server.start(package, log=tmp_path / f"{name}.log", env={"NAME": name, "STAY": "1"}) for name in "ab"]
+    children = [start_forked(server, package, log=tmp_path / f"{name}.log", env={"NAME": name, "STAY": "1"}) for name in "ab"]
     children[0].kill()
     assert children[0].wait(30) == -signal.SIGKILL
     assert children[1].poll() is None
@@ -81,9 +82,10 @@ def test_services_die_with_a_devstack_that_was_killed_unless_they_may_not(packag
     program = f"""
 import sys, time
 from pathlib import Path
-from bailiff_devstack.fork_server import ForkServer
-server = ForkServer(["{package}"])
-child = server.start("{package}", log=Path("{tmp_path}/log"), env=dict(NAME="x", STAY="1"), die_with_parent={dies})
+from bailiff_devstack.forked import fork_server, start_forked
+env = dict(NAME="x", STAY="1")
+server = fork_server(["{package}"])
+child = start_forked(server, "{package}", log=Path("{tmp_path}/log"), env=env, die_with_parent={dies})
 print(child.pid, flush=True)
 time.sleep(600)
 """
@@ -102,9 +104,9 @@ time.sleep(600)
 
 
 def test_a_module_that_cannot_be_imported_is_reported(package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    server = ForkServer(["no_such_service"])
-    with pytest.raises(ForkServerDiedError, match="sample_service cannot be started"):
-        server.start(package, log=tmp_path / "log", env={})
+    server = fork_server(["no_such_service"])
+    with pytest.raises(ForkServerDied, match="has exited"):
+        start_forked(server, package, log=tmp_path / "log", env={})
     assert "No module named 'no_such_service'" in capfd.readouterr().err
     server.close()
     assert not server.alive()

@@ -35,6 +35,11 @@ class Identity:
             raise ProcessLookupError(pid)
         return cls(pid, stat.started, _boot_id())
 
+    @classmethod
+    def started_at(cls, pid: int, started: int) -> "Identity":
+        """The process that had this pid and start time, since this boot."""
+        return cls(pid, started, _boot_id())
+
     def alive(self) -> bool:
         """Whether it is running; a zombie is not."""
         stat = _stat(self.pid)

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from .fork_server import ForkedProcess, ForkServer
+from bailiff_node_agent.runtime.fork_server import ForkServer
+
+from .forked import ForkedProcess, start_forked
 from .identity import Identity, drop_record, read_record, wait_until, write_record
 
 _LAUNCH = Path(__file__).with_name("_launch.py")
@@ -85,7 +87,7 @@ class Processes:
         """As `start`, for `python -m MODULE`, forked from a process that has imported it."""
         self._refuse_running(name)
         environment = {**os.environ, **env}
-        child = server.start(module, log=self.log(name), env=environment, die_with_parent=self._die_with_parent)
+        child = start_forked(server, module, log=self.log(name), env=environment, die_with_parent=self._die_with_parent)
         return self._started(name, child, child.identity, ready_url)
 
     def _refuse_running(self, name: str) -> None:

@@ -20,9 +20,10 @@ from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topic_admin import create_topics
 from bailiff_core.model.certificate import Role
 from bailiff_log.credentials import issued_credentials
+from bailiff_node_agent.runtime.fork_server import ForkServerDied
 from bailiff_service.access_tokens import API_TOKEN_FILE, service_token
 
-from .fork_server import ForkServerDiedError, shared_fork_server
+from .forked import fork_server
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
 from .kafka import EmbeddedKafka
@@ -62,7 +63,7 @@ NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment", "cred
 """Files and folders beside the state folder: logs, data and addresses of the servers."""
 
 START_ERRORS = (
-    ForkServerDiedError, JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError,
+    ForkServerDied, JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError,
     BusUnavailable, TimeoutError,
 )  # fmt: skip
 
@@ -137,7 +138,7 @@ class Stack(Managed):
     def start_kafka(self) -> None:
         """Start Kafka, create its topics, and write the files that the services read."""
         self._progress("starting Kafka")
-        shared_fork_server(list(MODULES.values()))  # imports the services meanwhile
+        fork_server(tuple(MODULES.values()))  # imports the services meanwhile
         if not self.kafka.running():
             self.kafka.start()
         asyncio.run(self._create_topics())
@@ -161,7 +162,7 @@ class Stack(Managed):
         if enter or any(variable.startswith(INTERPRETER_VARIABLES) for variable in settings):
             self.processes.start(process, [*enter, sys.executable, "-m", MODULES[name]], env=settings, ready_url=url)
         else:
-            server = shared_fork_server(list(MODULES.values()))
+            server = fork_server(tuple(MODULES.values()))
             self.processes.start_forked(process, MODULES[name], server, env=settings, ready_url=url)
         return process
 

@@ -331,7 +331,24 @@ async def test_a_job_with_a_dot_in_front_of_its_name_is_a_job(agent: ProcessRunt
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
-# --- the supervisor dies
+# --- the supervisor, or the process that forks supervisors, dies
+
+
+async def test_tasks_run_on_and_others_start_although_the_process_that_forks_supervisors_was_killed(
+    agent: ProcessRuntime, tmp_path: Path
+) -> None:
+    first = await run(agent, "exec sleep 300", tmp_path)
+    supervisor = read_process(supervisor_of(agent))
+    assert supervisor is not None
+    os.kill(supervisor.parent, signal.SIGKILL)
+    await until(lambda: not lives(supervisor.parent))
+    other = TaskKey("train-8", 1, "0")
+    await agent.start(Launch(other, "exit 3"))
+    end = await exit_of(agent)
+    assert (end.key, end.code, end.supervisor_lost) == (other, 3, False)
+    assert lives(int(first.instance))
+    await agent.kill(KEY)
+    assert (await exit_of(agent)).key == KEY
 
 
 ESCAPES = f"setsid sleep 300 & env -i sleep 300 & touch ready; {WAITS}"

@@ -13,13 +13,12 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from bailiff_node_agent.runtime.supervisor.daemon import daemonize, write_exit, write_running
+from bailiff_node_agent.runtime.supervisor.daemon import await_task, write_exit, write_running
 from bailiff_node_agent.runtime.supervisor.host import boottime_us, write_json
 from bailiff_node_agent.runtime.supervisor.lease import LEASE_EXPIRED, Lease
 from bailiff_node_agent.runtime.supervisor.processes import read_process, send
@@ -319,6 +318,5 @@ def _second(timestamp: bytes) -> int:
 
 
 def main() -> None:
-    task_dir, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
-    launch_input = json.load(sys.stdin)
-    supervise(task_dir, launch_input, lease, daemonize(lock))
+    task_dir, lease, launch_input, ready = await_task()
+    supervise(task_dir, launch_input, lease, ready)

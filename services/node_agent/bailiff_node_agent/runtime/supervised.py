@@ -1,16 +1,15 @@
 """Base of runtimes whose tasks run under a supervisor: a small process beside each task that outlives the agent."""
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
 import secrets
 import shutil
 import signal
-import subprocess
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,8 +17,10 @@ from typing import Any, ClassVar
 from bailiff_node_agent.disk.storage import sync_folder, write_durably
 from bailiff_node_agent.runtime.supervisor.host import boot_id, boottime_us
 from bailiff_node_agent.runtime.supervisor.processes import Process, read_process, send
+from bailiff_service.logs import logger
 
 from . import control_dir
+from .fork_server import ForkServer, ForkServerDied, shared_fork_server
 from .message_watcher import MessageWatcher
 from .port import (
     Capabilities,
@@ -269,19 +270,40 @@ class SupervisedRuntime(ABC):
         new.replace(self._lease_file)
 
     def _spawn(self, launch_input: bytes, task: Path, lock: int) -> None:
+        """Have a supervisor forked, and wait until the task runs. Without one the lock is free, and the task counts as lost."""
         self._write_lease()
-        with (task / "supervisor.log").open("ab") as errors:
-            subprocess.run(
-                [sys.executable, "-I", *self.supervisor, str(task), str(lock), str(self._lease_file)],
-                input=launch_input,
-                stdout=errors,
-                stderr=errors,
-                env={name: os.environ[name] for name in self.inherited if name in os.environ},
-                cwd="/",
-                pass_fds=(lock,),
-                start_new_session=True,
-                check=False,  # if no supervisor started, the lock is free, and the task counts as lost
-            )
+        launch, writer = os.pipe()
+        waiting, ready = os.pipe()
+        handles = (launch, os.open(task / "supervisor.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), lock, ready)
+        try:
+            self._fork({"task_dir": str(task), "lease": str(self._lease_file)}, handles)
+        except ForkServerDied as error:
+            logger().error("no supervisor could be started", task=task.name, reason=str(error))
+        finally:
+            for handle in handles:
+                if handle != lock:
+                    os.close(handle)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as file:
+            file.write(launch_input)
+        os.read(waiting, 1)
+        os.close(waiting)
+
+    def _fork(self, request: Mapping[str, str], handles: Sequence[int]) -> None:
+        """Once more with another fork server where the first was killed."""
+        for attempt in range(2):
+            try:
+                _, _, status = self._fork_server().fork(request, handles)
+            except ForkServerDied:
+                if attempt:
+                    raise
+            else:
+                os.close(status)
+                return
+
+    def _fork_server(self) -> ForkServer:
+        """Forks supervisors. One for all nodes of this agent; it is started with the first, and imports all that they need."""
+        env = {name: os.environ[name] for name in self.inherited if name in os.environ}
+        return shared_fork_server(("-I", *self.supervisor), env=env)
 
     def _wake(self, key: TaskKey) -> None:
         """Notify the supervisor of changed files: it reads them again."""

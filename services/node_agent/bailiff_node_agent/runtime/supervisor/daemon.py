@@ -1,9 +1,14 @@
-"""What every supervisor does: it detaches from the agent, and records its task's start and exit."""
+"""What every supervisor does: it is forked for a task, and records the task's start and exit."""
 
+import json
 import os
+import sys
 import time
+from typing import Any, NamedTuple
 
+from .forking import requests_socket, serve, set_command
 from .host import boot_id, boottime_us, write_json
+from .lease import Lease
 from .processes import read_process
 from .watchdog import Watchdog
 
@@ -44,15 +49,23 @@ def write_exit(task_dir: str, watchdog: Watchdog, code: int, leftovers: int, err
             return
 
 
-def daemonize(lock: int) -> int:
-    """Continue in a child that belongs to init. The agent waits until the handle that is returned is closed."""
-    os.set_inheritable(lock, False)
-    os.chdir("/")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    waiting, ready = os.pipe()
-    if os.fork():
-        os.close(ready)
-        os.read(waiting, 1)
-        os._exit(0)
-    os.close(waiting)
-    return ready
+class Start(NamedTuple):
+    """A task to supervise. launch: what the agent wrote. ready: the agent waits until it is closed."""
+
+    task_dir: str
+    lease: Lease
+    launch: dict[str, Any]
+    ready: int
+
+
+def await_task() -> Start:
+    """Serve the agent's requests to supervise a task. Returns in a child for each of them."""
+    set_command(*sys.orig_argv[:-2], "forks supervisors")
+    request, (launch, errors, _lock, ready) = serve(requests_socket())  # the lock is held until this process has exited
+    set_command(*sys.orig_argv[:-2], request["task_dir"], request["lease"])
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    os.close(errors)
+    with os.fdopen(launch) as file:
+        content = json.load(file)
+    return Start(request["task_dir"], Lease(request["lease"], request["task_dir"]), content, ready)

@@ -1,13 +1,11 @@
 """The supervisor of a task that is a process."""
 
 import ctypes
-import json
 import os
 import signal
-import sys
 from typing import Any
 
-from .daemon import daemonize, write_exit, write_running
+from .daemon import await_task, write_exit, write_running
 from .host import boottime_us
 from .job import kill_leftovers, start_job, wait_for_main
 from .lease import LEASE_EXPIRED, Lease
@@ -37,6 +35,5 @@ def supervise(task_dir: str, launch: dict[str, Any], lease: Lease, ready: int) -
 
 
 def main() -> None:
-    task_dir, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
-    launch = json.load(sys.stdin)
-    supervise(task_dir, launch, lease, daemonize(lock))
+    task_dir, lease, launch, ready = await_task()
+    supervise(task_dir, launch, lease, ready)
