@@ -37,6 +37,7 @@ from . import (
     signing,
     sim,
     wasted,
+    weight,
 )
 from .table import Row, Run, show
 
@@ -67,6 +68,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "console-page": console_page.measure,
     "sim": sim.measure,
     "cli-start": cli_start.measure,
+    "weight": weight.measure,
 }
 
 
