@@ -188,12 +188,14 @@ def megabytes(stack: Stack) -> dict[str, float]:
 
 def cpu_seconds(stack: Stack) -> dict[str, float]:
     """Processor time of each service so far, and of the broker."""
-    found = {}
     pids = {name: stack.processes.pid(name) for name in stack.processes.running()} | {"kafka": stack.kafka.pid}
-    for name, pid in pids.items():
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-        found[name] = (int(fields[11]) + int(fields[12])) / 100
-    return found
+    return {name: processor_s(pid) for name, pid in pids.items()}
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / 100
 
 
 def spent(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
