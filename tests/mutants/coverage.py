@@ -17,7 +17,7 @@ import pytest
 
 from .imports import Statements, import_core, rewrite_imports
 from .operators import CORE
-from .session import TESTS, collect, first_failure, in_forks
+from .session import TESTS, collect, failures, in_forks
 
 ROOT = CORE.parents[2]
 KEPT = ROOT / "build/mutants"
@@ -100,11 +100,10 @@ def _digest(before: bytes, paths: Iterable[Path]) -> bytes:
 
 
 def measure(workers: int, files: Sequence[str]) -> None:
-    """Run these files of tests, and keep what each runs."""
-    statements = Statements()
+    """Run these files of tests, and keep what each runs. A test that fails is left out, and named."""
+    statements, kept = Statements(), _kept()
     rewrite_imports(statements.rewrite)
     import_core()
-    failures, kept = list[str](), _kept()
 
     def loop(items: list[pytest.Item]) -> None:
         at_import = [statements.known[number] for number in statements.taken()]
@@ -112,17 +111,14 @@ def measure(workers: int, files: Sequence[str]) -> None:
         for item in items:
             of_file[item.path.relative_to(ROOT).as_posix()].append(item)
         works = ((file, lambda items=items: _run(items, statements)) for file, items in of_file.items())
-        for file, (failure, tests) in in_forks(workers, works):
-            failures.append(failure)
-            if not failure:
-                kept[file].write_bytes(pickle.dumps(Measured(tests, at_import)))
+        for file, (failed, tests) in in_forks(workers, works):
+            print(*(f"left out, it fails without any mutant: {text}" for text in failed), sep="\n", end="", file=sys.stderr)
+            kept[file].write_bytes(pickle.dumps(Measured(tests, at_import)))
 
     collect(loop, files)
-    if any(failures):
-        sys.exit("a test fails without any mutant:\n" + "\n".join(filter(None, failures)))
 
 
-def _run(items: list[pytest.Item], statements: Statements) -> tuple[str, dict[str, tuple[float, list[Place]]]]:
+def _run(items: list[pytest.Item], statements: Statements) -> tuple[list[str], dict[str, tuple[float, list[Place]]]]:
     ran: dict[str, tuple[float, list[Place]]] = {}
     processes = [0]
     sys.addaudithook(lambda event, _: processes.__setitem__(0, processes[0] + (event in ("subprocess.Popen", "os.fork"))))
@@ -134,7 +130,10 @@ def _run(items: list[pytest.Item], statements: Statements) -> tuple[str, dict[st
         if processes[0] == before:
             ran[item.nodeid] = time.process_time() - began, [statements.known[number] for number in statements.taken()]
 
-    return first_failure(items, around), ran
+    failed = list(failures(items, around))
+    for text in failed:
+        ran.pop(text.partition(": ")[0], None)
+    return failed, ran
 
 
 if __name__ == "__main__":

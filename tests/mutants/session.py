@@ -40,8 +40,8 @@ def collect(loop: Callable[[list[pytest.Item]], None], paths: Sequence[str] = TE
         raise RuntimeError(f"pytest ended with {code!r}")
 
 
-def first_failure(items: Sequence[pytest.Item], around: Callable[[pytest.Item, Callable[[], None]], None]) -> str:
-    """Run the tests up to the first that fails, each within `around`: what failed, "" if none does. Only in a fork."""
+def failures(items: Sequence[pytest.Item], around: Callable[[pytest.Item, Callable[[], None]], None]) -> Iterator[str]:
+    """Run the tests one by one, each within `around`, and yield what failed. Only in a fork."""
     failed: list[str] = []
 
     class Watch:
@@ -50,18 +50,16 @@ def first_failure(items: Sequence[pytest.Item], around: Callable[[pytest.Item, C
             if report.failed:
                 failed.append(f"{report.nodeid}: {report.longreprtext}")
 
-    if not items:
-        return ""
-    plugins = items[0].config.pluginmanager
-    plugins.unregister(name="terminalreporter")
-    plugins.register(Watch())
+    if items:
+        plugins = items[0].config.pluginmanager
+        plugins.unregister(name="terminalreporter")
+        plugins.register(Watch())
     for item, following in zip(items, [*items[1:], None], strict=True):
         around(
             item, lambda item=item, following=following: item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         )
-        if failed:
-            return failed[0]
-    return ""
+        yield from failed
+        failed.clear()
 
 
 def in_forks(workers: int, works: Iterable[Work]) -> Iterator[tuple[Any, Any]]:

@@ -12,7 +12,7 @@ import pytest
 from .coverage import Coverage
 from .imports import rewrite_imports
 from .operators import CORE, Mutant
-from .session import collect, first_failure
+from .session import collect, failures
 
 MOST_MEMORY = 8 * 2**30
 PATIENCE_S = 2.0
@@ -68,4 +68,4 @@ def _run(items: list[pytest.Item], coverage: Coverage) -> str:
         signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_S + SLOWER * coverage.seconds[item.nodeid])
         run()
 
-    return first_failure(items, around)
+    return next(failures(items, around), "")

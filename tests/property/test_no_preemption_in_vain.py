@@ -9,7 +9,7 @@ from tests.property.random_stories import Chance, steps
 
 from bailiff_core.lifecycle.termination import GROWTH_BACKOFF
 from bailiff_core.records import facts
-from bailiff_core.records.decisions import EvictionDecided, JobPlaced, PreemptionDecided
+from bailiff_core.records.decisions import EvictionDecided, JobPlaced, PreemptionDecided, PreemptionRequested
 from bailiff_core.records.payload import Decision
 
 STALE = st.integers(17, 200)  # s
@@ -100,6 +100,51 @@ def test_the_next_job_is_not_started_on_what_a_job_evicted_by_hand_takes_back(jo
         if isinstance(decision, PreemptionDecided) and decision.preemptor.job == name:
             started = [each.job for each in decision.victims if each.job in placed]
             assert not started, f"{name} takes back what {started} were given while it was evicted"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(job, min_size=1, max_size=5), min_size=2, max_size=5), st.integers(0, 9), st.booleans())
+def test_of_several_waiting_jobs_none_is_started_that_an_earlier_one_evicts_at_once(waves, evicted, pool):
+    story = Story(policy(projects=PROJECTS, preemption={"scope": "pool" if pool else "project", "selection_timeout": "10m"}))
+    story.node("n1")
+    story.node("n2")
+    for at, wave in enumerate(waves):
+        submitted = [
+            story.submitted(f"job-{at}-{number}", gpus=gpus, project=project, cls=cls)
+            for number, (project, gpus, cls) in enumerate(wave)
+        ]
+        nobody_starts_in_vain([*story.cycle(*submitted, after=MINUTE), *at_rest(story)])
+    running = [name for name in story.state.active if story.job(name).phase == "running"]
+    nobody_starts_in_vain([*story.evict(running[evicted % len(running)]), *at_rest(story)])
+
+
+def nobody_starts_in_vain(made: list[Decision]) -> None:
+    """No job is started that one evicts whose request is open, or that is being evicted itself.
+
+    A job that is tried later in the pass may, and so may a project of which another job was evicted since.
+    """
+    started: dict[str, int] = {}
+    for at, decision in enumerate(made):
+        if isinstance(decision, JobPlaced) and not decision.reserved:
+            started[decision.job] = at
+        for victim in decision.victims if isinstance(decision, PreemptionDecided) else ():
+            if victim.job not in started or victim.moved_to:
+                continue
+            before, since = made[: started[victim.job]], made[started[victim.job] : at]
+            relieved = {each.project for other in since if isinstance(other, PreemptionDecided) for each in other.victims}
+            rival, at_start = decision.preemptor, last_of(before, decision.preemptor.job)
+            waited = not isinstance(at_start, (EvictionDecided, PreemptionRequested))
+            assert waited or rival.project in relieved, f"{victim.job} is started, and evicted for {rival.job}"
+
+
+def last_of(decisions: list[Decision], job: str) -> Decision | None:
+    """The last decision about the job, or for it."""
+    found = None
+    for decision in decisions:
+        preemptor = getattr(decision, "preemptor", None)
+        if job in (getattr(decision, "job", None), preemptor.job if preemptor is not None else None):
+            found = decision
+    return found
 
 
 def at_rest(story: Story, leaves: list[str] | None = None) -> list[Decision]:

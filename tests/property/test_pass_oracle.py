@@ -38,7 +38,7 @@ from bailiff_core.plan.report import DecisionLine, Round
 RESTART_S = 60
 MOST_ROUNDS = 40
 CLASSES = {"train": (50, True), "interactive": (75, True), "inference": (125, False)}
-SAMPLE = 500
+SAMPLE = 250
 THOUSANDS = 10_000
 
 

@@ -247,8 +247,10 @@ def _normalized(state: State) -> State:
 
 
 def preemptor_unit(job: Job) -> list[int]:
-    """The preemptor's unit: the missing tasks up to its minimum."""
-    return sorted(range(job.size), key=str)[: job.minimum]
+    """The preemptor's unit: the missing tasks up to its minimum, or one more of a job that runs."""
+    placed = {task.index for task in job.tasks}
+    missing = [index for index in sorted(range(job.size), key=str) if index not in placed]
+    return missing[: max(1, job.minimum - len(placed))]
 
 
 def chain(job: Job) -> list[list[int]]:
@@ -508,7 +510,7 @@ def candidates(state: PoolState, preemptor: Job, action: str, settled: Collectio
     """Jobs that may be victims under the action, literally from semantics §3. settled: moved or placed earlier in the batch."""
     found = []
     for job in state.jobs.values():
-        if job.phase not in ("reserved", "starting", "running") or not job.preemptible or job.id in settled:
+        if job.phase not in ("reserved", "starting", "running") or not job.preemptible or job.id in (preemptor.id, *settled):
             continue
         if action == "preempt":
             local = state.policy.scope == "pool" or job.project == preemptor.project
