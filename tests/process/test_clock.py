@@ -14,7 +14,7 @@ from tests.other_clock import OtherClock
 from tests.system import System, Watch
 
 from bailiff_core.records.decisions import EvictionDecided
-from bailiff_core.records.facts import ClockStepped, WriterStarted
+from bailiff_core.records.facts import ClockStepped, NodeLost, WriterStarted
 from bailiff_service.exit_code import ExitCode
 
 HOURS_2 = 7200
@@ -127,3 +127,43 @@ async def check_pool_continues(pool: Watch, limited: str, starts: str = "admissi
 def behind_the_true_time(pool: Watch) -> bool:
     """Whether log time is not ahead of the true time."""
     return pool.state.now < time.time_ns() // 1000 + TOLERANCE
+
+
+HOUR = 3600
+STEPPED = ("victim-selection", "eviction-executor", "node-agent")
+
+
+@pytest.mark.parametrize("step_s", [pytest.param(HOUR, id="ahead"), pytest.param(-HOUR, id="back", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "service", [pytest.param(name, marks=() if name == "node-agent" else pytest.mark.long) for name in STEPPED]
+)
+async def test_another_services_clock_is_set_by_an_hour_during_a_preemption(
+    battered: System, clock: OtherClock, service: str, step_s: int
+) -> None:
+    """Only admission's clock is written down, and the agent measures its deadlines by the boot-time clock."""
+    async with battered.watch("pool-a") as pool:
+        await pool.clear()
+        battered.kill(service)
+        battered.stack.start_service(service, env=clock.env)
+        try:
+            limited = await runs_within_a_limit(pool)
+            victim, urgent = f"victim-{next(_jobs)}", f"urgent-{next(_jobs)}"
+            await pool.submit(victim, gpus=7)
+            await pool.until_running(victim)
+            clock.set(step_s)
+            await pool.submit(urgent, pool.until_signalled(), gpus=7, kind="inference")
+            await pool.until_running(urgent)
+            await pool.noted(urgent, 1)
+            clock.set(0)
+            pool.let_finish(urgent)
+            await pool.until_ended(urgent)
+            await pool.until_running(victim)
+            assert pool.facts(ClockStepped) == []
+            assert pool.running(limited)
+            assert pool.job(limited).attempt == 1
+            assert pool.facts(NodeLost) == []
+            assert behind_the_true_time(pool)
+            pool.assert_started_once(limited, urgent)
+            await pool.verify(orphans=True)
+        finally:
+            battered.kill_and_restart(service)

@@ -152,7 +152,7 @@ async def test_a_broker_whose_disk_is_full_ends_and_loses_nothing_that_it_acknow
             for service in system.services:
                 assert "Traceback" not in system.log_of(service)
     finally:
-        system.stop()
+        await asyncio.to_thread(system.stop)
         disk.close()
 
 

@@ -1,4 +1,4 @@
-"""A service that reaches its memory limit is killed by the kernel, as systemd's MemoryMax and containers do; restarted, it goes on.
+"""A service that reaches its memory limit is killed by the kernel, as by systemd's MemoryMax; restarted, it goes on.
 
 The limit is that of a cgroup (version 1 or 2), which only root may make.
 """

@@ -87,7 +87,9 @@ async def follow_usage(
             raise
 
     def new_projection() -> Projection:
-        return Projection(bus, pool.name, pool.partition, Metrics(), snapshots=snapshots, observe=on_entry)
+        own = Metrics()  # the archiver counts records and orphans already
+        own.snapshots_unwritten = metrics.snapshots_unwritten
+        return Projection(bus, pool.name, pool.partition, own, snapshots=snapshots, observe=on_entry)
 
     view = new_projection()
     catching_up: asyncio.Task[None] | None = None

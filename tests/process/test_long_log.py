@@ -1,0 +1,54 @@
+"""Every service is started on a log of a million records, and again after a kill: nothing but the time to read differs.
+
+`make bench` measures the time (`python -m tests.bench restart --records 1000000`). Here the services must come up, agree with the
+log's state digests, and serve a request.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from tests.bench.restart import write_log
+from tests.bench.synthetic import plain_log
+from tests.system import System
+
+from bailiff_core.records.facts import JobSubmitted, StateDigest
+
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(3600)]
+
+RECORDS, SHORT = 1_000_000, 100
+READY_S = 1200
+CONTROL = ("admission", "victim-selection", "eviction-executor")
+POOL = "pool-a"
+
+
+@pytest.fixture
+def grown(tmp_path: Path) -> Iterator[System]:
+    """Kafka with a log of a million records; no service yet."""
+    system = System(tmp_path / "system", pools={POOL: 1})
+    try:
+        system.start_kafka()
+        wires = plain_log(RECORDS)
+        asyncio.run(write_log(system.stack, islice(wires, SHORT)))
+        asyncio.run(write_log(system.stack, wires))
+        yield system
+    finally:
+        system.stop()
+
+
+async def test_services_restart_on_a_million_records(grown: System) -> None:
+    for service in CONTROL:
+        grown.start_service(service)
+    await asyncio.to_thread(grown.stack.processes.wait_ready, timeout_s=READY_S)
+    grown.kill_and_restart(*CONTROL)
+    await asyncio.to_thread(grown.stack.processes.wait_ready, timeout_s=READY_S)
+    for service in CONTROL:
+        assert "folding from the start" not in grown.log_of(service), "its snapshot is confirmed by the log"
+        assert (grown.folder / "state" / service / f"{POOL}.snapshot").exists()
+    async with grown.watch(POOL) as pool:
+        assert pool.state.seq >= RECORDS - 1
+        assert pool.facts(StateDigest)
+        await pool.submit("first-after", "true")
+        await pool.until("it is accepted", lambda _: any(fact.demand.job == "first-after" for fact in pool.facts(JobSubmitted)))
