@@ -14,8 +14,12 @@ import orjson
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.explain import condition_of
+from bailiff_core.model.demand import TaskGroup
+from bailiff_core.model.gpu_shares import devices_of
+from bailiff_core.model.mig import mig_gpu_milli, mig_weights_of
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import Policy
+from bailiff_core.model.resource_vector import Amount
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 from bailiff_core.records.wire import time_text
@@ -217,6 +221,13 @@ def _policy(model: ReadModel, _: Record, data: facts.PolicyApplied) -> None:
     model.policy = data.policy
 
 
+def _gpu_milli(group: TaskGroup, policy: Policy | None) -> Amount:
+    """What each of its tasks counts as, in thousandths of a GPU, without those that request bytes of one."""
+    if group.mig_profile is not None:
+        return mig_gpu_milli(group.mig_profile, mig_weights_of(policy)) * devices_of(group)
+    return group.gpu_milli or (group.gpu_share_milli or 0) * (group.gpu_devices or 1)
+
+
 @handles(facts.JobSubmitted)
 def _submitted(model: ReadModel, record: Record, data: facts.JobSubmitted) -> None:
     demand = data.demand
@@ -227,9 +238,7 @@ def _submitted(model: ReadModel, record: Record, data: facts.JobSubmitted) -> No
         user_name=demand.user or data.user or None, project=demand.project,
         priority_class=entry.name if entry is not None else demand.priority_class,
         tasks=sum(group.count for group in demand.tasks),
-        gpu_milli=sum(
-            group.count * (group.gpu_milli or (group.gpu_share_milli or 0) * (group.gpu_devices or 1)) for group in demand.tasks
-        ),
+        gpu_milli=int(sum(group.count * _gpu_milli(group, model.policy) for group in demand.tasks)),
         state="pending",
     )  # fmt: skip
 

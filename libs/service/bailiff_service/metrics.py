@@ -50,6 +50,9 @@ QUEUE_LENGTH = Metric("bailiff_queue_length", "gauge", ("pool", "priority_class"
 PAUSED_JOBS = Metric("bailiff_paused_jobs", "gauge", ("pool",), "paused jobs")
 NODES = Metric("bailiff_nodes", "gauge", ("pool", "state"), "nodes, by state")
 DEVICES = Metric("bailiff_devices", "gauge", ("pool", "state"), "GPUs of nodes that are not lost, by state")
+MIG_DEVICES = Metric(
+    "bailiff_mig_devices", "gauge", ("pool", "profile", "state"), "MIG devices of nodes that are not lost, by profile and state"
+)
 LATE_STARTS = Metric(
     "bailiff_late_starts", "gauge", ("pool", "priority_class", "percent"), "jobs that started later than the start SLO"
 )
@@ -138,7 +141,16 @@ KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "number of times 
 READY = Metric("bailiff_ready", "gauge", (), "1 while /readyz answers 200, else 0")
 ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
 
-POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, PAUSED_JOBS, NODES, DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED)  # see pool_metrics
+POOL_METRICS = (
+    OPEN_EVICTIONS,
+    QUEUE_LENGTH,
+    PAUSED_JOBS,
+    NODES,
+    DEVICES,
+    MIG_DEVICES,
+    LATE_STARTS,
+    LATE_STARTS_ALLOWED,
+)  # see pool_metrics
 ROLLUP_METRICS = (  # services/rollup: aggregated from the whole log
     EVICTIONS, REPEAT_EVICTIONS, EVICTIONS_CANCELLED, GPU_SECONDS_LOST, GPU_SECONDS_SAVED, GPU_SECONDS_USED, GPU_SECONDS_IDLE,
     GPU_SECONDS_FAIR_SHARE, GPU_SECONDS_AVAILABLE, GPU_SECONDS_MEASURED, GPU_SECONDS_BUSY, GPU_MEMORY_MEASURED, GPU_MEMORY_USED,

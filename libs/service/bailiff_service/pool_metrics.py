@@ -4,16 +4,28 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bailiff_core.model.evictions import ActiveEviction, active_evictions
+from bailiff_core.model.mig import listed_devices, profile_of
 from bailiff_core.model.state import Node, PoolState, Task
 from bailiff_core.queue import start_slo
 
-from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVICTIONS, PAUSED_JOBS, QUEUE_LENGTH, Sample
+from .metrics import (
+    DEVICES,
+    LATE_STARTS,
+    LATE_STARTS_ALLOWED,
+    MIG_DEVICES,
+    NODES,
+    OPEN_EVICTIONS,
+    PAUSED_JOBS,
+    QUEUE_LENGTH,
+    Sample,
+)
 
 NODE_STATES = ("ready", "drained", "unreachable", "lost")
 TASK_STAGES = (
     "noticed", "acknowledged", "checkpoint-started", "checkpoint-committed", "yielding", "term-sent", "kill-sent",
 )  # fmt: skip
 STAGES = ("decided", "started", *TASK_STAGES, "exited", "cancelled", "stuck")
+MIG_STATES = ("free", "in-use", "unusable")
 DEVICE_STATES = ("healthy", "unhealthy", "releasing", "quarantined")
 
 
@@ -29,6 +41,7 @@ def pool_samples(state: PoolState) -> Iterator[Sample]:
     for name in NODE_STATES:
         yield NODES, (name,), states[name]
     yield from _devices(state)
+    yield from _mig_devices(state)
     for slo in start_slo.slo_status(state):
         labels = (slo.class_name, str(slo.percent))
         yield LATE_STARTS, labels, slo.late
@@ -81,9 +94,25 @@ def _devices(state: PoolState) -> Iterator[Sample]:
         if node.state != "lost":
             usable = node.capacity.devices.bit_count()
             healthy += usable
-            unhealthy += len(node.devices) - usable
+            unhealthy += len(listed_devices(node)) - usable
             quarantined += node.quarantined.bit_count()
     exited = (task for name in state.active for task in state.jobs[name].tasks if task.state == "exited")
     releasing = sum(task.devices.bit_count() for task in exited)
     for name, count in zip(DEVICE_STATES, (healthy, unhealthy, releasing, quarantined), strict=True):
         yield DEVICES, (name,), count
+
+
+def _mig_devices(state: PoolState) -> Iterator[Sample]:
+    """MIG devices of nodes that are not lost. in-use: allocated or reserved; unusable: unhealthy or quarantined."""
+    counts: dict[str, Counter[str]] = {}
+    for node in state.nodes.values():
+        usable = node.capacity.devices & ~node.quarantined
+        used = node.allocated.devices | node.reserved.devices
+        for device in listed_devices(node) if node.state != "lost" else ():
+            profile = profile_of(device)
+            if profile:
+                condition = "unusable" if not usable >> device.number & 1 else "in-use" if used >> device.number & 1 else "free"
+                counts.setdefault(profile, Counter())[condition] += 1
+    for profile in sorted(counts):
+        for name in MIG_STATES:
+            yield MIG_DEVICES, (profile, name), counts[profile][name]

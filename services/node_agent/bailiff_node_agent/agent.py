@@ -40,7 +40,7 @@ from bailiff_node_agent.tasks.release import Releaser
 from bailiff_node_agent.tasks.stages import EvictionStages
 from bailiff_node_agent.tasks.start import TaskStarter
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
-from bailiff_node_agent.tasks.watchdogs import watch_idle, watch_killed, watch_shares
+from bailiff_node_agent.tasks.watchdogs import watch_devices, watch_idle, watch_killed, watch_shares
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 
@@ -124,6 +124,7 @@ class Agent:
         watchers += [self._messages.watch(runtime) for runtime in context.runtimes.values() if runtime.capabilities.notices]
         watchers += [
             self._quarantine.watch(context.device_poll_s),
+            watch_devices(context, self._quarantine, self.announce),
             watch_killed(context, tasks, self._quarantine),
             watch_shares(context, tasks, self._shares, self._reporter),
             watch_idle(context, tasks, self._reporter),
@@ -140,7 +141,8 @@ class Agent:
         """Report the node's inventory: its devices, its tasks, and what it can run."""
         context, self._announced_at = self.context, self._clock_and_ids.boot()
         devices = context.inventory.list()
-        cpu_milli, memory_bytes = context.node.host_capacity(len(devices))
+        cards = dict.fromkeys(device.parent or device.id for device in devices)
+        cpu_milli, memory_bytes = context.node.host_capacity(len(cards))
         offers = {runtime_label(name): "true" for name, each in context.runtimes.items() if each.capabilities.images}
         if inventory_plugin(context.node.gpus).real:
             offers[mps.LABEL] = mps.sharing()

@@ -47,7 +47,10 @@ class LastUser:
 
 @dataclass(slots=True)
 class DeviceQuarantine:
-    """Of one node. holders: by device, its tasks that are not released. report: spools a report."""
+    """Of one node. holders: by device, its tasks that are not released. report: spools a report.
+
+    reported: the devices in the last inventory.
+    """
 
     inventory: DeviceInventory
     storage: Storage
@@ -56,6 +59,7 @@ class DeviceQuarantine:
     holders: Callable[[], Mapping[str, set[TaskOfJob]]]
     baseline: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, QuarantinedDevice] = field(default_factory=dict)
+    reported: tuple[str, ...] = ()
     _pids: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _unhealthy: dict[str, DeviceProblem] = field(default_factory=dict)
     _allowed_pids: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -76,8 +80,16 @@ class DeviceQuarantine:
     def start(self) -> None:
         """Before the first inventory: memory in use on unused devices is their baseline, unless a foreign process uses it."""
         self._unhealthy |= self.inventory.problems()
+        self._measure_baseline([device.id for device in self.inventory.list()])
+
+    def devices_changed(self, present: Collection[str]) -> None:
+        """The node has other devices than it reported, as after an administrator has partitioned a card."""
+        self._unhealthy = {device: problem for device, problem in self._unhealthy.items() if device in present}
+        self._measure_baseline(device for device in present if device not in self.reported)
+
+    def _measure_baseline(self, devices: Iterable[str]) -> None:
         in_use = self.holders()
-        free = [device.id for device in self.inventory.list() if device.id not in in_use]
+        free = [device for device in devices if device not in in_use]
         for reading in read_devices(self.inventory, free):
             foreign = self._foreign(reading)
             if reading.device_id in self.quarantined:
@@ -93,7 +105,9 @@ class DeviceQuarantine:
 
     def facts(self) -> tuple[DeviceInfo, ...]:
         """The devices, as the node reports them."""
-        return tuple(self._facts(device) for device in self.inventory.list())
+        devices = self.inventory.list()
+        self.reported = tuple(device.id for device in devices)
+        return tuple(self._facts(device) for device in devices)
 
     def _facts(self, device: Device) -> DeviceInfo:
         problem = self._unhealthy.get(device.id)
@@ -107,6 +121,8 @@ class DeviceQuarantine:
             healthy=healthy,
             labels=dict(device.labels),
             fault="" if healthy else _describe(problem) if problem is not None else "the driver reports it as unhealthy",
+            profile=device.profile,
+            island=device.island,
         )
 
     def refusal(self, devices: Sequence[str], *, exclusive: bool) -> str | None:

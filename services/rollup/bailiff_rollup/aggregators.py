@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from bailiff_core.explain.sentences import jobs_of
+from bailiff_core.model.mig import usable_gpu_milli
 from bailiff_core.model.project_tree import ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import Job, PoolState
@@ -176,11 +177,9 @@ class Aggregator:
         )
 
     def _update_nodes(self, state: PoolState) -> None:
-        usable = sum(
-            (node.capacity.devices & ~node.quarantined).bit_count() for node in state.nodes.values() if node.state != "lost"
-        )
-        self.aggregates.level("available", change=1000 * usable - self.available)
-        self.available = 1000 * usable
+        available = int(sum(usable_gpu_milli(node, state.policy) for node in state.nodes.values() if node.state != "lost"))
+        self.aggregates.level("available", change=available - self.available)
+        self.available = available
 
     def _sample_entitlements(self, state: PoolState) -> None:
         """Sample each project's entitlement. Once per minute of log time only, because fair shares are expensive to compute."""

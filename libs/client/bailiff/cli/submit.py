@@ -50,7 +50,10 @@ async def submit(
     gpus: Annotated[str | None, typer.Option(help="Whole GPUs per task, as in 4.")] = None,
     fraction: Annotated[str | None, typer.Option(help="Fraction of a GPU per task, as in 0.5.")] = None,
     gpu_memory: Annotated[str | None, typer.Option(help="GPU memory per task on a shared GPU, as in 4GiB.")] = None,
-    gpu_devices: Annotated[int | None, typer.Option(help="Number of GPUs on which the fraction is used.")] = None,
+    gpu_devices: Annotated[
+        int | None, typer.Option(help="Number of GPUs on which the fraction is used, or of MIG devices.")
+    ] = None,
+    mig: Annotated[str | None, typer.Option(metavar="PROFILE", help="One MIG device per task, as in 3g.40gb.")] = None,
     cpu: Annotated[str | None, typer.Option(help="Cores per task, as in 2 or 500m.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory per task, as in 8GiB.")] = None,
     tasks: Annotated[int | None, typer.Option(help="Number of identical tasks.")] = None,
@@ -78,6 +81,9 @@ async def submit(
     ] = None,
     near: Annotated[str | None, typer.Option(metavar="NAME:LEVEL", help="As --topology, but preferred, not required.")] = None,
     pack: Annotated[str | None, typer.Option(help="binpack or spread. Default: the policy's.")] = None,
+    placement: Annotated[
+        str | None, typer.Option(help="'prefer nvlink' (GPUs on one NVLink island if possible) or any. Default: the policy's.")
+    ] = None,
     run_time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Run time limit, as in 2h.")] = None,
     grace: Annotated[str | None, typer.Option(help="Grace period between notice and KILL, as in 30s.")] = None,
     kill_after: Annotated[str | None, typer.Option(help="Part of the grace period between TERM and KILL, as in 5s.")] = None,
@@ -115,8 +121,9 @@ async def submit(
         max_failures = 0  # an attached user sees that it failed
     options: dict[str, Any] = {
         "name": name, "project": project, "class": class_, "gpus": gpus, "fraction": fraction, "gpu_memory": gpu_memory,
-        "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
-        "gpu_model": gpu_model or None, "topology": _topology(topology, near), "pack": pack, "run_time_limit": run_time_limit,
+        "gpu_devices": gpu_devices, "mig": mig, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
+        "gpu_model": gpu_model or None, "topology": _topology(topology, near), "pack": pack,
+        "placement": placement, "run_time_limit": run_time_limit,
         "grace": grace, "kill_after": kill_after, "preemptible": preemptible, "on_eviction": on_eviction,
         "on_term": on_term,
         "max_failures": max_failures, "on_failure": on_failure, "working_dir": working_dir, "image": image,

@@ -189,6 +189,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "on_eviction": Field(("demand", "on_eviction")),
     "on_term": Field(("demand", "on_term")),
     "pack": Field(("demand", "pack")),
+    "placement": Field(("demand", "placement")),
     "command": Field(("spec", "command")),
     "env": Field(("spec", "env")),
     "working_dir": Field(("spec", "working_dir")),
@@ -202,6 +203,7 @@ GROUP_FIELDS: Mapping[str, Field] = {
     "fraction": Field(("gpu_share_milli",), fraction),
     "gpu_memory": Field(("gpu_share_bytes",), memory),
     "gpu_devices": Field(("gpu_devices",)),
+    "mig": Field(("mig_profile",)),
     "cpu": Field(("cpu_milli",), cpu),
     "memory": Field(("memory_bytes",), memory),
     "gpu_model": Field(("gpu_models",), _one_or_more),
@@ -361,7 +363,11 @@ def _group(fields: Mapping[str, Any], place: Place, faults: Faults) -> dict[str,
     if shares and conflict:
         advice = "remove one; for a fraction of each of several GPUs use gpu-devices"
         faults.append(((*place, shares[-1]), f"cannot be combined with {conflict}: {advice}"))
-    elif "gpu_devices" in fields and not shares:
+    elif "mig" in fields and (shares or "gpus" in fields):
+        faults.append(
+            ((*place, "mig"), f"cannot be combined with {shares[0] if shares else 'gpus'}: a task uses GPUs or MIG devices")
+        )
+    elif "gpu_devices" in fields and not shares and "mig" not in fields:
         faults.append(((*place, "gpu_devices"), "is the number of shared GPUs: also set fraction or gpu-memory"))
     return group
 

@@ -91,6 +91,22 @@ def model(value: Any, export: Export) -> Any:
     return [export.names.model(each) for each in value] if isinstance(value, tuple) else export.names.model(value)
 
 
+def mig_profile(value: Any, _export: Export) -> Any:
+    """A MIG profile such as `3g.40gb`."""
+    return value if re.fullmatch(r"([1-7]c\.)?[1-7]g\.[0-9]{1,4}gb", value) else ""
+
+
+def island(value: Any, export: Export) -> Any:
+    """An island of a node's GPUs."""
+    return export.names.name("island", value) if value else ""
+
+
+def island_used(value: Any, export: Export) -> Any:
+    """The island that a placement used, with its node, or why none."""
+    node, sign, name = value.partition("/")
+    return f"{export.names.name('node', node)}/{export.names.name('island', name)}" if sign else value
+
+
 def labels(value: Any, export: Export) -> Any:
     """Labels: pseudonyms of keys, and of values per key."""
     if isinstance(value, tuple):
@@ -165,7 +181,7 @@ def kept(*names: str) -> dict[str, Rule]:
 DOCUMENTS: dict[type[Document], Fields] = {
     facts.DeviceInfo: {
         "id": DEVICE, "kind": word_of("gpu", "mig"), "model": model, "parent": DEVICE, "labels": labels, "fault": out,
-        **kept("memory_bytes", "healthy"),
+        "profile": mig_profile, "island": island, **kept("memory_bytes", "healthy"),
     },
     facts.DeviceReading: {"device": DEVICE, "memory_used": rounded, **kept("processes")},
     facts.HostReading: {"memory_bytes": rounded, "scratch_bytes": rounded, **kept("processes")},
@@ -176,11 +192,13 @@ DOCUMENTS: dict[type[Document], Fields] = {
         **kept(
             "min_tasks", "preemptible", "grace", "kill_after", "run_time_limit", "preemption_delay", "stale_grace",
             "on_eviction", "on_term", "max_failures", "on_failure", "restart_backoff", "elastic", "pack",
+            "placement",
         ),
     },
     demand.TaskGroup: {
         "gpu_models": model, "node_labels": labels, "nodes": NODE, "sub_group": GROUP,
-        **kept("count", "gpu_milli", "cpu_milli", "memory_bytes", "gpu_share_milli", "gpu_share_bytes", "gpu_devices", "order"),
+        **kept("count", "gpu_milli", "cpu_milli", "memory_bytes", "gpu_share_milli", "gpu_share_bytes", "gpu_devices",
+               "mig_profile", "order"),
     },
     demand.SubGroup: {"name": GROUP, "parent": GROUP, "topology": inside, **kept("min_tasks", "min_groups")},
     demand.TopologyRule: {"topology": TOPOLOGY, "required": LABEL, "preferred": LABEL},
@@ -215,7 +233,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
             inside,
         ),
         "identity": out,
-        **kept("max_rejections_per_minute", "backfill", "packing", "unshared_checkpoints"),
+        **kept("max_rejections_per_minute", "backfill", "packing", "placement", "unshared_checkpoints"),
     },
     policy.PriorityClass: {
         "name": class_name, "start_slo": inside,
@@ -248,7 +266,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
     policy.EvictionRules: kept("grace", "short_grace", "kill_after", "stuck_after"),
     policy.RestartRules: kept("backoff", "max_backoff", "grow_after", "max_failures", "max_yields"),
     policy.NodeRules: kept("unreachable_after", "lease", "lost_margin", "silent_share_percent"),
-    policy.DeviceRules: kept("over_share"),
+    policy.DeviceRules: kept("over_share", "mig_weights"),
     policy.IdleRules: kept("after", "action"),
     policy.RetentionRules: kept("ended_jobs", "request_ids", "job_specs"),
 }  # fmt: skip
@@ -325,9 +343,12 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.PreemptionAbandoned: {"preemption": seq, "reason": NO_TEXT},
     # decisions
     decisions.JobPlaced: {
-        "job": JOB, "placement": inside, "expires": time, **kept("attempt", "action", "reserved", "backfilled")
+        "job": JOB, "placement": inside, "expires": time, "island": island_used,
+        **kept("attempt", "action", "reserved", "backfilled"),
     },
-    decisions.JobGrown: {"job": JOB, "placement": inside, "expires": time, **kept("attempt", "action", "reserved")},
+    decisions.JobGrown: {
+        "job": JOB, "placement": inside, "expires": time, "island": island_used, **kept("attempt", "action", "reserved"),
+    },
     decisions.JobStarting: {"job": JOB, "tasks": ranges, **kept("attempt")},
     decisions.ReservationDropped: {"job": JOB, "preemption": seq, "tasks": ranges, **kept("reason")},
     decisions.JobPending: {"job": JOB, "reason": NO_TEXT},
@@ -337,7 +358,8 @@ RECORDS: dict[type[Payload], Fields] = {
     },
     decisions.PreemptionDecided: {
         "request": seq, "preemptor": inside, "victims": inside, "placement": inside, "expires": time, "explanation": inside,
-        "unneeded_victims": JOB, "cancelled_evictions": JOB, "tasks": ranges, **kept("action", "attempt", "graces"),
+        "unneeded_victims": JOB, "cancelled_evictions": JOB, "tasks": ranges, "island": island_used,
+        **kept("action", "attempt", "graces"),
     },
     decisions.PreemptionRefused: {
         "request": seq, "preemptor": inside, "would_need": out, "explanation": inside, "retry_at": time, **kept("action",
@@ -348,7 +370,8 @@ RECORDS: dict[type[Payload], Fields] = {
     decisions.JobIdle: {"job": JOB, **kept("attempt", "duration", "action")},
     decisions.DrainDeadlineReached: {"node": NODE},
     decisions.MigrationDecided: {
-        "job": JOB, "placement": inside, "expires": time, "reason": out, **kept("attempt", "grace", "cause"),
+        "job": JOB, "placement": inside, "expires": time, "reason": out, "island": island_used,
+        **kept("attempt", "grace", "cause"),
     },
     decisions.MigrationRefused: {"job": JOB, "reason": NO_TEXT, **kept("attempt")},
     decisions.EvictionStuck: {"job": JOB, "tasks": ranges, **kept("attempt")},

@@ -6,6 +6,7 @@ from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import NoFit, place_unit
+from bailiff_core.placement.islands import NO_ISLAND, PER_TASK
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue import start_slo
 from bailiff_core.queue.backfilled import backfilled_victims
@@ -29,7 +30,12 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
 
     history: the records about the job, and the requests that decisions about it answer, in order.
     """
-    sections = [Section("What is its state?", (_state_sentence(state, job, history), *_backfilled(state, job, history)))]
+    sections = [
+        Section(
+            "What is its state?",
+            (_state_sentence(state, job, history), *_backfilled(state, job, history), *_island(job, history)),
+        )
+    ]
     if job.phase == "pending":
         sections.append(Section("Why is it pending?", tuple(_pending_sentences(state, job, history))))
         refusal = _newest_refusal(_since_queued(history))
@@ -204,6 +210,26 @@ def _backfilled(state: PoolState, job: Job, history: Sequence[Record]) -> Iterab
     if job.id in state.backfilled:
         text = "It was backfilled: it started while a job ahead of it in the queue was waiting, and may be evicted for that job"
         yield Sentence(f"{text} (policy field backfill).", seqs_of(_placed_by(history, job.id), state.policy_revision))
+
+
+ISLANDS = {
+    PER_TASK: "The GPUs of each of its tasks are on one island; no free island fitted all of them",
+    NO_ISLAND: "No free island fitted, so its GPUs are not all on one, and it did not wait for one",
+}
+
+
+def _island(job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    """What its preference for GPUs on one island came to when it was placed."""
+    if job.phase in ENDED or not job.tasks:
+        return
+    for record in reversed(history):
+        island = getattr(record.data, "island", "")
+        if island and (
+            isinstance(record.data, decisions.JobPlaced | decisions.MigrationDecided) or _preemptor_of(record) == job.id
+        ):
+            what = ISLANDS.get(island, f"Its GPUs are on one island, {island}")
+            yield Sentence(f"{what} (placement: prefer nvlink).", seqs_of(record.seq))
+            return
 
 
 def _evicted_for_it(state: PoolState, job: Job) -> Iterable[Sentence]:

@@ -61,7 +61,7 @@ def device_unhealthy(state: PoolState, fact: facts.DeviceUnhealthy) -> None:
 def device_healthy(state: PoolState, fact: facts.DeviceHealthy) -> None:
     """The device may be assigned again, unless it is quarantined."""
     node, device = _find(state, fact)
-    if device is None:
+    if device is None or device.gone:
         return
     device.healthy = True
     node.capacity.devices |= 1 << device.number

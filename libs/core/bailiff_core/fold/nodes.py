@@ -9,12 +9,15 @@ from .log import remember
 from .registry import folds
 from .tasks import release_task
 
+REPARTITIONED = "its card is partitioned differently now"
+
 
 @folds(facts.NodeJoined)
 def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     """A new agent incarnation. Devices known before keep their numbers; those that are missing count as unhealthy.
 
-    A new device takes the number of a missing, unused one if there is any, so that numbers stay small.
+    A new device takes the number of a missing, unused one if there is any, so that numbers stay small. Missing MIG devices, and
+    cards that were partitioned, are gone.
     """
     known = state.nodes.get(fact.number)
     devices = list(known.devices) if known is not None else []
@@ -44,7 +47,11 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
             devices.append(device)
         else:
             devices[number] = device
+    cards = {device.parent for device in fact.devices}
     for device in devices:
+        if known is not None and device.id not in present and (device.kind == "mig" or device.id in cards) and not device.gone:
+            device.gone, device.fault = True, REPARTITIONED
+            mark_device_failed(state, known, device)
         device.healthy = device.healthy and device.id in present
     for before in known.devices if known is not None else ():
         _keep_fault(state, known, before, devices[before.number])

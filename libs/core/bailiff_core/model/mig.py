@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
+from .placement_ranges import bits
+from .policy import Policy
 from .resource_vector import Amount
-from .state import Device
+from .state import Device, Node
 
 SLICES = 7  # compute slices of a card
 UNNAMED = "mig"  # no job can request it
@@ -31,3 +33,21 @@ def device_gpu_milli(device: Device, weights: Mapping[str, int]) -> Amount:
     """Returns what the device counts as, in thousandths of a GPU."""
     profile = profile_of(device)
     return mig_gpu_milli(profile, weights) if profile else 1000
+
+
+def mig_weights_of(policy: Policy | None) -> Mapping[str, int]:
+    """Returns the weights by profile that the policy sets."""
+    return policy.devices.mig_weights if policy is not None else {}
+
+
+def usable_gpu_milli(node: Node, policy: Policy | None) -> Amount:
+    """Returns what the node's healthy devices that are not quarantined count as, in thousandths of a GPU."""
+    weights = mig_weights_of(policy)
+    usable = node.capacity.devices & ~node.quarantined
+    return sum((device_gpu_milli(node.devices[number], weights) for number in bits(usable)), start=0)
+
+
+def listed_devices(node: Node) -> list[Device]:
+    """Returns the node's devices without those that are gone and that no task, reservation or quarantine refers to."""
+    used = node.allocated.devices | node.reserved.devices | node.quarantined
+    return [device for device in node.devices if not device.gone or used >> device.number & 1]

@@ -27,8 +27,8 @@ class Device:
     """A GPU of a node, or a MIG device (kind `mig`) of the card `parent`. `number` is its bit in the node's masks.
 
     profile: of a MIG device, such as `3g.40gb`. island: the GPUs of the node that it is connected to by NVLink or one PCIe
-    switch have the same one. fault: why it is quarantined or unhealthy, since when (µs), and the job that left it so.
-    clear_seq: the record of the request to use it again as it is.
+    switch have the same one. gone: its card is partitioned differently now. fault: why it is quarantined or unhealthy, since
+    when (µs), and the job that left it so. clear_seq: the record of the request to use it again as it is.
     """
 
     number: int
@@ -45,6 +45,7 @@ class Device:
     clear_seq: int | None = None
     profile: str = ""
     island: str = ""
+    gone: bool = False
 
 
 @dataclass(slots=True)

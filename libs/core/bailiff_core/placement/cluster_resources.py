@@ -145,11 +145,14 @@ class ClusterResources:
 
     @classmethod
     def of_empty_pool(cls, state: PoolState) -> "ClusterResources":
-        """The pool without tasks, with all devices healthy and unreachable nodes reachable: an upper bound of free resources."""
+        """The pool without tasks, with all devices healthy and unreachable nodes reachable: an upper bound of free resources.
+
+        Devices that are gone do not come back.
+        """
         found = []
         for node in state.nodes.values():
             if node.state != "lost":
-                devices = sum(1 << device.number for device in node.devices)
+                devices = sum(1 << device.number for device in node.devices if not device.gone)
                 capacity = replace(node.capacity, devices=devices)
                 found.append(NodeResources(node, devices, capacity, capacity))
         return cls(found, state)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bailiff_core.model.mig import device_gpu_milli, profile_of
+from bailiff_core.model.mig import device_gpu_milli, mig_weights_of, profile_of
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.project_tree import ProjectTree
 from bailiff_core.model.resource_vector import ZERO, ResourceVector
@@ -266,7 +266,7 @@ class Usage:
         """Recount the node; returns whether the sizes of its devices changed."""
         capacity, health = node.capacity, [device.healthy for device in node.devices]
         usable = capacity.devices & ~node.quarantined
-        weights = _mig_weights(self._state.policy)
+        weights = mig_weights_of(self._state.policy)
         counted_from = (node.devices, health, node.schedulable, usable, capacity.cpu_milli, capacity.memory_bytes, weights)
         previous = self._counted_from.get(node.number)
         if previous is not None and previous[0] is node.devices and previous[1:] == counted_from[1:]:
@@ -288,7 +288,7 @@ class Usage:
 
     def _set_sizes(self) -> bool:
         """Update the smallest and largest size; returns whether the smallest changed."""
-        before, weights = self.smallest, _mig_weights(self._state.policy)
+        before, weights = self.smallest, mig_weights_of(self._state.policy)
         self.smallest = DeviceScale(min(self._sizes, default=NO_DEVICE), weights)
         self.largest = DeviceScale(max(self._sizes, default=NO_DEVICE), weights)
         return self.smallest != before
@@ -301,10 +301,6 @@ def counts(job: Job, task: Task) -> bool:
     return not any(
         eviction is not None and not eviction.stuck and eviction.cancel_seq is None for eviction in (job.eviction, task.eviction)
     )
-
-
-def _mig_weights(policy: Policy | None) -> Mapping[str, int]:
-    return policy.devices.mig_weights if policy is not None else {}
 
 
 def _capacity(node: Node, mig_weights: Mapping[str, int]) -> tuple[ResourceVector, tuple[int, ...]]:

@@ -29,7 +29,7 @@ from .rejected import Rejected
 def facts_of_device(node: Node, report: DeviceReport) -> list[Fact]:
     """New facts of a report of the node's present incarnation."""
     device = _device(node, report.device)
-    if device is None:
+    if device is None or (device.gone and not quarantined(node, device)):
         return []
     match report:
         case DeviceQuarantinedReport() if not quarantined(node, device):
@@ -40,7 +40,7 @@ def facts_of_device(node: Node, report: DeviceReport) -> list[Fact]:
             return [
                 DeviceUnhealthy(node=node.name, device=device.id, reason=report.reason, code=report.code, detail=report.detail)
             ]
-        case DeviceHealthyReport() if not device.healthy:
+        case DeviceHealthyReport() if not device.healthy and not device.gone:
             return [DeviceHealthy(node=node.name, device=device.id, detail=report.detail)]
     return []
 

@@ -132,7 +132,9 @@ def _malformed(demand: JobDemand) -> Iterator[str]:
             yield f"tasks.{at}: gpu_share_milli and gpu_share_bytes are alternatives: remove one"
         if parts and group.gpu_milli:
             yield f"tasks.{at}: a task has whole GPUs (gpu_milli) or parts of them ({parts[0]}), not both"
-        if group.gpu_devices is not None and not parts:
+        if group.mig_profile is not None and (parts or group.gpu_milli):
+            yield f"tasks.{at}: a task has MIG devices (mig_profile) or GPUs ({parts[0] if parts else 'gpu_milli'}), not both"
+        if group.gpu_devices is not None and not parts and group.mig_profile is None:
             yield f"tasks.{at}.gpu_devices: it counts shared devices and requires gpu_share_milli or gpu_share_bytes"
         if group.gpu_milli % 1000:
             yield (

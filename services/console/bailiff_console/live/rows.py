@@ -21,8 +21,11 @@ Row = dict[str, Any]
 
 
 def node_cells(row: NodeRow) -> Row:
-    """A node. gpus: [state, job, reserved for, sharing tasks, fault] each."""
-    drain = row["drain"]
+    """A node. gpus: [state, job, reserved for, sharing tasks, fault] each. kinds: [number, MIG profile, island] each, or null where
+    none has a profile or an island.
+    """
+    drain, devices = row["drain"], row["devices"]
+    plain = all(each["number"] == at and not each["profile"] and not each["island"] for at, each in enumerate(devices))
     return {
         "node": row["node"],
         "number": row["number"],
@@ -30,9 +33,9 @@ def node_cells(row: NodeRow) -> Row:
         "drain": drain["mode"] if drain is not None else None,
         "quarantined": row["gpus_quarantined"],
         "gpus": [
-            [each["state"], each["job"], each["reserved_for"], each["shared_by"], each["fault"] or None]
-            for each in row["devices"]
+            [each["state"], each["job"], each["reserved_for"], each["shared_by"], each["fault"] or None] for each in devices
         ],
+        "kinds": None if plain else [[each["number"], each["profile"] or None, each["island"] or None] for each in devices],
         "model": ", ".join(row["gpu_models"]),
         "cpu_milli": row["cpu_milli"],
         "cpu_milli_free": row["cpu_milli_free"],

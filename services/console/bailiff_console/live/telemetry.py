@@ -10,6 +10,7 @@ from bailiff_bus.messages import NodeTelemetry
 from bailiff_bus.messages.telemetry import DeviceTelemetry
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, Reader
 from bailiff_bus.topics import TELEMETRY
+from bailiff_core.model.mig import listed_devices
 from bailiff_service.logs import logger
 
 from .follower import PoolFollower
@@ -68,7 +69,7 @@ class Telemetry:
             return
         node = followed.state.nodes[followed.state.node_numbers[body.node]]
         measured = {each.device: each for each in body.devices}
-        devices = [_sample(measured.get(device.id)) for device in node.devices]
+        devices = [_sample(measured.get(device.id)) for device in listed_devices(node)]
         fresh.setdefault(followed.name, {})[node.name] = {"at": moment(message.time), "devices": devices}
 
 

@@ -1,7 +1,8 @@
 """`python -m bailiff_node_agent.devices FILE DEVICE FAULT`: inject a fault into a simulated device.
 
 FILE: `faults.json` in the node's folder.
-FAULT: `leak=BYTES`, `hang`, `dead`, `xid=NUMBER`, `use=BYTES`, `busy=PERCENT`, or `heal`.
+FAULT: `leak=BYTES`, `hang`, `dead`, `xid=NUMBER`, `use=BYTES`, `busy=PERCENT`, or `heal`. With `gpus` as DEVICE, FAULT is a
+setting such as `6xH100-80GB:3g.40gb`: the node has these devices from now on, as when an administrator partitions its cards.
 """
 
 import json
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bailiff_node_agent.devices.simulated_spec import parse
 from bailiff_node_agent.disk.storage import write_durably
 
 USAGE = (
@@ -34,7 +36,11 @@ def main(arguments: list[str]) -> int:
     try:
         file, device, word = arguments
         content = json.loads(Path(file).read_bytes()) if Path(file).exists() else {}
-        content[str(int(device))] = fault(word)
+        if device == "gpus":
+            parse(word, "node")
+            content["gpus"] = word
+        else:
+            content[str(int(device))] = fault(word)
         write_durably(Path(file), json.dumps(content).encode())
     except ValueError as problem:
         sys.stderr.write(f"{problem if len(arguments) == 3 else USAGE}\n")

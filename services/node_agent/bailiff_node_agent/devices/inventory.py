@@ -23,13 +23,17 @@ class DeviceUnavailable(Exception):
 class Device:
     index: int
     id: str
-    kind: Literal["gpu"]
+    kind: Literal["gpu", "mig"]
     model: str
     memory: int
     """In bytes."""
     parent: str | None
     healthy: bool
     labels: Mapping[str, str] = field(default_factory=dict)
+    profile: str = ""
+    """Of a MIG device, such as `3g.40gb`; its card is `parent`."""
+    island: str = ""
+    """The same for GPUs of the node that NVLink, or one PCIe switch, connects."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,13 @@ class DeviceInventory(Protocol):
     @property
     def users(self) -> DeviceUsers | None: ...
 
-    def list(self) -> list[Device]: ...
+    def list(self) -> list[Device]:
+        """All devices. A MIG device that no longer exists, or a card that was partitioned, is left out."""
+        ...
 
-    def usage(self, device_id: str) -> DeviceUsage: ...
+    def usage(self, device_id: str) -> DeviceUsage:
+        """What uses the device: nothing, if it is a MIG device that no longer exists."""
+        ...
 
     def utilization(self, device_id: str) -> int | None:
         """The device's present utilization in percent; None where it is not measured."""

@@ -8,6 +8,8 @@ from typing import Any
 from bailiff_service.logs import logger
 
 from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
+from .links import islands
+from .mig import NO_INSTANCE, PREFIX, affected, is_partitioned, mig_devices
 from .nvml_processes import processes
 
 # Application errors in NVIDIA's list of Xid errors: the process dies, and the device is fine for the next one.
@@ -40,7 +42,8 @@ NO_UUID = "the driver gives it no UUID, so no job can be bound to it"
 class NvmlInventory:
     """The library is loaded on construction, so that the module can be imported on a machine without a driver.
 
-    A GPU that has no UUID, or could not be read at the first listing, is listed under its index, and stays unhealthy.
+    A card in MIG mode is listed as its MIG devices. A GPU that has no UUID, or could not be read at the first listing, is listed
+    under its index, and stays unhealthy.
     """
 
     blocking = True
@@ -67,6 +70,9 @@ class NvmlInventory:
         self._uncorrected: dict[str, int] = {}
         self._events: Any = None
         self._with_events: set[str] = set()
+        self._cards: set[str] = set()  # cards that answered at the last listing, partitioned or not
+        self._islands: dict[str, str] = {}
+        self._linked: tuple[str, ...] = ()  # the GPUs that `_islands` is about
         self._list_first()
 
     def _list_first(self) -> None:
@@ -83,7 +89,7 @@ class NvmlInventory:
         self._last_seen |= found
 
     def list(self) -> list[Device]:
-        """A GPU that no longer answers stays in the list, unhealthy."""
+        """A GPU that no longer answers stays in the list, unhealthy. A card that answers has the MIG devices that it lists."""
         found, failed = self._read_all()
         for index, identity in self._unusable.items():
             again = next(
@@ -92,6 +98,11 @@ class NvmlInventory:
             if again is not None:
                 self._gone[identity] = f"reachable again, as {again.id}: restart the node agent"
                 del found[again.id]
+        for identity in [
+            name for name, device in self._last_seen.items() if name not in found and (device.parent or device.id) in self._cards
+        ]:
+            del self._last_seen[identity]
+            self._gone.pop(identity, None)
         errors = [problem for index, problem in failed.items() if index not in self._unusable]
         for identity, device in self._last_seen.items():
             if identity in found or identity in self._unusable.values():
@@ -105,24 +116,37 @@ class NvmlInventory:
 
     def _read_all(self) -> tuple[dict[str, Device], dict[int, str]]:
         """GPUs by id, and by index why one cannot be read."""
+        self._cards.clear()
         try:
             count = int(self._nvml.nvmlDeviceGetCount())
         except self._nvml.NVMLError as error:
             return {}, {0: f"the driver lists no GPUs: {error}"}
         found, failed = dict[str, Device](), dict[int, str]()
+        handles: dict[str, Any] = {}
         for index in range(count):
             try:
-                device = self._read(index)
+                handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+                device = self._read(index, handle)
+                partitioned = bool(device.id) and is_partitioned(self._nvml, handle)
+                parts = [*mig_devices(self._nvml, handle, device, self._text)] if partitioned else []
             except self._unsupported:
                 failed[index] = NO_UUID
             except self._nvml.NVMLError as error:
                 failed[index] = f"the driver cannot reach it: {error}"
             else:
-                if device.id and device.id not in found:
-                    found[device.id] = device
+                if device.id and device.id not in self._cards:
+                    self._cards.add(device.id)
+                    found |= {part.id: part for part in (parts if partitioned else [device])}
+                    if not partitioned:
+                        handles[device.id] = handle
                 else:
                     failed[index] = f"the driver gives it the UUID of another GPU, {device.id}" if device.id else NO_UUID
-        return found, failed
+        return self._with_islands(found, handles), failed
+
+    def _with_islands(self, found: dict[str, Device], handles: dict[str, Any]) -> dict[str, Device]:
+        if tuple(handles) != self._linked:
+            self._islands, self._linked = islands(self._nvml, handles), tuple(handles)
+        return {name: replace(device, island=self._islands.get(name, "")) for name, device in found.items()}
 
     def usage(self, device_id: str) -> DeviceUsage:
         """Lists of processes that the driver does not have count as empty."""
@@ -132,6 +156,8 @@ class NvmlInventory:
             answers = [*(self._processes(name, handle) for name in PROCESS_LISTS), clients]
             memory = self._memory(handle)
         except self._nvml.NVMLError as error:
+            if self._no_longer_exists(device_id, error):
+                return DeviceUsage(0, ())
             raise DeviceUnavailable(f"device {device_id} cannot be read: {error}") from error
         lists = [answer for answer in answers if answer is not None]
         if not lists and memory is None:
@@ -141,6 +167,12 @@ class NvmlInventory:
         by_pid = {pid: amount for pid, amount in used.items() if amount}
         in_use = memory.used if memory is not None else sum(by_pid.values())
         return DeviceUsage(in_use, tuple(pids), by_pid, None if clients is None else tuple(sorted(clients)))
+
+    def _no_longer_exists(self, device_id: str, error: Exception) -> bool:
+        """Whether it was a MIG device of a card that answers: an administrator removed it, so nothing can use it."""
+        if not isinstance(error, getattr(self._nvml, "NVMLError_NotFound", ())):
+            return False
+        return device_id.startswith(PREFIX) and device_id not in {device.id for device in self.list()} and not self._gone
 
     def utilization(self, device_id: str) -> int | None:
         try:
@@ -156,17 +188,20 @@ class NvmlInventory:
         Application errors are left out: they show in the exit of their process.
         """
         found: dict[str, DeviceProblem] = {}
+        more: dict[str, int] = {}
         for device in self.list():
             if device.id in self._gone:
                 problem = self._gone[device.id]
                 found[device.id] = DeviceProblem("driver" if problem == NO_UUID else "lost", problem)
                 continue
-            self._register_events(device.id)
+            self._register_events(device.parent or device.id)
             if not device.healthy:
                 found[device.id] = DeviceProblem("row-remap", REMAPS)
-            more = self._uncorrected_since(device.id)
-            if more:
-                found[device.id] = DeviceProblem("ecc", f"{more} uncorrected memory errors", lasts=True)
+            card = device.parent or device.id
+            if card not in more:
+                more[card] = self._uncorrected_since(card)  # of a partitioned card: it may be of any of its MIG devices
+            if more[card]:
+                found[device.id] = DeviceProblem("ecc", f"{more[card]} uncorrected memory errors", lasts=True)
         return found | self._xids()
 
     def _register_events(self, device_id: str) -> None:
@@ -196,7 +231,9 @@ class NvmlInventory:
             if device_id == UNKNOWN:
                 logger().error("an Xid of a GPU that cannot be read", code=code)  # the GPU itself is reported as lost
             elif code not in APPLICATION_XIDS:
-                found[device_id] = DeviceProblem("xid", XIDS.get(code, "critical error"), code, lasts=True)
+                problem = DeviceProblem("xid", XIDS.get(code, "critical error"), code, lasts=True)
+                instance = getattr(event, "gpuInstanceId", NO_INSTANCE)
+                found |= dict.fromkeys(affected([*self._last_seen.values()], device_id, instance), problem)
         return found
 
     def _uncorrected_since(self, device_id: str) -> int:
@@ -215,9 +252,8 @@ class NvmlInventory:
     def close(self) -> None:
         self._nvml.nvmlShutdown()
 
-    def _read(self, index: int) -> Device:
+    def _read(self, index: int, handle: Any) -> Device:
         nvml = self._nvml
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
         memory = self._memory(handle)
         return Device(
             index=index,

@@ -2,42 +2,18 @@
 
 Faults are in a file that is read whenever it has changed, by device index:
 `{"0": {"leak_bytes": 1073741824}, "1": {"hang": true}, "2": {"dead": true}, "3": {"xid": 79}, "4": {"use_bytes": 1}}`.
-`python -m bailiff_node_agent.devices FILE DEVICE FAULT` writes it.
+`python -m bailiff_node_agent.devices FILE DEVICE FAULT` writes it. `{"gpus": "6xH100-80GB:3g.40gb"}` are other devices than the
+node's setting says, as when an administrator partitions its cards.
 """
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, check_count
-
-_NAME = re.compile(r"(?P<count>[1-9]\d*)x(?P<model>[A-Za-z0-9]+-(?P<gib>[1-9]\d*)GB)")
-
-
-def parse(name: str, node: str) -> list[Device]:
-    """The devices of `8xH100-80GB` (eight GPUs) or `0` (none). Raises `ValueError`."""
-    if name == "0":
-        return []
-    found = _NAME.fullmatch(name)
-    if not found:
-        raise ValueError(f"gpus: {name!r} is neither nvml nor simulated GPUs such as 8xH100-80GB, nor 0 for none")
-    check_count(int(found["count"]))
-    return [
-        Device(
-            index=index,
-            id=f"GPU-sim-{node}-{index}",
-            kind="gpu",
-            model=found["model"],
-            memory=int(found["gib"]) << 30,
-            parent=None,
-            healthy=True,
-            labels={"simulated": "true"},
-        )
-        for index in range(int(found["count"]))
-    ]
+from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage
+from .simulated_spec import MIG_ID, parse
 
 
 def process_start_time(pid: int) -> int | None:
@@ -71,6 +47,8 @@ class SimulatedInventory:
         identify: Callable[[int], int | None] = process_start_time,
         faults: Path | None = None,
     ) -> None:
+        self._name = self._spec = name
+        self._node = node
         self._devices = {device.id: device for device in parse(name, node)}
         self._identify = identify
         self._processes: dict[str, dict[int, int]] = {device: {} for device in self._devices}
@@ -84,10 +62,13 @@ class SimulatedInventory:
         return self
 
     def list(self) -> list[Device]:
+        self._read()
         return [*self._devices.values()]
 
     def usage(self, device_id: str) -> DeviceUsage:
         self._read()
+        if device_id.startswith(MIG_ID) and device_id not in self._devices:
+            return DeviceUsage(0, ())
         device, fault = self._known(device_id), self._faults.get(device_id, {})
         if fault.get("dead"):
             raise DeviceUnavailable(f"device {device_id} cannot be read: GPU is lost")
@@ -154,8 +135,20 @@ class SimulatedInventory:
             content, self._read_at = json.loads(self._file.read_bytes()), changed
         except (OSError, ValueError):
             return
+        self._partition(content.get("gpus", self._name))
         by_number = {str(device.index): device.id for device in self._devices.values()}
         self._faults = {by_number[number]: fault for number, fault in content.items() if number in by_number}
+
+    def _partition(self, spec: object) -> None:
+        """Have the devices of this setting; a malformed one is ignored. Devices that stay keep their processes."""
+        if spec == self._spec or not isinstance(spec, str):
+            return
+        try:
+            devices = parse(spec, self._node)
+        except ValueError:
+            return
+        self._spec, self._devices = spec, {device.id: device for device in devices}
+        self._processes = {device: self._processes.get(device, {}) for device in self._devices}
 
     def _known(self, device_id: str) -> Device:
         try:

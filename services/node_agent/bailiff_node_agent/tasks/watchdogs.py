@@ -1,6 +1,7 @@
-"""Periodic checks while tasks run: kills that take no effect, exceeded GPU shares, idle GPUs."""
+"""Periodic checks: kills that take no effect, devices that come and go, exceeded GPU shares, idle GPUs."""
 
 import asyncio
+from collections.abc import Callable
 
 from bailiff_bus.messages import ShareExceededReport, TaskIdleReport
 from bailiff_node_agent import mps
@@ -27,6 +28,17 @@ async def watch_killed(context: AgentContext, tasks: TaskTable, quarantine: Devi
             if loop.time() - since[key] >= context.release_timeout_s:
                 last_user = LastUser(key.job, key.attempt, int(key.task), context.runtimes[task.runtime].pids(key))
                 quarantine.hung(read_devices(context.inventory, task.devices), last_user)
+
+
+async def watch_devices(context: AgentContext, quarantine: DeviceQuarantine, announce: Callable[[], None]) -> None:
+    """Announce the node again when its devices change: an administrator may partition a card at any time."""
+    while True:
+        await asyncio.sleep(context.device_poll_s)
+        present = [device.id for device in await query(context.inventory, context.inventory.list)]
+        if present != [*quarantine.reported]:
+            context.log().warning("the node's devices have changed", now=len(present), before=len(quarantine.reported))
+            quarantine.devices_changed(present)
+            announce()
 
 
 async def watch_shares(context: AgentContext, tasks: TaskTable, shares: ShareLedger, reporter: Reporter) -> None:

@@ -6,7 +6,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, decisions, facts
 
 from .line import Statement
-from .phrases import joined, members, places_text, until
+from .phrases import island_text, joined, members, places_text, until
 from .registry import Entries
 from .tasks import _on, _task, checkpoint_text
 
@@ -91,7 +91,12 @@ def _drain_deadline_reached(decision: decisions.DrainDeadlineReached, _state: Po
 
 @describes(decisions.MigrationDecided, event=_migration_word)
 def _migration_decided(decision: decisions.MigrationDecided, state: PoolState) -> Statement:
-    more = joined(decision.reason, f"grace {duration_text(decision.grace)}", until(decision.expires, "reserved until"))
+    more = joined(
+        decision.reason,
+        island_text(decision.island),
+        f"grace {duration_text(decision.grace)}",
+        until(decision.expires, "reserved until"),
+    )
     what = "job migrates" if decision.cause == "migration" else "job restarts"
     return Statement(what, f"{decision.job} → {places_text(state, decision.placement)}", more, "evict")
 

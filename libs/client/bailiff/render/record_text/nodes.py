@@ -16,7 +16,8 @@ describes = Entries()
 def _node_joined(fact: facts.NodeJoined, _state: PoolState) -> Statement:
     models: dict[str, int] = {}
     for device in fact.devices:
-        models[device.model] = models.get(device.model, 0) + 1
+        kind = f"{device.profile} of {device.model}" if device.profile else device.model
+        models[kind] = models.get(kind, 0) + 1
     gpus = ", ".join(f"{count} × {model}" for model, count in models.items()) or "no GPU"
     failed = sum(not device.healthy for device in fact.devices)
     unhealthy = f"{count_text(failed, 'device')} unhealthy" if failed else ""

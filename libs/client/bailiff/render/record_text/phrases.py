@@ -24,10 +24,12 @@ def demand_text(demand: JobDemand) -> str:
 
 
 def gpus_of(group: TaskGroup) -> str:
-    """`4 GPUs`, `0.5 GPU`, `2 × 4GiB of a GPU`; empty where none is requested."""
+    """`4 GPUs`, `0.5 GPU`, `2 × 4GiB of a GPU`, `3g.40gb MIG device`; empty where none is requested."""
     devices = f"{group.gpu_devices} × " if group.gpu_devices is not None and group.gpu_devices > 1 else ""
     if group.gpu_share_bytes is not None:
         return f"{devices}{memory_text(group.gpu_share_bytes)} of a GPU"
+    if group.mig_profile is not None:
+        return count_text(group.gpu_devices or 1, f"{group.mig_profile} MIG device")
     if group.gpu_share_milli is not None:
         return f"{devices}{thousandths_text(group.gpu_share_milli)} GPU"
     return gpus_text(group.gpu_milli) if group.gpu_milli else ""
@@ -45,6 +47,12 @@ def places_text(state: PoolState, placement: Sequence[NodeShare]) -> str:
     if len(devices) > len(shown):
         shown.append(f"and {len(devices) - len(shown)} more nodes")
     return ", ".join(shown)
+
+
+def island_text(island: str) -> str:
+    """What a preference for an island came to; empty without one."""
+    texts = {"": "", "per task": "each task on one island", "none": "no island fits"}
+    return texts.get(island, f"on island {island}")
 
 
 def node_name(state: PoolState, number: int) -> str:

@@ -6,7 +6,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, decisions
 
 from .line import Statement
-from .phrases import joined, members, places_text, until
+from .phrases import island_text, joined, members, places_text, until
 from .registry import Entries
 
 describes = Entries()
@@ -33,20 +33,21 @@ def _job_placed(decision: decisions.JobPlaced, state: PoolState) -> Statement:
     places = places_text(state, decision.placement)
     again = f"attempt {decision.attempt}" if decision.attempt > 1 else ""
     backfilled = "backfilled" if decision.backfilled else ""
+    island = island_text(decision.island)
     if decision.reserved:
         held = until(decision.expires, "reserved until")
-        detail = joined(f"→ {places}", again, backfilled, "resources are being released", held)
+        detail = joined(f"→ {places}", island, again, backfilled, "resources are being released", held)
         return Statement("job reserved", decision.job, detail)
-    return Statement("job placed", decision.job, joined(f"→ {places}", again, backfilled), "good")
+    return Statement("job placed", decision.job, joined(f"→ {places}", island, again, backfilled), "good")
 
 
 @describes(decisions.JobGrown, event=_grown_word)
 def _job_grown(decision: decisions.JobGrown, state: PoolState) -> Statement:
     added = count_text(sum(len(numbers(share.tasks)) for share in decision.placement), "task")
-    places = places_text(state, decision.placement)
+    places, island = places_text(state, decision.placement), island_text(decision.island)
     if decision.reserved:
-        return Statement("job grown", decision.job, joined(f"{added} more → {places}", "resources are being released"))
-    return Statement("job grown", decision.job, f"{added} more → {places}", "good")
+        return Statement("job grown", decision.job, joined(f"{added} more → {places}", island, "resources are being released"))
+    return Statement("job grown", decision.job, joined(f"{added} more → {places}", island), "good")
 
 
 @describes(decisions.JobShrunk, event="Shrunk")

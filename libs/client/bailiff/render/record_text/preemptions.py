@@ -11,7 +11,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, decisions, facts
 
 from .line import Statement
-from .phrases import class_text, joined, members, places_text, until
+from .phrases import class_text, island_text, joined, members, places_text, until
 from .registry import Entries
 
 describes = Entries()
@@ -47,9 +47,9 @@ def _preemption_requested(decision: decisions.PreemptionRequested, _state: PoolS
 @describes(decisions.PreemptionDecided)
 def _preemption_decided(decision: decisions.PreemptionDecided, state: PoolState) -> Sequence[Statement]:
     preemptor = decision.preemptor
-    places = places_text(state, decision.placement)
+    places, island = places_text(state, decision.placement), island_text(decision.island)
     if not decision.victims:
-        more = joined(f"for {preemptor.job}: resources became free, placed on {places}", _not_evicted(decision))
+        more = joined(f"for {preemptor.job}: resources became free, placed on {places}", island, _not_evicted(decision))
         return [Statement("preemption decided", "no victims", more, "preempt")]
     found = []
     for choice in decision.victims:
@@ -67,8 +67,8 @@ def _preemption_decided(decision: decisions.PreemptionDecided, state: PoolState)
         loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}{counted}"
         who = f"{members(choice.job, choice.tasks)} → {action}"
         found.append(Statement("preemption decided", who, joined(f"for {preemptor.job} {sides}", loses), "preempt"))
-    if len(found) > 1 or decision.unneeded_victims or decision.cancelled_evictions:
-        summary = joined(_sum(decision.victims), f"{preemptor.job} is placed on {places}", _not_evicted(decision))
+    if len(found) > 1 or island or decision.unneeded_victims or decision.cancelled_evictions:
+        summary = joined(_sum(decision.victims), f"{preemptor.job} is placed on {places}", island, _not_evicted(decision))
         found.append(Statement("", "", summary, "preempt"))
     return found
 

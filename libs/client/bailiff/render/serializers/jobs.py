@@ -164,15 +164,18 @@ def node_names(state: PoolState, tasks: list[Task]) -> list[str]:
 
 
 def gpus_of_tasks(groups: Iterable[TaskGroup]) -> str:
-    """`4` for whole GPUs, `2.5` with fractions, `4 + 2 × 4GiB` with GPU memory. groups: one per task."""
-    milli, bytes_of = 0, dict[int, int]()
+    """`4` for whole GPUs, `2.5` with fractions, `4 + 2 × 4GiB` with GPU memory, `3g.40gb` for MIG. groups: one per task."""
+    milli, bytes_of, mig = 0, dict[int, int](), dict[str, int]()
     for group in groups:
         devices = group.gpu_devices or 1
         milli += group.gpu_milli + devices * (group.gpu_share_milli or 0)
         if group.gpu_share_bytes is not None:
             bytes_of[group.gpu_share_bytes] = bytes_of.get(group.gpu_share_bytes, 0) + devices
-    parts = [thousandths_text(milli)] if milli or not bytes_of else []
-    parts += [f"{f'{count} × ' if count > 1 else ''}{memory_text(size)}" for size, count in bytes_of.items()]
+        if group.mig_profile is not None:
+            mig[group.mig_profile] = mig.get(group.mig_profile, 0) + devices
+    parts = [thousandths_text(milli)] if milli or not (bytes_of or mig) else []
+    counted = [*((memory_text(size), count) for size, count in bytes_of.items()), *mig.items()]
+    parts += [f"{f'{count} × ' if count > 1 else ''}{what}" for what, count in counted]
     return " + ".join(parts)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TypedDict
 
 from bailiff_core.model.gpu_shares import units_of
+from bailiff_core.model.mig import listed_devices, profile_of
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Device, Job, Node, PoolState, Task
 
@@ -12,10 +13,11 @@ from .times import moment
 
 
 class DeviceRow(TypedDict):
-    """One GPU. state: free, shared, allocated, releasing, reserved, unhealthy or quarantined.
+    """One GPU or MIG device. state: free, shared, allocated, releasing, reserved, unhealthy or quarantined.
 
     job, task: to which it is allocated, the first of several; shared_by: all of them, as job/task; free_milli: thousandths of it
-    that are neither allocated nor reserved. fault: why it is unhealthy or quarantined; fault_job: the last job on it.
+    that are neither allocated nor reserved. fault: why it is unhealthy or quarantined; fault_job: the last job on it. profile:
+    of a MIG device, of the card parent; island: the same for GPUs that NVLink, or one PCIe switch, connects; each empty if none.
     """
 
     number: int
@@ -31,6 +33,9 @@ class DeviceRow(TypedDict):
     fault: str
     fault_since: str | None
     fault_job: str | None
+    profile: str
+    parent: str | None
+    island: str
 
 
 class DrainRow(TypedDict):
@@ -44,7 +49,10 @@ class DrainRow(TypedDict):
 
 
 class NodeRow(TypedDict):
-    """One node in `bailiff nodes`. state: ready, unreachable or lost; draining or drained: unschedulable."""
+    """One node in `bailiff nodes`. state: ready, unreachable or lost; draining or drained: unschedulable.
+
+    gpus, gpus_free, ...: of its GPUs and MIG devices; mig_devices: by profile, those of them that are MIG devices.
+    """
 
     node: str
     number: int
@@ -58,6 +66,7 @@ class NodeRow(TypedDict):
     gpus_unusable: int
     gpus_quarantined: int
     gpu_models: list[str]
+    mig_devices: dict[str, int]
     cpu_milli: int
     cpu_milli_free: int
     memory_bytes: int
@@ -101,7 +110,8 @@ def _placed_tasks(state: PoolState) -> Iterator[Holder]:
 
 def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRow:
     """The row of one node."""
-    devices = [device_row(node, device, holders.get((node.number, device.number), [])) for device in node.devices]
+    devices = [device_row(node, device, holders.get((node.number, device.number), [])) for device in listed_devices(node)]
+    profiles = [device["profile"] for device in devices if device["profile"]]
     states = [device["state"] for device in devices]
     return {
         "node": node.name,
@@ -116,6 +126,7 @@ def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRo
         "gpus_unusable": states.count("unhealthy") + states.count("quarantined"),
         "gpus_quarantined": states.count("quarantined"),
         "gpu_models": sorted({device["model"] for device in devices}),
+        "mig_devices": {profile: profiles.count(profile) for profile in sorted(dict.fromkeys(profiles))},
         "cpu_milli": node.capacity.cpu_milli,
         "cpu_milli_free": node.capacity.cpu_milli - node.allocated.cpu_milli,
         "memory_bytes": node.capacity.memory_bytes,
@@ -185,4 +196,7 @@ def device_row(node: Node, device: Device, tasks: list[Holder]) -> DeviceRow:
         "fault": device.fault,
         "fault_since": moment(device.fault_since),
         "fault_job": device.fault_job,
+        "profile": profile_of(device),
+        "parent": device.parent,
+        "island": device.island,
     }

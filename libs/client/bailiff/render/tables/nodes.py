@@ -58,12 +58,17 @@ def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableTyp
         return Group(made, *notes) if notes else made
     parts: list[RenderableType] = [made, *notes]
     for row in rows:
-        devices = table("GPU", "ID", "MODEL", "MEMORY", "STATE", "JOB", "RESERVED FOR", right=("GPU",))
+        partitioned, linked = any(row["mig_devices"]), any(device["island"] for device in row["devices"])
+        more = [*(["MIG", "CARD"] if partitioned else []), *(["ISLAND"] if linked else [])]
+        devices = table("GPU", "ID", "MODEL", *more, "MEMORY", "STATE", "JOB", "RESERVED FOR", right=("GPU",))
         for device in row["devices"]:
             holder = f"{device['job']}/{device['task']}" if device["job"] else ""
             holder = ", ".join(device["shared_by"]) or holder
+            cells = [device["profile"], device["parent"] or ""] if partitioned else []
+            cells += [device["island"]] if linked else []
             devices.add_row(
-                str(device["number"]), text(device["id"]), text(device["model"]), memory_text(device["memory_bytes"]),
+                str(device["number"]), text(device["id"]), text(device["model"]), *map(text, cells),
+                memory_text(device["memory_bytes"]),
                 state_word(device["state"]), text(holder), text(device["reserved_for"] or ""),
             )  # fmt: skip
         labels = ", ".join(f"{key}={value}" for key, value in row["labels"].items())
@@ -105,7 +110,14 @@ def node_block(row: NodeRow) -> RenderableType:
 
 
 def _models(row: NodeRow) -> str:
-    return f"{row['gpus']} × {', '.join(row['gpu_models'])}" if row["gpus"] else "none"
+    """`8 × H100-80GB`, or with MIG devices `4 × H100-80GB, 6 × 3g.40gb of H100-80GB`."""
+    if not row["mig_devices"]:
+        return f"{row['gpus']} × {', '.join(row['gpu_models'])}" if row["gpus"] else "none"
+    kinds: dict[str, int] = {}
+    for device in row["devices"]:
+        kind = f"{device['profile']} of {device['model']}" if device["profile"] else device["model"]
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
 
 
 def _device_summary(row: NodeRow) -> Text:

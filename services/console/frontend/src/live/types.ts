@@ -35,6 +35,8 @@ export interface NodeCells {
   drain: string | null;
   quarantined: number;
   gpus: Cell[];
+  /** Number, MIG profile and island of each GPU; null: GPUs without either, numbered from 0. */
+  kinds?: [number, string | null, string | null][] | null;
   model: string;
   cpu_milli: number;
   cpu_milli_free: number;

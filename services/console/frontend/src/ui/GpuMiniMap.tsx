@@ -1,5 +1,5 @@
 import type { NodeCells } from "../live/types";
-import { cellText, colourOf, signOf } from "./gpuCellStyle";
+import { cellText, cellTitle, colourOf, deviceName, signOf } from "./gpuCellStyle";
 import { GpuMiniMapCanvas } from "./GpuMiniMapCanvas";
 import "./minimap.css";
 import "./sections.css";
@@ -16,7 +16,7 @@ export function GpuMiniMap({ nodes, changed, label }: { nodes: NodeCells[]; chan
           <span class="minimap-node" title={node.node}>
             {node.node}
           </span>
-          <span class="minimap-cells" role="img" aria-label={node.gpus.map((cell, gpu) => `GPU ${gpu} ${cellText(cell)}`).join("; ") || "no GPUs"}>
+          <span class="minimap-cells" role="img" aria-label={node.gpus.map((cell, gpu) => `${deviceName(node, gpu)} ${cellText(cell)}`).join("; ") || "no GPUs"}>
             {node.gpus.map((cell, gpu) => (
               <span
                 key={gpu}
@@ -24,7 +24,7 @@ export function GpuMiniMap({ nodes, changed, label }: { nodes: NodeCells[]; chan
                 data-state={cell[0]}
                 data-changed={changed?.has(`${node.node}/${gpu}`)}
                 data-colour={cell[1] !== null ? colourOf(cell[1]) : cell[2] !== null ? colourOf(cell[2]) : undefined}
-                title={`${node.node}, GPU ${gpu}: ${cellText(cell)}`}
+                title={`${cellTitle(node, gpu)}: ${cellText(cell)}`}
               >
                 {signOf(cell)}
               </span>

@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { useElementWidth } from "../lib/useElementWidth";
 import type { NodeCells } from "../live/types";
 import { themeVersion } from "../shell/theme";
-import { cellText, colourOf } from "./gpuCellStyle";
+import { cellText, colourOf, deviceName } from "./gpuCellStyle";
 
 const CELL = 8;
 const GAP = 6;
@@ -57,7 +57,7 @@ export function GpuMiniMapCanvas({ nodes, label }: { nodes: NodeCells[]; label: 
     const node = nodes[number];
     const gpu = Math.floor((event.offsetX % widest) / CELL);
     const cell = node?.gpus[gpu];
-    hovered.value = node ? `${node.node}${cell ? `, GPU ${gpu}: ${cellText(cell)}` : ""}` : "";
+    hovered.value = node ? `${node.node}${cell ? `, ${deviceName(node, gpu)}: ${cellText(cell)}` : ""}` : "";
   };
   return (
     <div ref={box}>

@@ -1,5 +1,5 @@
 // Colour, letter and text of a GPU on the small map. A letter accompanies each colour.
-import type { Cell } from "../live/types";
+import type { Cell, NodeCells } from "../live/types";
 
 const COLOURS = 10;
 
@@ -28,3 +28,11 @@ export function cellText([state, job, reserved, others, problem]: Cell): string 
 }
 
 const initial = (job: string): string => [...job][0]!.toUpperCase();
+
+/** `GPU 3`, or `MIG device 5 (3g.40gb)` */
+export function deviceName(node: NodeCells, gpu: number): string {
+  const [number, profile] = node.kinds?.[gpu] ?? [gpu, null];
+  return profile === null ? `GPU ${number}` : `MIG device ${number} (${profile})`;
+}
+
+export const cellTitle = (node: NodeCells, gpu: number): string => `${node.node}, ${deviceName(node, gpu)}`;

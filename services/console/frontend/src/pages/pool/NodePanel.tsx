@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 
 import { NodeActions } from "../../actions/NodeActions";
-import { bytes, count } from "../../lib/format";
+import { bytes } from "../../lib/format";
 import type { LiveJob, NodeCells } from "../../live/types";
 import { StateBadge } from "../../ui/Badge";
 import { Bar } from "../../ui/Bar";
@@ -9,7 +9,7 @@ import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { JobLink } from "../../ui/Links";
 import { allocationsOn } from "./nodeAllocations";
-import { NODE_STATE_TEXTS, runSummary } from "./map/gpuText";
+import { devicesText, NODE_STATE_TEXTS, runSummary } from "./map/gpuText";
 import { runsOf } from "./map/gpuFilter";
 
 const DRAINS: Record<string, string> = {
@@ -43,7 +43,7 @@ export function NodePanel({ pool, node, jobs, onClose }: Props) {
     >
       <div class="node-panel" ref={top}>
         <p>
-          {count(node.gpus.length, "GPU")}
+          {devicesText(node)}
           {node.model && <span class="soft">, {node.model}</span>}. The node {NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.
           {node.drain !== null && ` Drain: ${node.drain}. ${DRAINS[node.drain] ?? ""}`}
         </p>

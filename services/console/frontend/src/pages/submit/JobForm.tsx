@@ -71,9 +71,10 @@ const KINDS: [GpuKind, string][] = [
   ["whole", "Whole GPUs"],
   ["fraction", "Fraction of a GPU"],
   ["memory", "GPU memory"],
+  ["mig", "MIG device"],
 ];
-const KIND_FIELDS = { whole: "gpus", fraction: "fraction", memory: "gpu_memory" } as const;
-const EXAMPLES = { whole: "0", fraction: "e.g. 0.5", memory: "e.g. 16GiB" };
+const KIND_FIELDS = { whole: "gpus", fraction: "fraction", memory: "gpu_memory", mig: "mig" } as const;
+const EXAMPLES = { whole: "0", fraction: "e.g. 0.5", memory: "e.g. 16GiB", mig: "e.g. 3g.40gb" };
 
 function Gpus({ pool, of }: { pool: string; of: FormProps }) {
   const live = useLive(pool);
@@ -83,7 +84,7 @@ function Gpus({ pool, of }: { pool: string; of: FormProps }) {
   const row = live.row.value;
   const become = (next: GpuKind) => {
     choose(next);
-    of.set({ gpus: "", fraction: "", gpu_memory: "", gpu_devices: "" });
+    of.set({ gpus: "", fraction: "", gpu_memory: "", gpu_devices: "", mig: "" });
   };
   return (
     <>
@@ -101,7 +102,7 @@ function Gpus({ pool, of }: { pool: string; of: FormProps }) {
           </div>
         )}
       </FieldRow>
-      {kind !== "whole" && <TextInput of={of} name="gpu_devices" label="Number of GPUs" placeholder="1" numeric hint="The same share of each." />}
+      {kind !== "whole" && <TextInput of={of} name="gpu_devices" label={kind === "mig" ? "Number of MIG devices" : "Number of GPUs"} placeholder="1" numeric hint={kind === "mig" ? "Per task." : "The same share of each."} />}
     </>
   );
 }
@@ -110,7 +111,7 @@ function PlacementFields({ of }: { of: FormProps }) {
   const labels = { topology: "Topology", required: "Required level", preferred: "Preferred level" };
   const hints = { topology: "Name in the policy, e.g. racks.", required: "A level, e.g. rack: all tasks within one, else the job stays pending.", preferred: "A level: all tasks within one if possible." };
   return (
-    <FoldedFields of={of} title="Placement" what="GPU model, nodes, topology" names={["gpu_model", "nodes", "node_labels", "topology", "pack"]}>
+    <FoldedFields of={of} title="Placement" what="GPU model, nodes, topology" names={["gpu_model", "nodes", "node_labels", "topology", "pack", "placement"]}>
       <TextInput of={of} name="gpu_model" label="GPU models" placeholder="any" hint="One or more, separated by commas." />
       <TextInput of={of} name="nodes" label="Nodes" placeholder="any" hint="Only these, separated by commas." />
       {TOPOLOGY.map((each) => (
@@ -119,6 +120,7 @@ function PlacementFields({ of }: { of: FormProps }) {
         </FieldRow>
       ))}
       <SelectInput of={of} name="pack" label="Packing" options={[["", "policy default"], ["binpack", "binpack: fill nodes"], ["spread", "spread: across nodes"]]} />
+      <SelectInput of={of} name="placement" label="NVLink" options={[["", "policy default"], ["prefer nvlink", "prefer GPUs that NVLink connects"], ["any", "any GPUs"]]} />
       <PairsInput of={of} name="node_labels" label="Node labels" names="label" values="value" hint="Only nodes with all of these labels." />
     </FoldedFields>
   );

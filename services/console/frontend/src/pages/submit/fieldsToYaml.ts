@@ -2,8 +2,8 @@ import { PAIRS, TEXTS, TOPOLOGY, type JobFields, type Pair, type PairField, type
 import { numeral, scalar } from "./yamlScalar";
 
 const ORDER: (TextField | PairField | "command" | "topology")[] = [
-  "name", "project", "class", "command", "gpus", "fraction", "gpu_memory", "gpu_devices", "cpu", "memory", "tasks", "min_tasks",
-  "gpu_model", "nodes", "node_labels", "topology", "pack", "run_time_limit", "preemptible", "preemption_delay", "grace",
+  "name", "project", "class", "command", "gpus", "fraction", "gpu_memory", "gpu_devices", "mig", "cpu", "memory", "tasks", "min_tasks",
+  "gpu_model", "nodes", "node_labels", "topology", "pack", "placement", "run_time_limit", "preemptible", "preemption_delay", "grace",
   "kill_after", "on_eviction", "on_failure", "max_failures", "restart_backoff", "elastic", "env", "secrets", "working_dir", "image",
   "sim_run_for", "labels",
 ]; // prettier-ignore

@@ -16,6 +16,7 @@ export const TEXTS = {
   fraction: "number",
   gpu_memory: "text",
   gpu_devices: "number",
+  mig: "text",
   cpu: "number",
   memory: "text",
   tasks: "number",
@@ -23,6 +24,7 @@ export const TEXTS = {
   gpu_model: "list",
   nodes: "list",
   pack: "text",
+  placement: "text",
   run_time_limit: "text",
   preemptible: "bool",
   preemption_delay: "text",
@@ -57,9 +59,9 @@ export const EMPTY: JobFields = {
 };
 
 /** The kind of GPU request. */
-export type GpuKind = "whole" | "fraction" | "memory";
+export type GpuKind = "whole" | "fraction" | "memory" | "mig";
 
-export const gpuKind = (fields: JobFields): GpuKind => (fields.fraction ? "fraction" : fields.gpu_memory ? "memory" : "whole");
+export const gpuKind = (fields: JobFields): GpuKind => (fields.fraction ? "fraction" : fields.gpu_memory ? "memory" : fields.mig ? "mig" : "whole");
 
 /** A job name generated from the command: `train-x3k9` for `python train.py`. suffix: makes it unique. */
 export function generatedName(command: string, suffix: string): string {

@@ -9,7 +9,8 @@ import type { Group } from "./colourGroups";
 import { cellAt, DENSITIES, fitting, hit, layoutOf, moveFocus, tileAt, type Focus, type Layout, type Spot } from "./layout";
 import { paintMap, type View } from "./paintMap";
 import { paletteOf } from "./palette";
-import { gpuSentences, cellTitle, NODE_STATE_TEXTS } from "./gpuText";
+import { cellTitle } from "../../../ui/gpuCellStyle";
+import { devicesText, gpuSentences, NODE_STATE_TEXTS } from "./gpuText";
 import { jobAt, type CellPredicate } from "./gpuFilter";
 import { Tooltip } from "./Tooltip";
 
@@ -188,7 +189,7 @@ export function GpuMap(props: Props) {
 
 function sentencesOf(node: NodeCells, gpu: number | null, jobs: ReadonlyMap<string, LiveJob>, telemetry: ReadonlyMap<string, NodeTelemetry>): string[] {
   if (gpu !== null) return gpuSentences(node, gpu, jobs, telemetry.get(node.node), now.value);
-  return [`${count(node.gpus.length, "GPU")}${node.model ? `, ${node.model}` : ""}.`, `The node ${NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.`];
+  return [`${devicesText(node)}${node.model ? `, ${node.model}` : ""}.`, `The node ${NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.`];
 }
 
 function hintOf(node: NodeCells, gpu: number | null, by: string): string {

@@ -1,5 +1,5 @@
 // Texts about GPUs and nodes for the tooltip, screen readers and the table.
-import { bytes, capital, duration, few } from "../../../lib/format";
+import { bytes, capital, count, duration, few } from "../../../lib/format";
 import type { Cell, LiveJob, NodeCells, NodeTelemetry } from "../../../live/types";
 import { jobOfTask, type Run } from "./gpuFilter";
 
@@ -11,7 +11,13 @@ export const NODE_STATE_TEXTS: Record<string, string> = {
   lost: "is lost: its jobs are requeued",
 };
 
-export const cellTitle = (node: NodeCells, gpu: number): string => `${node.node}, GPU ${gpu}`;
+/** `2 GPUs, 6 × 3g.40gb`: the GPUs and the MIG devices by profile. */
+export function devicesText(node: NodeCells): string {
+  const profiles = (node.kinds ?? []).flatMap(([, profile]) => (profile === null ? [] : [profile]));
+  const whole = node.gpus.length - profiles.length;
+  const mig = [...new Set(profiles)].sort().map((profile) => `${profiles.filter((each) => each === profile).length} × ${profile}`);
+  return [...(whole > 0 || mig.length === 0 ? [count(whole, "GPU")] : []), ...mig].join(", ");
+}
 
 /** Sentences about a GPU. now: ms. */
 export function gpuSentences(
@@ -37,6 +43,8 @@ export function gpuSentences(
   if (state !== "reserved" && reserved !== null) sentences.push(`Reserved for ${jobWithProject(reserved, jobs)} after its release.`);
   else if (reserved !== null && jobs.has(reserved)) sentences.push(`${capital(jobAttributes(jobs.get(reserved)!))}.`);
   if (problem && state !== "quarantined" && state !== "unhealthy") sentences.push(`Problem: ${problem}.`);
+  const island = node.kinds?.[gpu]?.[2] ?? null;
+  if (island !== null) sentences.push(`On the island ${island}.`);
   if (node.state !== "ready") sentences.push(`The node ${NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.`);
   const device = measured?.devices[gpu];
   if (device && (device[0] !== null || device[1] !== null)) {
