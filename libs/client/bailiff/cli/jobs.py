@@ -238,17 +238,20 @@ async def print_output(
     attempt: int | None = None,
 ) -> bool:
     """Prints the retained output of the job's tasks, then new output until `is_over`. Returns whether there was any."""
+    from bailiff.client.requester import check_may_read_output
     from bailiff_bus import topics
 
     spans = await client.spans(topics.JOB_LOGS.name)
-    known = (await client.projection(session.pool)).state.jobs.get(job)
+    projection = await client.projection(session.pool)
+    check_may_read_output(client, projection.state, job)
+    known = projection.state.jobs.get(job)
     printed, over = Printed(task is None and known is not None and known.size > 1), False
     reader = await client.bus.reader([(topics.JOB_LOGS.name, partition, span.begin) for partition, span in spans.items()])
     try:
         while True:
             messages = await reader.read(wait=LOG_WAIT)
             for message in messages:
-                if wanted(message, job, task, attempt):
+                if wanted(message, projection.pool, job, task, attempt):
                     session.out.out(printed.text(message), highlight=False, end="")
             if messages or not all(reader.position(topics.JOB_LOGS.name, number) >= span.end for number, span in spans.items()):
                 continue
@@ -259,11 +262,12 @@ async def print_output(
         await reader.close()
 
 
-def wanted(message: Message, job: str, task: int | None, attempt: int | None) -> bool:
-    """Whether the message is output of this job, task and attempt."""
+def wanted(message: Message, pool: str, job: str, task: int | None, attempt: int | None) -> bool:
+    """Whether the message is output of this pool's job, task and attempt."""
     at = dict(message.headers)
     return (
         (message.key or b"").decode(errors="replace") == job
+        and at.get("ce_pool", pool.encode()) == pool.encode()
         and (task is None or at.get("ce_task") == str(task).encode())
         and (attempt is None or at.get("ce_attempt") == str(attempt).encode())
     )
