@@ -30,6 +30,8 @@ from .kafka import EmbeddedKafka
 from .kafka_cluster import KafkaCluster
 from .kafka_java import KafkaStartError
 from .managed import Managed
+from .operator import CONSOLE as CONSOLE_NAME
+from .operator import console_key
 from .ports import LOOPBACK, free_ports, persistent_port
 from .postgres import EmbeddedPostgres, PostgresStartError
 from .processes import ProcessDiedError, Processes
@@ -59,7 +61,7 @@ CERTIFIED: Mapping[str, Role] = {
 INTERPRETER_VARIABLES = ("PYTHON", "LD_")
 """Variables that take effect when a program starts: a service that has one is started anew instead of forked."""
 
-NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment", "credentials")
+NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment", "credentials", "policy.yaml")
 """Files and folders beside the state folder: logs, data and addresses of the servers."""
 
 START_ERRORS = (
@@ -202,6 +204,8 @@ class Stack(Managed):
             settings["BAILIFF_CONSOLE_PORT"] = str(persistent_port(self.folder / "console.port"))
             if self.plan.api:
                 settings["BAILIFF_API"] = self.api
+            if console_key(self.folder).exists():
+                settings |= {"BAILIFF_KEY": str(console_key(self.folder)), "BAILIFF_ACTOR": CONSOLE_NAME}
         if process.startswith("admission"):
             settings["BAILIFF_SPECS_KEY"] = str(self.folder / "credentials" / "specs.key")  # all replicas need the same one
         if process.startswith(WITNESS):

@@ -11,6 +11,7 @@ from bailiff_service.access_tokens import API_TOKEN_FILE
 
 from .identity import stop_recorded
 from .jobs import end_jobs
+from .operator import make_operator, operator_key, user_name
 from .ports import free_port
 from .secure_kafka import SecureKafka
 from .stack import START_ERRORS, Plan, Stack
@@ -22,11 +23,12 @@ def up(state: Path, gpus: str, *, secure: bool = False) -> int:
     """Start everything, and print how to use it. secure: Kafka with TLS, users and access lists."""
     state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o700)  # the topics below have commands and variables of jobs
+    earlier = state / "kafka" / "data"
+    signs = operator_key(state).exists() or not earlier.exists()  # a pool of an earlier release knows no key
     plan = Plan(
-        nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}],
+        nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}], policy=make_operator(state) if signs else None,
         port=_port(state), archive=True, api=True, rollup=True, console=True, witness=True,
     )  # fmt: skip
-    earlier = state / "kafka" / "data"
     if earlier.exists() and secure != (state / "kafka" / "security").exists():
         kind = "without" if secure else "with"
         print(f"Bailiff did not start: the state in {state} is of a Kafka {kind} SECURE=1; use another STATE", file=sys.stderr)
@@ -46,9 +48,10 @@ def up(state: Path, gpus: str, *, secure: bool = False) -> int:
     except BaseException:
         stack.close()
         raise
-    exported = [f"{name}={shlex.quote(value)}" for name, value in stack.kafka_environment("operator").items()]
+    key = {"BAILIFF_KEY": str(operator_key(state))} if signs else {}
+    exported = [f"{name}={shlex.quote(value)}" for name, value in {**stack.kafka_environment("operator"), **key}.items()]
     _private(state / "environment", "".join(f"export {each}\n" for each in exported))
-    connect = f". {state}/environment; export" if secure else f"export {exported[0]}"
+    connect = f". {state}/environment; export" if secure else f"export {' '.join(exported)}"
     _private(state / "archive", stack.postgres.dsn + "\n")
     _private(state / "witness", stack.witness + "\n")
     print(
@@ -66,11 +69,15 @@ Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     let `bailiff` read from the archive
   curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the HTTP API itself
 
-The link signs in to the console: whoever has it is its user.
+The link signs in to the console: whoever has it is its user.{_signature(signs)}
 {_isolation(state)}
   make down                                               stop it; `make up` continues from its state"""
     )
     return 0
+
+
+def _signature(signs: bool) -> str:
+    return "\nBAILIFF_KEY is your key: requests that it signs are those of the operator " + user_name() + "." if signs else ""
 
 
 def _isolation(state: Path) -> str:

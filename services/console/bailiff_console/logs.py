@@ -15,6 +15,8 @@ from bailiff.render.plain_text import harmless_output
 from bailiff.render.serializers.times import moment
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange
+from bailiff_console.actions.routes import WithRequestService
+from bailiff_console.auth.routes import SignedIn
 from bailiff_console.live.change import event
 from bailiff_console.live.pools import Pools
 from bailiff_console.live.stream import HEADERS, HEARTBEAT_S, RETRY_MS, SEND_TIMEOUT_S, disconnected
@@ -33,8 +35,8 @@ ANSI_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # also those that are no c
 class Lines:
     """Messages of one job as lines. A restarted agent sends some output again; duplicates are dropped by offset."""
 
-    def __init__(self, job: str, task: int | None, attempt: int | None) -> None:
-        self._job = job.encode()
+    def __init__(self, pool: str, job: str, task: int | None, attempt: int | None) -> None:
+        self._pool, self._job = pool.encode(), job.encode()
         self._task = None if task is None else str(task).encode()
         self._attempt = None if attempt is None else str(attempt).encode()
         self._ends: dict[tuple[bytes, ...], int] = {}
@@ -44,7 +46,7 @@ class Lines:
         headers = dict(message.headers)
         source = tuple(headers.get(name, b"") for name in ("ce_attempt", "ce_task", "ce_node"))
         attempt, task, _ = source
-        if message.key != self._job or self._task not in (None, task) or self._attempt not in (None, attempt):
+        if message.key != self._job or headers.get("ce_pool", self._pool) != self._pool or self._task not in (None, task) or self._attempt not in (None, attempt):
             return []
         known, offset = self._ends.get(source, 0), headers.get("ce_offset", b"")
         begin = int(offset) if offset.isdigit() else known
@@ -62,6 +64,8 @@ def _number(text: bytes) -> int | None:
 @router.get("/api/pools/{pool}/logs/{job}")
 async def logs(
     request: Request,
+    principal: SignedIn,
+    request_service: WithRequestService,
     pool: str,
     job: str,
     task: Annotated[int | None, Query(ge=0)] = None,
@@ -69,12 +73,13 @@ async def logs(
     begin: Annotated[Literal["start", "now"], Query(alias="from")] = "start",
 ) -> Response:
     """Events `lines`: [{task, attempt, at, text} …]; `note`: {text}, where earlier output is not shown."""
+    request_service.allow_logs(pool, principal, job)
     pools: Pools = request.app.state.pools
     followed = pools.get(pool)
     reading: set[object] = request.app.state.reading_logs
     if len(reading) >= MAX_VIEWERS:
         raise unavailable(f"{MAX_VIEWERS} log views are open already: close one and try again")
-    return _Stream(followed.bus, Lines(job, task, attempt), begin == "start", reading)
+    return _Stream(followed.bus, Lines(pool, job, task, attempt), begin == "start", reading)
 
 
 class _Stream(Response):

@@ -15,6 +15,7 @@ from bailiff_console.actions.request_service import RequestService
 from bailiff_console.actions.what_ifs import WhatIfs
 from bailiff_console.actions.worker import Worker
 from bailiff_console.auth.auth_context import build_auth_context
+from bailiff_console.auth.requester import RequesterNames
 from bailiff_console.live.pools import Pools
 from bailiff_service.access_tokens import client_token
 from bailiff_service.logs import logger
@@ -42,9 +43,10 @@ class ConsoleService:
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
         self.auth = build_auth_context(settings)
-        self.request_service = RequestService(
-            self.pools, Client(bus, source=self.name, actor=settings.actor, private_key=_key_of(settings)), Worker()
-        )
+        client = Client(bus, source=self.name, actor=settings.actor, private_key=_key_of(settings))
+        issuer = settings.oidc_issuer or settings.console_sign_in
+        self.names = RequesterNames(client.actor, client.key_id, issuer, settings.unsigned)
+        self.request_service = RequestService(self.pools, client, Worker(), names=self.names)
         self.what_ifs = WhatIfs(settings.kafka)
         self.app = application(
             self.pools,

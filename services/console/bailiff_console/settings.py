@@ -1,7 +1,7 @@
 """Settings of the console beyond the common ones, one class per area."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
@@ -24,13 +24,14 @@ class ReadingSettings(ServiceSettings):
 
 
 class RequestSettings(ServiceSettings):
-    """key: file with the private key that signs requests. actor: the key's name in the policy.
+    """key: file with the private key that signs requests. actor: the key's name in the policy. unsigned: as admission's.
 
     With an actor, requests are signed as `actor/name`; without one, the actor is the user's name alone.
     """
 
     key: Path | None = None
     actor: str = ""
+    unsigned: Literal["none", "acl"] = "none"
 
 
 class ConsoleSettings(ReadingSettings, AuthSettings, RequestSettings):

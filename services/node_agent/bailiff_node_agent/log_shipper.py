@@ -19,7 +19,7 @@ MAX_CHUNK_BYTES = 64 * 1024
 RETRY_S = 2.0
 ROTATE_EVERY_S = 5.0
 
-Offsets = dict[tuple[str, TaskKey], tuple[Path, int]]
+Offsets = dict[tuple[str, str, TaskKey], tuple[Path, int]]
 
 
 async def ship_logs(bus: Bus, agents: Sequence[Agent]) -> NoReturn:
@@ -54,14 +54,15 @@ async def rotate_logs(agents: Sequence[Agent], max_bytes: int) -> NoReturn:
 
 
 def _find_logs(agent: Agent, offsets: Offsets) -> None:
+    node = agent.context.node
     try:
         for key, path in agent.logs():
-            offsets.setdefault((agent.context.node.name, key), (path, 0))
+            offsets.setdefault((node.pool, node.name, key), (path, 0))
     except UnknownTask:
         return  # it was forgotten meanwhile, so its output was sent
 
 
-async def _ship(producer: Producer, at: tuple[str, TaskKey], offsets: Offsets) -> None:
+async def _ship(producer: Producer, at: tuple[str, str, TaskKey], offsets: Offsets) -> None:
     """Send the new whole lines of one log."""
     path, offset = offsets[at]
     try:
@@ -77,8 +78,9 @@ async def _ship(producer: Producer, at: tuple[str, TaskKey], offsets: Offsets) -
     if at_data > offset:
         note = f"[{at_data - offset} bytes were rotated away before they could be sent; they are in {path.name}.1]\n"
         chunk, end, offset = note.encode() + chunk, end + len(note.encode()), at_data - len(note.encode())
-    node, key = at
+    pool, node, key = at
     headers = (
+        ("ce_pool", pool.encode()),
         ("ce_job", key.job.encode()),
         ("ce_attempt", str(key.attempt).encode()),
         ("ce_task", key.task.encode()),

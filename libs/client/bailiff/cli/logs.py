@@ -41,9 +41,10 @@ async def logs(
     """
     from bailiff.client.job_output import OutputFilter, pattern_of
 
-    wanted = OutputFilter(job, task, attempt, moment_of("--since", since), pattern_of(grep))
+    begin, pattern = moment_of("--since", since), pattern_of(grep)
     async with session.client() as client:
         projection = await client.projection(session.pool)
+        wanted = OutputFilter(projection.pool, job, task, attempt, begin, pattern)
         known = projection.state.jobs.get(job)
 
         async def is_over() -> bool:
@@ -56,7 +57,7 @@ async def logs(
         if not printed and known is None:
             raise no_such_job(job, projection.pool)
         if not printed:
-            which = "" if wanted == OutputFilter(job) else " that matches"
+            which = "" if wanted == OutputFilter(projection.pool, job) else " that matches"
             session.err.print(f"{job} has no retained output{which}", style="dim", markup=False)
     return None
 
@@ -65,7 +66,7 @@ async def print_output(session: Session, client: Client, wanted: OutputFilter, i
     """Prints the retained output of the job's tasks, then new output until `is_over`. Returns whether there was any."""
     from bailiff.client.job_output import chunks, lines
 
-    known = (await client.projection(session.pool)).state.jobs.get(wanted.job)
+    known = (await client.projection(wanted.pool)).state.jobs.get(wanted.job)
     named = wanted.task is None and known is not None and known.size > 1
     whole = named or wanted.pattern is not None
     printed = False

@@ -275,7 +275,7 @@ async def attend(session: Session, client: Client, sent: SentRequest, seq: int, 
     async def is_over() -> bool:
         return over.is_set()
 
-    output = asyncio.create_task(print_output(session, client, OutputFilter(sent.job), is_over))
+    output = asyncio.create_task(print_output(session, client, OutputFilter(sent.pool, sent.job), is_over))
     try:
         code = await _events_of(session, client, sent, seq, port)
         over.set()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from bailiff_bus.messages import JobSpec, RequestBody
+    from bailiff_bus.messages import JobSpec, MessageBody, RequestBody
     from bailiff_bus.port import Bus, Headers, Message, Reader, Span
     from bailiff_core.model.demand import JobDemand
     from bailiff_core.model.state import PoolState
@@ -272,22 +272,45 @@ class Client:
         if spans:
             await asyncio.to_thread(tracing.export, spans)
 
+    @property
+    def key_id(self) -> str:
+        """The public key of the key that signs requests; empty without one."""
+        if self._private_key is None:
+            return ""
+        from bailiff_log.keys import key_id
+
+        return key_id(self._private_key)
+
+    def content_digest(self, pool: str, body: RequestBody, name: str, actor: str) -> str:
+        """The content digest of this request under the id `name`: the same for a repeat."""
+        from bailiff_bus.envelope import content_digest
+
+        sent = self._salted(body, name)
+        return content_digest(sent.TYPE, pool, sent.public_data(sent.to_json()), actor)
+
+    def _salted(self, body: RequestBody, name: str) -> MessageBody:
+        if self._private_key is None:
+            return body
+        from bailiff_log.signatures import salted
+
+        return salted(self._private_key, body, source=self.source, id=name)
+
     def _wrapped(self, pool: str, body: RequestBody, name: str, actor: str) -> tuple[Headers, bytes]:
         from bailiff_bus.envelope import wrap  # imported here and below: readers load no message models and no cryptography
         from bailiff_bus.messages import SubmitJob
 
         at = self.now()
         proof: dict[str, Any] = {}
+        sent = self._salted(body, name)
         if self._private_key is not None:
-            from bailiff_log.signatures import salted, sign
+            from bailiff_log.signatures import sign
 
-            body = salted(self._private_key, body, source=self.source, id=name)
             attributes: dict[str, Any] = {"source": self.source, "id": name, "pool": pool, "time_us": at}
-            keyid, signature = sign(self._private_key, body, actor=actor, **attributes)
+            keyid, signature = sign(self._private_key, sent, actor=actor, **attributes)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}
         context = tracing.header(pool, _job_of(body), "request") if isinstance(body, SubmitJob) else ""
         headers, value = wrap(
-            body, source=self.source, id=name, pool=pool, time_us=at, actor=actor, traceparent=context, **proof
+            sent, source=self.source, id=name, pool=pool, time_us=at, actor=actor, traceparent=context, **proof
         )  # fmt: skip
         size = message_size(pool.encode(), headers, value)
         if size > topics.REQUESTS.max_message_bytes:

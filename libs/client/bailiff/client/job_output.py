@@ -10,6 +10,7 @@ from bailiff.render.plain_text import harmless_output, plain
 from bailiff_bus import topics
 
 from .errors import InvalidRequest
+from .requester import check_may_read_output
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
@@ -28,6 +29,7 @@ LONGEST_LINE = 1_000_000  # characters; a longer line is split
 class OutputFilter:
     """Which output is wanted. since: µs UTC, when it reached Kafka. pattern: a line that does not contain it is left out."""
 
+    pool: str
     job: str
     task: int | None = None
     attempt: int | None = None
@@ -35,10 +37,11 @@ class OutputFilter:
     pattern: re.Pattern[str] | None = None
 
     def takes(self, message: Message) -> bool:
-        """Whether the message is output of this job, task and attempt."""
+        """Whether the message is output of this pool's job, task and attempt."""
         at = dict(message.headers)
         return (
             (message.key or b"").decode(errors="replace") == self.job
+            and at.get("ce_pool", self.pool.encode()) == self.pool.encode()
             and (self.task is None or at.get("ce_task") == str(self.task).encode())
             and (self.attempt is None or at.get("ce_attempt") == str(self.attempt).encode())
         )
@@ -116,7 +119,8 @@ class WholeLines:
 
 
 async def chunks(client: Client, wanted: OutputFilter, is_over: Callable[[], Awaitable[bool]]) -> AsyncGenerator[Chunk, None]:
-    """The retained output of a job, then new output until `is_over`."""
+    """The retained output of a job, then new output until `is_over`. Raises `ClientError` where the policy denies it."""
+    check_may_read_output(client, (await client.projection(wanted.pool)).state, wanted.job)
     spans = await client.spans(topics.JOB_LOGS.name)
     reader = await client.bus.reader([(topics.JOB_LOGS.name, partition, span.begin) for partition, span in spans.items()])
     new, over = NewOutput(), False

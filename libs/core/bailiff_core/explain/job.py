@@ -113,7 +113,8 @@ def _by(history: Sequence[Record], seq: int | None) -> str:
     """Time and actor of the record, if it has one."""
     for record in history:
         if record.seq == seq:
-            return f" since {clock(record.time)}" + (f" by {record.actor}" if record.actor else "")
+            verified = "" if record.auth != "none" else " (not verified)"
+            return f" since {clock(record.time)}" + (f" by {record.actor}{verified}" if record.actor else "")
     return ""
 
 

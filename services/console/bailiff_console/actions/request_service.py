@@ -8,10 +8,10 @@ from typing import Any
 
 from bailiff.client.client import Client, Outcome
 from bailiff.render.serializers.policy import policy_in_force
-from bailiff_bus.envelope import content_digest
 from bailiff_bus.messages import RequestBody, SubmitJob
-from bailiff_console.auth.permissions import OF_NODES, refusal
+from bailiff_console.auth.permissions import ACTIONS, OF_NODES, denied, logs_denied
 from bailiff_console.auth.principal import Principal
+from bailiff_console.auth.requester import RequesterNames
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.state import PoolState
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
@@ -27,12 +27,13 @@ OUTCOME_TIMEOUT_S = 10.0
 
 
 class RequestService:
-    """now: clock, µs UTC."""
+    """names: under which names users' requests are sent. now: clock, µs UTC."""
 
     def __init__(
-        self, pools: Pools, client: Client, worker: Worker, *, outcome_timeout: float = OUTCOME_TIMEOUT_S,
+        self, pools: Pools, client: Client, worker: Worker, *, names: RequesterNames, outcome_timeout: float = OUTCOME_TIMEOUT_S,
         now: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:  # fmt: skip
+        self.names = names
         self._pools, self._client, self.worker, self._now = pools, client, worker, now
         self._outcome_timeout = outcome_timeout
         self.pending_outcomes = PendingOutcomes(client.source)
@@ -49,10 +50,11 @@ class RequestService:
         """Publish the request. `accepted` is null if its outcome is not known in time. Raises `ApiError`, `ClientError`."""
         followed = self.followed(name)
         body, job, project = await self._read(followed.state, principal, parsed)
-        _allow(principal, parsed.kind, project, followed.state)
+        self._allow(principal, parsed.kind, job, project, followed.state)
         id = parsed.id or uuid.uuid4().hex  # noqa: A001 - of the request
-        actor = f"{self._client.actor}/{principal.name}" if self._client.actor else principal.name
-        outcome = self._known_outcome(followed.state, id, content_digest(body.TYPE, name, body.to_json(), actor))
+        actor = self.names.actor(principal)
+        body = body.model_copy(update={"vouched_by": self.names.sign_in(principal)})
+        outcome = self._known_outcome(followed.state, id, self._client.content_digest(name, body, id, actor))
         if outcome is None:
             with self.pending_outcomes.awaited(id) as pending:
                 await self._client.request(name, body, id=id, actor=actor)
@@ -77,14 +79,38 @@ class RequestService:
         if parsed.body is None:
             fields["yaml"] = parsed.yaml
             project = (await self.worker.run("job", {"yaml": parsed.yaml, "project": own_project(principal)}, state))["project"]
+            job = ""
         else:
             fields["body"] = parsed.body.model_dump_json()
-            project = "" if parsed.kind in OF_NODES else job_of(state, _job(parsed.body)).project
+            job = "" if parsed.kind in OF_NODES else _job(parsed.body)
+            project = job_of(state, job).project if job else ""
         found = await self.worker.run("preview", fields, state)
-        forbidden = refusal(principal, parsed.kind, project, state.policy)
+        forbidden = self._denied(principal, parsed.kind, job, project, state)
         if forbidden is not None:
             found["errors"] = [{"location": "", "detail": forbidden}, *found["errors"]]
         return found
+
+    def permissions(self, name: str, principal: Principal, job: str) -> dict[str, str | None]:
+        """Why the user may not do this to the job, by kind of request, and for its output; null: permitted."""
+        state = self.followed(name).state
+        project = job_of(state, job).project
+        kinds = {kind: self._denied(principal, kind, job, project, state) for kind in ACTIONS}
+        return {**kinds, "logs": logs_denied(self.names.requester(principal, state), state, job)}
+
+    def allow_logs(self, name: str, principal: Principal, job: str) -> None:
+        """Raises `ApiError` if the user may not read the job's output."""
+        state = self.followed(name).state
+        forbidden = logs_denied(self.names.requester(principal, state), state, job)
+        if forbidden is not None:
+            raise ApiError(403, forbidden)
+
+    def _allow(self, principal: Principal, kind: str, job: str, project: str, state: PoolState) -> None:
+        forbidden = self._denied(principal, kind, job, project, state)
+        if forbidden is not None:
+            raise ApiError(403, forbidden)
+
+    def _denied(self, principal: Principal, kind: str, job: str, project: str, state: PoolState) -> str | None:
+        return denied(principal, self.names.requester(principal, state), kind, state, job=job, project=project)
 
     async def plan(self, name: str, principal: Principal, yaml: str) -> dict[str, Any]:
         """What would happen to this job if it were submitted now."""
@@ -107,7 +133,7 @@ class RequestService:
                 return parsed.body, "", ""
             job = _job(parsed.body)
             if job not in state.jobs:
-                _allow(principal, parsed.kind, "", state)  # unauthorized users must not learn which jobs existed
+                self._allow(principal, parsed.kind, job, "", state)  # unauthorized users must not learn which jobs existed
             return parsed.body, job, job_of(state, job).project
         assert parsed.kind == SUBMIT
         found = await self.worker.run("job", {"yaml": parsed.yaml, "project": own_project(principal)}, state)
@@ -124,9 +150,3 @@ def _job(body: RequestBody) -> str:
 def own_project(principal: Principal) -> str | None:
     """Default project of a submitted job: the user's, if there is exactly one."""
     return principal.projects[0] if principal.projects is not None and len(principal.projects) == 1 else None
-
-
-def _allow(principal: Principal, kind: str, project: str, state: PoolState) -> None:
-    forbidden = refusal(principal, kind, project, state.policy)
-    if forbidden is not None:
-        raise ApiError(403, forbidden)

@@ -52,6 +52,12 @@ async def preview(pool: str, principal: SignedIn, request_service: WithRequestSe
     return await request_service.preview(pool, principal, parse_request(body))
 
 
+@router.get("/api/pools/{pool}/jobs/{job}/permissions")
+async def permissions(pool: str, job: str, principal: SignedIn, request_service: WithRequestService) -> JSONResponse:
+    """What the user may not do to the job, and why."""
+    return JSONResponse(request_service.permissions(pool, principal, job), headers={"cache-control": "no-store"})
+
+
 @router.post("/api/pools/{pool}/plan")
 async def plan(pool: str, principal: SignedIn, request_service: WithRequestService, body: Body) -> dict[str, Any]:
     """What would happen to a job."""

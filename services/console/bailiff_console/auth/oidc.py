@@ -80,8 +80,8 @@ class Provider:
         )  # fmt: skip
         return login_state, address
 
-    async def finish(self, login_state: LoginState, code: str, issuer: str | None) -> tuple[str, tuple[str, ...]]:
-        """Exchange the code. Returns name and groups. Raises `InvalidIdToken`, `ProviderError`."""
+    async def finish(self, login_state: LoginState, code: str, issuer: str | None) -> tuple[str, tuple[str, ...], str]:
+        """Exchange the code. Returns name, groups and subject. Raises `InvalidIdToken`, `ProviderError`."""
         discovery = await self._discovery_document()
         issuer_required = discovery.get("authorization_response_iss_parameter_supported") is True
         if (issuer is not None or issuer_required) and issuer != self._issuer:
@@ -111,7 +111,7 @@ class Provider:
                 raise
             return verified_claims(token, await self._published_keys(discovery, refresh=True), **checks)
 
-    def _identity(self, claims: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    def _identity(self, claims: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
         claim = self._settings.oidc_name_claim
         name = usable_name(claims.get(claim))
         if name is None:
@@ -119,7 +119,10 @@ class Provider:
         if claim == "email" and claims.get("email_verified") is not True:
             raise InvalidIdToken("the e-mail address is not verified by the provider and cannot be the user name")
         groups = claims.get(self._settings.oidc_groups_claim)
-        return name, usable_groups(groups if isinstance(groups, list) else [groups])
+        subject = usable_name(claims.get("sub"))
+        if subject is None:
+            raise InvalidIdToken("the ID token has no usable subject in the claim sub")
+        return name, usable_groups(groups if isinstance(groups, list) else [groups]), subject
 
     async def _exchange(self, discovery: Mapping[str, Any], login_state: LoginState, code: str) -> tuple[str, str | None]:
         form = {

@@ -1,13 +1,44 @@
-"""Which role may make which request."""
+"""Which user may make which request: the role in the console, then the policy's permissions, as admission checks them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from bailiff_core.model.identity import JobAction
 from bailiff_core.model.policy import Policy
+from bailiff_core.model.state import PoolState
+from bailiff_core.permissions import Requester, job_denial, name_denial, operator_denial, submission_denial
 
 from .principal import Principal
 
-OF_JOBS = ("submit", "cancel", "pause", "resume", "migrate", "evict", "scale", "set")
+ACTIONS: Mapping[str, JobAction] = {
+    "cancel": "cancel", "pause": "pause", "resume": "resume", "migrate": "migrate", "evict": "evict", "scale": "scale",
+    "set": "set_class",
+}  # fmt: skip
+OF_JOBS = ("submit", *ACTIONS)
 OF_NODES = ("drain", "undrain")
+
+
+def denied(principal: Principal, requester: Requester, kind: str, state: PoolState, *, job: str, project: str) -> str | None:
+    """Why the user may not make this request; None if admission is going to permit it. job: its target; project: the job's."""
+    forbidden = refusal(principal, kind, project, state.policy)
+    if forbidden is not None or state.policy is None:
+        return forbidden
+    found = name_denial(state.policy, requester)
+    if found is None and kind in OF_NODES:
+        found = operator_denial(state.policy, requester)
+    elif found is None and kind == "submit":
+        found = submission_denial(state.policy, requester, project)
+    elif found is None and job in state.jobs:
+        found = job_denial(state.policy, requester, ACTIONS[kind], state.jobs[job])
+    return None if found is None else f"{found.reason} (rule {found.rule})"
+
+
+def logs_denied(requester: Requester, state: PoolState, job: str) -> str | None:
+    """Why the user may not read the job's output. A job that is no longer in the state belongs to the operators."""
+    if state.policy is None:
+        return "no policy is applied in this pool yet"
+    known = state.jobs.get(job)
+    found = operator_denial(state.policy, requester) if known is None else job_denial(state.policy, requester, "logs", known)
+    return None if found is None else f"{found.reason} (rule {found.rule})"
 
 
 def refusal(principal: Principal, kind: str, project: str, policy: Policy | None) -> str | None:

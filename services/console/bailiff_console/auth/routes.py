@@ -2,6 +2,7 @@
 
 import hmac
 import time
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -134,7 +135,7 @@ async def _from_provider(request: Request, auth: AuthContext, cookie: str | None
     if not 0 < len(code) <= MAX_CODE:
         raise ApiError(400, "The sign-in provider sent no authorization code.")
     try:
-        name, groups = await auth.provider.finish(login_state, code, given.get("iss"))
+        name, groups, subject = await auth.provider.finish(login_state, code, given.get("iss"))
     except ProviderError as error:
         log_failure(error)
         raise ApiError(502, "The sign-in provider does not answer correctly. Details are in the console's log.") from None
@@ -144,7 +145,7 @@ async def _from_provider(request: Request, auth: AuthContext, cookie: str | None
     principal = auth.principal(name, groups)
     if principal is None:
         raise _no_access(name)
-    return principal, login_state.to
+    return replace(principal, subject=subject), login_state.to
 
 
 @router.post("/auth/sign-out")

@@ -7,7 +7,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
 from .principal import Principal
@@ -15,6 +15,7 @@ from .revocations import Revocations
 from .tokens import Tokens
 
 ID_BYTES = 32
+COOKIE_FIELDS = 6
 RENEWED_AFTER_S = 60.0  # or a tenth of the idle timeout, if less
 PrincipalOf = Callable[[str, tuple[str, ...]], Principal | None]
 
@@ -61,12 +62,15 @@ class Sessions:
         data = self._tokens.read(cookie)
         if data is None:
             return None
-        id_, name, groups, started_at, noted = data
+        if len(data) != COOKIE_FIELDS:
+            return None  # of an earlier release
+        id_, name, groups, started_at, noted, subject = data
         session = self._open.get(id_)
         if session is None:
             principal = self._principal_of(name, tuple(groups))
             if principal is None:
                 return None
+            principal = replace(principal, subject=subject)
             session = self._opened(id_, principal, tuple(groups), started_at=started_at, noted=noted)
         session.noted = max(session.noted, noted)
         session.seen = max(session.seen, noted)
@@ -78,7 +82,8 @@ class Sessions:
     def cookie(self, session: Session) -> str:
         """The session's cookie value."""
         session.noted = session.seen
-        return self._tokens.make([session.id, session.principal.name, session.groups, session.started_at, session.seen])
+        who = session.principal
+        return self._tokens.make([session.id, who.name, session.groups, session.started_at, session.seen, who.subject])
 
     def is_to_be_renewed(self, session: Session) -> bool:
         """Whether the cookie must be renewed with the last use."""

@@ -73,6 +73,7 @@ def live_job(state: PoolState, job: Job, view_cache: ViewCache) -> Row:
         "pending_reason_seq": pending.seq if pending is not None and is_pending else None,
         "pending_rule": pending.rule if pending is not None and is_pending else None,
         "user": job.user or view_cache.owners.get(job.id, ""),
+        "user_verified": job.user_verified,
         "step": max(steps) if steps else job.step,
         "checkpoint_step": max(checkpoints) if checkpoints else None,
         "checkpoint_at": moment(job.last_checkpoint),

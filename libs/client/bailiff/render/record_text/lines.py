@@ -8,7 +8,7 @@ from bailiff_core.records import Record
 
 from .entries import ENTRIES
 from .line import Line, Statement
-from .phrases import joined
+from .phrases import joined, requested_by
 
 
 def statements(record: Record, state: PoolState | None = None) -> Sequence[Statement]:
@@ -20,7 +20,7 @@ def statements(record: Record, state: PoolState | None = None) -> Sequence[State
 
 def lines(record: Record, state: PoolState | None = None) -> list[Line]:
     """The record's lines: one, or one per victim."""
-    by = f"by {record.actor} ({record.auth or 'none'})" if record.actor else ""
+    by = requested_by(record)
     return [
         Line(
             record.time, record.pool, record.seq,

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from bailiff_core.humanize import count_text, gpus_text, memory_text, thousandths_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.identity import SignIn
 from bailiff_core.model.placement_ranges import NodeShare, numbers, ranges
 from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record
 from bailiff_core.records.wire import time_text
 
 
@@ -75,6 +77,22 @@ def joined(*parts: str) -> str:
 def with_reason(text: str, reason: str) -> str:
     """`jobs may finish: new memory`; without a reason only the text."""
     return f"{text}: {reason}" if reason else text
+
+
+def requested_by(record: Record) -> str:
+    """`by ada (signed)`, `by dora (not verified)`; for a signed-in user also who vouches for it. Empty for a record of no user."""
+    if not record.actor:
+        return ""
+    found = sign_in_of(record)
+    vouched = f", {found.subject} of {found.issuer}" if found is not None else ""
+    return f"by {record.actor} ({'not verified' if record.auth == 'none' else record.auth or 'none'}{vouched})"
+
+
+def sign_in_of(record: Record) -> SignIn | None:
+    """Who the signed-in user is that the request is for, as the signer vouches for it."""
+    request = getattr(record.data, "request", None)
+    found: SignIn | None = getattr(request, "vouched_by", None)
+    return found
 
 
 def until(moment: int | None, before: str) -> str:

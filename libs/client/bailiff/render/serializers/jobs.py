@@ -85,7 +85,7 @@ class TaskRow(TypedDict):
 
 
 class JobDetails(TypedDict):
-    """`bailiff describe`. events: lines for people; pending_reason: the newest recorded reason, true at `pending_reason_at`."""
+    """`bailiff describe`. owner: who submitted the job. signed_by: the key that signed its submission. events: lines for people; pending_reason: the newest recorded reason, true at `pending_reason_at`."""
 
     summary: JobRow
     demand: str
@@ -93,6 +93,9 @@ class JobDetails(TypedDict):
     labels: dict[str, str]
     spec_digest: str
     submitted_seq: int
+    owner: str
+    owner_verified: bool
+    signed_by: str
     eviction: dict[str, Any] | None
     reserved_until: str | None
     victims: list[str]
@@ -227,6 +230,9 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
         "labels": dict(job.demand.labels),
         "spec_digest": job.spec_digest,
         "submitted_seq": job.seq,
+        "owner": job.user,
+        "owner_verified": job.user_verified,
+        "signed_by": _signed_by(job, history),
         "eviction": None
         if eviction is None
         else {
@@ -245,6 +251,13 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
         "moves": list(moves_of(state, history)),
         "events": events,
     }
+
+
+def _signed_by(job: Job, history: list[Record]) -> str:
+    """The key that signed the submission; empty if none did, or its record is not in the history."""
+    from bailiff_log.signed_requests import signing_key
+
+    return next((signing_key(record) for record in history if record.seq == job.seq and record.request), "")
 
 
 def task_row(state: PoolState, task: Task) -> TaskRow:

@@ -3,8 +3,10 @@
 from typing import Any
 
 from bailiff.render.record_text.lines import lines
+from bailiff.render.record_text.phrases import sign_in_of
 from bailiff_core.model.state import PoolState
 from bailiff_log.reader import Entry
+from bailiff_log.signed_requests import signing_key
 
 from .times import moment
 
@@ -12,6 +14,7 @@ from .times import moment
 def record_data(entry: Entry, state: PoolState | None = None) -> dict[str, Any]:
     """One record: attributes, data, chain hashes, and its lines of text."""
     found = entry.record
+    vouched_by = sign_in_of(found)
     return {
         "pool": found.pool,
         "seq": found.seq,
@@ -24,6 +27,8 @@ def record_data(entry: Entry, state: PoolState | None = None) -> dict[str, Any]:
         "inputs": dict(found.inputs),
         "actor": found.actor,
         "auth": found.auth,
+        "signed_by": signing_key(found) if found.request else "",
+        "vouched_by": vouched_by.to_data() if vouched_by is not None else None,
         "engine": found.engine,
         "policy": found.policy,
         "writer": found.writer,

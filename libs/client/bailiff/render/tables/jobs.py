@@ -54,6 +54,9 @@ def job_block(details: JobDetails) -> RenderableType:
     evicted, failed = count_text(row["evictions"], "time"), count_text(row["failures"], "time")
     facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}, failed {failed}")
     facts.add_row("submitted", f"{time_cell(row['submitted_at'])}  (#{details['submitted_seq']})")
+    signed = f", signed by {details['signed_by']}" if details["signed_by"] else ""
+    verified = signed if details["owner_verified"] else " (not verified)"
+    facts.add_row("owner", text(f"{details['owner'] or 'unnamed'}{verified}"))
     if row["started_at"]:
         facts.add_row(
             "running since" if not row["ended_at"] else "last start",

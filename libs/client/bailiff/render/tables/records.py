@@ -26,8 +26,14 @@ def record_block(found: Mapping[str, Any]) -> RenderableType:
             value = f"{value}, ended by this record" if found["cycle_end"] else value
         if name == "cause" and value.isdigit():
             value = f"#{value}"
+        if name == "auth" and value == "none":
+            value = "none: not verified"
         if value not in ("", None):
             facts.add_row(name.replace("_", " "), text(str(value)))
+    if found["signed_by"]:
+        facts.add_row("signed by", text(found["signed_by"]))
+    if found["vouched_by"] is not None:
+        facts.add_row("vouched by", text(f"{found['vouched_by']['issuer']}, subject {found['vouched_by']['subject']}"))
     for position, offset in found["inputs"].items():
         facts.add_row("input read", text(f"{position} up to offset {offset - 1}"))
     facts.add_row("hash", Text(found["hash"], "bold"))
