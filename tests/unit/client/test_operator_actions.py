@@ -40,6 +40,39 @@ def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, log_writer: LogWriter
     assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
 
 
+def test_the_owner_sees_who_took_the_gpus(bailiff: Run, log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bob's job is evicted by ada, then preempted by cleo's: both names are shown, everywhere."""
+    monkeypatch.setenv("BAILIFF_ACTOR", "bob")
+    assert bailiff("submit", "--name", "train-8", "--gpus", "4", "--", "x").exit_code == 0
+    log_writer.start("train-8")
+    monkeypatch.setenv("BAILIFF_ACTOR", "ada")
+    assert bailiff("evict", "train-8", "--reason", "urgent demo").exit_code == 0
+    (row,) = json.loads(bailiff("list", "train-8", "-o", "json").output)
+    assert (row["user"], row["note"]) == ("bob", "evicted by ada: urgent demo")
+    assert ["train-8", "bob"] in [line.split("\t")[1:3] for line in bailiff("list").output.splitlines()]
+    assert "ada evicted it: urgent demo" in " ".join(bailiff("explain", "train-8").output.split())
+    assert "user bob" in " ".join(bailiff("describe", "train-8").output.split())
+    assert "ada evicted it: urgent demo" in bailiff("audit", "tail", "--job", "train-8").output
+    events = [json.loads(line) for line in bailiff("events", "--job", "train-8", "-o", "json").output.splitlines()]
+    assert [(row["type"], row["user"], row["actor"]) for row in events if row["actor"]] == [
+        ("Submitted", "bob", "bob"), ("EvictionRequested", "bob", "ada"),
+    ]  # fmt: skip
+    log_writer.evict("train-8")
+    log_writer.start("train-8")
+    monkeypatch.setenv("BAILIFF_ACTOR", "cleo")
+    assert bailiff("submit", "--name", "serve-1", "--gpus", "4", "--class", "inference", "--", "x").exit_code == 0
+    log_writer.propose()
+    victim = log_writer.state.jobs["train-7"] if log_writer.state.jobs["train-7"].eviction else log_writer.state.jobs["train-8"]
+    (row,) = json.loads(bailiff("list", victim.id, "-o", "json").output)
+    assert row["note"] == "preempted by serve-1 of cleo"
+    assert "serve-1 was submitted by cleo" in " ".join(bailiff("explain", victim.id).output.split())
+    assert bailiff("cancel", "serve-1", "--reason", "done").exit_code == 0
+    monkeypatch.setenv("BAILIFF_ACTOR", "dan")
+    assert bailiff("pause", "train-8").exit_code == 0
+    bailiff("drain", "gpu-02", "--yes", "--reason", "driver")
+    assert "by dan" in bailiff("nodes").output
+
+
 def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, log_writer: LogWriter) -> None:
     log_writer.submit("train-8", gpus=8)
     assert bailiff("pause", "train-7", "train-8", "--reason", "bad data").exit_code == 0

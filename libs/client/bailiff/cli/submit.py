@@ -46,6 +46,9 @@ async def submit(
     project: Annotated[
         str | None, typer.Option("--project", "-p", help="Project whose quota is used. Also: BAILIFF_PROJECT.")
     ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", "-u", metavar="NAME", help="Submit for another user; only operators may.")
+    ] = None,
     class_: Annotated[str | None, typer.Option("--class", "-c", help="The priority class.")] = None,
     gpus: Annotated[str | None, typer.Option(help="Whole GPUs per task, as in 4.")] = None,
     fraction: Annotated[str | None, typer.Option(help="Fraction of a GPU per task, as in 0.5.")] = None,
@@ -114,8 +117,8 @@ async def submit(
     if interactive and "max_failures" not in document and max_failures is None:
         max_failures = 0  # an attached user sees that it failed
     options: dict[str, Any] = {
-        "name": name, "project": project, "class": class_, "gpus": gpus, "fraction": fraction, "gpu_memory": gpu_memory,
-        "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
+        "name": name, "user": user, "project": project, "class": class_, "gpus": gpus, "fraction": fraction,
+        "gpu_memory": gpu_memory, "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
         "gpu_model": gpu_model or None, "topology": _topology(topology, near), "pack": pack, "run_time_limit": run_time_limit,
         "grace": grace, "kill_after": kill_after, "preemptible": preemptible, "on_eviction": on_eviction,
         "on_term": on_term,

@@ -76,7 +76,7 @@ def job_priority_class_changed(state: PoolState, fact: facts.JobPriorityClassCha
 def job_cancelled(state: PoolState, fact: facts.JobCancelled) -> None:
     """Marks the job as cancelled; decisions follow."""
     job = state.jobs[fact.job]
-    job.cancelled = True
+    job.cancelled, job.requester = True, state.indices.actor
     job.suspended_reason = None
     state.indices.touched[job.id] = None
     set_reservation(state, job, [])

@@ -12,7 +12,8 @@ from .selection import close_requests_of
 @folds(facts.JobEvictionRequested)
 def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -> None:
     """Stores the request; a decision of the same cycle carries it out."""
-    state.jobs[fact.job].operator_request = OperatorRequest(state.seq, "evict", fact.reason)
+    job = state.jobs[fact.job]
+    job.operator_request, job.requester = OperatorRequest(state.seq, "evict", fact.reason), state.indices.actor
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
 
@@ -20,7 +21,8 @@ def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -
 @folds(facts.JobMigrationRequested)
 def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested) -> None:
     """Stores the request; a decision of the same cycle carries it out or refuses it."""
-    state.jobs[fact.job].operator_request = OperatorRequest(state.seq, "migrate", fact.reason, fact.node)
+    job = state.jobs[fact.job]
+    job.operator_request, job.requester = OperatorRequest(state.seq, "migrate", fact.reason, fact.node), state.indices.actor
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
 
@@ -29,7 +31,7 @@ def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested)
 def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
     """A pending job is paused at once; a placed one is evicted by decision."""
     job = state.jobs[fact.job]
-    job.paused_seq, job.pause_reason = state.seq, fact.reason
+    job.paused_seq, job.pause_reason, job.requester = state.seq, fact.reason, state.indices.actor
     set_reservation(state, job, [])
     state.indices.touched[job.id] = None
     if job.phase == "pending":
@@ -44,7 +46,7 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
 def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     """The job is pending again, at its old place; one that is still evicting is requeued after its eviction."""
     job = state.jobs[fact.job]
-    job.paused_seq, job.pause_reason = None, ""
+    job.paused_seq, job.pause_reason, job.requester = None, "", ""
     state.indices.touched[job.id] = None
     if job.phase == "paused":
         job.pending_since, job.timeout_recorded, job.pending_recorded = state.now, False, False
@@ -60,7 +62,7 @@ def node_drained(state: PoolState, fact: facts.NodeDrained) -> None:
     """The node takes no new tasks. A later request replaces an earlier one."""
     number = state.node_numbers[fact.node]
     deadline = None if fact.deadline is None else state.now + fact.deadline
-    state.nodes[number].drain = Drain(state.seq, fact.mode, fact.reason, deadline, fact.mode != "graceful")
+    state.nodes[number].drain = Drain(state.seq, fact.mode, fact.reason, deadline, fact.mode != "graceful", state.indices.actor)
     state.draining[number] = None
     _touch_jobs_on(state, number)
     remember(state, fact.request)

@@ -15,6 +15,7 @@ from bailiff_core.quota.quota_checks import never_within_bounds
 from bailiff_core.records.facts import JobSubmitted, RequestId
 from bailiff_core.records.payload import Fact
 from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_log.signatures import ROOT_ACTOR
 
 from .rejected import Rejected
 from .start_size import start_command_too_large
@@ -32,6 +33,9 @@ def submitted(state: PoolState, request: RequestId, actor: str, submit: SubmitJo
     entry = class_for(state, actor, demand.priority_class, job)
     if isinstance(entry, Rejected):
         return entry
+    user = _user_of(state, actor, demand)
+    if isinstance(user, Rejected):
+        return user
     project = _project_of(state, demand)
     if isinstance(project, Rejected):
         return project
@@ -63,7 +67,7 @@ def submitted(state: PoolState, request: RequestId, actor: str, submit: SubmitJo
     too_large = start_command_too_large(state, demand, submit.spec)
     if too_large is not None:
         return Rejected("too-large", too_large, job)
-    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=actor)]
+    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=user)]
 
 
 def _image_problem(spec: JobSpec) -> str | None:
@@ -101,6 +105,16 @@ def class_for(state: PoolState, actor: str, name: str | None, job: str) -> Prior
         who = actor or "an unnamed sender"
         return Rejected("not-permitted", f"the policy does not let {who} use the class {entry.name!r}", job)
     return entry
+
+
+def _user_of(state: PoolState, actor: str, demand: JobDemand) -> str | Rejected:
+    """Whose job it is: the sender's, or for an operator whoever is named. An unnamed sender's claim is only a note."""
+    if demand.user is None or demand.user == actor or not actor:
+        return actor
+    if actor == ROOT_ACTOR or actor in state.rules.identity.operators:
+        return demand.user
+    why = f"{actor} may not submit a job for {demand.user!r}: only operators named in the policy may; remove user"
+    return Rejected("not-permitted", why, demand.job)
 
 
 def _project_of(state: PoolState, demand: JobDemand) -> str | Rejected | None:
