@@ -36,7 +36,7 @@ def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, log_writer: LogWriter
     result = bailiff("evict", "train-7", "--reason", "noon")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("train-7: eviction requested  (pool-a#")
-    assert "evicting: requested" in bailiff("list").output
+    assert "evicted by ada: noon" in bailiff("list").output
     assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
 
 
@@ -101,7 +101,7 @@ def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, log_writer: 
     assert "5.0s from notice to running, 2.0s down" in output
     (move,) = json.loads(bailiff("describe", "train-7", "-o", "json").output)["moves"]
     assert (move["from_nodes"], move["to_nodes"], move["pause_s"], move["down_s"]) == (["gpu-01"], ["gpu-02"], 5.0, 2.0)
-    assert "it was migrated, because that was requested: noise" in " ".join(bailiff("explain", "train-7").output.split())
+    assert "ada migrated it: noise" in " ".join(bailiff("explain", "train-7").output.split())
 
 
 def test_drain_lists_affected_jobs_and_asks_for_confirmation(bailiff: Run, log_writer: LogWriter) -> None:
@@ -154,7 +154,7 @@ def test_invalid_drain_requests_are_rejected(bailiff: Run, arguments: list[str],
 
 def test_a_drained_node_is_shown_by_every_command(bailiff: Run, log_writer: LogWriter) -> None:
     bailiff("drain", "gpu-01", "--reason", "driver", "--yes")
-    assert "gpu-01 is drained: graceful, jobs may finish" in " ".join(bailiff("nodes").output.split())
+    assert "gpu-01 is drained: graceful by ada, jobs may finish" in " ".join(bailiff("nodes").output.split())
     assert "draining" in bailiff("nodes").output
     assert "1 drained" in bailiff("cluster-info").output
     (check,) = drain_checks(log_writer.state)

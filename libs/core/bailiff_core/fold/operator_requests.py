@@ -4,7 +4,7 @@ from bailiff_core.model.state import Drain, Eviction, OperatorRequest, PoolState
 from bailiff_core.records import decisions, facts
 
 from .allocation import evict_job, reindex, set_phase, set_reservation, tasks_of
-from .log import remember
+from .log import note_requester, remember
 from .registry import folds
 from .selection import close_requests_of
 
@@ -13,7 +13,8 @@ from .selection import close_requests_of
 def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -> None:
     """Stores the request; a decision of the same cycle carries it out."""
     job = state.jobs[fact.job]
-    job.operator_request, job.requester = OperatorRequest(state.seq, "evict", fact.reason), state.indices.actor
+    job.operator_request = OperatorRequest(state.seq, "evict", fact.reason)
+    note_requester(state, job, fact.reason)
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
 
@@ -22,7 +23,8 @@ def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -
 def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested) -> None:
     """Stores the request; a decision of the same cycle carries it out or refuses it."""
     job = state.jobs[fact.job]
-    job.operator_request, job.requester = OperatorRequest(state.seq, "migrate", fact.reason, fact.node), state.indices.actor
+    job.operator_request = OperatorRequest(state.seq, "migrate", fact.reason, fact.node)
+    note_requester(state, job, fact.reason)
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
 
@@ -31,7 +33,8 @@ def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested)
 def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
     """A pending job is paused at once; a placed one is evicted by decision."""
     job = state.jobs[fact.job]
-    job.paused_seq, job.pause_reason, job.requester = state.seq, fact.reason, state.indices.actor
+    job.paused_seq, job.pause_reason = state.seq, fact.reason
+    note_requester(state, job, fact.reason)
     set_reservation(state, job, [])
     state.indices.touched[job.id] = None
     if job.phase == "pending":
@@ -46,7 +49,8 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
 def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     """The job is pending again, at its old place; one that is still evicting is requeued after its eviction."""
     job = state.jobs[fact.job]
-    job.paused_seq, job.pause_reason, job.requester = None, "", ""
+    job.paused_seq = None
+    job.pause_reason = job.requester = job.request_reason = ""
     state.indices.touched[job.id] = None
     if job.phase == "paused":
         job.pending_since, job.timeout_recorded, job.pending_recorded = state.now, False, False

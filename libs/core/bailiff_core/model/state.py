@@ -200,7 +200,8 @@ class Job:
     None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
     last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
     there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
-    user: who submitted it. requester: the actor of the newest request to cancel, pause, evict or migrate it.
+    user: who submitted it. requester, request_reason: of the newest request to cancel, pause,
+    evict or migrate it.
     """
 
     id: str
@@ -253,6 +254,7 @@ class Job:
     backfilled: bool = False
     user: str = ""
     requester: str = ""
+    request_reason: str = ""
 
     def groups(self) -> list[TaskGroup]:
         """Returns the task group of each task, by index; includes tasks beyond the size of a job that was scaled down."""

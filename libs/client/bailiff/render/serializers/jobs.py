@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from bailiff.client.projects import below
-from bailiff.render.record_text.phrases import node_name
+from bailiff.render.record_text.phrases import node_name, with_reason
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.humanize import memory_text, thousandths_text
 from bailiff_core.model.placement_ranges import bits
@@ -200,9 +200,9 @@ def job_note(state: PoolState, job: Job) -> str:
         return f"decision failed: {job.suspended_reason}"
     by = f" by {job.requester}" if job.requester else ""
     if job.phase == "paused":
-        return f"since #{job.paused_seq}{by}" + (f": {job.pause_reason}" if job.pause_reason else "")
+        return with_reason(f"since #{job.paused_seq}{by}", job.pause_reason)
     if job.phase == "cancelled":
-        return by.strip()
+        return with_reason(by.strip(), job.request_reason) if by else ""
     if job.eviction is not None:
         note = _eviction_note(state, job, job.eviction)
         if job.eviction.cause == "migration" and job.reservation:
@@ -224,8 +224,7 @@ def _eviction_note(state: PoolState, job: Job, eviction: Eviction) -> str:
         return f"preempted by {eviction.for_job}{whose}"
     if eviction.cause not in REQUESTS or not job.requester:
         return f"evicting: {eviction.cause}"
-    reason = job.pause_reason or (job.operator_request.reason if job.operator_request is not None else "")
-    return f"{REQUESTS[eviction.cause]} by {job.requester}" + (f": {reason}" if reason else "")
+    return with_reason(f"{REQUESTS[eviction.cause]} by {job.requester}", job.request_reason)
 
 
 def job_details(state: PoolState, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:
