@@ -90,14 +90,14 @@ def request_of(job: Job | None, fields: Mapping[str, Any], project: str | None =
         case JobFile():
             document, source = read_job_file(Path(job.path))
         case Mapping():
-            document = _document(job)
+            document = document_of(job)
         case str() | Sequence():
             document = {"command": job if isinstance(job, str) else [str(word) for word in job]}
         case None:
             pass
         case _:
             raise InvalidRequest([f"job: expected a command, a list, a JobFile or a mapping, found {type(job).__name__}"])
-    given = _document(fields)
+    given = document_of(fields)
     document |= given
     in_project(document, project)
     named(document)
@@ -111,7 +111,8 @@ def request_of(job: Job | None, fields: Mapping[str, Any], project: str | None =
     return request
 
 
-def _document(fields: Mapping[str, Any]) -> dict[str, Any]:
+def document_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields as a job file has them."""
     found = {str(name).replace("-", "_"): _value(value) for name, value in fields.items() if value is not None}
     if "priority_class" in found:
         found["class"] = found.pop("priority_class")

@@ -215,6 +215,14 @@ class Job:
         """Changes its priority class while it is pending."""
         return self._thread.run(self._async.set_priority_class(priority_class))
 
+    def resubmit(self, command: str | Sequence[str] | None = None, **changes: Unpack[fields.JobFields]) -> Job:
+        """Submits it again with these changes, under the name JOB-r2 unless another is given.
+
+        Command, environment, secrets and working directory are read from Kafka where you may. Raises `InvalidRequest` if the
+        command cannot be read and none is given.
+        """
+        return Job(self._thread.run(self._async.resubmit(command, **changes)), self._thread)
+
 
 class Audit:
     """Audit logs: their verification."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from bailiff import fields
-from bailiff.client.errors import JobFailed, Timeout
+from bailiff.client.errors import InvalidRequest, JobFailed, JobRejected, Timeout
 from bailiff.fields import Times
 from bailiff.results import Accepted, Event, Explanation, JobStatus, LogLine
 
@@ -151,6 +151,24 @@ class Job:
         from bailiff_bus.messages import SetPriorityClass
 
         return await self._request(SetPriorityClass(job=self.name, priority_class=priority_class))
+
+    async def resubmit(self, command: str | Sequence[str] | None = None, **changes: Unpack[fields.JobFields]) -> Job:
+        """Submits it again with these changes, under the name JOB-r2 unless another is given.
+
+        Command, environment, secrets and working directory are read from Kafka where you may. Raises `InvalidRequest` if the
+        command cannot be read and none is given.
+        """
+        from bailiff.client.job_again import changed, job_again
+
+        state, found = await self._access.job_in(self.pool, self.name)
+        with translated():
+            again = await job_again(self._access.client, state, found)
+        if again.missing and command is None:
+            raise InvalidRequest([f"command: that of {self.name} cannot be submitted again: {again.missing}"])
+        document = changed(again, fields.document_of(changes | ({"command": command} if command is not None else {})))
+        request = fields.request_of(document, {})
+        accepted = await self._access.request(self.pool, request, JobRejected)
+        return Job(self._access, self.pool, request.demand.job, accepted.seq)
 
     async def _request(self, body: RequestBody) -> Accepted:
         await self._access.job_in(self.pool, self.name)
