@@ -28,12 +28,12 @@ from bailiff_bus.messages import ProposalBatch, RequestBody, SubmitJob
 from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
 from bailiff_bus.testing import MemoryBus, MemoryCluster, Partition
 from bailiff_core.fold.log import request_key
-from bailiff_core.records import Record, Wire
 from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, Wire
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_eviction_executor.executor import Executor
-from bailiff_log.reader import AuditReader
 from bailiff_log.credentials import Credentials, read_credentials
+from bailiff_log.reader import AuditReader
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.command_trust import CommandTrust
 from bailiff_node_agent.disk import EvictionStore, Fences, Reports, Verdict, new_incarnation

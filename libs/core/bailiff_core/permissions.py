@@ -91,6 +91,13 @@ def submission_denial(policy: Policy, requester: Requester, project: str | None)
     return Denial("permissions.submit", f"{requester.text} may not submit jobs{_listed(allowed)}")
 
 
+def user_denial(policy: Policy, requester: Requester, user: str) -> Denial | None:
+    """Who may submit a job for this user."""
+    if user == requester.actor or _is_operator(policy, requester):
+        return None
+    return Denial("submit-for-others", f"{requester.text} may not submit jobs for {user!r}: only operators that the policy names may")
+
+
 def class_denial(policy: Policy, requester: Requester, class_name: str) -> Denial | None:
     """Who may submit to this priority class."""
     users = policy.identity.class_users.get(class_name)

@@ -230,7 +230,7 @@ def _differences(fact: facts.Fact, found: SignedRequest, actor: str) -> list[str
     vouched_by, named = signed.get("vouched_by"), getattr(fact, "request").vouched_by  # noqa: B009 - not of every fact
     differing = [] if vouched_by == (named and named.to_data()) else ["vouched_by"]
     if isinstance(fact, facts.JobSubmitted):
-        if fact.user != actor or not fact.user_verified:
+        if fact.user not in (actor, signed["demand"].get("user")) or not fact.user_verified:
             differing.append("user")
         if signed["spec_digest"] != fact.spec_digest:
             differing.append("spec_digest")

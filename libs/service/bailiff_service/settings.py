@@ -100,9 +100,11 @@ def _setting_sentence(fault: ErrorDetails) -> str:
 
 def _file_values() -> dict[str, Any]:
     name = os.environ.get(FILE_VARIABLE)
-    if not name:
-        return {}
-    path = Path(name)
+    return settings_file(Path(name)) if name else {}
+
+
+def settings_file(path: Path) -> dict[str, Any]:
+    """The names and values in a settings file. Raises `SettingsError`."""
     if path.suffix == ".toml":
         import tomllib
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Literal, NoReturn
 
 from bailiff_bus.envelope import pool_of
-from bailiff_bus.topics import JOB_SPECS
 from bailiff_bus.port import Batch, BusUnavailable, Message, OutgoingMessage
+from bailiff_bus.topics import JOB_SPECS
 from bailiff_core.actions.failure import DecisionError
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.model.policy import Policy

@@ -54,8 +54,20 @@ def test_a_job_is_accepted(story):
     story.expect("JobPlaced", job="new")
 
 
-def test_the_node_gets_the_submitter_of_the_job_whatever_its_demand_names(story):
-    (fact,) = ask(story, submit(user="root"), actor="alice")
+def test_only_operators_submit_jobs_for_others(story):
+    refused(story, submit(user="root"), "not-permitted", actor="alice")
+    (own,) = ask(story, submit(user="alice"), actor="alice")
+    assert own.user == "alice"
+    (claimed,) = ask(story, submit(user="root"), actor="")
+    assert (claimed.user, claimed.demand.user) == ("", "root")
+    story.apply_policy(policy(identity={"operators": ["alice"]}))
+    (for_bob,) = ask(story, submit(user="bob"), actor="alice")
+    assert for_bob.user == "bob"
+    refused(story, submit(user="bob"), "not-permitted", actor="eve")
+
+
+def test_the_node_gets_the_submitter_of_the_job(story):
+    (fact,) = ask(story, submit(), actor="alice")
     story.cycle(fact)
     job = story.state.jobs["new"]
     command = start_command(story.state, job, story.state.nodes[job.tasks[0].node], job.tasks, SPEC)

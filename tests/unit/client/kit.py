@@ -6,6 +6,7 @@ Most tests use the log of `preemption_story`; `command_on` runs `bailiff` on an 
 import dataclasses
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -286,40 +287,39 @@ class AnsweringBus(MemoryBus):
             return
         _SEEN.add((envelope.source, envelope.id))
         request = facts.RequestId(source=envelope.source, id=envelope.id, digest=envelope.digest)
-        body = envelope.body
+        body, write = envelope.body, partial(self.log_writer.cycle, actor=envelope.actor)
         if isinstance(body, SubmitJob) and body.demand.job not in self.log_writer.state.jobs:
-            self.log_writer.cycle(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64))
+            user = body.demand.user or envelope.actor
+            write(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64, user=user))
             self.then(self.log_writer, body.demand.job)
             return
         if isinstance(body, ApplyPolicy) and body.expected_revision in (None, self.log_writer.state.policy_revision):
-            self.log_writer.cycle(facts.PolicyApplied(request=request, policy=body.policy.complete()))
+            write(facts.PolicyApplied(request=request, policy=body.policy.complete()))
             return
         if isinstance(body, ScaleJob):
             scaled = {"group": body.group, "tasks": body.tasks, "min_tasks": body.min_tasks}
-            self.log_writer.cycle(facts.JobScaled(request=request, job=body.job, **scaled))
+            write(facts.JobScaled(request=request, job=body.job, **scaled))
             return
         if isinstance(body, SetPriorityClass):
-            self.log_writer.cycle(
-                facts.JobPriorityClassChanged(request=request, job=body.job, priority_class=body.priority_class)
-            )
+            write(facts.JobPriorityClassChanged(request=request, job=body.job, priority_class=body.priority_class))
             return
         if isinstance(body, ReplaceNode):
-            self.log_writer.cycle(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
+            write(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
             return
         if isinstance(body, ReturnNode):
-            self.log_writer.cycle(facts.NodeReturned(request=request, node=body.node))
+            write(facts.NodeReturned(request=request, node=body.node))
             return
         if isinstance(body, ClearQuarantine):
             node = self.log_writer.state.nodes[self.log_writer.state.node_numbers[body.node]]
             device = node.devices[int(body.device)].id
             fact = facts.DeviceClearRequested(request=request, node=body.node, device=device, reason=body.reason)
-            self.log_writer.cycle(fact)
+            write(fact)
             return
         if isinstance(body, AcceptTruncation):
-            self.log_writer.cycle(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
+            write(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
             return
         if isinstance(body, CancelJob) and body.job in self.log_writer.state.jobs:
-            self.log_writer.cycle(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
+            write(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
             return
         if isinstance(body, EnrolNode | RevokeKey | ChangeRootKey):
             found = request_for_keys(self.log_writer.state, request, body)
@@ -327,12 +327,12 @@ class AnsweringBus(MemoryBus):
                 where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
                 why = {"code": found.code, "reason": found.reason}
                 found = [facts.InputRejected(**where, **why, source=envelope.source, id=envelope.id)]
-            self.log_writer.cycle(*found)
+            write(*found)
             return
         operator_action = OPERATOR_ACTIONS.get(type(body))
         known = {**self.log_writer.state.jobs, **self.log_writer.state.node_numbers}
         if operator_action is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
-            self.log_writer.cycle(operator_action.model_validate({"request": request, **body.model_dump()}))
+            write(operator_action.model_validate({"request": request, **body.model_dump()}))
             return
         where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
         reason = {"code": "no-such-job", "reason": "there is no such job"}
@@ -340,7 +340,7 @@ class AnsweringBus(MemoryBus):
             reason = {"code": "policy-changed", "reason": "another policy is in force by now"}
         if isinstance(body, SubmitJob):
             reason = {"code": "job-exists", "reason": "there is a job of that name already: choose another name"}
-        self.log_writer.cycle(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
+        write(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
 
 
 OPERATOR_ACTIONS = {
@@ -358,6 +358,7 @@ def command_on(bus: Callable[[], MemoryBus], monkeypatch: pytest.MonkeyPatch, ca
     """Returns a function that runs `bailiff` with its arguments on this bus."""
     monkeypatch.setattr(session, "make_bus", lambda settings: bus())
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("BAILIFF_ACTOR", "ada")
     monkeypatch.setenv("BAILIFF_CACHE", cache)
     runner = CliRunner()
 

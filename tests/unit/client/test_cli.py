@@ -65,7 +65,7 @@ def test_list(bailiff: Run) -> None:
     assert found.exit_code == ExitCode.DONE
     lines = cells(found.output)
     assert lines[0] == ["#", "JOB", "CLASS", "STATE", "GPUS", "NODES", "TRY", "EVICTED", "TIME", "NOTE"]
-    assert lines[3][:10] == ["train-7", "train", "50", "evicting", "4", "gpu-02", "1", "-", "running", "4m05s"]
+    assert lines[2][:10] == ["train-7", "train", "50", "evicting", "4", "gpu-02", "1", "-", "running", "4m05s"]
     assert ["0", "train-9", "train", "50", "pending", "8", "-", "-", "-", "pending", "5s"] in lines
     assert "done-1" not in found.output
     assert "done-1" in bailiff("list", "--all").output

@@ -36,8 +36,41 @@ def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, log_writer: LogWriter
     result = bailiff("evict", "train-7", "--reason", "noon")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("train-7: eviction requested  (pool-a#")
-    assert "evicting: requested" in bailiff("list").output
+    assert "evicted by ada: noon" in bailiff("list").output
     assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
+
+
+def test_the_owner_sees_who_took_the_gpus(bailiff: Run, log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bob's job is evicted by ada, then preempted by cleo's: both names are shown, everywhere."""
+    monkeypatch.setenv("BAILIFF_ACTOR", "bob")
+    assert bailiff("submit", "--name", "train-8", "--gpus", "4", "--", "x").exit_code == 0
+    log_writer.start("train-8")
+    monkeypatch.setenv("BAILIFF_ACTOR", "ada")
+    assert bailiff("evict", "train-8", "--reason", "urgent demo").exit_code == 0
+    (row,) = json.loads(bailiff("list", "train-8", "-o", "json").output)
+    assert (row["user"], row["note"]) == ("bob", "evicted by ada: urgent demo")
+    assert ["train-8", "bob"] in [line.split("\t")[1:3] for line in bailiff("list").output.splitlines()]
+    assert "ada evicted it: urgent demo" in " ".join(bailiff("explain", "train-8").output.split())
+    assert "user bob" in " ".join(bailiff("describe", "train-8").output.split())
+    assert "ada evicted it: urgent demo" in bailiff("audit", "tail", "--job", "train-8").output
+    events = [json.loads(line) for line in bailiff("events", "--job", "train-8", "-o", "json").output.splitlines()]
+    assert [(row["type"], row["user"], row["actor"]) for row in events if row["actor"]] == [
+        ("Submitted", "bob", "bob"), ("EvictionRequested", "bob", "ada"),
+    ]  # fmt: skip
+    log_writer.evict("train-8")
+    log_writer.start("train-8")
+    monkeypatch.setenv("BAILIFF_ACTOR", "cleo")
+    assert bailiff("submit", "--name", "serve-1", "--gpus", "4", "--class", "inference", "--", "x").exit_code == 0
+    log_writer.propose()
+    victim = log_writer.state.jobs["train-7"] if log_writer.state.jobs["train-7"].eviction else log_writer.state.jobs["train-8"]
+    (row,) = json.loads(bailiff("list", victim.id, "-o", "json").output)
+    assert row["note"] == "preempted by serve-1 of cleo"
+    assert "serve-1 was submitted by cleo" in " ".join(bailiff("explain", victim.id).output.split())
+    assert bailiff("cancel", "serve-1", "--reason", "done").exit_code == 0
+    monkeypatch.setenv("BAILIFF_ACTOR", "dan")
+    assert bailiff("pause", "train-8").exit_code == 0
+    bailiff("drain", "gpu-02", "--yes", "--reason", "driver")
+    assert "by dan" in bailiff("nodes").output
 
 
 def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, log_writer: LogWriter) -> None:
@@ -68,7 +101,7 @@ def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, log_writer: 
     assert "5.0s from notice to running, 2.0s down" in output
     (move,) = json.loads(bailiff("describe", "train-7", "-o", "json").output)["moves"]
     assert (move["from_nodes"], move["to_nodes"], move["pause_s"], move["down_s"]) == (["gpu-01"], ["gpu-02"], 5.0, 2.0)
-    assert "it was migrated, because that was requested: noise" in " ".join(bailiff("explain", "train-7").output.split())
+    assert "ada migrated it: noise" in " ".join(bailiff("explain", "train-7").output.split())
 
 
 def test_drain_lists_affected_jobs_and_asks_for_confirmation(bailiff: Run, log_writer: LogWriter) -> None:
@@ -121,7 +154,7 @@ def test_invalid_drain_requests_are_rejected(bailiff: Run, arguments: list[str],
 
 def test_a_drained_node_is_shown_by_every_command(bailiff: Run, log_writer: LogWriter) -> None:
     bailiff("drain", "gpu-01", "--reason", "driver", "--yes")
-    assert "gpu-01 is drained: graceful, jobs may finish" in " ".join(bailiff("nodes").output.split())
+    assert "gpu-01 is drained: graceful by ada, jobs may finish" in " ".join(bailiff("nodes").output.split())
     assert "draining" in bailiff("nodes").output
     assert "1 drained" in bailiff("cluster-info").output
     (check,) = drain_checks(log_writer.state)

@@ -1,15 +1,22 @@
 """Submission of arrays, GPU shares and interactive jobs; changes of existing jobs; lists by project."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story, request_id
+from typer.testing import Result
 
+from bailiff import connect
+from bailiff.client import client as low_level
 from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
+from bailiff_bus.messages import JobSpec
+from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import facts
 
@@ -90,6 +97,108 @@ def test_wait_for_an_array_exits_with_the_worst_outcome(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("size", ["0", "10001"])
 def test_the_array_size_is_bounded(bailiff: Run, size: str) -> None:
     assert "--array: expected 1 to 10000 jobs" in bailiff("submit", "--array", size, "--", "x").stderr
+
+
+# --- again
+
+
+SPEC = JobSpec(command=("python", "train.py"), env={"LR": "0.1"}, working_dir="/data", secrets={"TOKEN": "hub"})
+SALT = b"salt"
+
+
+def remember_spec(log_writer: LogWriter, job: str, value: bytes | None = None) -> None:
+    """Accepts a job whose private part is in the topic, as admission stores it. value: instead of it."""
+    digest = hashlib.sha256(SALT + SPEC.to_json()).hexdigest()
+    stored = b'{"salt":"%b","spec":%b}' % (SALT.hex().encode(), SPEC.to_json())
+    log_writer.cluster.store(topics.JOB_SPECS.name, 0, f"pool-a/{job}/{digest}".encode(), (), stored if value is None else value)
+    groups = (TaskGroup(count=2, gpu_milli=1000, cpu_milli=1500, memory_bytes=2**30, node_labels={"zone": "a"}),)
+    demand = JobDemand(
+        job=job, tasks=groups, priority_class="train", min_tasks=1, grace=30_000_000, labels={"team": "x"}, user="bob"
+    )
+    log_writer.cycle(facts.JobSubmitted(request=request_id(job), demand=demand, spec_digest=digest, user="bob"))
+
+
+def request_in(found: Result) -> dict[str, Any]:
+    request: dict[str, Any] = yaml.safe_load(found.stdout)["data"]
+    return request
+
+
+def test_a_job_is_submitted_again_with_changes(bailiff: Run, log_writer: LogWriter) -> None:
+    remember_spec(log_writer, "sweep-1")
+    same = request_in(bailiff("resubmit", "sweep-1", "--dry-run"))
+    assert same["spec"] == {**SPEC.to_data(), "command": ["python", "train.py"]}
+    original = log_writer.state.jobs["sweep-1"].demand.to_data()
+    assert same["demand"] == {**{name: value for name, value in original.items() if name != "user"}, "job": "sweep-1-r2"}
+    other = request_in(bailiff("resubmit", "sweep-1", "--fraction", "0.5", "--env", "LR=1", "--grace", "1m", "--dry-run"))
+    assert (other["spec"]["env"], other["demand"]["grace"]) == ({"LR": "1"}, 60_000_000)
+    (group,) = other["demand"]["tasks"]
+    assert ("gpu_milli" in group, group["gpu_share_milli"], group["count"]) == (False, 500, 2)
+    assert bailiff("resubmit", "sweep-1").exit_code == ExitCode.DONE
+    assert log_writer.state.jobs["sweep-1-r2"].user == "ada"
+    assert "sweep-1-r3 accepted" in bailiff("resubmit", "sweep-1-r2", "--", "x").stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"", "it was erased"),
+        (b'{"encrypted":"abc"}', "it is encrypted for admission"),
+        (b'{"salt":"00","spec":{"command":"rm -rf /"}}', "what is stored is not what the log recorded"),
+        (b"[]", "it cannot be read"),
+    ],
+)
+def test_without_its_command_the_job_needs_another(bailiff: Run, log_writer: LogWriter, value: bytes, why: str) -> None:
+    remember_spec(log_writer, "sweep-1", value)
+    refused = bailiff("resubmit", "sweep-1")
+    assert refused.exit_code == ExitCode.USAGE
+    assert why in refused.stderr
+    given = bailiff("resubmit", "sweep-1", "--dry-run", "--", "python", "other.py", "--lr", "1")
+    assert request_in(given)["spec"] == {"command": ["python", "other.py", "--lr", "1"]}
+    assert "warning: environment, secrets" in given.stderr
+    assert bailiff("resubmit", "nobody").exit_code == ExitCode.NOT_FOUND
+
+
+def test_the_python_client_submits_again(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    remember_spec(log_writer, "sweep-1")
+    monkeypatch.setenv("BAILIFF_CACHE", str(tmp_path))
+    monkeypatch.setattr(low_level, "bus_of", lambda settings: AnsweringBus(log_writer))
+    with connect() as b:
+        again = b.job("sweep-1").resubmit(gpus=0.5, priority_class="inference")
+    assert again.name == "sweep-1-r2"
+    demand = log_writer.state.jobs["sweep-1-r2"].demand
+    assert (demand.priority_class, demand.tasks[0].gpu_share_milli, demand.tasks[0].gpu_milli) == ("inference", 500, 0)
+
+
+# --- list
+
+
+def test_the_list_is_filtered_sorted_and_cut_to_columns(bailiff: Run, log_writer: LogWriter) -> None:
+    remember_spec(log_writer, "sweep-1")
+    assert (
+        bailiff("list", "--user", "bob", "--columns", "job,state,labels").stdout
+        == "JOB\tSTATE\tLABELS\nsweep-1\tpending\tteam=x\n"
+    )
+    assert [line.split("\t")[0] for line in bailiff("list", "--sort", "-job", "--columns", "job").stdout.splitlines()] == [
+        "JOB", "train-9", "train-8", "train-7", "sweep-1", "serve-2",
+    ]  # fmt: skip
+    names = {
+        "--state pending": {"train-9", "sweep-1"}, "--state Evicting,reserved": {"train-7", "train-8", "serve-2"},
+        "--class inference": {"serve-2"}, "--label team=x": {"sweep-1"}, "train-*": {"train-7", "train-8", "train-9"},
+        "--state succeeded": {"done-1"}, "--node gpu-02 --state evicting": {"train-8", "train-7"}, "--since 1s": set(),
+        "--until 2026-11-21T12:01:30Z": {"train-7"},
+    }  # fmt: skip
+    for options, expected in names.items():
+        found = {row["job"] for row in json.loads(bailiff("list", *options.split(), "-o", "json").stdout)}
+        assert found == expected, options
+    assert bailiff("list", "--all").stdout.splitlines()[0].split("	")[10:12] == ["STARTED", "ENDED"]
+    refusals = {
+        "--state runing": "no state 'runing'", "--sort size": "no field 'size'", "--columns size": "no column 'size'",
+        "--since yesterday": "--since: expected a time",
+    }  # fmt: skip
+    for wrong, text in refusals.items():
+        refused = bailiff("list", *wrong.split())
+        assert refused.exit_code == ExitCode.USAGE
+        assert text in refused.stderr
 
 
 # --- options of a job

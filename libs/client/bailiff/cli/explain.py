@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.answers import no_such_job
-from bailiff.client.errors import ClientError, ExitCode
-
 from .audit import PANEL, FromArchive, FromFile, source_of
 from .session import Session, command
 
 if TYPE_CHECKING:
-    from bailiff.audit.log_positions import Point
-    from bailiff.explain.explanations import Explained, Log
     from bailiff_bus.port import Message
     from bailiff_core.model.state import PoolState
-
-NODE = re.compile(r"(?P<node>[^/@]+)(/(gpu)?(?P<device>[0-9]+))?@(?P<when>.+)")
 
 
 def register(app: typer.Typer) -> None:
@@ -60,6 +52,7 @@ async def explain(
     Every sentence cites its records (audit show SEQ). Everything is read from the log; no service is queried.
     """
     from bailiff.explain.explanations import Log
+    from bailiff.explain.question import answer
     from bailiff.render.tables.records import explained_block
 
     async def read() -> AsyncGenerator[Message, None]:
@@ -78,43 +71,6 @@ async def explain(
         pool, live, is_offline = source.pool, source.path is None, file is not None or archive is not None
         source.from_its_beginning("explain")
     log = Log(pool, read, state)
-    explained = await _explained(log, about, all_=all_, instead=instead, next_=next_, live=live)
+    explained = await answer(log, about, all_=all_, instead=instead, next_=next_, live=live)
     shown = explained.model_dump(mode="json")
     session.show(shown, lambda: explained_block(shown))
-
-
-async def _explained(log: Log, about: str, *, all_: bool, instead: str | None, next_: bool, live: bool) -> Explained:
-    from bailiff.explain import explanations
-
-    node = NODE.fullmatch(about)
-    if node is not None:
-        if all_ or next_ or instead is not None:
-            raise ClientError(ExitCode.USAGE, f"--all, --not and --next need a job or a decision; {about} is a node at a time")
-        device = int(node["device"]) if node["device"] is not None else None
-        return await explanations.explain_node(log, about, node["node"], device, _when(node["when"], live=live))
-    number = about.removeprefix("#")
-    seq = int(number) if number.isascii() and number.isdigit() else None
-    found = await log.found(about, seq)
-    if seq is not None:
-        explained = await explanations.explain_record(log, about, seq, found)
-        explained = await explanations.with_searched_again(log, explained, found)
-    elif about in found.state.jobs:
-        explained = explanations.explain_job(about, found)
-    else:
-        raise no_such_job(about, log.pool, found.history)
-    if instead is not None:
-        explained = await explanations.with_counterfactual(log, explained, found, instead)
-    if next_ and explained.next is None:
-        explained = await explanations.with_next_victims(log, explained, found)
-    return await explanations.with_candidates(log, explained, found) if all_ else explained
-
-
-def _when(text: str, *, live: bool) -> Point:
-    """Parses a time. A duration ago counts from now; in a file, from its last record."""
-    from bailiff.audit.log_positions import WANTED, moment, wall_clock
-
-    try:
-        found = moment(text)
-    except ValueError:
-        raise ClientError(ExitCode.USAGE, f"NODE@TIME: expected {WANTED}; found {text!r}") from None
-    return found.at(wall_clock()) if live else found

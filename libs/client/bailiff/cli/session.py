@@ -66,7 +66,10 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
         Path | None, "--settings", metavar="FILE", help="Settings file, TOML or YAML. Also: BAILIFF_SETTINGS."
     ),
     "actor": shared_option(
-        str | None, "--actor", metavar="ID", help="Id of the requester in the audit log. Also: BAILIFF_ACTOR."
+        str | None,
+        "--actor",
+        metavar="ID",
+        help="Your name in the audit log. Default: that of the key, or your login name. Also: BAILIFF_ACTOR.",
     ),
     "key": shared_option(Path | None, "--key", metavar="FILE", help="Private key that signs requests. Also: BAILIFF_KEY."),
 }

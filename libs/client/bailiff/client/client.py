@@ -138,7 +138,7 @@ class Client:
         return cls(
             bus or bus_of(settings),
             source=settings.source,
-            actor=settings.actor,
+            actor=settings.requester,
             private_key=read_key(settings.key) if settings.key is not None else None,
             cache=settings.cache,
         )

@@ -42,8 +42,8 @@ class InvalidValue(ValueError):
 
 
 def gpus(value: object) -> int:
-    """Thousandths of a GPU from `4`."""
-    return _thousandths(value, "a number of GPUs per task, as in 4", allow_milli=False)
+    """Thousandths of a GPU from `4`, or from `0.5` for a part of one."""
+    return _thousandths(value, "a number of GPUs per task, as in 4, or 0.5 for a part of one", allow_milli=False)
 
 
 def thousandths(value: object, wanted: str) -> int:
@@ -213,6 +213,7 @@ GROUP_FIELDS: Mapping[str, Field] = {
     "order": Field(("order",)),
 }
 SHARES = ("fraction", "gpu_memory")
+WHOLE_GPU = 1000  # thousandths
 SIM_RUN_FOR = "BAILIFF_SIM_RUN_FOR"
 
 
@@ -349,7 +350,19 @@ def _groups(document: Mapping[str, Any], faults: Faults) -> list[dict[str, Any]]
     return found
 
 
+def _with_fraction(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a group; `gpus: 0.5` becomes `fraction: 0.5`."""
+    try:
+        less_than_one = 0 < gpus(fields.get("gpus")) < WHOLE_GPU
+    except InvalidValue:
+        return fields
+    if not less_than_one or any(name in fields for name in SHARES):
+        return fields
+    return {("fraction" if name == "gpus" else name): value for name, value in fields.items()}
+
+
 def _group(fields: Mapping[str, Any], place: Place, faults: Faults) -> dict[str, Any]:
+    fields = _with_fraction(fields)
     group: dict[str, Any] = {}
     for name, field in GROUP_FIELDS.items():
         if name not in fields:

@@ -15,20 +15,27 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from bailiff.render.plain_text import plain
 from bailiff_service.settings import ServiceSettings
 
 from .errors import ClientError, ExitCode
 
 KEY_BYTES = 32
+MAX_ACTOR_BYTES = 256
+
+
+def login_name() -> str:
+    """The name of this process's user, as an actor may be called; `uid-1000` if it has none."""
+    try:
+        name = plain(getpass.getuser()).encode(errors="replace")[:MAX_ACTOR_BYTES].decode(errors="ignore")
+    except (KeyError, OSError):
+        name = ""
+    return name or f"uid-{os.getuid()}"
 
 
 def _opaque_source() -> str:
-    """A stable id of this user on this machine that reveals neither name: it is recorded in the log permanently."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"cli-{hashlib.sha256(f'{user}@{socket.gethostname()}'.encode()).hexdigest()[:12]}"
+    """A stable id of this user on this machine, which does not name the machine: it is recorded in the log permanently."""
+    return f"cli-{hashlib.sha256(f'{login_name()}@{socket.gethostname()}'.encode()).hexdigest()[:12]}"
 
 
 def _cache() -> Path:
@@ -38,10 +45,11 @@ def _cache() -> Path:
 class ClientSettings(ServiceSettings):
     """Client settings in addition to the common ones.
 
-    actor: id of the requester; key: file with the private key that signs requests; pool: default pool; project: default project;
-    source: CloudEvents source of requests; cache: folder for local snapshots; engines: folder of engine wheels, by digest;
-    api, api_token, api_token_file: query interface from which logs are read instead of Kafka. witness_keys: witnesses of the
-    logs, each as `VKEY` or `VKEY URL`; witnesses: how many of them must have cosigned a log that is verified.
+    actor: name of the requester, by default the login name, or the name that the policy gives to the key; key: file with the
+    private key that signs requests; pool: default pool; project: default project; source: CloudEvents source of requests; cache:
+    folder for local snapshots; engines: folder of engine wheels, by digest; api, api_token, api_token_file: query interface from
+    which logs are read instead of Kafka. witness_keys: witnesses of the logs, each as `VKEY` or `VKEY URL`; witnesses: how many
+    of them must have cosigned a log that is verified.
     """
 
     model_config = SettingsConfigDict(extra="ignore")
@@ -58,6 +66,11 @@ class ClientSettings(ServiceSettings):
     api_token_file: Path | None = None
     witnesses: Annotated[int, Field(ge=0)] = 0
     witness_keys: tuple[str, ...] = ()
+
+    @property
+    def requester(self) -> str:
+        """The actor of requests; empty where a key signs them: admission then takes the name of the key's holder."""
+        return self.actor or ("" if self.key is not None else login_name())
 
 
 def read_key(path: Path) -> bytes:

@@ -52,7 +52,7 @@ class OwnerProjection:
         if record.seq == 0:
             owners.clear()  # the snapshot was not confirmed; the log is read from its start
         if isinstance(record.data, JobSubmitted):
-            owners[record.data.demand.job] = record.data.demand.user or record.actor
+            owners[record.data.demand.job] = record.data.user or record.data.demand.user or record.actor
         self.tell(record, pool, owners)
         for job in [name for name in owners if name not in pool.jobs] if len(owners) > 2 * len(pool.jobs) + 100 else []:
             del owners[job]

@@ -25,7 +25,8 @@ ACTIONS = {"preempt": "Preempted", "reclaim": "Reclaimed", "consolidate": "Moved
 
 
 class EventRow(TypedDict):
-    """One event. Fields that do not apply are empty. condition_*: Kubernetes condition of a victim.
+    """One event. Fields that do not apply are empty. by: the preemptor. user: who submitted the job. actor: who requested what
+    happened. condition_*: Kubernetes condition of a victim.
 
     id: stable, the same for every reader of the log.
     """
@@ -41,6 +42,8 @@ class EventRow(TypedDict):
     node: str
     reason: str
     by: str
+    user: str
+    actor: str
     condition_type: str
     condition_status: str
     condition_reason: str
@@ -138,6 +141,8 @@ def _row(
         "node": node,
         "reason": _reason(record, state, job),
         "by": by,
+        "user": known.user if known is not None else "",
+        "actor": record.actor,
         "condition_type": "",
         "condition_status": "",
         "condition_reason": "",

@@ -5,13 +5,21 @@ from collections.abc import Iterable, Sequence
 from bailiff_core.humanize import cost_text, count_text, cpus_counted_text, duration_text
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import ENDED, Job, PoolState
-from bailiff_core.records import Record, decisions
+from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.payload import Payload
 
 from .eviction_stages import course
 from .sentences import Section, Sentence, clock, newest_of, seqs_of, tasks_text, without_stop
 from .unblockers import expected_return
 from .victims import choice_sentences, eviction_cause_text, preemptor_text, rule_text
 
+REQUESTS: dict[str, tuple[type[Payload], ...]] = {
+    "requested": (facts.JobEvictionRequested,),
+    "migration": (facts.JobMigrationRequested,),
+    "cancelled": (facts.JobCancelled,),
+    "paused": (facts.JobPaused, facts.JobResumed, decisions.JobIdle),
+}
+"""Which records may have led to an eviction, by its cause. Only those of people have an actor."""
 ENDS = {"failed": "failed", "lost": "was lost"}
 
 
@@ -33,20 +41,37 @@ def earlier_evictions(job: Job, evicted: Sequence[Record], history: Sequence[Rec
 def eviction_reasons(job: Job, record: Record, history: Sequence[Record], *, count: bool = True) -> Iterable[Sentence]:
     """Preemptor or cause, rule, cost and runner-up. count: also how often the job was requeued in total."""
     if isinstance(record.data, decisions.EvictionDecided):
-        text = f"{_subject(record.data.tasks)} evicted, because {without_stop(eviction_cause_text(record.data))}"
-        yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
+        request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
+        if request is not None:
+            cause = without_stop(eviction_cause_text(record.data, request.actor))
+            yield Sentence(f"At {clock(record.time)} {cause}.", seqs_of(request.seq, record.seq))
+        else:
+            text = f"{_subject(record.data.tasks)} evicted, because {without_stop(eviction_cause_text(record.data))}"
+            yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
     elif isinstance(record.data, decisions.MigrationDecided):
         nodes = count_text(len({share.node for share in record.data.placement}), "node")
         reason = f": {without_stop(record.data.reason)}" if record.data.reason else ""
-        why = "because that was requested" if record.data.cause == "migration" else "because it restarts"
-        text = f"At {clock(record.time)} it was migrated, {why}{reason}; resources on {nodes} are reserved for it."
-        yield Sentence(text, seqs_of(record.seq))
+        request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
+        if request is not None:
+            what, seqs = f"{request.actor} migrated it", seqs_of(request.seq, record.seq)
+        else:
+            why = "because that was requested" if record.data.cause == "migration" else "because it restarts"
+            what, seqs = f"it was migrated, {why}", seqs_of(record.seq)
+        yield Sentence(f"At {clock(record.time)} {what}{reason}; resources on {nodes} are reserved for it.", seqs)
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)
         yield from _as_victim(job.id, record, record.data, history)
     times = [each for each in history if isinstance(each.data, decisions.JobRequeued) and each.data.outcome != "failed"]
     if count and len(times) > 1:
         yield Sentence(f"It was requeued {len(times)} times in total.", tuple(each.seq for each in times))
+
+
+def _request_before(record: Record, kinds: tuple[type[Payload], ...], history: Sequence[Record]) -> Record | None:
+    """The newest record of these kinds before the eviction, if it is a request with an actor."""
+    for each in reversed(history):
+        if each.seq < record.seq and isinstance(each.data, kinds):
+            return each if each.actor else None
+    return None
 
 
 def _subject(tasks: str) -> str:

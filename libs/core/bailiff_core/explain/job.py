@@ -17,7 +17,15 @@ from bailiff_core.quota.quota_checks import may_reclaim, over_bounds
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-from .evictions import earlier_evictions, eviction_course, eviction_reasons, evicts, evicts_surplus_only, return_sentences
+from .evictions import (
+    REQUESTS,
+    earlier_evictions,
+    eviction_course,
+    eviction_reasons,
+    evicts,
+    evicts_surplus_only,
+    return_sentences,
+)
 from .sentences import Section, Sentence, clock, first_names, has_or_have, listed, newest_of, seqs_of, without_stop
 from .unblockers import unblocking_sentences
 from .victims import preemption_sentences, refusal_sentences
@@ -45,7 +53,8 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
     evicted = [record for record in history if evicts(record, job.id)]
     if evicted:
         subject = "were some of its tasks" if evicts_surplus_only(evicted[-1], job.id) else "was it"
-        sections.append(Section(f"Why {subject} evicted?", tuple(eviction_reasons(job, evicted[-1], history))))
+        reasons = (*eviction_reasons(job, evicted[-1], history), *_preemptor_s_user(state, evicted[-1]))
+        sections.append(Section(f"Why {subject} evicted?", reasons))
         sections.append(
             Section("When does it resume, and what protects it then?", tuple(return_sentences(state, job, evicted[-1], history)))
         )
@@ -57,15 +66,24 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
     return [section for section in sections if section.sentences]
 
 
+def _preemptor_s_user(state: PoolState, record: Record) -> Iterable[Sentence]:
+    """Whose job the preemptor is."""
+    preemptor = state.jobs.get(_preemptor_of(record) or "")
+    if preemptor is not None and preemptor.user:
+        yield Sentence(f"{preemptor.id} was submitted by {preemptor.user}.", seqs_of(preemptor.seq))
+
+
 def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Sentence:
     rank = f"{job.class_name} {job.priority}"
     if job.priority != job.base_priority:
         rank += f", {job.base_priority} by its class"
-    subject = f"{job.id} ({rank}{f', project {job.project}' if job.project else ''})"
+    belongs = [f"{what} {name}" for what, name in (("project", job.project), ("user", job.user)) if name]
+    subject = f"{job.id} ({', '.join([rank, *belongs])})"
     if job.phase in ENDED:
         last = newest_of(history, decisions.JobEnded)
         reason = last.data.reason if last is not None and isinstance(last.data, decisions.JobEnded) else ""
         why = f", {reason}" if job.phase == "failed" and reason else ""
+        why = f" by {job.requester}" if job.phase == "cancelled" and job.requester else why
         return Sentence(
             f"{subject} ended at {clock(job.ended_at)}: {job.phase}{why}.", seqs_of(last.seq if last is not None else None)
         )
@@ -73,6 +91,8 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
         return Sentence(f"{subject} is suspended: {job.suspended_reason}.", seqs_of(job.seq))
     if job.eviction is not None:
         why = f"for {job.eviction.for_job}" if job.eviction.for_job else f"({job.eviction.cause})"
+        by_request = job.eviction.cause in REQUESTS
+        why += f" by {job.requester}" if by_request and job.requester else ""
         late = "; its resources were not released in time" if job.eviction.stuck else ""
         text = f"{subject} is being evicted {why}, with {duration_text(job.eviction.grace)} of grace{late}."
         return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.started_seq))

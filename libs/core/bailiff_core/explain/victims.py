@@ -66,8 +66,15 @@ REPEATED = {"cancelled": "cancellation requested", "requested": "eviction reques
 """Beginnings of recorded reasons that repeat the cause."""
 
 
-def eviction_cause_text(data: decisions.EvictionDecided) -> str:
-    """`its eviction was requested: wrong data`; `node-1 is drained (quick): new driver`."""
+REQUESTS = {"cancelled": "cancelled", "requested": "evicted", "paused": "paused"}
+"""What a person did, by the cause of the eviction that followed."""
+
+
+def eviction_cause_text(data: decisions.EvictionDecided, requester: str = "") -> str:
+    """`its eviction was requested: wrong data`; with its requester `ada evicted it: wrong data`; `node-1 is drained (quick)`."""
+    if requester and data.cause in REQUESTS:
+        reason = data.reason.removeprefix(REPEATED[data.cause]).removeprefix(": ")
+        return f"{requester} {REQUESTS[data.cause]} it" + (f": {reason}" if reason else "")
     if data.cause in REASON_STATES_CAUSE and data.reason:
         return data.reason
     if data.cause == "scaled" and data.reason.startswith("scaled down"):

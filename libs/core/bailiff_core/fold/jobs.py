@@ -10,7 +10,7 @@ from .classes import apply_priority_class
 from .displacements import forget_displacements
 from .elasticity import drop_reserved
 from .gang import note_stale
-from .log import remember
+from .log import note_requester, remember
 from .pending_queue import enqueue
 from .registry import folds
 from .selection import close_requests_of
@@ -78,6 +78,7 @@ def job_cancelled(state: PoolState, fact: facts.JobCancelled) -> None:
     """Marks the job as cancelled; decisions follow."""
     job = state.jobs[fact.job]
     job.cancelled = True
+    note_requester(state, job, fact.reason)
     job.suspended_reason = None
     state.indices.touched[job.id] = None
     set_reservation(state, job, [])

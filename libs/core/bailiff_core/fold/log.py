@@ -2,7 +2,7 @@
 
 from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.state import ENDED, PoolState, RejectedInputs, RejectionCount, SeenRequest
+from bailiff_core.model.state import ENDED, Job, PoolState, RejectedInputs, RejectionCount, SeenRequest
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 from bailiff_core.records.wire import time_text
@@ -159,6 +159,11 @@ def decision_failed(state: PoolState, fact: facts.DecisionFailed) -> None:
 def remember(state: PoolState, request: facts.RequestId) -> None:
     """Stores the request id, so that a repeat has no effect."""
     state.requests[request_key(request.source, request.id)] = SeenRequest(request.digest, state.now, state.seq)
+
+
+def note_requester(state: PoolState, job: Job, reason: str) -> None:
+    """Stores who requested what happens to the job, and why."""
+    job.requester, job.request_reason = state.indices.actor, reason
 
 
 def request_key(source: str, request_id: str) -> str:

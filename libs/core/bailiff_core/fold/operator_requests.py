@@ -4,7 +4,7 @@ from bailiff_core.model.state import Drain, Eviction, OperatorRequest, PoolState
 from bailiff_core.records import decisions, facts
 
 from .allocation import evict_job, reindex, set_phase, set_reservation, tasks_of
-from .log import remember
+from .log import note_requester, remember
 from .registry import folds
 from .selection import close_requests_of
 
@@ -12,7 +12,9 @@ from .selection import close_requests_of
 @folds(facts.JobEvictionRequested)
 def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -> None:
     """Stores the request; a decision of the same cycle carries it out."""
-    state.jobs[fact.job].operator_request = OperatorRequest(state.seq, "evict", fact.reason)
+    job = state.jobs[fact.job]
+    job.operator_request = OperatorRequest(state.seq, "evict", fact.reason)
+    note_requester(state, job, fact.reason)
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
 
@@ -20,7 +22,9 @@ def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -
 @folds(facts.JobMigrationRequested)
 def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested) -> None:
     """Stores the request; a decision of the same cycle carries it out or refuses it."""
-    state.jobs[fact.job].operator_request = OperatorRequest(state.seq, "migrate", fact.reason, fact.node)
+    job = state.jobs[fact.job]
+    job.operator_request = OperatorRequest(state.seq, "migrate", fact.reason, fact.node)
+    note_requester(state, job, fact.reason)
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
 
@@ -30,6 +34,7 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
     """A pending job is paused at once; a placed one is evicted by decision."""
     job = state.jobs[fact.job]
     job.paused_seq, job.pause_reason = state.seq, fact.reason
+    note_requester(state, job, fact.reason)
     set_reservation(state, job, [])
     state.indices.touched[job.id] = None
     if job.phase == "pending":
@@ -44,7 +49,8 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
 def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     """The job is pending again, at its old place; one that is still evicting is requeued after its eviction."""
     job = state.jobs[fact.job]
-    job.paused_seq, job.pause_reason = None, ""
+    job.paused_seq = None
+    job.pause_reason = job.requester = job.request_reason = ""
     state.indices.touched[job.id] = None
     if job.phase == "paused":
         job.pending_since, job.timeout_recorded, job.pending_recorded = state.now, False, False
@@ -60,7 +66,7 @@ def node_drained(state: PoolState, fact: facts.NodeDrained) -> None:
     """The node takes no new tasks. A later request replaces an earlier one."""
     number = state.node_numbers[fact.node]
     deadline = None if fact.deadline is None else state.now + fact.deadline
-    state.nodes[number].drain = Drain(state.seq, fact.mode, fact.reason, deadline, fact.mode != "graceful")
+    state.nodes[number].drain = Drain(state.seq, fact.mode, fact.reason, deadline, fact.mode != "graceful", state.indices.actor)
     state.draining[number] = None
     _touch_jobs_on(state, number)
     remember(state, fact.request)

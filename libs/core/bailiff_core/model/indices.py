@@ -21,6 +21,7 @@ class Indices:
     infeasible: by scheduling class, why a gang never fits these nodes; empty: it may fit.
     changed_nodes, changed_jobs: changed since `snapshot` was last brought up to date; changed_times: since `timers` was;
     changed_ends: since `completion_order` was. forgotten: entries deleted from the state's dicts since their last rebuild.
+    actor: that of the record that was folded last.
     snapshot, node_resources, timers, completion_order, project_tree: built by the modules of these names, which check the type.
     """
 
@@ -44,3 +45,4 @@ class Indices:
     timers: object | None = field(default=None, compare=False, repr=False)
     completion_order: object | None = field(default=None, compare=False, repr=False)
     project_tree: object | None = field(default=None, compare=False, repr=False)
+    actor: str = field(default="", compare=False, repr=False)

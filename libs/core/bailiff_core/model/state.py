@@ -64,13 +64,14 @@ class Resources:
 
 @dataclass(slots=True)
 class Drain:
-    """Drain of a node since the record `seq`. due: its tasks are evicted now. deadline: µs, log time."""
+    """Drain of a node since the record `seq`. due: its tasks are evicted now. deadline: µs, log time. requester: an actor."""
 
     seq: int
     mode: DrainMode
     reason: str = ""
     deadline: int | None = None
     due: bool = False
+    requester: str = ""
 
 
 @dataclass(slots=True)
@@ -203,7 +204,8 @@ class Job:
     None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
     last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
     there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
-    user: who submitted it; user_verified: whether that name was verified.
+    user: whose it is; user_verified: whether that name was verified. requester, request_reason: of the newest request to cancel,
+    pause, evict or migrate it.
     """
 
     id: str
@@ -256,6 +258,8 @@ class Job:
     backfilled: bool = False
     user: str = ""
     user_verified: bool = False
+    requester: str = ""
+    request_reason: str = ""
 
     def groups(self) -> list[TaskGroup]:
         """Returns the task group of each task, by index; includes tasks beyond the size of a job that was scaled down."""

@@ -9,8 +9,8 @@ from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem
+from bailiff_core.permissions import Requester, class_denial, submission_denial, user_denial
 from bailiff_core.placement.feasibility import could_ever_fit
-from bailiff_core.permissions import Requester, class_denial, submission_denial
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.quota.quota_checks import never_within_bounds
 from bailiff_core.records.facts import JobSubmitted, RequestId
@@ -35,6 +35,9 @@ def submitted(
     entry = class_for(state, requester, demand.priority_class, job)
     if isinstance(entry, Rejected):
         return entry
+    user = _user_of(state, requester, demand)
+    if isinstance(user, Rejected):
+        return user
     project = _project_of(state, demand)
     if isinstance(project, Rejected):
         return project
@@ -70,9 +73,7 @@ def submitted(
     if too_large is not None:
         return Rejected("too-large", too_large, job)
     return [
-        JobSubmitted(
-            request=request, demand=demand, spec_digest=spec_digest, user=requester.actor, user_verified=requester.verified
-        )
+        JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=user, user_verified=requester.verified)
     ]  # fmt: skip
 
 
@@ -108,6 +109,14 @@ def class_for(state: PoolState, requester: Requester, name: str | None, job: str
         return Rejected("unknown-class", f"there is no priority class {name!r}; the policy has {known}", job)
     denial = class_denial(state.rules, requester, entry.name)
     return entry if denial is None else Rejected.denied(denial, job)
+
+
+def _user_of(state: PoolState, requester: Requester, demand: JobDemand) -> str | Rejected:
+    """Whose job it is: the sender's, or for an operator whoever is named. An unnamed sender's claim is only a note."""
+    if demand.user is None or not requester.actor:
+        return requester.actor
+    denial = user_denial(state.rules, requester, demand.user)
+    return demand.user if denial is None else Rejected.denied(denial, demand.job)
 
 
 def _project_of(state: PoolState, demand: JobDemand) -> str | Rejected | None:

@@ -78,10 +78,12 @@ def _eviction_started(fact: facts.EvictionStarted, _state: PoolState) -> Stateme
 
 
 @describes(decisions.EvictionDecided, event="Evicting")
-def _eviction_decided(decision: decisions.EvictionDecided, _state: PoolState) -> Statement:
+def _eviction_decided(decision: decisions.EvictionDecided, state: PoolState) -> Statement:
+    known = state.jobs.get(decision.job)
+    cause = eviction_cause_text(decision, known.requester if known is not None else "")
     grace = f"grace {duration_text(decision.grace)}"
     who = members(decision.job, decision.tasks)
-    return Statement("eviction decided", who, joined(eviction_cause_text(decision), grace), "evict")
+    return Statement("eviction decided", who, joined(cause, grace), "evict")
 
 
 @describes(decisions.DrainDeadlineReached)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from bailiff.client.projects import below
-from bailiff.render.record_text.phrases import node_name
+from bailiff.render.record_text.phrases import node_name, with_reason
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.humanize import memory_text, thousandths_text
 from bailiff_core.model.placement_ranges import bits
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bailiff_core.model.demand import TaskGroup
-    from bailiff_core.model.state import Job, PoolState, Task
+    from bailiff_core.model.state import Eviction, Job, PoolState, Task
     from bailiff_core.records import Record
 
     from .moves import MoveRow
 
 
+REQUESTS = {"requested": "evicted", "cancelled": "cancelled", "paused": "paused"}
+"""What the requester did, by the cause of an eviction."""
 STATES = (
     "running", "starting", "reserved", "evicting", "pausing", "cancelling", "suspended", "pending", "paused",
     "succeeded", "failed", "cancelled",
@@ -133,7 +135,7 @@ def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> J
     placed = [task for task in job.tasks if task.state in ("starting", "running", "exited")]
     return {
         "job": job.id,
-        "user": job.user,
+        "user": user_of(job),
         "project": job.project,
         "labels": dict(job.demand.labels),
         "priority_class": job.class_name,
@@ -160,6 +162,11 @@ def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> J
         "running_s": max(0, end - job.last_start) // 1_000_000 if running and job.last_start is not None else None,
         "note": job_note(state, job),
     }
+
+
+def user_of(job: Job) -> str:
+    """Whose job it is: who submitted it, or for whom an unnamed sender did."""
+    return job.user or job.demand.user or ""
 
 
 def node_names(state: PoolState, tasks: list[Task]) -> list[str]:
@@ -197,10 +204,13 @@ def job_note(state: PoolState, job: Job) -> str:
     """A short note beside the state."""
     if job.suspended_reason is not None and job.phase not in ENDED:
         return f"decision failed: {job.suspended_reason}"
+    by = f" by {job.requester}" if job.requester else ""
     if job.phase == "paused":
-        return f"since #{job.paused_seq}" + (f": {job.pause_reason}" if job.pause_reason else "")
+        return with_reason(f"since #{job.paused_seq}{by}", job.pause_reason)
+    if job.phase == "cancelled":
+        return with_reason(by.strip(), job.request_reason) if by else ""
     if job.eviction is not None:
-        note = f"preempted by {job.eviction.for_job}" if job.eviction.for_job else f"evicting: {job.eviction.cause}"
+        note = _eviction_note(state, job, job.eviction)
         if job.eviction.cause == "migration" and job.reservation:
             note = f"migrating to {', '.join(node_names(state, job.reservation)[:3])}"
         return note + (", stuck" if job.eviction.stuck else "")
@@ -210,6 +220,17 @@ def job_note(state: PoolState, job: Job) -> str:
     if job.phase == "pending" and any(request.job == job.id for request in (state.selection.requests if state.selection else [])):
         return "victims are being selected"
     return ""
+
+
+def _eviction_note(state: PoolState, job: Job, eviction: Eviction) -> str:
+    """Which job preempted it, and whose that is; or who requested the eviction, and why."""
+    if eviction.for_job:
+        preemptor = state.jobs.get(eviction.for_job)
+        whose = f" of {user_of(preemptor)}" if preemptor is not None and user_of(preemptor) else ""
+        return f"preempted by {eviction.for_job}{whose}"
+    if eviction.cause not in REQUESTS or not job.requester:
+        return f"evicting: {eviction.cause}"
+    return with_reason(f"{REQUESTS[eviction.cause]} by {job.requester}", job.request_reason)
 
 
 def job_details(state: PoolState, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:

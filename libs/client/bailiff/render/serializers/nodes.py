@@ -39,9 +39,10 @@ class DeviceRow(TypedDict):
 
 
 class DrainRow(TypedDict):
-    """The drain of a node. due: its deadline has passed, remaining jobs are evicted."""
+    """The drain of a node. due: its deadline has passed, remaining jobs are evicted. requester: who requested it."""
 
     seq: int
+    requester: str
     mode: str
     reason: str
     deadline: str | None
@@ -154,6 +155,7 @@ def drain_row(node: Node) -> DrainRow | None:
         return None
     return {
         "seq": drain.seq,
+        "requester": drain.requester,
         "mode": drain.mode,
         "reason": drain.reason,
         "deadline": moment(drain.deadline),

@@ -35,6 +35,8 @@ def job_block(details: JobDetails) -> RenderableType:
     preemptible = "preemptible" if row["preemptible"] else "not preemptible"
     aged = f" (its class has {row['base_priority']})" if row["base_priority"] != row["priority"] else ""
     facts.add_row("class", text(f"{row['priority_class']} {row['priority']}{aged}, {preemptible}"))
+    if row["user"]:
+        facts.add_row("user", text(row["user"]))
     if row["project"]:
         facts.add_row("project", text(row["project"]))
     facts.add_row("requests", text(details["demand"]))

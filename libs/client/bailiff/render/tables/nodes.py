@@ -34,7 +34,8 @@ def _drain(drain: DrainRow) -> str:
     """`graceful until 2026-11-22 12:00:00 (#118): new driver`."""
     until = f" until {time_cell(drain['deadline'])}" if drain["deadline"] and not drain["due"] else ""
     due = ", remaining jobs are evicted" if drain["due"] else ", jobs may finish"
-    return f"{drain['mode']}{until}{due} (#{drain['seq']})" + (f": {drain['reason']}" if drain["reason"] else "")
+    by = f" by {drain['requester']}" if drain["requester"] else ""
+    return f"{drain['mode']}{by}{until}{due} (#{drain['seq']})" + (f": {drain['reason']}" if drain["reason"] else "")
 
 
 def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableType:

@@ -1,0 +1,203 @@
+"""A connection to Bailiff: submit jobs, find them, look at nodes and projects, ask what would happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from bailiff import fields
+from bailiff.client.errors import JobRejected
+from bailiff.fields import JobFields, Names, Times
+from bailiff.pool_results import Node, Pool, Project, WhatIf
+from bailiff.results import Event, JobStatus, Plan
+
+from . import convert
+from .access import Access, translated
+from .audit import Audit
+from .job import Job, status_of
+from .policy import PolicyOfPool, PolicySource, document_of
+
+if TYPE_CHECKING:
+    from bailiff.client.settings import ClientSettings
+    from bailiff.render.events import EventRow
+    from bailiff_bus.port import Bus
+    from bailiff_core.model.state import PoolState
+    from bailiff_log.reader import Entry
+
+
+def connect(
+    address: str | None = None,
+    *,
+    file: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    pool: str | None = None,
+    project: str | None = None,
+    actor: str | None = None,
+    key: str | Path | None = None,
+    answer_within: float | str | timedelta = 10.0,
+) -> Connection:
+    """A connection. Kafka is first contacted by the first call that needs it.
+
+    Settings are those of the command: from BAILIFF_* variables and the file that BAILIFF_SETTINGS names. What is given here goes
+    before them. address: of a Kafka broker, host:port. file: a settings file (TOML or YAML). settings: by name, as in
+    {"api": "http://127.0.0.1:8620"}. pool, project: the default ones. actor: your name in the log. key: file with the private key
+    that signs requests. answer_within: how long to wait for admission's answer to a request.
+    """
+    return Connection(_settings(address, file, settings, pool=pool, project=project, actor=actor, key=key), answer_within)
+
+
+def _settings(address: str | None, file: str | Path | None, settings: Mapping[str, Any] | None, **given: Any) -> ClientSettings:
+    from bailiff.client.settings import ClientSettings
+    from bailiff_service.settings import load_settings, settings_file
+
+    with translated():
+        values = {**(settings_file(Path(file)) if file is not None else {}), **(settings or {})}
+        values |= {name: value for name, value in given.items() if value is not None}
+        if address is not None:
+            values["kafka"] = {**values.get("kafka", {}), "bootstrap": address}
+        return load_settings(ClientSettings, **values)
+
+
+class Connection:
+    """A connection to Bailiff, to be used as an async context manager. policy, audit: of its pools.
+
+    pool, in every method: default: that of the settings, else the only pool.
+    """
+
+    def __init__(self, settings: ClientSettings, answer_within: float | str | timedelta = 10.0, bus: Bus | None = None) -> None:
+        from bailiff.client.client import Client
+
+        within = fields.seconds_of(answer_within, "answer_within")
+        self._settings = settings
+        self._access = Access(Client.connect(settings, bus), settings, within if within is not None else 10.0)
+        self.policy, self.audit = PolicyOfPool(self._access), Audit(self._access)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connection. Jobs are not affected."""
+        await self._access.client.__aexit__()
+
+    # --- jobs
+
+    async def submit(self, job: fields.Job | None = None, *, pool: str | None = None, **values: Unpack[JobFields]) -> Job:
+        """Submits a job: a command (one line for the shell, or a list), a `JobFile`, or a mapping with its fields.
+
+        Raises `InvalidRequest` before anything is sent; `JobRejected` with admission's code and reason; `NotPermitted`.
+        """
+        request = fields.request_of(job, values, self._settings.project)
+        name = await self._access.pool(pool)
+        accepted = await self._access.request(name, request, JobRejected)
+        return Job(self._access, name, request.demand.job, accepted.seq)
+
+    async def job(self, name: str, *, pool: str | None = None) -> Job:
+        """The job of that name. Raises `JobNotFound`."""
+        where = await self._access.pool(pool)
+        _, found = await self._access.job_in(where, name)
+        return Job(self._access, where, name, found.seq)
+
+    async def jobs(
+        self,
+        name: Names = None,
+        *,
+        state: Names = None,
+        user: Names = None,
+        project: str | None = None,
+        priority_class: Names = None,
+        node: Names = None,
+        labels: Mapping[str, str] | None = None,
+        since: Times = None,
+        until: Times = None,
+        ended: bool = False,
+        sort: Names = None,
+        pool: str | None = None,
+    ) -> list[JobStatus]:
+        """Jobs: active ones, then pending ones in queue order, paused ones, and with `ended` those that have ended.
+
+        Each filter is one value or several. name: with * and ?. project: with its subprojects. since, until: submitted from, and
+        before, a time or how long ago, as in "2d". sort: as in ["user", "-submitted"].
+        """
+        from bailiff.client.job_filter import JobFilter, selected
+
+        wanted = JobFilter(
+            states=fields.several(state), users=fields.several(user), project=project, classes=fields.several(priority_class),
+            nodes=fields.several(node), labels=labels, names=fields.several(name), since=fields.micros_of(since, "since"),
+            until=fields.micros_of(until, "until"), ended=ended,
+        )  # fmt: skip
+        found, now = await self._access.state(pool), self._access.client.now()
+        return [status_of(found, row["job"], now) for row in selected(found, now, wanted, fields.several(sort))]
+
+    async def events(
+        self, *, job: str | None = None, since_seq: int = 0, follow: bool = False, pool: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Events of jobs and nodes from the record `since_seq` on. follow: also new ones, for ever."""
+        from bailiff.render.events import events_of
+
+        def look(entry: Entry, state: PoolState) -> list[EventRow]:
+            return [row for row in events_of(entry.record, state) if job is None or row["job"] == job]
+
+        name = await self._access.pool(pool)
+        with translated():
+            async for row in self._access.client.observe(name, since_seq, look, on=follow):
+                yield convert.event(row)
+
+    # --- the pool
+
+    async def pools(self) -> list[Pool]:
+        """All pools."""
+        from bailiff.render.serializers.pools import pool_row
+
+        with translated():
+            names = list(await self._access.client.pools())
+        return [convert.pool(pool_row(await self._access.state(name), self._access.client.now())) for name in names]
+
+    async def nodes(self, *, pool: str | None = None) -> list[Node]:
+        """The nodes, with their GPUs and the jobs on them."""
+        from bailiff.render.serializers.nodes import node_rows
+
+        return [convert.node(row) for row in node_rows(await self._access.state(pool))]
+
+    async def projects(self, *, pool: str | None = None) -> list[Project]:
+        """The projects with quota, usage and fair share, each after its parent."""
+        from bailiff.client.projects import rows
+
+        return [convert.project(row) for row in rows(await self._access.state(pool))]
+
+    # --- what would happen
+
+    async def plan(self, job: fields.Job | None = None, *, pool: str | None = None, **values: Unpack[JobFields]) -> Plan:
+        """What would happen to this job if it were submitted now, and which jobs it would preempt. Nothing is sent."""
+        from bailiff.client.live_plan import predict
+
+        request = fields.request_of("true" if job is None else job, values, self._settings.project)
+        data, sentences = predict(await self._access.state(pool), request.demand, self._access.client.now())
+        return convert.plan(data, sentences)
+
+    async def what_if(
+        self, policy: PolicySource, *, since: str | None = None, until: str | None = None, pool: str | None = None
+    ) -> WhatIf:
+        """The recorded past of a pool under another policy, by simulation. Nothing is sent.
+
+        since, until: the window in which it is in force: a record's number, a time as in 2026-01-31T12:00:00Z, or as in -2d.
+        """
+        from bailiff.audit.log_positions import wall_clock
+        from bailiff.audit.log_sources import from_kafka
+        from bailiff.simulation.what_if import other_past, whole_log
+
+        rules, name = document_of(policy), await self._access.pool(pool)
+        with translated():
+            log = await whole_log(await from_kafka(self._access.client, name))
+            _, found = await asyncio.to_thread(other_past, name, log, rules, since, until, _no_progress, wall_clock())
+        return convert.what_if(name, found)
+
+
+def _no_progress(label: str, done: int, of: int) -> None:
+    """Progress is not reported."""

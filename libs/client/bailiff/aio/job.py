@@ -1,0 +1,188 @@
+"""A job: its state, events and output; requests about it; the reasons for what happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Unpack
+
+from bailiff import fields
+from bailiff.client.errors import InvalidRequest, JobFailed, JobRejected, Timeout
+from bailiff.fields import Times
+from bailiff.results import Accepted, Event, Explanation, JobStatus, LogLine
+
+from . import convert
+from .access import Access, translated
+
+if TYPE_CHECKING:
+    from bailiff_bus.messages import RequestBody
+    from bailiff_core.model.state import PoolState
+    from bailiff_log.reader import Entry
+
+
+class Job:
+    """A job of a pool. seq: the record of its submission."""
+
+    def __init__(self, access: Access, pool: str, name: str, seq: int) -> None:
+        self._access, self.pool, self.name, self.seq = access, pool, name, seq
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name} of {self.pool}>"
+
+    async def status(self) -> JobStatus:
+        """Its state now. Raises `JobNotFound` some time after its end."""
+        state, _ = await self._access.job_in(self.pool, self.name)
+        return status_of(state, self.name, self._access.client.now())
+
+    async def wait(self, timeout: float | str | timedelta | None = None, *, check: bool = False) -> JobStatus:
+        """Waits until it has ended, and returns how. timeout: seconds, or as in "2h"; None waits for ever.
+
+        Raises `Timeout`, which does not affect the job. check: raises `JobFailed` unless it succeeded.
+        """
+        limit = fields.seconds_of(timeout, "timeout")
+        now = self._access.client.now
+
+        def ended(state: PoolState) -> JobStatus | None:
+            found = status_of(state, self.name, now()) if self.name in state.jobs else None
+            return found if found is not None and found.ended else None
+
+        await self._access.job_in(self.pool, self.name)
+        status = await self._access.until(self.pool, ended, limit)
+        if status is None:
+            raise Timeout(f"{self.name} has not ended within {timeout}", f"it continues; why: bailiff explain {self.name}")
+        if check and not status.succeeded:
+            raise JobFailed(self.name, status.state, status.note)
+        return status
+
+    async def watch(self) -> AsyncGenerator[Event, None]:
+        """What happens to it, from its submission to its end."""
+        from bailiff.render.events import EventRow, events_of
+        from bailiff_core.records.decisions import JobEnded
+
+        def look(entry: Entry, state: PoolState) -> list[tuple[EventRow | None, bool]]:
+            rows = [row for row in events_of(entry.record, state) if row["job"] == self.name]
+            data = entry.record.data
+            over = isinstance(data, JobEnded) and data.job == self.name
+            return [*((row, False) for row in rows), *([(None, True)] if over else [])]
+
+        with translated():
+            async for row, over in self._access.client.observe(self.pool, self.seq, look):
+                if over:
+                    return
+                if row is not None:
+                    yield convert.event(row)
+
+    async def logs(
+        self,
+        *,
+        follow: bool = False,
+        task: int | None = None,
+        attempt: int | None = None,
+        since: Times = None,
+        grep: str | None = None,
+    ) -> AsyncGenerator[LogLine, None]:
+        """The retained lines that its tasks wrote (one day). follow: also new ones until it has ended.
+
+        since: a time, or how long ago, as in "10m". grep: a regular expression that a line contains.
+        """
+        from bailiff.client.job_output import OutputFilter, lines, pattern_of
+
+        async def is_over() -> bool:
+            if not follow:
+                return True
+            state = await self._access.state(self.pool)
+            return self.name not in state.jobs or self.name in state.ended
+
+        wanted = OutputFilter(self.pool, self.name, task, attempt, fields.micros_of(since, "since"), pattern_of(grep))
+        with translated():
+            async for line in lines(self._access.client, wanted, is_over):
+                yield convert.log_line(line)
+
+    async def explain(self, *, instead: str | None = None, next: bool = False, all: bool = False) -> Explanation:  # noqa: A002 - the command's
+        """Why it is pending or was preempted, by which job, and why it was chosen.
+
+        instead: also why this job was not chosen; next: also which jobs would be preempted next; all: all candidates, in `data`.
+        """
+        from bailiff.explain.question import answer, log_of
+
+        await self._access.state(self.pool)
+        with translated():
+            log = await log_of(self._access.client, self.pool)
+            return convert.explanation(await answer(log, self.name, all_=all, instead=instead, next_=next))
+
+    async def cancel(self, reason: str = "") -> Accepted:
+        """Ends it, pending or running, with its grace period."""
+        from bailiff_bus.messages import CancelJob
+
+        return await self._request(CancelJob(job=self.name, reason=reason))
+
+    async def pause(self, reason: str = "") -> Accepted:
+        """Suspends it until it is resumed; if it runs, it saves a checkpoint first."""
+        from bailiff_bus.messages import PauseJob
+
+        return await self._request(PauseJob(job=self.name, reason=reason))
+
+    async def resume(self, reason: str = "") -> Accepted:
+        """Returns it to the queue; it continues from its last checkpoint."""
+        from bailiff_bus.messages import ResumeJob
+
+        return await self._request(ResumeJob(job=self.name, reason=reason))
+
+    async def evict(self, reason: str = "") -> Accepted:
+        """Evicts it with its grace period; it returns to the queue at its old position."""
+        from bailiff_bus.messages import EvictJob
+
+        return await self._request(EvictJob(job=self.name, reason=reason))
+
+    async def migrate(self, to: str | None = None, reason: str = "") -> Accepted:
+        """Moves it: resources are reserved on the node `to`, or on any; then it saves a checkpoint and restarts there."""
+        from bailiff_bus.messages import MigrateJob
+
+        return await self._request(MigrateJob(job=self.name, node=to, reason=reason))
+
+    async def scale(self, tasks: int, *, min_tasks: int | None = None, group: int = 0) -> Accepted:
+        """Changes its number of tasks, and with min_tasks how many must run together. group: the kind of task, from 0."""
+        from bailiff_bus.messages import ScaleJob
+
+        return await self._request(ScaleJob(job=self.name, group=group, tasks=tasks, min_tasks=min_tasks))
+
+    async def set_priority_class(self, priority_class: str) -> Accepted:
+        """Changes its priority class while it is pending."""
+        from bailiff_bus.messages import SetPriorityClass
+
+        return await self._request(SetPriorityClass(job=self.name, priority_class=priority_class))
+
+    async def resubmit(self, command: str | Sequence[str] | None = None, **changes: Unpack[fields.JobFields]) -> Job:
+        """Submits it again with these changes, under the name JOB-r2 unless another is given.
+
+        Command, environment, secrets and working directory are read from Kafka where you may. Raises `InvalidRequest` if the
+        command cannot be read and none is given.
+        """
+        from bailiff.client.job_again import changed, job_again
+
+        state, found = await self._access.job_in(self.pool, self.name)
+        with translated():
+            again = await job_again(self._access.client, state, found)
+        if again.missing and command is None:
+            raise InvalidRequest([f"command: that of {self.name} cannot be submitted again: {again.missing}"])
+        document = changed(again, fields.document_of(changes | ({"command": command} if command is not None else {})))
+        request = fields.request_of(document, {})
+        accepted = await self._access.request(self.pool, request, JobRejected)
+        return Job(self._access, self.pool, request.demand.job, accepted.seq)
+
+    async def _request(self, body: RequestBody) -> Accepted:
+        await self._access.job_in(self.pool, self.name)
+        return await self._access.request(self.pool, body)
+
+
+def status_of(state: PoolState, name: str, now: int) -> JobStatus:
+    """The status of this job. now: µs UTC."""
+    from bailiff.render.serializers.jobs import job_row, task_row
+
+    job = state.jobs[name]
+    waits = [each for each in state.queue if each not in state.active] if job.phase == "pending" else []
+    row = job_row(state, job, now, waits.index(name) if name in waits else None)
+    milli = sum(
+        group.count * (group.gpu_milli + (group.gpu_devices or 1) * (group.gpu_share_milli or 0)) for group in job.demand.tasks
+    )
+    return convert.job_status(row, state.pool, milli / 1000, [task_row(state, task) for task in job.tasks])

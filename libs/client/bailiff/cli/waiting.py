@@ -1,0 +1,126 @@
+"""Waits for submitted jobs: until their end, with their events, or attached to one with its output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bailiff.client.errors import ExitCode
+
+from .jobs import about, follow_jobs
+from .logs import print_output
+from .session import Session
+
+if TYPE_CHECKING:
+    from bailiff.client.client import Client, SentRequest
+
+    Accepted = list[tuple[SentRequest, int]]  # requests, each with the seq of the record that accepted it
+
+OUTCOMES = {
+    "succeeded": ExitCode.DONE, "failed": ExitCode.JOB_FAILED, "evicted": ExitCode.JOB_FAILED,
+    "cancelled": ExitCode.JOB_CANCELLED, "timed-out": ExitCode.JOB_FAILED,
+}  # fmt: skip
+
+
+async def wait_for(session: Session, client: Client, accepted: Accepted, *, follow: bool) -> ExitCode:
+    import asyncio
+
+    names = [sent.job for sent, _ in accepted]
+    pool = accepted[0][0].pool
+    if session.for_people and not follow:
+        for sent, seq in accepted:
+            session.say(f"{sent.job} accepted as {pool}#{seq}; waiting for its end")
+    try:
+        return await _until_ended(session, client, pool, names, min(seq for _, seq in accepted), follow=follow)
+    except asyncio.CancelledError:  # Ctrl-C
+        _leave(session, names, pool)
+        raise
+
+
+def _leave(session: Session, names: Sequence[str], pool: str) -> None:
+    shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+    goes = "keeps" if len(names) == 1 else "keep"
+    session.err.print(f"{shown} {goes} running; to cancel: bailiff cancel {names[0]} --pool {pool}", markup=False)
+
+
+async def _until_ended(
+    session: Session, client: Client, pool: str, jobs: Sequence[str], from_seq: int, *, follow: bool
+) -> ExitCode:
+    """Waits until all jobs have ended. Returns the worst of their exit codes."""
+    from bailiff.render.record_text.lines import lines
+    from bailiff.render.serializers.records import record_data
+    from bailiff_core.model.state import PoolState
+    from bailiff_core.records.decisions import JobEnded
+
+    state, left, worst = PoolState(), dict.fromkeys(jobs), ExitCode.DONE
+    async for entry, job in follow_jobs(client, pool, left, from_seq, state):
+        if follow and session.for_people:
+            session.show_lines(about(lines(entry.record, state), job))
+        elif follow:
+            session.one_of_many(record_data(entry, state))
+        data = entry.record.data
+        if isinstance(data, JobEnded) and data.job == job:
+            if not follow:
+                reason = f": {data.reason}" if data.reason else ""
+                session.say(f"{job} {data.outcome}{reason}  ({pool}#{entry.record.seq})")
+            worst = max(worst, OUTCOMES[data.outcome])
+            left.pop(job, None)
+        if not left:
+            return worst
+    raise AssertionError("following ends only with the jobs")
+
+
+# --- attached
+
+
+async def attend(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> ExitCode:
+    """Attaches to the job: its output goes to stdout, its node and events to stderr."""
+    import asyncio
+
+    from bailiff.client.job_output import OutputFilter
+
+    over = asyncio.Event()
+
+    async def is_over() -> bool:
+        return over.is_set()
+
+    output = asyncio.create_task(print_output(session, client, OutputFilter(sent.pool, sent.job), is_over))
+    try:
+        code = await _events_of(session, client, sent, seq, port)
+        over.set()
+        await output
+        return code
+    except asyncio.CancelledError:
+        _leave(session, [sent.job], sent.pool)
+        raise
+    finally:
+        output.cancel()
+
+
+async def _events_of(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> ExitCode:
+    from bailiff.render.record_text.lines import lines
+    from bailiff_core.model.state import PoolState
+    from bailiff_core.records.decisions import JobEnded
+    from bailiff_core.records.facts import TaskStarted
+
+    state = PoolState()
+    async for entry, job in follow_jobs(client, sent.pool, {sent.job: None}, seq, state):
+        data = entry.record.data
+        for line in about(lines(entry.record, state), job):
+            session.err.print(str(line), style="dim", markup=False, highlight=False, soft_wrap=True)
+        if isinstance(data, TaskStarted) and data.task == state.jobs[job].tasks[0].index:
+            for sentence in where_to_reach(data.node, port):
+                session.err.print(sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
+        if isinstance(data, JobEnded):
+            return OUTCOMES[data.outcome]
+    raise AssertionError("following ends only with the job")
+
+
+def where_to_reach(node: str, port: int | None) -> list[str]:
+    """Node and port of the job, and how to forward the port. Bailiff opens no tunnel itself."""
+    if port is None:
+        return [f"running on {node}"]
+    return [
+        f"running on {node}; its port: {node}:{port}",
+        f"if {node} is not reachable from here: ssh -N -L {port}:localhost:{port} {node}",
+    ]

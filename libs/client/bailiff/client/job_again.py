@@ -1,0 +1,123 @@
+"""The specification of a submitted job, to submit it again: the demand from the log, the rest from `bailiff.job-specs`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bailiff_bus import topics
+from bailiff_bus.messages import JobSpec
+from bailiff_bus.messages.requests import runtime_label
+from bailiff_bus.port import BusUnavailable
+from bailiff_core.humanize import thousandths_text
+
+from .errors import ClientError
+from .job_parser import GROUP_FIELDS, JOB_FIELDS, cpu, duration, fraction, gpus, memory
+
+if TYPE_CHECKING:
+    from bailiff_core.model.state import Job, PoolState
+
+    from .client import Client
+
+AMOUNTS = ("gpus", "fraction", "gpu_memory")
+LONGEST_NAME = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The fields of the job as in a job file. missing: why those that are not in the log could not be read; else empty."""
+
+    document: Mapping[str, Any]
+    missing: str = ""
+
+
+async def job_again(client: Client, state: PoolState, job: Job) -> Again:
+    """The job's fields, under a free name, without its user. What cannot be read is left out."""
+    spec, missing = await _spec_of(client, state.pool, job)
+    demand = job.demand.to_data()
+    document = _fields(JOB_FIELDS, "demand", demand)
+    groups = [_group(each) for each in demand["tasks"]]
+    document |= {"groups": groups} if len(groups) > 1 else groups[0]
+    if spec is not None:
+        document |= _fields(JOB_FIELDS, "spec", spec.to_data())
+    document.pop("user", None)
+    return Again({**document, "name": free_name(state, job.id)}, missing)
+
+
+def changed(again: Again, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with these changes. Another kind of GPU amount replaces the job's."""
+    document = dict(again.document)
+    if any(name in changes for name in AMOUNTS):
+        for name in (*AMOUNTS, "gpu_devices"):
+            document.pop(name, None)
+    return document | changes
+
+
+def free_name(state: PoolState, job: str) -> str:
+    """`train-7-r2` for `train-7`; then `train-7-r3`."""
+    stem = re.sub(r"-r[0-9]+$", "", job)
+    number = 2
+    while (name := f"{stem[: LONGEST_NAME - len(str(number)) - 2]}-r{number}") in state.jobs:
+        number += 1
+    return name
+
+
+async def _spec_of(client: Client, pool: str, job: Job) -> tuple[JobSpec | None, str]:
+    """The private part, if it is the one whose digest the log has; else None and why."""
+    key, newest = f"{pool}/{job.id}/{job.spec_digest}".encode(), b""
+    try:
+        async for message in client.messages(topics.JOB_SPECS.name, await client.spans(topics.JOB_SPECS.name)):
+            if message.key == key:
+                newest = message.value
+    except (BusUnavailable, ClientError) as error:
+        return None, f"{topics.JOB_SPECS.name} cannot be read: {error}"
+    if not newest:
+        return None, "it was erased"
+    try:
+        stored = json.loads(newest)
+        if "encrypted" in stored:
+            return None, "it is encrypted for admission"
+        spec, salt = JobSpec.model_validate_json(json.dumps(stored["spec"])), bytes.fromhex(stored["salt"])
+    except (ValueError, KeyError, TypeError) as error:
+        return None, f"it cannot be read: {type(error).__name__}"
+    if hashlib.sha256(salt + spec.to_json()).hexdigest() != job.spec_digest:
+        return None, "what is stored is not what the log recorded"
+    return spec, ""
+
+
+def _fields(known: Mapping[str, Any], part: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _text(field.read, data[field.path[1]])
+        for name, field in known.items()
+        if field.path[0] == part and field.path[1] in data
+    }
+
+
+def _group(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a task group. The node label that admission added for the runtime is left out."""
+    found = {name: _text(field.read, data[field.path[0]]) for name, field in GROUP_FIELDS.items() if field.path[0] in data}
+    labels = {name: value for name, value in data.get("node_labels", {}).items() if not name.startswith(RUNTIME_LABELS)}
+    found.pop("node_labels", None)
+    if found.get("gpus") == "0":
+        del found["gpus"]
+    return found | ({"node_labels": labels} if labels else {})
+
+
+RUNTIME_LABELS = runtime_label("")
+
+
+def _text(read: Any, value: Any) -> Any:
+    """The value as the parser `read` expects it in a job file."""
+    if read is duration and isinstance(value, int):
+        return f"{value}us"
+    if read is memory:
+        return f"{value}B"
+    if read is cpu:
+        return f"{value}m"
+    if read in (gpus, fraction):
+        return thousandths_text(value)
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -1,0 +1,177 @@
+"""A job as Python values: a command, a job file or a mapping, and fields such as `gpus=0.5` and `memory="8GiB"`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from bailiff.client.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from bailiff_bus.messages import SubmitJob
+
+Amount = int | float | str
+Times = datetime | timedelta | str | None
+"""A time with its time zone, how long ago (a timedelta, or a text such as "2d"), or a text as in 2026-01-31T12:00:00Z."""
+Names = str | Sequence[str] | None
+"""One name or several."""
+Duration = str | timedelta
+
+
+class JobFields(TypedDict, total=False):
+    """The fields of a job, each as in a job file (docs/reference/job-file.md), with underscores.
+
+    priority_class is `class` there. gpus: GPUs per task; below 1 the fraction of a shared one. cpu: cores, as in 2 or "500m".
+    memory, gpu_memory: as in "8GiB". Durations: as in "2h", or a timedelta. nodes, gpu_model: one or several. groups: for tasks
+    of several kinds, a list of mappings with the fields of a group.
+    """
+
+    name: str
+    priority_class: str
+    project: str
+    user: str
+    labels: Mapping[str, str]
+    tasks: int
+    min_tasks: int
+    gpus: Amount
+    fraction: Amount
+    gpu_memory: int | str
+    gpu_devices: int
+    gpu_model: str | Sequence[str]
+    cpu: Amount
+    memory: int | str
+    nodes: str | Sequence[str]
+    node_labels: Mapping[str, str]
+    groups: Sequence[Mapping[str, Any]]
+    sub_groups: Sequence[Mapping[str, Any]]
+    topology: Mapping[str, str]
+    pack: str
+    preemptible: bool
+    elastic: str
+    grace: Duration
+    kill_after: Duration
+    run_time_limit: Duration
+    restart_backoff: Duration
+    preemption_delay: Duration
+    stale_grace: Duration
+    max_failures: int
+    on_failure: str
+    on_eviction: str
+    on_term: str
+    env: Mapping[str, Amount]
+    secrets: Mapping[str, str]
+    working_dir: str | Path
+    image: str
+    runtime: str
+    sim_run_for: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A job file (YAML). Fields that are given beside it override it."""
+
+    path: str | Path
+
+
+Job = str | Sequence[str] | JobFile | Mapping[str, Any]
+"""A command as one line for the shell or as a program with its arguments, a job file, or the fields of a job."""
+
+
+def request_of(job: Job | None, fields: Mapping[str, Any], project: str | None = None) -> SubmitJob:
+    """The request to submit this job. project: unless the job names one. Raises `InvalidRequest` with every fault."""
+    from bailiff.client.job_parser import Source, checked, read_job_file
+    from bailiff.client.job_request import in_project, named
+
+    document, source = {}, Source()
+    match job:
+        case JobFile():
+            document, source = read_job_file(Path(job.path))
+        case Mapping():
+            document = document_of(job)
+        case str() | Sequence():
+            document = {"command": job if isinstance(job, str) else [str(word) for word in job]}
+        case None:
+            pass
+        case _:
+            raise InvalidRequest([f"job: expected a command, a list, a JobFile or a mapping, found {type(job).__name__}"])
+    given = document_of(fields)
+    document |= given
+    in_project(document, project)
+    named(document)
+    request, faults = checked(document)
+    if request is None:
+        texts = (
+            f"{source.where(place) if source.file and place[:1] and place[0] not in given else _field(place)}: {text}"
+            for place, text in faults
+        )
+        raise InvalidRequest(list(dict.fromkeys(texts)))
+    return request
+
+
+def document_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields as a job file has them."""
+    found = {str(name).replace("-", "_"): _value(value) for name, value in fields.items() if value is not None}
+    if "priority_class" in found:
+        found["class"] = found.pop("priority_class")
+    if isinstance(found.get("env"), dict):
+        found["env"] = {name: value if isinstance(value, str) else str(value) for name, value in found["env"].items()}
+    return found
+
+
+def _value(value: Any) -> Any:
+    """The value as a job file has it."""
+    match value:
+        case timedelta():
+            return f"{value // timedelta(microseconds=1)}us"
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(name): _value(each) for name, each in value.items()}
+        case str() | bytes():
+            return value
+        case Sequence():
+            return [_value(each) for each in value]
+        case _:
+            return value
+
+
+def _field(place: Sequence[str | int]) -> str:
+    text = ".".join("priority_class" if part == "class" else str(part) for part in place)
+    return text or "job"
+
+
+def seconds_of(value: float | str | timedelta | None, name: str) -> float | None:
+    """Seconds of a number, of a text such as "2h", or of a timedelta; None for None. Raises `InvalidRequest`."""
+    from bailiff.client.job_parser import InvalidValue, seconds
+
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    try:
+        return None if value is None else float(seconds(value))
+    except InvalidValue as error:
+        raise InvalidRequest([f"{name}: {error}"]) from None
+
+
+def micros_of(value: Times, name: str) -> int | None:
+    """A time, µs UTC: a datetime with its time zone, how long ago (a timedelta, or "2d"), or a text as in RFC 3339."""
+    from bailiff.audit.log_positions import EPOCH_START, MICROSECOND, point_in_time, wall_clock
+
+    match value:
+        case None:
+            return None
+        case datetime():
+            if value.tzinfo is None:
+                raise InvalidRequest([f"{name}: expected a time with a time zone, found {value.isoformat()}"])
+            return (value - EPOCH_START) // MICROSECOND
+        case timedelta():
+            return wall_clock() - value // MICROSECOND
+        case _:
+            return point_in_time(str(value), name, wall_clock())
+
+
+def several(value: Names) -> Sequence[str]:
+    """One or several values, as a list."""
+    return [] if value is None else [value] if isinstance(value, str) else list(value)

@@ -1,0 +1,165 @@
+"""What the Python client returns about pools: nodes, projects, the policy, verification, what-if. Times are UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool, as of the end of its log: record `head_seq`. gpus_allocated includes GPUs that are being released."""
+
+    name: str
+    head_seq: int
+    head_time: datetime | None
+    policy_seq: int
+    nodes: int
+    nodes_ready: int
+    gpus: int
+    gpus_free: int
+    gpus_allocated: int
+    jobs_running: int
+    jobs_pending: int
+    jobs_evicting: int
+    jobs_paused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU. state: free, shared, allocated, releasing, reserved, unhealthy or quarantined. free: the free part, 0 to 1.
+
+    job: to which it is allocated; jobs: all that share it, as job/task. fault: why it is unhealthy or quarantined.
+    """
+
+    number: int
+    id: str
+    model: str
+    memory_bytes: int
+    state: str
+    free: float
+    job: str | None
+    jobs: tuple[str, ...]
+    reserved_for: str | None
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine. state: ready, unreachable, lost, draining or drained. tasks: number of tasks on it."""
+
+    name: str
+    state: str
+    labels: Mapping[str, str]
+    tasks: int
+    cpus: float
+    cpus_free: float
+    memory_bytes: int
+    memory_bytes_free: int
+    drain_reason: str
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def gpus_free(self) -> int:
+        """Number of GPUs on which a task may be placed; none while it is drained or does not report."""
+        return sum(gpu.state == "free" for gpu in self.gpus) if self.state == "ready" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Amounts of resources; None: unlimited."""
+
+    gpus: float | None
+    cpus: float | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project. All amounts include its subprojects. name: empty for jobs without a project. borrowed: above the quota."""
+
+    name: str
+    parent: str | None
+    description: str
+    priority: int
+    used: Amounts
+    quota: Amounts
+    limit: Amounts
+    fair_share: Amounts
+    borrowed: Amounts
+    jobs_running: int
+    jobs_pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The policy in force since the record `seq`. document: as a policy file, with durations such as 30s."""
+
+    pool: str
+    seq: int
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of verifying a log: `ok`, or the problems. sealed: number of records covered by a valid seal.
+
+    head_hash: of the last record. data: everything, as `bailiff audit verify -o json` prints it.
+    """
+
+    ok: bool
+    pool: str
+    records: int
+    head_seq: int
+    head_hash: str
+    sealed: int
+    orphans: int
+    problems: tuple[str, ...]
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The past, or a simulation of it. Waiting times in hours. lost: GPU-hours of work that was lost to evictions."""
+
+    jobs: int
+    ended: int
+    mean_wait: float
+    p95_wait: float
+    evictions: int
+    lost: float
+    work: float
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedJob:
+    """A job that would have waited or lost other hours. Pairs: simulated under the policies in force, and under the other."""
+
+    job: str
+    project: str
+    priority_class: str
+    gpus: float
+    waited: tuple[float, float]
+    evictions: tuple[int, int]
+    lost: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The recorded past, its simulation under the policies in force, and under another policy.
+
+    confidence: how well the simulation reproduces the past. data: everything, as `bailiff what-if -o json` prints it.
+    """
+
+    pool: str
+    recorded: Run
+    simulated: Run
+    other: Run
+    improved: tuple[ChangedJob, ...]
+    worsened: tuple[ChangedJob, ...]
+    confidence: str
+    assumptions: tuple[str, ...]
+    data: Mapping[str, Any]
