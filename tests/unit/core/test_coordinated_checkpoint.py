@@ -65,6 +65,8 @@ def test_the_step_is_beyond_every_reported_one(gang):
     [
         (500, 300 * MS, 103),  # half a step a second: two steps are more than enough
         (10_000, 0, 103),  # ten a second, and no round trip is taken for shorter than 100 ms
+        (100_001, 0, 122),  # a hundred a second make 20 steps in two round trips of 100 ms, and a little more
+        (100_000, 0, 121),
         (10_000, 300 * MS, 107),
         (1_000_000, 300 * MS, 701),
     ],

@@ -42,6 +42,19 @@ def test_a_cancellation_after_the_notice_is_confirmed(story):
     assert not any(task.eviction_cancelled for task in story.job("low").tasks)
 
 
+def test_surplus_whose_eviction_is_cancelled_runs_on_and_the_job_is_not_evicting(story):
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=2, tasks=4, min_tasks=1)
+    story.submit("high", gpus=2, cls="interactive", after=MINUTE)
+    story.propose()
+    story.begin("low")
+    assert list(story.state.evicting) == ["low"]
+    story.cancel("high")
+    story.eviction_cancelled("low", task=3)
+    assert (list(story.state.evicting), story.members("low", "running")) == ([], [0, 1, 2, 3])
+    assert not any(task.eviction is not None or task.noticed for task in story.job("low").tasks)
+
+
 def test_the_whole_gang_is_evicted_if_one_member_has_exited(story):
     evicting(story, tasks=2)
     story.begin("low")

@@ -1,6 +1,7 @@
 """Jobs with idle GPUs: recorded once, paused where the policy says so, and ignored by default."""
 
 import pytest
+from tests.builders import group
 from tests.log_builder import HOUR, MINUTE, policy
 
 from bailiff_core.records.facts import ClockStepped, TaskIdle
@@ -31,6 +32,19 @@ def test_a_job_is_paused_when_all_its_gpus_are_idle_for_the_limit(lazy):
     assert (lazy.job("train").phase, lazy.job("train").evictions) == ("paused", 0)
     lazy.resume("train")
     lazy.expect("JobPlaced", job="train", attempt=2)
+
+
+def test_only_tasks_that_run_on_gpus_count(tell):
+    story = tell(policy(idle={"after": "10m", "action": "pause"}))
+    story.node("n1", gpus=8)
+    story.runs("train", group(2, gpus=1), group(1, cpu=1))
+    idles(story, 0)
+    story.wait(4 * MINUTE)
+    idles(story, 1)
+    story.wait(8 * MINUTE)
+    story.expect_only()
+    story.wait(MINUTE)
+    assert story.expect("JobIdle", job="train").duration == 10 * MINUTE, "since the second GPU is idle, too"
 
 
 def test_one_task_that_works_is_enough(lazy):
