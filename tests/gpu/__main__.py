@@ -7,6 +7,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from bailiff_node_agent.devices import NoDriver
@@ -70,7 +71,10 @@ async def in_pool(work: Callable[[Pool], Awaitable[Section]]) -> Section:
 async def measure(run: Run, evicted: int | None) -> None:
     """All steps, the most important first."""
     machine = run.machine
-    await run.step("Evictions", lambda: in_pool(lambda pool: evictions.section(pool, machine, evicted)), 330)
+    for case in evictions.CASES:
+        await run.step(
+            case.title, partial(in_pool, partial(evictions.section, machine=machine, case=case, runs=evicted)), case.most_s + 45
+        )
     await run.step("Checkpoint", lambda: in_pool(lambda pool: steps.checkpoint(pool, machine)), 150)
     await run.step("Telemetry", lambda: in_pool(lambda pool: steps.telemetry(pool, machine)), 30)
     await run.step("Sharing by MPS", lambda: in_pool(lambda pool: steps.shared_by_mps(pool, machine)), 45)
