@@ -1,5 +1,5 @@
-"""A whole pool in this process, on the in-memory bus: admission, victim selection, the executor, and a node agent on this machine's
-GPUs. It needs neither Kafka nor Java, so it runs on a machine that nothing can be fetched to. Jobs are real processes.
+"""A whole pool in this process, on the in-memory bus: admission, victim selection, the executor, and a node agent on this
+machine's GPUs. It needs neither Kafka nor Java, so it runs on a machine that nothing can be fetched to. Jobs are real processes.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus.messages import JobSpec
 from bailiff_bus.testing import MemoryCluster
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.payload import Payload
 from bailiff_eviction_executor.executor import Executor
@@ -91,6 +91,11 @@ class Pool:
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env["MEASURED_JOB_LIBRARY"] = str(Path(__file__).parents[2] / "libs" / "job")
         await self.client.submit(demand, JobSpec(command=command, env=env, working_dir=str(self.folder)), pool=POOL)
+
+    async def end(self, job: str) -> None:
+        """Cancel the job, and wait until it has ended."""
+        await self.client.cancel(job, pool=POOL)
+        await self.until(f"{job} has ended", lambda: self.phase(job) in ENDED)
 
     def report(self) -> str:
         """The newest records, and the ends of the jobs' output."""

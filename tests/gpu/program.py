@@ -1,13 +1,11 @@
-"""The job that is measured: `program.py HOW GIB [FOLDER]`. It trains on the GPU, saves when it is preempted, and leaves.
+"""The job that is measured: `program.py HOW GIB FOLDER [torch]`. It trains on the GPU, saves when it is preempted, and leaves.
 
-HOW: `saves` leaves by itself; `deaf` ignores notice and TERM; `orphan` has a child that keeps the context, and leaves; `zombie` has
-a child with the context that nobody waits for; `checkpoint` writes all of the GPU's memory to disk, and reads it back when it
-is started again; `limits` prints what it may use. With GIB 0 it uses no GPU, for machines without one.
-
-Standard library only. PyTorch is used where it is installed and sees a GPU, else CUDA's driver library.
+HOW: `saves` leaves by itself; `deaf` ignores notice and TERM; `orphan` has a child that keeps the context, and leaves; `zombie`
+has a child with a context that nobody waits for; `checkpoint` writes all of the GPU's memory to disk, and reads it back when it
+is started again; `limits` writes down what it may use. With GIB 0 it uses no GPU, for machines without one. It uses CUDA's
+driver library, or PyTorch.
 """
 
-import contextlib
 import json
 import os
 import signal
@@ -29,13 +27,12 @@ def gpu_memory(gib: float) -> Any:
     """So much memory of the GPU, in use as long as the result lives; None for none."""
     if not gib:
         return None
-    with contextlib.suppress(ImportError):
+    if "torch" in sys.argv[4:]:
         import torch
 
-        if torch.cuda.is_available():
-            memory = torch.zeros(int(gib * GIB), dtype=torch.uint8, device="cuda")
-            torch.cuda.synchronize()
-            return memory
+        memory = torch.zeros(int(gib * GIB), dtype=torch.uint8, device="cuda")
+        torch.cuda.synchronize()
+        return memory
     cuda = Cuda()
     address = cuda.allocate(int(gib * GIB))
     cuda.fill(address, 1, int(gib * GIB))
@@ -151,8 +148,7 @@ def limits(gib: float, marks: Path) -> None:
 
 def main() -> None:
     """See above."""
-    how, gib = sys.argv[1], float(sys.argv[2])
-    marks = Path(sys.argv[3] if len(sys.argv) > 3 else ".")
+    how, gib, marks = sys.argv[1], float(sys.argv[2]), Path(sys.argv[3])
     if how == "checkpoint":
         whole_memory(gib, marks)
     elif how == "limits":

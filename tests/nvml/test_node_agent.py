@@ -12,14 +12,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.mps_kit import mps_daemon, named_process
 from tests.nvml.library import Mock, library, loading, profile, start_agent
 from tests.system import POLICY, System, Watch
 
-from bailiff_core.model.demand import TaskGroup
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DeviceRules
 from bailiff_core.records.decisions import EvictionDecided
 from bailiff_core.records.facts import (
@@ -68,10 +68,12 @@ async def joined(pool: Watch, mock: Mock | None, env: dict[str, str] | None = No
     return agent
 
 
-async def runs(pool: Watch, job: str, **more: Any) -> int:
-    """Submit a job of one GPU that writes down its pid and environment; the pid once it runs."""
+async def runs(pool: Watch, job: str, **share: int) -> int:
+    """Submit a job of one GPU, or of this share of one, that writes down its pid and environment; the pid once it runs."""
     mark = pool.system.marks / f"{job}.env"
-    await pool.submit(job, f"env > {mark}.new; echo PID=$$ >> {mark}.new; mv {mark}.new {mark}; exec sleep 3600", **more)
+    script = f"env > {mark}.new; echo PID=$$ >> {mark}.new; mv {mark}.new {mark}; exec sleep 3600"
+    group = TaskGroup.model_validate({"cpu_milli": 1000, "memory_bytes": GIB, **(share or {"gpu_milli": 1000})})
+    await pool.request(SubmitJob(demand=JobDemand(job=job, tasks=(group,)), spec=JobSpec(command=script)))
     await pool.until_running(job)
     await pool.until(f"{job} has written its environment", lambda _: mark.exists())
     return int(environment(pool, job)["PID"])
@@ -85,11 +87,6 @@ def environment(pool: Watch, job: str) -> dict[str, str]:
 def device_of(pool: Watch, mock: Mock, job: str) -> int:
     """The index of the job's GPU."""
     return [device["uuid"] for device in mock.devices].index(environment(pool, job)["CUDA_VISIBLE_DEVICES"])
-
-
-def half(**share: Any) -> dict[str, Any]:
-    share = share or {"gpu_share_milli": 500}
-    return {"tasks": (TaskGroup(gpu_devices=1, cpu_milli=1000, memory_bytes=GIB, **share),)}
 
 
 async def released(pool: Watch, job: str) -> TaskReleased:
@@ -221,7 +218,7 @@ async def test_gpus_that_are_broken_when_the_agent_starts_are_listed_and_stay_ou
 async def test_a_task_over_its_share_of_memory_is_found_by_process_and_warned_or_evicted(system: System, h100: Mock) -> None:
     async with system.watch("shares") as pool:
         await joined(pool, h100)
-        pids = {job: await runs(pool, job, **half()) for job in ("modest", "greedy")}
+        pids = {job: await runs(pool, job, gpu_share_milli=500) for job in ("modest", "greedy")}
         index = device_of(pool, h100, "greedy")
         assert device_of(pool, h100, "modest") == index, "both halves are of one GPU"
         assert environment(pool, "greedy")["BAILIFF_GPU_MEMORY_BYTES"] == str(40 * GIB)
@@ -260,7 +257,7 @@ async def test_where_the_mps_daemon_runs_each_share_has_its_limits_and_its_serve
         async with system.watch("mps") as pool:
             agent = await joined(pool, h100)
             assert pool.facts(NodeJoined)[-1].labels["bailiff.gpu-sharing"] == "mps"
-            pid = await runs(pool, "quarter", **half(gpu_share_milli=250))
+            pid = await runs(pool, "quarter", gpu_share_milli=250)
             index, env = device_of(pool, h100, "quarter"), environment(pool, "quarter")
             assert env["CUDA_MPS_PIPE_DIRECTORY"] == str(pipes)
             assert (env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]) == ("25", "0=20480M")
