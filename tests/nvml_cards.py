@@ -1,7 +1,9 @@
-"""A small stand-in for the Python binding of NVML: cards with MIG devices, NVLink and PCIe switches, which may change at any time.
+"""A small stand-in for the Python binding of NVML: cards with MIG devices, NVLink and PCIe switches, which may change.
 
 It answers what the node agent asks, as the documentation of NVML says; nvml-mock (NVIDIA/k8s-test-infra) has no MIG devices.
 """
+
+# ruff: noqa: N802
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -90,7 +90,8 @@ def test_after_a_preemption_the_freed_island_is_used(story: Story) -> None:
     story.submit("serve", gpus=4, cls="inference", **PREFERS)
     story.propose()
     decided = story.expect("PreemptionDecided")
-    assert len(decided.victims) == 1 and decided.island == "n1/nvlink-1"
+    assert len(decided.victims) == 1
+    assert decided.island == "n1/nvlink-1"
 
 
 def test_the_policy_sets_the_default_and_a_job_may_decline(tell: Callable[..., Story]) -> None:
