@@ -35,6 +35,7 @@ class Link:
         self._unsent, self._sending = asyncio.Event(), asyncio.Lock()
         self._sent: dict[tuple[str, str], int] = {}
         self._read_to: dict[int, int] = {}
+        self._obeying: asyncio.Task[None] | None = None
         self.waiting_for: str | None = "not connected yet"
 
     def add(self, agent: Agent) -> None:
@@ -53,6 +54,8 @@ class Link:
             await self._keep_connected()
         finally:
             leases.cancel()
+            if self._obeying is not None:
+                self._obeying.cancel()
 
     async def _keep_connected(self) -> NoReturn:
         pause = FIRST_RETRY_S
@@ -80,6 +83,8 @@ class Link:
     # --- commands
 
     async def _read_commands(self, reader: Reader) -> NoReturn:
+        if self._obeying is not None:
+            await asyncio.shield(self._obeying)
         loop = asyncio.get_running_loop()
         query = loop.time()
         while True:
@@ -93,7 +98,9 @@ class Link:
                 reader.follow(gone.topic, gone.partition, gone.span.begin)
                 continue
             for message in messages:
-                await self._dispatch(message)
+                # Carried out to its end even if the connection is lost meanwhile: half a start leaves a task that nobody watches.
+                self._obeying = asyncio.create_task(self._dispatch(message))
+                await asyncio.shield(self._obeying)
                 self._read_to[message.partition] = message.offset + 1
 
     async def _new_partitions(self) -> list[int]:
