@@ -85,7 +85,8 @@ def request_of(job: Job | None, fields: Mapping[str, Any], project: str | None =
     from bailiff.client.job_parser import Source, checked, read_job_file
     from bailiff.client.job_request import in_project, named
 
-    document, source = {}, Source()
+    document: dict[str, Any] = {}
+    source = Source()
     match job:
         case JobFile():
             document, source = read_job_file(Path(job.path))

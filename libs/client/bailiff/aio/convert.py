@@ -108,8 +108,11 @@ def project(row: ProjectRow) -> of_pools.Project:
 
 
 def _amounts(row: AmountsRow) -> of_pools.Amounts:
-    gpus, cpus = (None if row[name] is None else row[name] / 1000 for name in ("gpu_milli", "cpu_milli"))  # type: ignore[literal-required]
-    return of_pools.Amounts(gpus, cpus, row["memory_bytes"])
+    return of_pools.Amounts(_whole(row["gpu_milli"]), _whole(row["cpu_milli"]), row["memory_bytes"])
+
+
+def _whole(milli: int | None) -> float | None:
+    return None if milli is None else milli / 1000
 
 
 def verification(found: Mapping[str, Any]) -> of_pools.Verification:

@@ -54,7 +54,7 @@ def changed(again: Again, changes: Mapping[str, Any]) -> dict[str, Any]:
     if any(name in changes for name in AMOUNTS):
         for name in (*AMOUNTS, "gpu_devices"):
             document.pop(name, None)
-    return document | changes
+    return {**document, **changes}
 
 
 def free_name(state: PoolState, job: str) -> str:
