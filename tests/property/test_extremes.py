@@ -17,7 +17,8 @@ from bailiff_admission.liveness import Liveness
 from bailiff_admission.truncation import TruncationDetected
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import MESSAGE_TYPES, MessageBody
+from bailiff_bus.messages import MESSAGE_TYPES, DeviceReport, MessageBody
+from bailiff_bus.messages.reports import TaskReport
 from bailiff_bus.port import Message
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.model.state import PoolState
@@ -31,8 +32,10 @@ KINDS = [(topic, kind) for topic, accepted in BODIES.items() for kind in MESSAGE
 
 
 @cache
-def beginning() -> Story:
-    """Two nodes, a job that runs, one that is evicted, one that has ended, one that waits for a selection."""
+def beginning(answered: bool) -> Story:
+    """Two nodes, a job that runs, two that are evicted, one of which knows it, one that has ended, and one for which a selection is
+    open, or answered.
+    """
     story = Story()
     story.node("n1", gpus=8)
     story.node("n2", gpus=2)
@@ -40,11 +43,16 @@ def beginning() -> Story:
     story.runs("leaves", gpus=2)
     story.evict("leaves")
     story.begin("leaves")
+    story.runs("told", gpus=1)
+    story.evict("told")
     story.runs("ended", gpus=1)
     story.ends("ended", 0)
     story.runs("fills", gpus=1, tasks=2, cls="train")
     story.submit("waits", gpus=8, cls="inference")
     assert story.state.selection is not None
+    if answered:
+        story.propose()
+        assert story.state.preemptions
     return story
 
 
@@ -60,6 +68,9 @@ def snapshot_is_the_state(state: PoolState) -> None:
 
 def feed(story: Story, inputs: InputDecoder, topic: str, body: MessageBody, number: int) -> str:
     """What became of the message."""
+    if isinstance(body, TaskReport | DeviceReport):
+        known = inputs._numbers.newest
+        body = body.model_copy(update={"number": known[body.incarnation] + 1} if body.incarnation in known else {})
     headers, value = wrap(body, source="/extremes", id=f"e-{number}", pool="test", time_us=story.time)
     try:
         topics.check_size(topic, b"test", headers, value)
@@ -86,7 +97,8 @@ def holds(topic: str, kind: type[MessageBody], seeds: range) -> None:
     outcomes: Counter[str] = Counter()
     for seed in seeds:
         random, inputs = Random(f"{kind.TYPE}/{seed}"), decoder()
-        story = beginning().resumed(len(beginning().wires))
+        first = beginning(answered=topic != topics.PROPOSALS.name)
+        story = first.resumed(len(first.wires))
         story.restart()
         for number in range(PER_STORY):
             body = extreme_message(kind, story.state, random)
