@@ -33,8 +33,8 @@ KINDS = [(topic, kind) for topic, accepted in BODIES.items() for kind in MESSAGE
 
 @cache
 def beginning(answered: bool) -> Story:
-    """Two nodes, a job that runs, two that are evicted, one of which knows it, one that has ended, and one for which a selection is
-    open, or answered.
+    """Two nodes and a broken one; a job that runs, one that starts, two that are evicted, one of which knows it, one that has ended,
+    and one for which a selection is open, or answered.
     """
     story = Story()
     story.node("n1", gpus=8)
@@ -48,6 +48,11 @@ def beginning(answered: bool) -> Story:
     story.runs("ended", gpus=1)
     story.ends("ended", 0)
     story.runs("fills", gpus=1, tasks=2, cls="train")
+    story.submit("starts", gpus=1, cls="train")
+    story.node("n3", gpus=2)
+    story.quarantined("n3", 0)
+    story.breaks("n3", 1)
+    story.drain("n3")
     story.submit("waits", gpus=8, cls="inference")
     assert story.state.selection is not None
     if answered:
