@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.process.test_archive import bailiff
-from tests.system import System, Watch
+from tests.system import POLICY, System, Watch
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
@@ -44,12 +44,15 @@ from bailiff_log.message_signatures import wrap_with_key
 
 pytestmark = pytest.mark.kafka
 
+SELECTION = POLICY.preemption.model_copy(update={"selection_timeout": 600_000_000})  # a false proposal must come before it
+PATIENT = POLICY.model_copy(update={"preemption": SELECTION})
+
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """One machine with eight GPUs. A separate system: its log will contain orphans."""
     env = {"BAILIFF_SEAL_RECORDS": "1"}
-    made = System(tmp_path_factory.mktemp("attacks"), pools={"pool-a": 1}, audited=True, env=env)
+    made = System(tmp_path_factory.mktemp("attacks"), pools={"pool-a": 1}, audited=True, env=env, policy=PATIENT)
     try:
         made.start()
         yield made
