@@ -25,9 +25,10 @@ class Seen:
 
 @dataclass
 class Collector:
-    """Stores each span by its id; a repeat must be identical."""
+    """Stores each span by its id; a repeat must be identical. bodies: all that was sent, as received."""
 
     address: str
+    bodies: list[bytes] = field(default_factory=list)
     spans: dict[str, Seen] = field(default_factory=dict)
     disagreements: list[tuple[Seen, Seen]] = field(default_factory=list)
 
@@ -36,6 +37,7 @@ class Collector:
         return {span.name: span for span in list(self.spans.values()) if span.trace == trace}
 
     def take(self, body: bytes) -> None:
+        self.bodies.append(body)
         request = ExportTraceServiceRequest.FromString(body)
         for resource in request.resource_spans:
             service = next(entry.value.string_value for entry in resource.resource.attributes if entry.key == "service.name")

@@ -39,7 +39,7 @@ from bailiff_devstack import free_port
 from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.kafka_cluster import KafkaCluster
 from bailiff_devstack.processes import tail
-from bailiff_devstack.stack import SERVICES, Plan, Stack
+from bailiff_devstack.stack import AUDITOR, SERVICES, WITNESS, Plan, Stack
 from bailiff_log.credentials import read_credentials
 from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.projection import Projection
@@ -71,7 +71,7 @@ class System:
 
     By default pool-a has one machine with eight GPUs, and pool-b two with four each, the second of which has its own agent
     process `node-agent-2`. pools: instead, the number of machines with eight GPUs by pool. machine: other settings of their
-    nodes, by pool.
+    nodes, by pool. audited: with the archive, an auditor, and a witness.
     """
 
     watch_kind: "type[Watch]"
@@ -85,10 +85,11 @@ class System:
         policy: Policy = POLICY,
         pools: Mapping[str, int] | None = None,
         machine: Mapping[str, Mapping[str, Any]] | None = None,
+        audited: bool = False,
     ) -> None:
         self.folder, self._policy = folder, policy
         self.machines = dict(pools or {"pool-a": 1, "pool-b": 2})
-        self.services = SERVICES if pools else ALL_SERVICES
+        self.services = (*(SERVICES if pools else ALL_SERVICES), *((AUDITOR, WITNESS) if audited else ()))
         self.broken = False
         self.marks = folder / "marks"
         nodes = [
@@ -104,6 +105,8 @@ class System:
                 {"name": "node-2", "pool": "pool-b", "gpus": "4xH100-80GB"},
             ),
             policy=folder / "policy.yaml",
+            archive=audited,
+            witness=audited,
             env={"BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000", **(env or {})},
         )
         self._rivals: dict[str, int] = {}
@@ -120,6 +123,8 @@ class System:
         self.marks.mkdir(parents=True)
         (self.folder / "policy.yaml").write_text(yaml.safe_dump(self._policy.model_dump(mode="json")))
         self.stack.start_kafka()
+        if self.stack.plan.archive:
+            self.stack.postgres.start()
 
     def start_services(self) -> None:
         """Start all services. Does not wait until they are ready."""

@@ -1,11 +1,13 @@
-"""Secrets that a whole system was given, and everything that it wrote: state, logs, topics, metrics.
+"""Secrets that a whole system was given, and everything that it wrote: state, logs, topics, metrics, spans, crash reports.
 
 Each secret may be where it is kept and where it is needed, and nowhere else. The services log as much as they can.
 """
 
 import asyncio
 import json
+import os
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from tests.console_kit import sign_in
+from tests.otlp import Collector, collecting
 from tests.system import PATIENCE_S
 
 from bailiff.client.client import Client
@@ -32,6 +35,17 @@ pytestmark = pytest.mark.kafka
 POOL = "pool-a"
 OF_REQUESTS = (topics.REQUESTS.name,)
 PRIVATE_KEYS = ("key", "encryption.key", "specs.key", "root.key")
+CRASHED = (*SERVICES, AUDITOR, ROLLUP, CONSOLE)
+CRASH = """
+import signal
+from pathlib import Path
+def crash(*_):
+    secret = Path({file!r}).read_text()
+    from bailiff_bus.messages import JobSpec
+    JobSpec.model_validate({{"command": ["true"], "env": {{"PLAIN": secret}}, "runtime": [secret]}})
+signal.signal(signal.SIGUSR2, crash)
+"""
+"""Raises an error about a job's spec in the middle of whatever a service does."""
 SERVERS_OWN = ("kafka", "postgres")  # the topics are read as messages; the database has no secret of ours
 
 
@@ -52,6 +66,10 @@ class Planted:
     def __post_init__(self) -> None:
         (self.folder / "node-secrets").mkdir(parents=True)
         (self.folder / "node-secrets" / "registry").write_text(f"{self.node_secret}\n")
+        python, variable = self.folder / "python", self.folder / "variable"
+        python.mkdir()
+        variable.write_text(self.job_variable)
+        (python / "sitecustomize.py").write_text(CRASH.format(file=str(variable)))
         key = self.folder / "request.key"
         key.touch(mode=0o600)
         key.write_text(key_text(self.signing_key))
@@ -64,6 +82,8 @@ class Planted:
             "BAILIFF_KEY": str(self.folder / "request.key"),
             "BAILIFF_LOG_LEVEL": "debug",
             "BAILIFF_SEAL_SECONDS": "1",
+            "PYTHONPATH": str(self.folder / "python"),
+            "PYTHONFAULTHANDLER": "1",
         }
 
     def values(self, stack: Stack) -> Mapping[str, tuple[str, tuple[str, ...]]]:
@@ -90,8 +110,15 @@ async def planted(tmp_path: Path) -> Planted:
 
 
 @pytest.fixture
-async def stack(planted: Planted, tmp_path: Path) -> AsyncIterator[Stack]:
-    stack = Stack(tmp_path / "stack", Plan(archive=True, api=True, rollup=True, console=True, env=planted.env), progress=print)
+def collector() -> Iterator[Collector]:
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture
+async def stack(planted: Planted, collector: Collector, tmp_path: Path) -> AsyncIterator[Stack]:
+    env = {**planted.env, "BAILIFF_OTLP_ENDPOINT": collector.address}
+    stack = Stack(tmp_path / "stack", Plan(archive=True, api=True, rollup=True, console=True, env=env), progress=print)
     try:
         await asyncio.to_thread(stack.start)
         await asyncio.to_thread(stack.processes.wait_ready, timeout_s=PATIENCE_S)
@@ -101,11 +128,17 @@ async def stack(planted: Planted, tmp_path: Path) -> AsyncIterator[Stack]:
 
 
 @pytest.mark.timeout(300)
-async def test_no_secret_is_where_it_does_not_belong(stack: Stack, planted: Planted, tmp_path: Path) -> None:
+async def test_no_secret_is_where_it_does_not_belong(
+    stack: Stack, planted: Planted, collector: Collector, tmp_path: Path
+) -> None:
     values = await asyncio.to_thread(planted.values, stack)
     output = tmp_path / "output"
     await use(stack, planted, output)
-    written = await collected(stack)
+    await crash(stack)
+    async with asyncio.timeout(PATIENCE_S):
+        while not collector.bodies:  # noqa: ASYNC110 - another process sends them
+            await asyncio.sleep(0.1)
+    written = [*await collected(stack), *(("a span", body) for body in collector.bodies)]
     # The job had its secret: the search would have found what leaks.
     assert await asyncio.to_thread(output.read_text) == f"{planted.node_secret} {planted.job_variable}\n"
     assert any(planted.job_variable.encode() in content for place, content in written if place in OF_REQUESTS)
@@ -195,6 +228,27 @@ async def use(stack: Stack, planted: Planted, output: Path) -> None:
     async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient() as http:
         while (await http.get(f"{stack.address(API)}/readyz")).status_code == 200:  # noqa: ASYNC110 - over HTTP
             await asyncio.sleep(0.1)
+
+
+async def crash(stack: Stack) -> None:
+    """Every service fails with an error about a job's spec; its report is in its log. Then one is aborted."""
+    for name in CRASHED:
+        os.kill(stack.processes.pid(name), signal.SIGUSR2)
+    for name in CRASHED:
+        log = stack.processes.log(name)
+        async with asyncio.timeout(PATIENCE_S):
+            while b"1 validation error for JobSpec" not in await asyncio.to_thread(log.read_bytes):
+                await asyncio.sleep(0.1)
+    for name in CRASHED:
+        await asyncio.to_thread(stack.processes.kill9, name)
+        stack.start_service(name)
+    await asyncio.to_thread(stack.processes.wait_ready, *SERVICES, timeout_s=PATIENCE_S)
+    os.kill(stack.processes.pid("node-agent"), signal.SIGABRT)
+    async with asyncio.timeout(PATIENCE_S):
+        while b"Fatal Python error: Aborted" not in await asyncio.to_thread(stack.processes.log("node-agent").read_bytes):
+            await asyncio.sleep(0.1)
+    stack.start_service("node-agent")
+    await asyncio.to_thread(stack.processes.wait_ready, *SERVICES, timeout_s=PATIENCE_S)
 
 
 async def collected(stack: Stack) -> list[tuple[str, bytes]]:

@@ -4,7 +4,9 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
+from .plan import Plan, plan_of, plan_with_adversary
 from .shrink import run_short
 from .world import run
 
@@ -18,22 +20,24 @@ def main() -> int:
     parser.add_argument("seeds", help="a seed, or a range such as 20-9999")
     parser.add_argument("--last", type=int, help=f"number of trace lines to print; {LAST_LINES} by default for a range")
     parser.add_argument("--shrink", action="store_true", help="shrink the trace of a failing seed")
+    parser.add_argument("--adversary", action="store_true", help="with a participant that lies, in a pool with a root key")
     given = parser.parse_args()
+    plan: Callable[[int], Plan] = plan_with_adversary if given.adversary else plan_of
     first, _, last = given.seeds.partition("-")
     if last:
-        return _range(range(int(first), int(last) + 1), given.last or LAST_LINES)
-    outcome = run_short(int(first)) if given.shrink else run(int(first))
+        return _range(range(int(first), int(last) + 1), given.last or LAST_LINES, plan)
+    outcome = run_short(plan(int(first))) if given.shrink else run(plan(int(first)))
     print(outcome.story(given.last))
     return int(outcome.violation is not None)
 
 
-def _range(seeds: range, last: int) -> int:
+def _range(seeds: range, last: int, plan: Callable[[int], Plan]) -> int:
     """Run all seeds. Prints the shrunk trace of each failing seed, and progress lines."""
     failed: list[int] = []
     kinds = Counter[str]()
     began = time.process_time()
     for done, seed in enumerate(seeds, 1):
-        outcome = run_short(seed)
+        outcome = run_short(plan(seed))
         kinds += outcome.checker.kinds
         if outcome.violation is not None:
             failed.append(seed)

@@ -18,9 +18,9 @@ Item = TypeVar("Item")
 Fails = Callable[[Plan], bool]
 
 
-def run_short(seed: int, longest_s: float = LONGEST_S) -> Outcome:
-    """The run of this seed; where it fails, of the shortest plan found that fails in the same way."""
-    outcome = run(seed)
+def run_short(what: int | Plan, longest_s: float = LONGEST_S) -> Outcome:
+    """The run of this seed or plan; where it fails, of the shortest plan found that fails in the same way."""
+    outcome = run(what)
     return outcome if outcome.violation is None else shrink(outcome, longest_s)
 
 
@@ -72,6 +72,7 @@ def _shorter(plan: Callable[[], Plan], fails: Fails) -> None:
     if plan().bad or plan().slow:
         fails(replace(plan(), bad=0, slow=0))
     fewest(plan().events, lambda events: fails(replace(plan(), events=tuple(events))))
+    fewest(plan().lies, lambda lies: fails(replace(plan(), lies=tuple(lies))))
     fewest(plan().undecidable, lambda left: fails(replace(plan(), undecidable=tuple(left))))
     for parts in (_by_job(plan().posts), [[post] for post in plan().posts]):
         fewest(parts, lambda left: fails(replace(plan(), posts=_in_time(left))))
@@ -82,7 +83,7 @@ def _shorter(plan: Callable[[], Plan], fails: Fails) -> None:
 
 
 def _size(plan: Plan) -> tuple[int, ...]:
-    parts = (plan.events, plan.undecidable, plan.posts, plan.nodes, plan.replicas)
+    parts = (plan.events, plan.lies, plan.undecidable, plan.posts, plan.nodes, plan.replicas)
     return (plan.bad, plan.slow, *map(len, parts))
 
 

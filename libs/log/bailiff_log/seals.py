@@ -101,6 +101,7 @@ class SealChain:
 
     trusted: public keys obtained out of band; if any are given, the first key must be among them. key_messages: the message that
     published each of `keys`. seals: the valid ones. invalidations: accepted losses; their seals are removed from `seals`.
+    ignored: messages that the caller left out, because no key of this log made them.
     """
 
     pool: str
@@ -110,6 +111,7 @@ class SealChain:
     key_messages: list[SealingKey] = field(default_factory=list)
     seals: list[LogSealed] = field(default_factory=list)
     invalidations: list[SealsInvalidated] = field(default_factory=list)
+    ignored: int = 0
 
     @property
     def origin(self) -> str:
@@ -133,6 +135,23 @@ class SealChain:
             self._take_seal(body)
         self.identity = body.identity
 
+    def vouches_for(self, body: SealBody) -> bool:
+        """Whether one of the log's keys made this message. Before the first key only those that are trusted count."""
+        if isinstance(body, SealingKey):
+            handover = [KEY_TAG, self.pool, body.identity, body.key]
+            signed = body.previous_key in self.keys and is_signed(body.previous_key or "", body.signature or "", handover)
+            return body.key in (self.keys or self.trusted) or signed
+        if body.key not in self.keys:
+            return False
+        if isinstance(body, SealsInvalidated):
+            return is_signed(body.key, body.signature, _invalidation_fields(body, self.pool))
+        try:
+            check_seal(body, self.pool)
+            checkpoint_signed_by(body.checkpoint, [log_key(body.checkpoint.partition("\n")[0], body.key)])
+        except (VerificationFailed, NoteError):
+            return False
+        return True
+
     def _take_key(self, body: SealingKey) -> None:
         if body.key in self.keys[-1:]:
             return
@@ -149,12 +168,7 @@ class SealChain:
         self.key_messages.append(body)
 
     def _take_invalidation(self, body: SealsInvalidated) -> None:
-        signed_fields = [
-            INVALIDATION_TAG, self.pool, body.identity, body.size, body.invalidated_size, body.invalidated_root, body.from_seq,
-            body.reason,
-            body.invalidated_at,
-        ]  # fmt: skip
-        if body.key not in self.keys[-1:] or not is_signed(body.key, body.signature, signed_fields):
+        if body.key not in self.keys[-1:] or not is_signed(body.key, body.signature, _invalidation_fields(body, self.pool)):
             raise VerificationFailed(f"the invalidation of {_what(body)} is not signed by the log's key")
         valid = [seal for seal in self.seals if seal.size <= body.size]
         last = self.last
@@ -197,6 +211,13 @@ class SealChain:
         found = parse_origin(origin)  # a folder of segments has no invalidations
         if found is None or found[:2] != (self.pool, seal.identity) or found[2] < len(self.invalidations):
             raise VerificationFailed(f"{_what(seal)}: its checkpoint is of another log")
+
+
+def _invalidation_fields(body: SealsInvalidated, pool: str) -> list[object]:
+    return [
+        INVALIDATION_TAG, pool, body.identity, body.size, body.invalidated_size, body.invalidated_root, body.from_seq, body.reason,
+        body.invalidated_at,
+    ]  # fmt: skip
 
 
 def _what(body: SealBody) -> str:

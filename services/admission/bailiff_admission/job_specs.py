@@ -69,10 +69,10 @@ class JobSpecs:
         values: dict[bytes, list[bytes]] = {}
         for key, value in await self._read_topic(bus):
             found = values.setdefault(key, [])
-            if value:
-                found.append(value)
-            elif key not in active:
+            if not value and key not in active:
                 found.clear()
+            else:
+                found.append(value)
         for key, found in values.items():
             self._take_newest(key, found)
 
@@ -99,7 +99,7 @@ class JobSpecs:
     def _take_newest(self, key: bytes, values: Sequence[bytes]) -> None:
         job = key.decode(errors="replace").split("/")[1]  # keys of early releases have no digest
         for number, value in enumerate(reversed(values)):
-            stored = self._decoded(job, key, value)
+            stored = self._decoded(job, key, value) if value else None
             if stored is not None:
                 self._undecryptable.discard(job)
                 self._specs[job, stored.digest] = stored

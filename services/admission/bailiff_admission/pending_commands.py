@@ -57,9 +57,9 @@ class PendingStarts:
 
 
 def pending_clears(state: PoolState) -> Iterator[ClearDevice]:
-    """A command for each device with a requested clearance that its agent has not confirmed."""
+    """A command for each device with a requested clearance that its agent has not confirmed; none for lost nodes."""
     for node in state.nodes.values():
-        for device in node.devices:
+        for device in node.devices if node.state != "lost" else ():
             if device.clear_seq is not None:
                 yield ClearDevice(
                     node=node.name,
@@ -103,7 +103,9 @@ def start_command(state: PoolState, job: Job, node: Node, tasks: list[Task], spe
 
 
 def for_node_alone(state: PoolState, command: StartTask) -> StartTask | EncryptedStartTask | None:
-    """The command as it is sent: in a pool with a root key encrypted for the node; None for a node that is not enrolled."""
+    """The command as it is sent: in a pool with a root key encrypted for the node. None: a lost node, or one that is not enrolled."""
+    if state.nodes[state.node_numbers[command.node]].state == "lost":
+        return None
     if not state.root_key:
         return command
     node = state.enrolled.get(command.node)

@@ -8,6 +8,7 @@ from asyncpg import Connection
 
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
+from bailiff_log.credentials import CERTIFICATE
 from bailiff_log.keys import KeyFileError, existing_or_new_key, read_private_key
 from bailiff_log.projection import StateDiverged
 from bailiff_service.clock_and_ids import SYSTEM, ClockAndIds
@@ -16,7 +17,7 @@ from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import check_topics
 from bailiff_service.race import race
-from bailiff_service.settings import PoolDeclaration, read_pools
+from bailiff_service.settings import PoolDeclaration, read_own_credentials, read_pools
 
 from .alarms import AlarmKey, Alarms
 from .archive_writer import PositionMoved, position_of
@@ -46,7 +47,9 @@ class AuditorService:
         self._pools = read_pools(settings.pools)
         self._keys = self._read_keys()
         self._states: dict[str, str | None] = {pool.name: "opening its archive" for pool in self._pools}
-        self._alarms = Alarms(bus, metrics, clock_and_ids, raised)
+        certified = settings.credentials is not None and (settings.credentials / CERTIFICATE).exists()
+        credentials = read_own_credentials(settings) if certified else None
+        self._alarms = Alarms(bus, metrics, clock_and_ids, raised, credentials)
         self._archivers: dict[str, Archiver] = {}
 
     def readiness(self) -> Mapping[str, str | None]:

@@ -8,6 +8,9 @@ from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec
 from bailiff_bus.messages.requests import spec_digest
 from bailiff_bus.testing import MemoryBus, MemoryCluster
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.facts import JobSubmitted, RequestId
 
 SPEC = JobSpec(command=("train",))
 
@@ -38,7 +41,7 @@ async def test_a_writer_of_the_past_does_not_overwrite_the_spec_that_the_log_nam
     await stored(JobSpecs("pool-a"), bus, b"salt of one that was replaced, and reads the same request")
     compacted(bus)
     successor = JobSpecs("pool-a")
-    await successor.load(bus)
+    await successor.load(bus, PoolState())
     found = successor.get("train-1", named_by_the_log)
     assert found is not None
     assert found.salt == b"salt of the writer".hex()
@@ -50,7 +53,7 @@ async def test_specs_that_the_log_does_not_name_are_erased(bus: MemoryBus, story
     assert await specs.erase_old(await bus.producer(), story.state) == 2
     compacted(bus)
     again = JobSpecs("pool-a")
-    await again.load(bus)
+    await again.load(bus, PoolState())
     assert [again.get("train-1", digest) for digest in digests] == [None, None]
 
 
@@ -61,6 +64,21 @@ async def test_specs_of_other_pools_and_without_a_pool_are_skipped(bus: MemoryBu
     for key in (None, b"", b"pool-a", b"pool-a/", b"\xff/x", b"pool-a/train-1/nonsense"):
         await (await producer.send(topics.JOB_SPECS.name, b"nonsense", key=key))
     specs = JobSpecs("pool-a")
-    await specs.load(bus)
+    await specs.load(bus, PoolState())
     assert specs.get("train-1", mine) is not None
     assert specs.get("train-1", other) is None
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"{}", b'{"encrypted":"AAAA"}', b'{"salt":"00","spec":{"command":["another"]}}'])
+async def test_a_spec_that_somebody_wrote_over_is_still_read_and_stored_again(bus: MemoryBus, story: Story, value: bytes) -> None:
+    digest = await stored(JobSpecs("pool-a"), bus, b"salt")
+    demand = JobDemand(job="train-1", tasks=(TaskGroup(cpu_milli=1),))
+    story.cycle(JobSubmitted(request=RequestId(source="/a", id="1", digest="0" * 64), demand=demand, spec_digest=digest))
+    producer = await bus.producer()
+    await (await producer.send(topics.JOB_SPECS.name, value, key=f"pool-a/train-1/{digest}".encode()))
+    specs = JobSpecs("pool-a")
+    await specs.load(bus, story.state)
+    found = specs.get("train-1", digest)
+    assert found is not None
+    assert found.spec == SPEC
+    assert [each.digest for each in specs.replaced] == [digest]

@@ -210,3 +210,49 @@ def test_more_witnesses_than_keys_are_refused() -> None:
     with pytest.raises(ClientError, match="not a key"):
         witness_addresses(["w1"], 0)
     assert witness_addresses([f"{KEYS['w1']} https://w1.example/"], 1)[0].url == "https://w1.example"
+
+
+FOREIGN = b"\x41" * 32
+
+
+def foreign_seals(log: SealedLog) -> list[SealBody]:
+    """What somebody without the log's key may publish: a key, a handover that it did not sign, seals, an invalidation."""
+    identity, tree = log.hashes[0], Frontier()
+    tree.extend([leaf_hash(bytes.fromhex(each)) for each in log.hashes[: SIZES[0]]])
+    theirs = make_seal(FOREIGN, "pool-a", identity, tree, log.hashes[0], NOW, 0, Frontier())
+    honest = [seal for seal in log.seals if isinstance(seal, LogSealed)]
+    handover = make_key(FOREIGN, "pool-a", identity, KEY)
+    return [
+        make_key(FOREIGN, "pool-a", identity),
+        handover.model_copy(update={"signature": "A" * 86}),
+        theirs,
+        theirs.model_copy(update={"key": honest[0].key}),  # in the log's name, with their signature
+        honest[-1].model_copy(update={"checkpoint": theirs.checkpoint}),
+        make_key(FOREIGN, "pool-a", "0" * 64),
+        make_invalidation(FOREIGN, "pool-a", identity, None, honest[-1], 1, "lost", NOW),
+    ]
+
+
+async def test_what_the_trusted_key_never_vouched_for_is_ignored() -> None:
+    log = SealedLog(OURS)
+    trusted = log.seals[0].key
+    foreign = foreign_seals(log)
+    log.seals = [foreign[0], *log.seals, *foreign[1:]]
+    found = await verified(log.source(), (trusted,))
+    assert (found["ok"], found["seal_problem"], found["sealed"]) == (True, "", END)
+    assert found["seals_ignored"] == len(foreign)
+    assert not (await verified(log.source()))["ok"]  # without it the first key that was published counts
+
+
+async def test_a_cut_tail_is_found_among_foreign_seals() -> None:
+    log = SealedLog(OURS)
+    source = log.source(END - 2)
+    source.seals = [*foreign_seals(log), *log.seals]
+    found = await verified(source, (log.seals[0].key,))
+    assert "the log ends at record" in found["seal_problem"]
+
+
+async def test_a_second_history_signed_with_the_log_s_key_is_not_ignored() -> None:
+    log, fork = SealedLog(OURS), SealedLog(FORK)
+    log.seals += fork.seals[1:]
+    assert "different roots" in (await verified(log.source(), (log.seals[0].key,)))["seal_problem"]

@@ -14,15 +14,23 @@ from .log_sources import Source
 
 
 class Verified(Verification):
-    """The verification with what witnesses cosigned."""
+    """The verification with what witnesses cosigned. seals_ignored: messages of keys that the trusted one never vouched for."""
 
     witnesses: Witnessed
+    seals_ignored: int
 
 
 def chain_of(source: Source, trust: Sequence[str] = ()) -> tuple[SealChain, str]:
-    """The valid seals of a source, and the problem of the first invalid one."""
+    """The valid seals of a source, and the problem of the first invalid one.
+
+    trust: the log's first key. Anybody who can write to the topic can publish keys and seals; those that this key, or one that
+    follows from it, did not sign are ignored. Without it the first key that was published counts, and all others must follow.
+    """
     chain, problem = SealChain(source.pool, frozenset(trust)), ""
     for body in source.seals:
+        if trust and not chain.vouches_for(body):
+            chain.ignored += 1
+            continue
         try:
             chain.take(body)
         except VerificationFailed as no:
@@ -65,4 +73,4 @@ async def verified(
     found["seal_problem"] = "; ".join(filter(None, faults))
     witnessed = cosigned.finish()
     found["ok"] = found["ok"] and not found["seal_problem"] and not witnessed["problems"]
-    return {**found, "witnesses": witnessed}
+    return {**found, "witnesses": witnessed, "seals_ignored": chain.ignored}

@@ -11,9 +11,12 @@ MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_60
 
 
 class Document(BaseModel):
-    """Immutable model with strict types. Unknown fields are ignored, so that fields can be added later."""
+    """Immutable model with strict types. Unknown fields are ignored, so that fields can be added later.
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, defer_build=True)
+    Errors do not show the input, which may be secret: their text reaches logs, alarms and crash reports.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, defer_build=True, hide_input_in_errors=True)
 
     def to_data(self) -> dict[str, Any]:
         """Returns the fields as JSON values without those at their default, so that a new field does not change old bytes."""

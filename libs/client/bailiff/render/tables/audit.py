@@ -62,6 +62,9 @@ def verification_block(found: Verified) -> RenderableType:
     if found["seals"]:
         facts.add_row("seals", text(f"{found['seals']}, over the first {count_text(found['sealed'], 'record')}"))
         facts.add_row("sealed by", text(", ".join(found["seal_keys"])))
+    if found["seals_ignored"]:
+        ignored = f"{count_text(found['seals_ignored'], 'message')} of keys that the trusted one never vouched for"
+        facts.add_row("ignored", text(ignored, "yellow"))
     witnessed = found["witnesses"]
     if witnessed["cosigned"]:
         by = ", ".join(witnessed["by"]) + ("" if witnessed["named"] else ", whose keys were not given")

@@ -1,0 +1,97 @@
+"""A participant that lies, next to crashes and network faults: forged, replayed, reordered and extreme messages.
+
+In a pool with a root key, one role at a time: somebody without a key, a node, victim selection, the executor, the auditor, a
+witness, the roll-up, a person. Nothing runs that admission did not order, no GPU is given twice, each lie leaves a trace, and
+once the stolen key is revoked every job ends. Not the writer of the log, whose decisions are replayed instead.
+
+A seed that fails prints its shrunk trace; `python -m tests.simulation SEED --adversary --shrink` reproduces it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bailiff_admission import input_decoder
+from bailiff_admission.request_handlers.enrolment import CheckedReport
+from bailiff_node_agent.agent import Agent
+from bailiff_node_agent.command_trust import CommandTrust
+
+from .lies import ROLES
+from .plan import Plan, plan_with_adversary
+from .shrink import run_short
+from .test_simulation import SHRINK_S
+from .world import run
+
+FEW, STEP = 50, 10
+MANY = 2_000
+
+Sabotage = Callable[[pytest.MonkeyPatch], None]
+
+
+def _hold(seeds: range) -> None:
+    for seed in seeds:
+        outcome = run_short(plan_with_adversary(seed), SHRINK_S)
+        assert outcome.violation is None, outcome.story(last=150)
+
+
+@pytest.mark.parametrize("first", range(0, FEW, STEP))
+def test_every_lie_is_refused_or_found_and_the_pool_goes_on(first: int) -> None:
+    _hold(range(first, first + STEP))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("first", range(FEW, MANY, 50))
+def test_every_lie_is_refused_or_found_in_many_more_runs(first: int) -> None:
+    _hold(range(first, first + 50))
+
+
+def agents_trust_everybody(patch: pytest.MonkeyPatch) -> None:
+    """Agents do not check who has signed a command."""
+    patch.setattr(CommandTrust, "check", lambda *_: None)
+
+
+def reports_count_whoever_sent_them(patch: pytest.MonkeyPatch) -> None:
+    """Admission does not check the key of a report."""
+    patch.setattr(input_decoder, "check_report_sender", lambda *_: CheckedReport(counts=True))
+
+
+def proposals_count_whoever_sent_them(patch: pytest.MonkeyPatch) -> None:
+    """Admission does not check who proposes and who starts evictions."""
+    patch.setattr(input_decoder, "check_sender", lambda *_: None)
+
+
+def positions_beyond_the_log_are_obeyed(patch: pytest.MonkeyPatch) -> None:
+    """Agents believe the executor whatever record it names."""
+    patch.setattr(Agent, "_is_beyond_log", lambda *_: False)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "role"),
+    [
+        (agents_trust_everybody, "stranger"),
+        (reports_count_whoever_sent_them, "stranger"),
+        (proposals_count_whoever_sent_them, "auditor"),
+        (positions_beyond_the_log_are_obeyed, "executor"),
+    ],
+)
+def test_a_check_that_is_left_out_is_noticed(sabotage: Sabotage, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sabotage(monkeypatch)
+    first = ROLES.index(role)
+    plans = (plan_with_adversary(seed) for seed in range(first, 400, len(ROLES)))
+    found = next((violation for plan in plans if (violation := run(plan).violation) is not None), None)
+    assert found is not None, f"{sabotage.__name__} was not noticed"
+    print(sabotage.__name__, found)
+
+
+def test_each_role_lies_about_everything_that_its_key_is_for() -> None:
+    plans: list[Plan] = [plan_with_adversary(seed) for seed in range(FEW)]
+    told: dict[str, set[Any]] = {}
+    for plan in plans:
+        told.setdefault(plan.liar, set()).update(lie.kind for lie in plan.lies)
+    assert set(told) == set(ROLES)
+    assert {"reports", "heartbeats", "inventories"} <= told["node"]
+    assert "proposals" in told["selection"]
+    assert {"progress", "commands"} <= told["executor"]
+    assert "requests" in told["person"]
