@@ -93,7 +93,7 @@ async def test_100_mb_in_one_line_arrive_in_small_pieces_and_are_cut_in_the_page
     log = tmp_path / "log"
     size = 100 * MB
     log.write_bytes(b"x" * size)  # no line end
-    at, sent = ("node-1", TaskKey("train-1", 1, "0")), Sent()
+    at, sent = ("pool-a", "node-1", TaskKey("train-1", 1, "0")), Sent()
     offsets = {at: (log, 0)}
     printed, whole, lines = NewOutput(), WholeLines(), Lines("pool-a", "train-1", None, None)
     while offsets[at][1] < size:

@@ -5,14 +5,21 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.history_files import to_lines
 from tests.log_builder import folded, replayed
 
+from bailiff_core.canonical import canonical_json
+from bailiff_core.model.identity import IdentityRules
+from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records import Break, ChainHead, Wire, continues, decode, encode, record_hash
+from bailiff_core.records.facts import PolicyApplied
+from bailiff_log.keys import from_text, is_signed_bytes, key_id
 from bailiff_log.log_signatures import LogSignatureCheck
+from bailiff_log.signed_requests import RequestVerifier
 
 DOCS = Path(__file__).parents[2] / "docs"
 VECTORS = json.loads((DOCS / "log-protocol-vectors.json").read_text(encoding="utf-8"))
@@ -102,3 +109,49 @@ def test_the_printed_verifier_finds_the_break(tmp_path, entry):
 def test_the_printed_verifier_accepts_recorded_logs(tmp_path, path):
     expected = json.loads(path.with_suffix(".expected.json").read_text(encoding="utf-8"))
     assert verify(tmp_path, path.read_text(encoding="utf-8")).stdout.strip() == expected["head"]
+
+
+# --- who asked
+
+
+REQUEST = VECTORS["signed_request"]
+
+
+def test_what_a_requester_signs_has_the_digest_of_the_spec_in_place_of_the_spec():
+    data, public = json.loads(REQUEST["data"]), json.loads(REQUEST["public_data"])
+    spec = canonical_json(data.pop("spec"))
+    digest = hashlib.sha256(bytes.fromhex(data.pop("salt")) + spec).hexdigest()
+    assert public == {**data, "spec_digest": digest}
+    assert hashlib.sha256(REQUEST["digest_preimage"].encode()).hexdigest() == REQUEST["digest"]
+    assert REQUEST["digest_preimage"].endswith("\n" + REQUEST["public_data"])
+    assert key_id(bytes.fromhex(REQUEST["private_key_hex"])) == REQUEST["key"]
+    assert is_signed_bytes(from_text(REQUEST["key"]), from_text(REQUEST["sig"]), REQUEST["signed_bytes"].encode())
+
+
+def test_the_record_of_a_signed_request():
+    record = wire(REQUEST["record"])
+    assert record_hash(record) == REQUEST["record"]["hash"]
+    assert encode(decode(record)) == record
+    assert requests_of(record) == []
+
+
+@pytest.mark.parametrize("entry", REQUEST["tampered"], ids=lambda entry: entry["name"])
+def test_a_record_that_is_not_what_was_signed(entry):
+    headers = dict(REQUEST["record"]["headers"])
+    if "header" in entry:
+        headers[entry["header"]] = entry["value"]
+    if "request" in entry:
+        headers["ce_request"] = canonical_json({**json.loads(headers["ce_request"]), **entry["request"]}).decode()
+    value = canonical_json({**json.loads(REQUEST["record"]["value"]), **entry.get("data", {})}).decode()
+    assert requests_of(wire({"headers": [each for each in headers.items() if each[1]], "value": value})) == [entry["fault"]]
+
+
+def requests_of(record: Wire) -> list[str]:
+    """The faults of the request of this record, in a pool whose policy names the key."""
+    rules = DEFAULT_POLICY.model_copy(update={"identity": IdentityRules(keys={REQUEST["key"]: REQUEST["holder"]})})
+    found = decode(record)
+    applied = replace(found, seq=1, request="", auth="", actor="", data=PolicyApplied(policy=rules))
+    verifier = RequestVerifier("a100")
+    for each in (applied, found):
+        verifier.take(each)
+    return [fault["fault"] for fault in verifier.result()["faults"]]

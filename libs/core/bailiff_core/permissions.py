@@ -65,6 +65,14 @@ def operator_denial(policy: Policy, requester: Requester) -> Denial | None:
     return Denial("operators", f"{requester.text} is no operator: only operators named in the policy may send this request")
 
 
+def operators_with_keys(policy: Policy) -> list[str]:
+    """The operators for whom a key of the policy can sign."""
+    identity = policy.identity
+    holders = dict.fromkeys(identity.keys.values())
+    signs_in = any(holder in identity.sign_ins for holder in holders)
+    return [name for name in identity.operators if signs_in or any(_is_or_below(name, holder) for holder in holders)]
+
+
 def keys_denial(policy: Policy, requester: Requester) -> Denial | None:
     """Whoever enrols or revokes decides who is trusted: only the root key, and operators that the policy names."""
     if _is_operator(policy, requester):

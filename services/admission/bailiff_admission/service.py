@@ -80,7 +80,7 @@ def first_policy(settings: AdmissionSettings) -> Policy:
         policy = read_policy(settings.policy)
     except (UnreadableFile, InvalidPolicy) as error:
         raise SettingsError(str(error).splitlines()) from None
-    missing = unsupported_policy(policy)
+    missing = unsupported_policy(policy, unsigned=settings.credentials is not None or settings.unsigned == "acl")
     if missing is not None:
         raise SettingsError([f"{settings.policy}: {missing}"])
     return policy

@@ -263,7 +263,14 @@ def test_policies(story):
 def test_a_policy_that_accepts_only_signatures_needs_keys(story):
     locked = policy(identity={"accept": ["signed"]})
     assert "has no keys" in refused(story, ApplyPolicy(policy=locked), "not-supported").reason
-    assert unsupported_policy(DEFAULT_POLICY) is None
+    assert unsupported_policy(DEFAULT_POLICY, unsigned=False) is None
+
+
+def test_a_policy_that_names_operators_needs_a_key_for_one_of_them(story):
+    locked, usable = policy(identity={"operators": ["ops"]}), policy(identity={"operators": ["ops"], "keys": {"k": "ops"}})
+    assert "none of the operators has a key" in refused(story, ApplyPolicy(policy=locked), "not-supported").reason
+    assert isinstance(ask(story, ApplyPolicy(policy=locked), auth="acl"), list)
+    assert isinstance(ask(story, ApplyPolicy(policy=usable)), list)
 
 
 def test_nodes(story):

@@ -129,7 +129,7 @@ class LogWriter:
         record = Record(
             pool=self.pool, seq=self.state.seq + 1, epoch=epoch, cycle=cycle, cycle_end=cycle_end, time=self.now, prev="",
             writer=self.state.writer, engine=self.engine, policy=self.state.policy_revision, type=fact.type_name(),
-            data=fact, actor=actor, auth="signed" if actor else "",
+            data=fact, actor=actor, auth="acl" if actor else "",
         )  # fmt: skip
         fold(self.state, dataclasses.replace(record, prev=self.head.hash))
         self.records.append(record)

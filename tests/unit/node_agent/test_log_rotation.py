@@ -65,7 +65,7 @@ async def test_the_shipper_notes_output_that_was_rotated_away_before_it_was_sent
     cluster = MemoryCluster(clock=lambda: 0)
     cluster.create_topics(pools=1)
     producer = await cluster.client("agent").producer()
-    at = ("n1", TaskKey("train-7", 1, "0"))
+    at = ("pool-a", "n1", TaskKey("train-7", 1, "0"))
     places = {at: (log, 0)}
     async with asyncio.timeout(20):
         while places[at][1] < log.stat().st_size:

@@ -7,6 +7,7 @@ from bailiff_core.humanize import count_text, duration_text, gpus_text
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import ENDED, PoolState
+from bailiff_core.permissions import operators_with_keys
 from bailiff_core.queue import start_slo
 
 OFF = {
@@ -30,6 +31,7 @@ def all_findings(state: PoolState) -> list[PolicyFinding]:
     policy = state.rules
     return [
         *_actions(policy),
+        *_identity(policy),
         *_quotas(state, policy),
         *_bounds(policy),
         *_classes(policy),
@@ -43,6 +45,21 @@ def _actions(policy: Policy) -> Iterator[PolicyFinding]:
     for action, means in OFF.items():
         if action not in policy.preemption.actions and not (action == "reclaim" and not policy.projects):
             yield PolicyFinding(f"{action} is disabled: {means}", f"to enable it, list it under preemption.actions: {SHOW}")
+
+
+def _identity(policy: Policy) -> Iterator[PolicyFinding]:
+    identity = policy.identity
+    if not identity.operators:
+        yield PolicyFinding(
+            "no operators are named: everybody who can send requests may change the policy and drain nodes",
+            "name them and their keys: identity.operators, identity.keys",
+        )
+    without = [name for name in identity.operators if name not in operators_with_keys(policy)]
+    if without:
+        yield PolicyFinding(
+            f"operators without a key: {', '.join(without[:5])}; an operator's requests must be signed",
+            "add their keys: identity.keys",
+        )
 
 
 def _quotas(state: PoolState, policy: Policy) -> Iterator[PolicyFinding]:

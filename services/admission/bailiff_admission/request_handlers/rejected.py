@@ -16,10 +16,10 @@ class Rejected:
     job: str | None = None
     rule: str | None = None
 
-    @classmethod
-    def denied(cls, denial: Denial, job: str | None = None) -> "Rejected":
+    @staticmethod
+    def denied(denial: Denial, job: str | None = None) -> "Rejected":
         """A request that is not permitted."""
-        return cls("not-permitted", f"{denial.reason} (rule {denial.rule})", job, denial.rule)
+        return Rejected("not-permitted", f"{denial.reason} (rule {denial.rule})", job, denial.rule)
 
     @property
     def text(self) -> str:

@@ -28,7 +28,7 @@ from bailiff_bus.messages import (
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState
-from bailiff_core.permissions import Requester, keys_denial, name_denial, operator_denial
+from bailiff_core.permissions import Requester, keys_denial, name_denial, operator_denial, operators_with_keys
 from bailiff_core.records.facts import LogTruncated, PolicyApplied, RequestId
 from bailiff_core.records.payload import Fact
 
@@ -113,7 +113,7 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
         case EnrolNode() | RevokeKey() | ChangeRootKey() as key_request:
             return request_for_keys(state, request, key_request)
         case ApplyPolicy() as apply:
-            return _policy(state, request, apply)
+            return _policy(state, request, requester, apply)
         case AcceptTruncation() as accept:
             if not is_plausible(state, accept.epoch, accept.seq):
                 named = f"#{accept.seq} of epoch {accept.epoch}"
@@ -124,7 +124,7 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
     return Rejected("unknown-type", f"{received.body.TYPE} is not a request")
 
 
-def _policy(state: PoolState, request: RequestId, apply: ApplyPolicy) -> list[Fact] | Rejected:
+def _policy(state: PoolState, request: RequestId, requester: Requester, apply: ApplyPolicy) -> list[Fact] | Rejected:
     if apply.expected_revision is not None and apply.expected_revision != state.policy_revision:
         return Rejected(
             "policy-changed",
@@ -143,14 +143,20 @@ def _policy(state: PoolState, request: RequestId, apply: ApplyPolicy) -> list[Fa
             return Rejected(
                 "project-in-use", f"job {job.id!r} is in the project {job.project!r}, which is missing in the new policy"
             )
-    missing = unsupported_policy(apply.policy)
+    missing = unsupported_policy(apply.policy, unsigned=bool(state.root_key) or requester.auth == "acl")
     if missing is not None:
         return Rejected("not-supported", missing)
     return [PolicyApplied(policy=apply.policy.complete(), request=request, enforce=apply.enforce)]
 
 
-def unsupported_policy(policy: Policy) -> str | None:
-    """Why the policy is refused, if it could never be changed again; else None."""
-    if policy.identity.accept == ("signed",) and not policy.identity.keys:
+def unsupported_policy(policy: Policy, *, unsigned: bool) -> str | None:
+    """Why the policy is refused, if it could never be changed again; else None.
+
+    unsigned: whether an operator needs no key of the policy, since there is a root key, or names are verified by an access list.
+    """
+    identity = policy.identity
+    if identity.accept == ("signed",) and not identity.keys:
         return "identity: accepts signed requests only, but has no keys: it could never be changed again; add a key"
+    if identity.operators and not unsigned and not operators_with_keys(policy):
+        return "identity: none of the operators has a key, so that it could never be changed again; add one under keys"
     return None

@@ -2,10 +2,12 @@ import { useRef, useState } from "preact/hooks";
 
 import { useLive } from "../live/livePool";
 import type { LiveJob } from "../live/types";
+import { poolPath } from "../lib/api";
+import { useFetch } from "../lib/useFetch";
 import { currentUser } from "../shell/currentUser";
 import { Button } from "../ui/Button";
 import "./actions.css";
-import { actionChoices, offlineReason, endedText, hasEnded, disabledReasons, permissionError, type JobAction } from "./allowedActions";
+import { actionChoices, offlineReason, endedText, hasEnded, disabledReasons, permissionError, permittedChoices, type JobAction, type Permissions } from "./allowedActions";
 import { JobActionDialog } from "./JobActionDialog";
 
 /**
@@ -22,16 +24,17 @@ export function JobActions({ pool, job }: { pool: string; job: LiveJob | null })
   if (!last || (!job && !open)) return null;
   return (
     <div class="actions">
-      {job && <Buttons job={job} denied={permissionError(currentUser.value, job.project, live.projects)} offline={offlineReason(live.connection.value, live.consoleState.value.kafka)} openDialog={openDialog} />}
+      {job && <Buttons pool={pool} job={job} denied={permissionError(currentUser.value, job.project, live.projects)} offline={offlineReason(live.connection.value, live.consoleState.value.kafka)} openDialog={openDialog} />}
       {open && <JobActionDialog pool={pool} job={last} endedMessage={!job || hasEnded(job) ? endedText(last.job) : null} action={open} onClose={() => openDialog(null)} />}
     </div>
   );
 }
 
-function Buttons({ job, denied, offline, openDialog }: { job: LiveJob; denied: string | null; offline: string | null; openDialog: (action: JobAction) => void }) {
+function Buttons({ pool, job, denied, offline, openDialog }: { pool: string; job: LiveJob; denied: string | null; offline: string | null; openDialog: (action: JobAction) => void }) {
+  const permissions = useFetch<Permissions>(denied === null && !hasEnded(job) ? poolPath(pool, "jobs", job.job, "permissions") : null, job.job).value.value;
   if (hasEnded(job)) return null;
   if (denied !== null) return <p class="disabled-reasons">{denied}</p>;
-  const found = actionChoices(job);
+  const found = permittedChoices(actionChoices(job), permissions);
   return (
     <>
       <div class="buttons">

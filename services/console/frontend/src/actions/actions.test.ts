@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import { ApiError } from "../lib/api";
 import type { CurrentUser } from "../shell/currentUser";
 import { deadline } from "./drainModes";
-import { actionChoices, offlineReason, disabledReasons, permissionError, type JobAction } from "./allowedActions";
+import { actionChoices, offlineReason, disabledReasons, permissionError, permittedChoices, type JobAction } from "./allowedActions";
 import { DebouncedQuery } from "./debouncedQuery";
 import { withoutEmpty, newId, type RequestOutcome } from "./requests";
 import { scaleRequest } from "./scaleRequest";
@@ -40,6 +40,14 @@ describe("enabled actions follow from the job's state", () => {
 });
 
 describe("permissions", () => {
+  it("what the policy does not permit is disabled, with its rule", () => {
+    const found = permittedChoices(actionChoices({ state: "running", nodes: ["node-1"] }), { cancel: "ann may not cancel train-1 (rule permissions.cancel)", pause: null });
+    expect(found.find((each) => each.action === "cancel")?.disabledReason).toContain("permissions.cancel");
+    expect(found.find((each) => each.action === "pause")?.disabledReason).toBeNull();
+    expect(permittedChoices(actionChoices({ state: "running", nodes: [] }), undefined)).toEqual(actionChoices({ state: "running", nodes: [] }));
+  });
+
+
   const who = (projects: string[] | null, operator = false): CurrentUser => ({ name: "ann", mode: "local", operator, projects, csrf: "", sign_out: false, time: "" });
   const tree = new Map<string, { parent: string | null }>([["vision", { parent: "research" }], ["research", { parent: null }], ["loop", { parent: "loop" }]]); // prettier-ignore
 

@@ -63,6 +63,14 @@ export function permissionError(who: CurrentUser | null, project: string, projec
   return `You have read-only access to this job: ${project ? `it belongs to project ${project}` : "it has no project"}; you are a submitter of ${who.projects.join(", ")}.`;
 }
 
+/** `/api/pools/{pool}/jobs/{job}/permissions`: why the policy does not permit the request, by its kind; null: it does. */
+export type Permissions = Partial<Record<JobAction | "logs", string | null>>;
+
+/** The actions, of which those that the policy does not permit this user are disabled. */
+export function permittedChoices(found: Choice[], permissions: Permissions | undefined): Choice[] {
+  return found.map((each) => ({ ...each, disabledReason: permissions?.[each.action] ?? each.disabledReason }));
+}
+
 /** The reasons why actions are disabled, each once: `Migrate, Evict: only a running job can be migrated`. */
 export function disabledReasons(found: Choice[]): string[] {
   const byReason = new Map<string, string[]>();

@@ -81,6 +81,7 @@ export interface LiveJob {
   pending_reason_seq: number | null;
   pending_rule: string | null;
   user: string;
+  user_verified: boolean;
   step: number | null;
   checkpoint_step: number | null;
   checkpoint_at: string | null;

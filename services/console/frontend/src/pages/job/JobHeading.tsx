@@ -67,6 +67,12 @@ function Ended({ pool, whole, details }: { pool: string; whole: JobHistory | nul
   );
 }
 
+/** How the name of the job's owner was verified. */
+function ownerProof(details: JobDetails): string {
+  if (!details.owner_verified) return "(not verified)";
+  return details.signed_by ? `signed by ${details.signed_by}` : "";
+}
+
 /** The job's specification. */
 export function JobFacts({ pool, live, whole, details }: Props & { pool: string }) {
   const labels = Object.entries(details?.labels ?? {});
@@ -81,7 +87,7 @@ export function JobFacts({ pool, live, whole, details }: Props & { pool: string 
         {!details?.demand && whole && <><dt>Demand</dt><dd>{count(whole.tasks ?? 0, "task")}, {whole.gpus ?? 0} GPUs in total</dd></>}
         {live && live.min_tasks < live.tasks && <><dt>Elastic</dt><dd>at least {live.min_tasks} of {live.tasks} tasks</dd></>}
         {submitted && <><dt>Submitted</dt><dd><RelativeTime at={submitted} /> <span class="soft">{moment(submitted)}</span> {seq !== undefined && <SeqLink pool={pool} seq={seq} />}</dd></>}
-        {user && <><dt>Submitted by</dt><dd>{user}</dd></>}
+        {user && <><dt>Submitted by</dt><dd>{user} {details && <span class="soft">{ownerProof(details)}</span>}</dd></>}
         {whole?.waited_s !== null && whole?.waited_s !== undefined && <><dt>Time to first start</dt><dd>{duration(whole.waited_s)}</dd></>}
         {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{sanitizeLine(`${name}=${value}`)}</div>)}</dd></>}
         {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}

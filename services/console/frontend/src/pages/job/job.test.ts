@@ -16,7 +16,7 @@ const time = (seconds: number): number => Date.UTC(2026, 0, 1) + seconds * 1000;
 const LIVE: LiveJob = {
   job: "train-7", project: "research", priority_class: "train", priority: 50, preemptible: true, state: "running", gpus: 8, gpus_text: "8", placed_tasks: 8, tasks: 8,
   min_tasks: 8, nodes: ["node-1"], reserved_nodes: [], attempt: 1, evictions: 0, submitted_at: at(0), started_at: at(10), pending_since: null, jobs_ahead: null,
-  note: "", pending_reason: "", pending_reason_at: null, pending_reason_seq: null, pending_rule: null, user: "", step: null, checkpoint_step: null, checkpoint_at: null, eviction: null, restart_estimate: null,
+  note: "", pending_reason: "", pending_reason_at: null, pending_reason_seq: null, pending_rule: null, user: "", user_verified: false, step: null, checkpoint_step: null, checkpoint_at: null, eviction: null, restart_estimate: null,
 };
 const ATTEMPT: Attempt = {
   job: "train-7", submitted_seq: 5, attempt: 1, action: "allocate", nodes: ["node-1"], placed_seq: 6, placed_at: at(5), started_at: at(10), ended_at: null,

@@ -115,6 +115,9 @@ export interface JobDetails {
   labels: Record<string, string>;
   spec_digest: string;
   submitted_seq: number;
+  owner: string;
+  owner_verified: boolean;
+  signed_by: string;
   reserved_until: string | null;
   victims: string[];
   task_list: TaskRow[];

@@ -50,6 +50,7 @@ export function aJob(name: string, more: Partial<LiveJob> = {}): LiveJob {
     pending_reason_seq: null,
     pending_rule: null,
     user: "",
+    user_verified: false,
     step: null,
     checkpoint_step: null,
     checkpoint_at: null,

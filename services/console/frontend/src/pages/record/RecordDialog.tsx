@@ -4,6 +4,8 @@ import { useFetch } from "../../lib/useFetch";
 import { typeTitle } from "../../lib/recordText";
 import { isDecision } from "../../lib/decisionText";
 import { moment } from "../../lib/format";
+import { sanitizeLine } from "../../lib/sanitizeLine";
+import { signingKey } from "./signingKey";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { decisionPath, jobPath } from "../../ui/Links";
@@ -35,7 +37,10 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
   const rawRecord = useFetch<RawRecord>(available ? archivePath(pool, `records/${seq}`) : null, seq).value;
   const explanation = useFetch<ExplanationResponse>(poolPath(pool, "explain", seq), seq).value;
   const found = rawRecord.value;
-  const prev = found?.headers.find(([name]) => name === "ce_prev")?.[1];
+  const header = (wanted: string) => found?.headers.find(([name]) => name === wanted)?.[1];
+  const prev = header("ce_prev");
+  const signer = signingKey(header("ce_request"));
+  const vouched = (found?.data as { request?: { vouched_by?: { issuer: string; subject: string } } } | undefined)?.request?.vouched_by;
   const footer = (
     <>
       <Button disabled={seq <= 0} onClick={() => goTo(seq - 1)}>← #{seq - 1}</Button>
@@ -66,7 +71,9 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
             <dd class="mono digest">{typeof prev === "string" ? prev : "–"}</dd>
             <dt>Offset</dt>
             <dd>{found.offset}, appended {moment(new Date(found.appended_at / 1000).toISOString())}</dd>
-            {found.actor && <><dt>Requested by</dt><dd>{found.actor}</dd></>}
+            {found.actor && <><dt>Requested by</dt><dd>{found.actor} {header("ce_auth") === "none" && <span class="soft">(not verified)</span>}</dd></>}
+            {signer && <><dt>Signed by</dt><dd class="mono digest">{signer}</dd></>}
+            {vouched && <><dt>Vouched for as</dt><dd>{sanitizeLine(`${vouched.subject} of ${vouched.issuer}`)}</dd></>}
           </dl>
           <h3>Body</h3>
           <pre class="raw" tabIndex={0}>{shownJson(found.data)}</pre>
