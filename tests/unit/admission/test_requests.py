@@ -61,8 +61,9 @@ def test_only_operators_submit_jobs_for_others(story):
     (claimed,) = ask(story, submit(user="root"), actor="")
     assert (claimed.user, claimed.demand.user) == ("", "root")
     story.apply_policy(policy(identity={"operators": ["alice"]}))
-    (for_bob,) = ask(story, submit(user="bob"), actor="alice")
-    assert for_bob.user == "bob"
+    (for_bob,) = ask(story, submit(user="bob"), actor="alice", auth="signed")
+    assert (for_bob.user, for_bob.user_verified) == ("bob", True)
+    refused(story, submit(user="bob"), "not-permitted", actor="alice")  # only claims to be alice
     refused(story, submit(user="bob"), "not-permitted", actor="eve")
 
 
