@@ -14,7 +14,7 @@ from .coverage import Coverage, current
 from .imports import import_core
 from .operators import PACKAGES, Mutant, mutants_of
 from .session import Work, collect, in_forks
-from .trial import at_import, in_function
+from .trial import Functions, at_import, in_function
 
 JUDGED = Path(__file__).parent / "judged.yaml"
 LEAST_SHARE = 95
@@ -62,9 +62,10 @@ def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: flo
 
     def loop(items: list[pytest.Item]) -> None:
         import_core()
+        functions = Functions.of_core()
         named = {item.nodeid: item for item in items}
         works: Iterable[Work] = (
-            (mutant, lambda mutant=mutant, tests=tests: in_function(mutant, [named[test] for test in tests], coverage))
+            (mutant, lambda mutant=mutant, tests=tests: in_function(mutant, functions, [named[test] for test in tests], coverage))
             for mutant in mutants
             if mutant not in imported
             for tests in [coverage.within(coverage.quickest(coverage.tests.get((mutant.file, mutant.statement), [])), most)]
@@ -85,7 +86,11 @@ def _printed(outcomes: Iterable[tuple[Mutant, str | None]]) -> Iterator[tuple[Mu
 def _judged() -> dict[Key, str]:
     """Reasons by mutant. An entry that is no mutant any more fails."""
     entries = yaml.safe_load(JUDGED.read_text()) or []
-    judged = {(e["file"], e["function"], e["line"], e["change"]): str(e["equivalent"]) for e in entries}
+    judged = {
+        (entry["file"], entry["function"], entry["line"], change): str(entry["equivalent"])
+        for entry in entries
+        for change in entry.get("changes", [entry.get("change")])
+    }
     there = {mutant.key() for package in PACKAGES for mutant in mutants_of(package)}
     if gone := [key for key in judged if key not in there]:
         sys.exit("judged.yaml names what is not in the core any more:\n" + "\n".join(map(str, gone)))

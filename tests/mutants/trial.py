@@ -5,6 +5,8 @@ import os
 import resource
 import signal
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 
 import pytest
@@ -20,39 +22,55 @@ SLOWER = 5
 """A test may take so many times its processor time, and so many seconds on top; then the mutant counts as one that loops."""
 
 
-def in_function(mutant: Mutant, items: list[pytest.Item], coverage: Coverage) -> str:
+@dataclass(frozen=True)
+class Functions:
+    """The functions of the core, by file, name and line; found once, before the forks, since it takes long."""
+
+    known: dict[tuple[str, str, int], list[FunctionType]]
+
+    @classmethod
+    def of_core(cls) -> "Functions":
+        """All functions whose code is in a file of the core. What exists by now is no garbage, and the forks share its memory."""
+        known: dict[tuple[str, str, int], list[FunctionType]] = {}
+        for found in gc.get_objects():
+            if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(str(CORE)):
+                known.setdefault(_place(found.__code__), []).append(found)
+        gc.freeze()
+        return cls(known)
+
+    def change(self, mutant: Mutant) -> None:
+        """Replace the code of one function. In a fork."""
+        code = compile(mutant.tree(), str(CORE / mutant.file), "exec")
+        parts = [part for part in _codes(code) if part.co_qualname == mutant.scope and _place(part) in self.known]
+        assert parts, f"no function of {mutant}"
+        for part in parts:
+            for function in self.known[_place(part)]:
+                function.__code__ = part
+
+
+def in_function(mutant: Mutant, functions: Functions, items: list[pytest.Item], coverage: Coverage) -> str:
     """What failed with the code of one function replaced, in a fork of a process with all tests collected; "" if nothing did."""
-    code = compile(mutant.tree(), str(CORE / mutant.file), "exec")
-    changed = [part for part in _codes(code) if part.co_qualname == mutant.scope]
-    functions = [
-        (found, part)
-        for found in gc.get_objects()
-        if isinstance(found, FunctionType) and found.__code__.co_filename == code.co_filename
-        for part in changed
-        if (found.__code__.co_qualname, found.__code__.co_firstlineno) == (mutant.scope, part.co_firstlineno)
-    ]
-    assert functions, f"no function of {mutant}"
-    for function, part in functions:
-        function.__code__ = part
+    functions.change(mutant)
     return _run(items, coverage)
 
 
 def at_import(mutant: Mutant, coverage: Coverage, most: float) -> str:
     """The same with the module imported in its changed form, in a fork of a process that has not imported the core yet."""
     rewrite_imports(lambda file, tree: mutant.tree() if file == mutant.file else tree)
+    tests = coverage.within(coverage.of_file(mutant.file), most)
     outcome = ["the tests are not collected"]
 
     def loop(items: list[pytest.Item]) -> None:
         named = {item.nodeid: item for item in items}
-        outcome[0] = _run(
-            [named[test] for test in coverage.within(coverage.of_file(mutant.file), most) if test in named], coverage
-        )
+        outcome[0] = _run([named[test] for test in tests if test in named], coverage)
 
-    try:
-        collect(loop)
-    except RuntimeError:
-        return outcome[0]
+    with suppress(RuntimeError):
+        collect(loop, list(dict.fromkeys(test.partition("::")[0] for test in tests)))
     return outcome[0]
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
 def _codes(code: CodeType) -> list[CodeType]:
