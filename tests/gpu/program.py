@@ -23,6 +23,13 @@ CHUNK = 256 << 20
 STEP_S = 0.02
 
 
+def mark(file: Path, text: str) -> None:
+    """Nobody reads half of it."""
+    draft = file.with_name(f".{file.name}-{os.getpid()}")
+    draft.write_text(text)
+    draft.replace(file)
+
+
 def gpu_memory(gib: float) -> Any:
     """So much memory of the GPU, in use as long as the result lives; None for none."""
     if not gib:
@@ -50,7 +57,7 @@ def forked(gib: float, marks: Path, *, detached: bool) -> None:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     memory = gpu_memory(gib)
-    (marks / "child").write_text(str(os.getpid()))
+    mark(marks / "child", str(os.getpid()))
     if detached:
         time.sleep(3600)
     del memory
@@ -69,7 +76,7 @@ def train(how: str, gib: float, marks: Path) -> None:
     memory = gpu_memory(gib) if how != "orphan" else None  # noqa: F841 - in use until this process ends
     job = attach()
     step = job.restore(lambda folder: json.loads((folder / "step.json").read_text()))
-    (marks / "holds").write_text(str(os.getpid()))
+    mark(marks / "holds", str(os.getpid()))
     while True:
         time.sleep(STEP_S)
         job.progress(step)
@@ -108,7 +115,7 @@ def whole_memory(gib: float, marks: Path) -> None:
 
     def report(what: str, began: float) -> None:
         found = {"bytes": size, "seconds": time.monotonic() - began, **seconds}
-        (marks / f"{what}.json").write_text(json.dumps(found))
+        mark(marks / f"{what}.json", json.dumps(found))
 
     job, began = attach(), time.monotonic()
     if job.restore(load):
@@ -122,7 +129,7 @@ def whole_memory(gib: float, marks: Path) -> None:
         return
     for at in range(0, size, CHUNK):
         cuda.fill(address + at, at // CHUNK + 1, CHUNK)
-    (marks / "holds").write_text(str(os.getpid()))
+    mark(marks / "holds", str(os.getpid()))
     while not job.should_checkpoint(1):
         time.sleep(STEP_S)
         job.progress(1)
@@ -140,9 +147,7 @@ def limits(gib: float, marks: Path) -> None:
         cuda.allocate(int(gib * GIB))
     except CudaError as error:
         found |= {"refused": True, "error": str(error)}
-    draft = marks / f".limits-{os.getpid()}"
-    draft.write_text(json.dumps(found))
-    draft.replace(marks / f"limits-{os.environ.get('BAILIFF_JOB_ID', '0')}.json")
+    mark(marks / f"limits-{os.environ['BAILIFF_JOB_ID']}.json", json.dumps(found))
     time.sleep(3600)
 
 

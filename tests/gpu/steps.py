@@ -31,9 +31,9 @@ async def telemetry(pool: Pool, machine: Machine) -> Section:
     used = machine.inventory.usage(machine.gpu).memory_used >> 20
     busy = machine.inventory.utilization(machine.gpu)
     differ = abs(used - int(other["memory.used"])) > SAME_MIB
-    said = f"{used} MiB, {busy} %; nvidia-smi: {other['memory.used']} MiB, {other['utilization.gpu']} %"
+    shown = f"{used} MiB, {busy} %; nvidia-smi: {other['memory.used']} MiB, {other['utilization.gpu']} %"
     await pool.end("seen")
-    return Section("Telemetry", [Row(what, outcome=f"{'FAILED: ' if differ else ''}{said}", failed=differ)])
+    return Section("Telemetry", [Row(what, outcome=f"{'FAILED: ' if differ else ''}{shown}", failed=differ)])
 
 
 async def checkpoint(pool: Pool, machine: Machine) -> Section:

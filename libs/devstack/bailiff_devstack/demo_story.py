@@ -65,7 +65,8 @@ class Story:
         async for entry in self._client.follow(POOL, state=self.state):
             self.records.append(entry.record)
             self._screen.event(entry.record, self.state)
-            self._changed.set()
+            if entry.record.cycle_end:  # a node that joins and its quarantined GPUs are one cycle
+                self._changed.set()
 
     async def play(self) -> None:
         """Run all acts, from an empty node to the end of the last training job."""
