@@ -8,11 +8,11 @@ GPUS ?= 8xH100-80GB
 WORKERS ?= 3
 # Tests that share a running system are one group, which one worker runs in one go (tests/conftest.py).
 GROUPED = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
-NOT := not long and not gpu and not compose
+NOT := not long and not gpu and not nvml and not compose
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of short processes would compile everything anew, each of them
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test quick test-long test-compose test-gpu seeds chaos mutants check docs docs-site pictures web bench clean
+.PHONY: help install install-dev demo up down test quick test-long test-compose test-nvml test-gpu gpu-bundle seeds chaos mutants check docs docs-site pictures web bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,8 +42,14 @@ test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every
 test-compose: install-dev ## the story in containers, where a Docker engine answers
 	$(BIN)/python -m pytest -q -m "compose" --timeout 1800 tests/compose
 
-test-gpu: install-dev ## on a machine with NVIDIA GPUs
-	$(BIN)/python -m pytest -q -m "gpu"
+test-nvml: install-dev ## the node agent against the libnvidia-ml.so.1 that BAILIFF_TEST_NVML names, such as NVIDIA's mock of it
+	$(BIN)/python -m pytest -q -m "nvml"
+
+test-gpu: $(if $(BUNDLE),,install-dev) ## measure this machine's GPU in at most eight minutes, and write docs/measurements.md (BUNDLE=.gpu-bundle: without a network)
+	$(if $(BUNDLE),$(PYTHON) tests/gpu/bundle.py run $(BUNDLE),$(BIN)/python -m tests.gpu) $(if $(PAGE),--page $(PAGE))
+
+gpu-bundle: install-dev ## the wheels that test-gpu needs on a machine without a network, in .gpu-bundle (FOR=3.12: its Python)
+	$(BIN)/python -m tests.gpu.bundle build .gpu-bundle $(or $(FOR),3.12)
 
 seeds: install-dev ## the simulation on a range of seeds (SEEDS=0-9999); a seed that fails is printed as a short trace
 	$(BIN)/python -m tests.simulation $(or $(SEEDS),0-999)

@@ -10,7 +10,7 @@ import pytest
 
 TESTS = ("tests/unit/core", "tests/unit/core_placement", "tests/unit/core_protections", "tests/unit/core_queue",
          "tests/scenarios", "tests/histories", "tests/property")  # fmt: skip
-MARKS = "not long and not gpu and not compose"
+MARKS = "not long and not gpu and not nvml and not compose"
 Work = tuple[Any, Callable[[], Any]]
 
 

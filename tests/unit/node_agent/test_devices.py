@@ -1,6 +1,7 @@
 """GPUs: inventory, processes on them, and when one may be allocated again."""
 
 import asyncio
+import ctypes
 import os
 import subprocess
 import sys
@@ -345,6 +346,29 @@ def test_a_driver_that_stops_answering_loses_all_its_cards_and_they_come_back(mo
     assert "version mismatch" in inventory.problems()["GPU-1234"].detail
     monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: 1)
     assert inventory.problems() == {}
+
+
+class ProcessInfo(ctypes.Structure):
+    _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
+
+
+@pytest.mark.parametrize("count", [0, 3, 200])
+def test_processes_are_read_into_a_buffer_that_grows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Also from a library that answers a question for their number alone with success."""
+
+    def into(handle: object, number: Any, buffer: Any) -> int:
+        size, number._obj.value = number._obj.value, count
+        for at in range(min(count, size)):
+            buffer[at].pid, buffer[at].usedGpuMemory = 1000 + at, (1 << 64) - 1 if at else GIB
+        return 0 if count <= size else 7
+
+    inventory = inventory_over(
+        monkeypatch, _nvmlGetFunctionPointer=lambda name: into, c_nvmlProcessInfo_v3_t=ProcessInfo,
+        NVML_ERROR_INSUFFICIENT_SIZE=7, _nvmlCheckReturn=lambda code: None if code == 0 else fails(NVMLError(code))(),
+    )  # fmt: skip
+    usage = inventory.usage("GPU-1234")
+    assert usage.pids == tuple(range(1000, 1000 + count))
+    assert usage.by_pid == ({1000: GIB} if count else {})
 
 
 def test_two_cards_of_one_uuid_are_one_usable_card(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,6 @@ def test_more_gpus_than_a_node_can_have_end_the_agent_with_a_sentence(tmp_path: 
         [sys.executable, "-m", "bailiff_node_agent"], env=os.environ | settings, capture_output=True, text=True, timeout=60
     )
     assert agent.returncode == ExitCode.SETTINGS
-    said = agent.stdout + agent.stderr
-    assert "node n1: gpus: 65 GPUs are too many for one node, which has at most 64: declare several nodes" in said
-    assert "Traceback" not in said
+    output = agent.stdout + agent.stderr
+    assert "node n1: gpus: 65 GPUs are too many for one node, which has at most 64: declare several nodes" in output
+    assert "Traceback" not in output

@@ -10,6 +10,7 @@ from bailiff_service.logs import logger
 from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
 from .links import islands
 from .mig import NO_INSTANCE, PREFIX, affected, is_partitioned, mig_devices
+from .nvml_processes import processes
 
 # Application errors in NVIDIA's list of Xid errors: the process dies, and the device is fine for the next one.
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
@@ -152,22 +153,20 @@ class NvmlInventory:
         try:
             handle = self._nvml.nvmlDeviceGetHandleByUUID(device_id)
             clients = self._processes("nvmlDeviceGetMPSComputeRunningProcesses", handle)
-            answers = [self._processes(name, handle) for name in PROCESS_LISTS]
-            lists = [processes for processes in (*answers, clients) if processes is not None]
+            answers = [*(self._processes(name, handle) for name in PROCESS_LISTS), clients]
             memory = self._memory(handle)
         except self._nvml.NVMLError as error:
             if self._no_longer_exists(device_id, error):
                 return DeviceUsage(0, ())
             raise DeviceUnavailable(f"device {device_id} cannot be read: {error}") from error
+        lists = [answer for answer in answers if answer is not None]
         if not lists and memory is None:
             raise DeviceUnavailable(f"device {device_id} cannot be read: the driver reports neither its processes nor its memory")
-        used: dict[int, int] = {}
-        for process in (each for processes in lists for each in processes):
-            used[process.pid] = max(used.get(process.pid, 0), getattr(process, "usedGpuMemory", None) or 0)
+        pids = sorted(set[int]().union(*lists))
+        used = {pid: max(each.get(pid, 0) for each in lists) for pid in pids}
         by_pid = {pid: amount for pid, amount in used.items() if amount}
         in_use = memory.used if memory is not None else sum(by_pid.values())
-        through_mps = None if clients is None else tuple(sorted(process.pid for process in clients))
-        return DeviceUsage(in_use, tuple(sorted(used)), by_pid, through_mps)
+        return DeviceUsage(in_use, tuple(pids), by_pid, None if clients is None else tuple(sorted(clients)))
 
     def _no_longer_exists(self, device_id: str, error: Exception) -> bool:
         """Whether it was a MIG device of a card that answers: an administrator removed it, so nothing can use it."""
@@ -278,10 +277,10 @@ class NvmlInventory:
             except self._unsupported:
                 return None
 
-    def _processes(self, name: str, handle: Any) -> Any:
-        """None where the driver does not report them."""
+    def _processes(self, name: str, handle: Any) -> dict[int, int] | None:
+        """Bytes by pid; None where the driver does not report them."""
         try:
-            return getattr(self._nvml, name)(handle)
+            return processes(self._nvml, name, handle)
         except self._missing:
             return None
 
