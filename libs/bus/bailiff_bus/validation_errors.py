@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from bailiff_core.model.document import TEN_YEARS
+from bailiff_core.model.document import MIG_PATTERN, TEN_YEARS
 
 PRIVATE_FIELDS = ("spec",)
 MAX_SENTENCE_LENGTH = 300
@@ -37,6 +37,7 @@ NAME_PATTERN = "^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$"
 PATTERNS = {
     NAME_PATTERN: "a name of at most 63 characters a-z 0-9 - . _ that begins and ends with a letter or digit",
     "^[0-9a-f]{64}$": "64 hexadecimal digits",
+    MIG_PATTERN: "a MIG profile such as 3g.40gb",
 }
 
 

@@ -87,5 +87,6 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$")]
 Label = Annotated[str, Field(max_length=253)]
 Labels = Annotated[dict[Label, Label], AfterValidator(sort_by_name)]
 OpaqueId = Annotated[str, Field(min_length=1, max_length=256)]
-MigProfile = Annotated[str, Field(pattern=r"^([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,3}gb(\+[a-z0-9.]{1,32})?$")]
+MIG_PATTERN = r"^([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,3}gb(\+[a-z0-9.]{1,32})?$"
+MigProfile = Annotated[str, Field(pattern=MIG_PATTERN)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from bailiff_bus.validation_errors import PATTERNS
-from bailiff_core.model.document import MAX_INTEGER
+from bailiff_core.model.document import MAX_INTEGER, MIG_PATTERN
 
 from .schemas import DURATION_PATTERN, Json
 
@@ -41,7 +41,8 @@ def _type_text(field: Json) -> str:
     if kind == "array":
         return f"list of {_type_text(field['items'])}{_size_text(field, 'Items')}"
     if kind == "object":
-        return f"map of text to {_type_text(field['additionalProperties'])}{_size_text(field, 'Properties')}"
+        values = field.get("additionalProperties") or next(iter(field["patternProperties"].values()))
+        return f"map of text to {_type_text(values)}{_size_text(field, 'Properties')}"
     if kind == "string":
         return _string_text(field)
     return {"boolean": "true or false", "null": "null"}.get(str(kind), "anything")
@@ -51,7 +52,8 @@ def _string_text(field: Json) -> str:
     pattern = field.get("pattern")
     if pattern is None:
         return f"text{_size_text(field, 'Length')}"
-    return {"64 hexadecimal digits": "SHA-256 in hex"}.get(PATTERNS.get(pattern, ""), "name")
+    texts = {"64 hexadecimal digits": "SHA-256 in hex", PATTERNS[MIG_PATTERN]: "MIG profile"}
+    return texts.get(PATTERNS.get(pattern, ""), "name")
 
 
 def _range_text(field: Json) -> str:

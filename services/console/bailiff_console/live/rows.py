@@ -21,8 +21,9 @@ Row = dict[str, Any]
 
 
 def node_cells(row: NodeRow) -> Row:
-    """A node. gpus: [state, job, reserved for, sharing tasks, fault] each. kinds: [number, MIG profile, island] each, or null where
-    none has a profile or an island.
+    """A node. gpus: [state, job, reserved for, sharing tasks, fault] each.
+
+    kinds: [number, MIG profile, island] each, or null where none has a profile or an island.
     """
     drain, devices = row["drain"], row["devices"]
     plain = all(each["number"] == at and not each["profile"] and not each["island"] for at, each in enumerate(devices))
