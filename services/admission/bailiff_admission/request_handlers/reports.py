@@ -100,7 +100,9 @@ def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact] | Reject
 
 
 def _beyond_log(state: PoolState, report: TaskReport) -> str:
-    """What the report names that this log has not ordered yet; empty if there is nothing."""
+    """What the report names that this log has not ordered yet; empty if there is nothing. After a truncation agents know more."""
+    if state.truncation_unreconciled:
+        return ""
     if report.ordered_by is not None and report.ordered_by > state.seq:
         return f"the order #{report.ordered_by}, but the log ends at #{state.seq}"
     job = state.jobs.get(report.job)
