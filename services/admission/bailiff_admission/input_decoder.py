@@ -157,9 +157,12 @@ class InputDecoder:
         if not checked.counts:
             return about_sender
         replayed = self._signed_times.replayed(report, envelope.time) if state.root_key else None
-        return replayed or [*about_sender, *with_announcement(self._report(state, message, report, found), envelope)]
+        outcome = replayed or self._report(state, message, report, found)
+        return outcome if isinstance(outcome, Rejected) else [*about_sender, *with_announcement(outcome, envelope)]
 
-    def _report(self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput) -> list[Fact]:
+    def _report(
+        self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput
+    ) -> list[Fact] | Rejected:  # fmt: skip
         self._liveness.observe(report.node, report.incarnation, message.time)
         try:
             check_report(state, report)

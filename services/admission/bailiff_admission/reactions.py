@@ -10,6 +10,7 @@ from bailiff_core.records.facts import (
     DeviceClearRequested,
     DeviceQuarantined,
     DeviceUnhealthy,
+    EvictionStageReached,
     InputsLost,
     KeyRevoked,
     NodeJoined,
@@ -71,6 +72,12 @@ class Reactions:
                 case DeviceUnhealthy() as unhealthy:
                     text = f"{unhealthy.device} of {unhealthy.node} is unhealthy ({unhealthy.reason}): {unhealthy.detail}"
                     await self._publisher.alarm("critical", "device-unhealthy", text, record.seq)
+                case EvictionStageReached(stage="noticed") as noticed if not _is_ordered(state, noticed):
+                    text = (
+                        f"{noticed.job}/{noticed.task} on {noticed.node} got an eviction notice that no record orders: its node "
+                        "stopped it by itself, as when its lease expires, or somebody has the executor's key"
+                    )
+                    await self._publisher.alarm("warning", "eviction-not-ordered", text, record.seq)
                 case DeviceClearRequested():
                     self._reconciler.resend_clears()
 
@@ -102,3 +109,10 @@ class Reactions:
             text = f"{node} has refused {count} commands since its agent started, the newest: {heartbeat.refusal}"
             await self._publisher.alarm("critical", "commands-refused", text)
         self._refused[heartbeat.incarnation] = count
+
+
+def _is_ordered(state: PoolState, noticed: EvictionStageReached) -> bool:
+    """Whether the log evicts this task, or has nothing on it any more."""
+    job = state.jobs.get(noticed.job)
+    task = job.task(noticed.task) if job is not None and job.attempt == noticed.attempt else None
+    return job is None or task is None or job.eviction is not None or task.eviction is not None

@@ -3,6 +3,7 @@
 import pytest
 from tests.log_builder import GIB
 
+from bailiff_admission.request_handlers import Rejected
 from bailiff_admission.request_handlers.reports import ReportNumbers, facts_of_report, joined_node, orphans_of
 from bailiff_bus.messages import (
     EvictionStageReport,
@@ -125,7 +126,6 @@ def test_the_course_of_a_task(story):
         {"job": "nobody"},
         {"job": "done"},
         {"attempt": 0},
-        {"attempt": 2},
         {"task": 2},
         {"life": 2},
         {"node": "n2"},
@@ -135,6 +135,18 @@ def test_the_course_of_a_task(story):
 def test_a_report_about_an_unknown_task_has_no_effect(story, wrong):
     assert facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong})) == []
     assert facts_of_report(story.state, of_task(TaskReleasedReport, **wrong)) == []
+
+
+@pytest.mark.parametrize("wrong", [{"attempt": 2}, {"attempt": 2**53 - 1}, {"ordered_by": 2**53 - 1}])
+def test_a_report_about_what_was_not_ordered_yet_is_rejected(story, wrong):
+    found = facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong}))
+    assert isinstance(found, Rejected)
+    assert found.code == "beyond-log"
+    story.state.truncation_unreconciled = True  # agents know more than the log
+    assert facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong})) in (
+        [],
+        [TaskExited(job="low", attempt=1, task=0, node="n1", exit_code=0)],
+    )
 
 
 def test_heartbeats_are_no_facts(story):

@@ -45,7 +45,7 @@ async def test_a_healthy_installation(client: Client) -> None:
     found = await examine(client, ClientSettings())
     assert statuses(found) == {
         "python": "ok", "packages": "ok", "engine": "ok", "kafka": "ok", "topics": "ok", "pool pool-a": "ok",
-        "policy pool-a": "ok", "clock": "ok", "services": "skipped",
+        "policy pool-a": "ok", "rejected pool-a": "ok", "clock": "ok", "services": "skipped",
     }  # fmt: skip
     assert json.loads(json.dumps(found)) == found
 
@@ -97,7 +97,7 @@ async def test_pending_jobs_in_a_silent_log_are_a_warning(log_writer: LogWriter)
     preemption = LogWriter()
     preemption_story(preemption)
     async with Client(preemption.cluster.client("c"), source="test", now=lambda: preemption.now + 20 * MINUTE) as client:
-        (found, _) = [check async for check in pool_checks(client, ClientSettings(pools=Path("none.yaml")))]
+        (found, *_) = [check async for check in pool_checks(client, ClientSettings(pools=Path("none.yaml")))]
     assert (found["status"], found["advice"]) == ("warn", "check that admission is running")
 
 

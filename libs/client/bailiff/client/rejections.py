@@ -20,7 +20,7 @@ MAX_ALARMS = 500  # of each partition
 READ_S = 0.5
 REFUSALS = frozenset({
     "commands-refused", "record-not-signed", "proposal-not-reproduced", "log-truncated", "spec-replaced", "seal-foreign",
-    "seal-key-unknown", "witness-refused", "archive-forked", "archive-log-broken", "archive-log-lost", "state-diverged",
+    "seal-key-unknown", "witness-refused", "archive-forked", "archive-log-broken", "archive-log-lost", "state-diverged", "eviction-not-ordered",
 })  # fmt: skip
 """Alarms about messages that somebody sent who may not, or that are not true."""
 SENDERS = ("admission", "victim-selection", "eviction-executor", "auditor")

@@ -5,9 +5,14 @@ from bailiff_core.model.state import Eviction, Job, PoolState
 from bailiff_core.records.facts import EvictionStarted, PreemptionAbandoned
 from bailiff_core.records.payload import Fact
 
+from .rejected import Rejected
 
-def facts_of_progress(state: PoolState, progress: StartEviction | AbandonPreemption) -> list[Fact]:
+
+def facts_of_progress(state: PoolState, progress: StartEviction | AbandonPreemption) -> list[Fact] | Rejected:
     """The fact; none if it is outdated: another attempt, a cancelled eviction, a closed preemption."""
+    named = progress.preemption if isinstance(progress, AbandonPreemption) else progress.decided_by
+    if named > state.seq:
+        return Rejected("ahead-of-log", f"it names the decision #{named}, but the log ends at #{state.seq}")
     if isinstance(progress, AbandonPreemption):
         plan = state.preemptions.get(progress.preemption)
         begun = plan is not None and any(_started(state, victim, plan.seq) for victim in plan.victims)

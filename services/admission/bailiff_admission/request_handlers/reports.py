@@ -44,6 +44,7 @@ from bailiff_core.records.facts import (
 from bailiff_core.records.payload import Fact
 
 from .devices import facts_of_device, facts_of_quarantined
+from .rejected import Rejected
 
 _OLD_STAGES: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # reported by agents of earlier releases
 
@@ -81,8 +82,10 @@ class ReportNumbers:
         return report.incarnation in self.inventoried
 
 
-def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact]:
+def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact] | Rejected:
     """New facts of the report; none for heartbeats and for known or outdated reports."""
+    if isinstance(report, TaskReport) and (beyond := _beyond_log(state, report)):
+        return Rejected("beyond-log", f"{report.node} names {beyond}")
     if isinstance(report, NodeInventory):
         return _inventoried(state, report)
     node = joined_node(state, report)
@@ -94,6 +97,18 @@ def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact]:
     if found is None or _is_about_earlier_start(found[1], report):
         return []
     return _task_facts(*found, node, report)
+
+
+def _beyond_log(state: PoolState, report: TaskReport) -> str:
+    """What the report names that this log has not ordered yet; empty if there is nothing. After a truncation agents know more."""
+    if state.truncation_unreconciled:
+        return ""
+    if report.ordered_by is not None and report.ordered_by > state.seq:
+        return f"the order #{report.ordered_by}, but the log ends at #{state.seq}"
+    job = state.jobs.get(report.job)
+    if job is not None and report.attempt > job.attempt:
+        return f"attempt {report.attempt} of {job.id}, which has had {job.attempt}"
+    return ""
 
 
 def joined_node(state: PoolState, report: ReportBody) -> Node | None:
