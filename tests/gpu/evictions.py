@@ -30,11 +30,11 @@ class Case:
 
 
 CASES = (
-    Case("Evictions: the job saves and leaves", "saves", 50, 130),
-    Case("Evictions: the same with PyTorch", "saves", 5, 35, torch=True),
-    Case("Evictions: the job ignores its notice and TERM, and is killed", "deaf", 10, 40, grace_s=DEAF_GRACE_S),
-    Case("Evictions: the job leaves a child that keeps the context", "orphan", 10, 30, holder="child"),
-    Case("Evictions: the job has a zombie that had a context", "zombie", 10, 30),
+    Case("Evictions: the job saves and leaves", "saves", 50, 100),
+    Case("Evictions: the same with PyTorch", "saves", 5, 25, torch=True),
+    Case("Evictions: the job ignores its notice and TERM, and is killed", "deaf", 10, 30, grace_s=DEAF_GRACE_S),
+    Case("Evictions: the job leaves a child that keeps the context", "orphan", 10, 25, holder="child"),
+    Case("Evictions: the job has a zombie that had a context", "zombie", 10, 25),
 )
 
 

@@ -30,6 +30,23 @@ def mark(file: Path, text: str) -> None:
     draft.replace(file)
 
 
+def write_all(file: Any, buffer: Any) -> None:
+    """A raw file may take less than it is given."""
+    view, done = memoryview(buffer), 0
+    while done < len(view):
+        done += file.write(view[done:])
+
+
+def read_all(file: Any, buffer: Any) -> None:
+    """Fill the buffer. Raises `EOFError`."""
+    view, done = memoryview(buffer), 0
+    while done < len(view):
+        count = file.readinto(view[done:])
+        if not count:
+            raise EOFError(f"{file.name} is too short")
+        done += count
+
+
 def gpu_memory(gib: float) -> Any:
     """So much memory of the GPU, in use as long as the result lives; None for none."""
     if not gib:
@@ -104,13 +121,13 @@ def whole_memory(gib: float, marks: Path) -> None:
         with (folder / "memory").open("wb", buffering=0) as file:
             for at in range(0, size, CHUNK):
                 timed("copy", cuda.to_host, buffer, address + at, CHUNK)
-                timed("disk", file.write, memoryview(buffer))
+                timed("disk", write_all, file, buffer)
             timed("disk", os.fsync, file.fileno())
 
     def load(folder: Path) -> None:
         with (folder / "memory").open("rb", buffering=0) as file:
             for at in range(0, size, CHUNK):
-                timed("disk", file.readinto, memoryview(buffer).cast("B"))
+                timed("disk", read_all, file, buffer)
                 timed("copy", cuda.to_device, address + at, buffer, CHUNK)
 
     def report(what: str, began: float) -> None:
@@ -122,7 +139,7 @@ def whole_memory(gib: float, marks: Path) -> None:
         report("read", began)
         for at in range(0, size, CHUNK):
             cuda.to_host(buffer, address + at, CHUNK)
-            if bytes(memoryview(buffer)[:CHUNK]) != (at // CHUNK + 1).to_bytes(4, sys.byteorder) * (CHUNK // 4):
+            if bytes(memoryview(buffer)) != (at // CHUNK + 1).to_bytes(4, sys.byteorder) * (CHUNK // 4):
                 sys.exit("the memory that was read back differs from the one that was saved")
         (marks / "same").touch()
         job.done()
