@@ -1,4 +1,4 @@
-"""A service that reaches its memory limit is killed by the kernel, as by systemd's MemoryMax; restarted, it goes on.
+"""A service that reaches its memory limit is killed by the kernel, as by systemd's MemoryMax; restarted, it continues.
 
 The limit is that of a cgroup (version 1 or 2), which only root may make.
 """
@@ -18,7 +18,7 @@ from bailiff_core.records.facts import JobSubmitted, NodeLost
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 ROOT = Path("/sys/fs/cgroup")
-SPARE = 1 << 19
+HEADROOM = 1 << 19
 SERVICES = ("admission", "victim-selection", "eviction-executor", "node-agent")
 
 _numbers = itertools.count(1)
@@ -41,10 +41,10 @@ class MemoryGroup:
             self.folder.rmdir()
             pytest.skip("no cgroup with a memory limit")
 
-    def limit(self, pid: int, spare: int) -> None:
+    def limit(self, pid: int, more: int) -> None:
         """Move the process here, and let it have this much memory more than it has now, which stays with the old group."""
         (self.folder / "cgroup.procs").write_text(str(pid))
-        (self.folder / self._limit).write_text(str(int((self.folder / self._used).read_text()) + spare))
+        (self.folder / self._limit).write_text(str(int((self.folder / self._used).read_text()) + more))
 
     def close(self) -> None:
         """Remove it; its processes have ended."""
@@ -62,14 +62,14 @@ def group() -> Iterator[MemoryGroup]:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_service_at_its_memory_limit_is_killed_and_the_next_one_goes_on(
+async def test_a_service_at_its_memory_limit_is_killed_and_the_next_one_continues(
     battered: System, group: MemoryGroup, service: str
 ) -> None:
     async with battered.watch("pool-a") as pool:
         runs_on = f"runs-on-{next(_numbers)}"
         await pool.submit(runs_on, gpus=0)
         await pool.until_running(runs_on)
-        group.limit(battered.stack.processes.pid(service), SPARE)
+        group.limit(battered.stack.processes.pid(service), HEADROOM)
         ended = asyncio.create_task(asyncio.to_thread(battered.stack.processes.wait, service))
         acknowledged = await submit_until(pool, ended)
         assert ended.result() == -signal.SIGKILL

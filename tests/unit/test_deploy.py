@@ -49,5 +49,5 @@ def test_a_control_service_stays_down_where_a_restart_changes_nothing() -> None:
     text = (ROOT / "deploy" / "systemd" / "bailiff@.service").read_text()
     listed = re.search(r"^RestartPreventExitStatus=(.+)$", text, re.MULTILINE)
     assert listed is not None
-    again = {ExitCode.CLEAN, ExitCode.STOP_TIMED_OUT, ExitCode.INTERNAL}
+    again = {ExitCode.CLEAN, ExitCode.STOP_TIMED_OUT, ExitCode.DISK, ExitCode.INTERNAL}
     assert {ExitCode(int(code)) for code in listed[1].split()} == set(ExitCode) - again

@@ -181,7 +181,10 @@ class Projection:
         except OSError as error:
             self.metrics.count_unwritten_snapshot(self.pool)
             if self.unwritable is None:
-                self._log.warning("cannot write a snapshot; the next start folds more of the log", reason=str(error))
+                self._log.warning(
+                    "cannot write a snapshot; the next start folds more of the log",
+                    file=str(self._snapshot_file()), reason=str(error),
+                )  # fmt: skip
             self.unwritable = str(error)
 
     def _confirms(self, entry: Entry) -> bool:

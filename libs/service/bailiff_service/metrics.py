@@ -237,6 +237,7 @@ class Metrics:
         """Count folded records; `head_seq` is the newest one."""
         self.records_folded.labels(pool).inc(records)
         self.log_head.labels(pool).set(head_seq)
+        self.snapshots_unwritten.labels(pool)  # 0, so that the first one is an increase
 
     def count_orphan(self, pool: str, offset: int) -> bool:
         """Count the orphan at this offset once per process, since a log may be folded repeatedly."""

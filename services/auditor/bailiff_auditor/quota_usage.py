@@ -88,7 +88,7 @@ async def follow_usage(
 
     def new_projection() -> Projection:
         own = Metrics()  # the archiver counts records and orphans already
-        own.snapshots_unwritten = metrics.snapshots_unwritten
+        own.snapshots_unwritten = metrics.snapshots_unwritten  # and this fold has its own snapshots
         return Projection(bus, pool.name, pool.partition, own, snapshots=snapshots, observe=on_entry)
 
     view = new_projection()

@@ -1,6 +1,8 @@
 """Storage of the agent's state: a folder, or memory for simulated nodes, with the same contract."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -33,13 +35,24 @@ class Storage(Protocol):
 def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Atomic, also across a power loss."""
     new = path.with_name(f"{path.name}.new")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    sync_folder(path.parent)
+    with _errors_name(new):
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def _errors_name(path: Path) -> Iterator[None]:
+    """Errors of writing to an open file do not say which file it is."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def sync_folder(folder: Path) -> None:
@@ -68,7 +81,7 @@ class FolderStorage:
     def append(self, name: str, content: bytes) -> None:
         path = self._folder / name
         is_new = not path.exists()
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+        with _errors_name(path), os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
