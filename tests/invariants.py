@@ -35,8 +35,8 @@ from bailiff_core.records.decisions import (
     PreemptionDecided,
     PreemptionRequested,
 )
-from bailiff_core.records.log_keys import SignatureCheck
 from bailiff_core.records.facts import EvictionStageReached, EvictionStarted, JobSubmitted, WriterStarted
+from bailiff_core.records.log_keys import SignatureCheck
 from bailiff_core.replay import Replay
 from bailiff_core.scheduling_snapshot import current_snapshot
 

@@ -28,12 +28,12 @@ from bailiff_bus.messages import ProposalBatch, RequestBody, SubmitJob
 from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
 from bailiff_bus.testing import MemoryBus, MemoryCluster, Partition
 from bailiff_core.fold.log import request_key
-from bailiff_core.records import Record, Wire
 from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, Wire
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_eviction_executor.executor import Executor
-from bailiff_log.reader import AuditReader
 from bailiff_log.credentials import Credentials, read_credentials
+from bailiff_log.reader import AuditReader
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.command_trust import CommandTrust
 from bailiff_node_agent.disk import EvictionStore, Fences, Reports, Verdict, new_incarnation
@@ -495,7 +495,7 @@ class World:
         self.renewed.update(owners)
         self.checker.trace(f"*** the key of {', '.join(owners)} is revoked")
         await client(Client(self.cluster, "client", self.network), [revoke(POOL, stolen.certificate.key, keys.root)])
-        while stolen.certificate.key not in self.checker.state.revoked_keys and self.checker.violation is None:
+        while stolen.certificate.key not in self.checker.state.revoked_keys and self.checker.violation is None:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
         for name in owners:
             keys.issue(f"new/nodes/{node}" if at_node else f"new/{role}", "node" if at_node else SERVICES[role], node)

@@ -35,7 +35,7 @@ CYCLE_SECONDS = Metric(
 )
 INPUTS_REJECTED = Metric("bailiff_inputs_rejected", "counter", ("pool", "topic", "code"), "inputs rejected, by code")
 INPUTS_WITHOUT_EFFECT = Metric(
-    "bailiff_inputs_without_effect", "counter", ("pool", "topic", "type"), "valid inputs that changed nothing: repeated or outdated"
+    "bailiff_inputs_without_effect", "counter", ("pool", "topic", "type"), "valid inputs that changed nothing, as repeats"
 )
 COMMANDS_SENT = Metric("bailiff_commands_sent", "counter", ("pool", "type"), "commands sent to node agents")
 COMMANDS_FENCED = Metric("bailiff_commands_fenced", "counter", ("pool", "type"), "outdated commands refused by a fence")
@@ -144,8 +144,8 @@ ROLLUP_METRICS = (  # services/rollup: aggregated from the whole log
 )  # fmt: skip
 METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED, INPUTS_WITHOUT_EFFECT,
-    COMMANDS_SENT, COMMANDS_FENCED, COMMANDS_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED,
-    POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
+    COMMANDS_SENT, COMMANDS_FENCED, COMMANDS_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED,
+    PROPOSALS_SEARCHED, POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 
 

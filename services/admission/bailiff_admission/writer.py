@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Literal, NoReturn
 
 from bailiff_bus.envelope import pool_of
-from bailiff_bus.topics import JOB_SPECS
 from bailiff_bus.port import Batch, BusUnavailable, Message, OutgoingMessage
+from bailiff_bus.topics import JOB_SPECS
 from bailiff_core.actions.failure import DecisionError
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.model.policy import Policy
@@ -152,7 +152,7 @@ class Writer:
         """Store again what somebody wrote over, before Kafka deletes the older value."""
         for stored in self._specs.replaced:
             job = stored.key.decode().split("/")[1]
-            text = f"the spec of {job} was overwritten or erased by somebody who may write to {JOB_SPECS.name}: it is stored again"
+            text = f"the spec of {job} was written over or erased in {JOB_SPECS.name} by somebody else: it is stored again"
             await self._publisher.alarm("critical", "spec-replaced", text)
         await self._specs.store(self._publisher.producer, [self._specs.message(stored) for stored in self._specs.replaced])
         self._specs.replaced.clear()
@@ -227,9 +227,7 @@ class Writer:
                     continue
                 inputs.append(decoded)
                 if decoded.without_effect:
-                    self._metrics.inputs_without_effect.labels(
-                        self._projection.pool, message.topic, decoded.without_effect
-                    ).inc()
+                    self._metrics.inputs_without_effect.labels(self._projection.pool, message.topic, decoded.without_effect).inc()
                 if decoded.submitted is not None:
                     job, spec = decoded.submitted.demand.job, decoded.submitted.spec
                     specs.append(self._specs.take(job, decoded.spec_digest, spec, decoded.salt))
