@@ -1,4 +1,4 @@
-"""Somebody attacks a running system: without a key, with a key of their own, or with a stolen one. It is refused, or found and named.
+"""Somebody attacks a running system: without a key, with one of their own, or with a stolen one. It is refused, or found.
 
 On a real Kafka, with the keys that `make up` makes, an auditor and a witness. In this file's order: nobody's key, a node's key,
 victim selection's key, and last whoever may write to Kafka's disk; at the end `bailiff doctor` names all of it.
@@ -169,7 +169,9 @@ async def test_a_request_that_says_signed_without_a_signature_is_recorded_as_wha
     assert auth == "none"
 
 
-@pytest.mark.parametrize("header", [b"00-not-a-trace", b"0" * 30_000, b"00-" + b"f" * 32 + b"-" + b"f" * 16 + b"-01", b"\xff\x00"])
+@pytest.mark.parametrize(
+    "header", [b"00-not-a-trace", b"0" * 30_000, b"00-" + b"f" * 32 + b"-" + b"f" * 16 + b"-01", b"\xff\x00"]
+)
 async def test_a_false_trace_header_has_no_effect(pool: Watch, header: bytes) -> None:
     job = f"traced-{len(header)}"
     body = SubmitJob(demand=JobDemand(job=job, tasks=(TaskGroup(cpu_milli=1),)), spec=JobSpec(command="true"))
@@ -215,13 +217,13 @@ async def test_a_node_s_own_key_does_not_end_the_pool_with_a_huge_epoch(pool: Wa
 
 
 async def test_a_proposal_that_claims_to_be_proven_is_found_by_the_auditor_and_by_every_replay(pool: Watch) -> None:
-    await pool.submit("short", gpus=4, cls="train")
+    await pool.submit("short", gpus=4, kind="train")
     await pool.until_running("short")
-    await pool.submit("long", gpus=4, cls="train")
+    await pool.submit("long", gpus=4, kind="train")
     await pool.until_running("long")
     pool.system.signal("victim-selection", signal.SIGSTOP)
     try:
-        await pool.submit("urgent", gpus=4, cls="inference")
+        await pool.submit("urgent", gpus=4, kind="inference")
         await pool.until("a selection is open", lambda state: state.selection is not None and state.proposals is None)
         state = pool.state
         (honest,) = compute_proposals(state)

@@ -237,7 +237,7 @@ async def crash(stack: Stack) -> None:
     for name in CRASHED:
         log = stack.processes.log(name)
         async with asyncio.timeout(PATIENCE_S):
-            while b"1 validation error for JobSpec" not in await asyncio.to_thread(log.read_bytes):
+            while b"1 validation error for JobSpec" not in await asyncio.to_thread(log.read_bytes):  # noqa: ASYNC110 - of a process
                 await asyncio.sleep(0.1)
     for name in CRASHED:
         await asyncio.to_thread(stack.processes.kill9, name)
@@ -245,7 +245,8 @@ async def crash(stack: Stack) -> None:
     await asyncio.to_thread(stack.processes.wait_ready, *SERVICES, timeout_s=PATIENCE_S)
     os.kill(stack.processes.pid("node-agent"), signal.SIGABRT)
     async with asyncio.timeout(PATIENCE_S):
-        while b"Fatal Python error: Aborted" not in await asyncio.to_thread(stack.processes.log("node-agent").read_bytes):
+        log = stack.processes.log("node-agent")
+        while b"Fatal Python error: Aborted" not in await asyncio.to_thread(log.read_bytes):  # noqa: ASYNC110 - of a process
             await asyncio.sleep(0.1)
     stack.start_service("node-agent")
     await asyncio.to_thread(stack.processes.wait_ready, *SERVICES, timeout_s=PATIENCE_S)

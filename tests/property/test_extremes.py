@@ -33,8 +33,8 @@ KINDS = [(topic, kind) for topic, accepted in BODIES.items() for kind in MESSAGE
 
 @cache
 def beginning(answered: bool) -> Story:
-    """Two nodes and a broken one; a job that runs, one that starts, two that are evicted, one of which knows it, one that has ended,
-    and one for which a selection is open, or answered.
+    """Two nodes and a broken one; a job that runs, one that starts, two that are evicted, one of which knows it, one that has
+    ended, and one for which a selection is open, or answered.
     """
     story = Story()
     story.node("n1", gpus=8)

@@ -19,7 +19,8 @@ from bailiff_core.model.state import PoolState
 from bailiff_node_agent.agent import Agent
 
 from .keys import PoolKeys
-from .lies import BY_NAME, ROLES, Forgery, Liar, kinds
+from .liar import ROLES, Forgery, Liar
+from .lies import BY_NAME, kinds
 
 INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.name, topics.NODE_REPORTS.name)
 OWN_TOPICS = {

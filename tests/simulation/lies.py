@@ -4,8 +4,6 @@ A lie is made when it is sent, from what the log says then: the adversary reads 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 from bailiff_bus import topics
@@ -44,124 +42,16 @@ from bailiff_bus.messages import (
 )
 from bailiff_bus.messages.commands import CommandBody, RecordRef
 from bailiff_bus.messages.reports import FenceStatus, TrackedTask
-from bailiff_bus.port import Headers, Message
-from bailiff_core.model.certificate import Role
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.document import MAX_INTEGER, TEN_YEARS
-from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import Checkpoint, DeviceInfo, DeviceReading
-from bailiff_log.credentials import Credentials
-from bailiff_log.message_signatures import wrap_signed, wrap_with_key
-from bailiff_log.order_evidence import subject_of
 from bailiff_log.signatures import sign
 
 from .false_proposals import proposal
-from .keys import PoolKeys
+from .liar import Forgery, Liar
 
-ROLES: tuple[str, ...] = (
-    "stranger", "node", "selection", "executor", "auditor", "witness", "rollup", "person",
-)  # fmt: skip
-CERTIFIED: dict[str, Role] = {
-    "selection": "victim-selection", "executor": "eviction-executor", "auditor": "auditor", "witness": "witness",
-    "rollup": "rollup",
-}  # fmt: skip
+STAGES = ("noticed", "yielding", "term_sent", "kill_sent", "checkpoint_committed")
 ODD = ("", "x" * 1000, "\u202e🦊\u0007", "unknown", "'; drop table jobs; --")
-COUNTS = (0, 1, 2**31, 10**14, MAX_INTEGER - 1, MAX_INTEGER)
-
-
-@dataclass(frozen=True)
-class Forgery:
-    """A message of the adversary."""
-
-    topic: str
-    headers: Headers
-    value: bytes
-    what: str
-    key: bytes = b"pool-a"
-
-
-@dataclass
-class Liar:
-    """What the adversary knows. state: of the log now. key_of: its own keys; node: the one whose key it has, if it has one."""
-
-    role: str
-    state: PoolState
-    messages: Callable[[str], list[Message]]
-    keys: PoolKeys
-    random: Random
-    now: int
-    node: str
-    number: int
-
-    # --- wrapping
-
-    @property
-    def credentials(self) -> Credentials | None:
-        """The stolen key with its certificate; a stranger may have made one under a root key of its own."""
-        if self.role == "stranger":
-            own = self.keys.issue("stranger", self.random.choice(("admission", "node")), "node-0", root=b"\x07" * 32)
-            return self.random.choice((None, own))
-        if self.role == "node":
-            return self.keys.issue(f"nodes/{self.node}", "node", self.node)
-        if self.role == "person":
-            return None
-        folder = self.role if self.role in ("selection", "executor") else f"stolen/{self.role}"
-        return self.keys.issue(folder, CERTIFIED[self.role], self.role)
-
-    def forged(self, topic: str, body: MessageBody, subject: str | None = None) -> Forgery:
-        """The message, signed with the stolen key."""
-        if subject is None:
-            subject = subject_of(body, self.state.pool) if isinstance(body, CommandBody) else ""
-        about: dict[str, Any] = {
-            "source": self.random.choice(("/bailiff/pool-a/admission", f"/bailiff/pool-a/node/{self.node}", "/lies")),
-            "id": f"lie-{self.number}-{self.random.randrange(10**9)}",
-            "pool": self.state.pool,
-            "time_us": self.now + self.random.choice((0, 0, -10**9, 10**12)),
-            "subject": subject,
-        }
-        found, traceparent = self.credentials, self.random.choice(("", "", "00-not-a-trace", "0" * 300))
-        if self.role == "node" and found is not None:
-            headers, value = wrap_with_key(found.private_key, body, found.certificate, **about, traceparent=traceparent)
-        else:
-            headers, value = wrap_signed(found, body, **about, traceparent=traceparent)
-        return Forgery(topic, headers, value, f"{type(body).__name__} of {self.role}")
-
-    # --- what there is to lie about
-
-    def tasks(self) -> list[tuple[Job, Task]]:
-        """Tasks with resources."""
-        return [(job, task) for job in self.state.active_jobs() for task in job.tasks if task.state != "reserved"]
-
-    def task(self, mine: bool = False) -> dict[str, Any]:
-        """Job, attempt and task: of a real task, or of one that does not exist."""
-        number = self.state.node_numbers.get(self.node)
-        found = [(job, task) for job, task in self.tasks() if not mine or task.node == number]
-        if not found or not self.random.randrange(4):
-            return {"job": self.random.choice(["job-0", "job-1", "nowhere"]), "attempt": self.count(), "task": self.count()}
-        job, task = self.random.choice(found)
-        return {"job": job.id, "attempt": self.random.choice([job.attempt] * 4 + [job.attempt + 1]), "task": task.index}
-
-    def count(self) -> int:
-        """A number: ordinary, or at an extreme."""
-        return self.random.choice((*COUNTS, self.random.randrange(1000)))
-
-    def victim(self) -> Node | None:
-        """A node; for the owner of a node's key mostly this one."""
-        nodes = list(self.state.nodes.values())
-        mine = [node for node in nodes if node.name == self.node]
-        if self.role == "node" and mine and self.random.randrange(4):
-            return mine[0]
-        return self.random.choice(nodes) if nodes else None
-
-    def seq(self) -> int:
-        """A position: of the log, a little beyond its end, or far beyond."""
-        end = self.state.seq
-        return self.random.choice((end, max(0, end - 5), end + 1, end + 1000, MAX_INTEGER))
-
-    def epoch(self) -> int:
-        """An epoch: the present one, the next one, or one that is far away."""
-        return self.random.choice((self.state.epoch, self.state.epoch, self.state.epoch + 1, MAX_INTEGER))
-
 
 Lie = Callable[[Liar], Iterator[Forgery]]
 
@@ -175,7 +65,11 @@ def reports(liar: Liar) -> Iterator[Forgery]:
     if node is None:
         return
     incarnation = random.choice([node.incarnation] * 5 + ["0" * 32])
-    name: dict[str, Any] = {"node": node.name, "incarnation": incarnation, "number": random.choice((0, node.last_report + 1, MAX_INTEGER))}
+    name: dict[str, Any] = {
+        "node": node.name,
+        "incarnation": incarnation,
+        "number": random.choice((0, node.last_report + 1, MAX_INTEGER)),
+    }
     at = {**name, **liar.task(mine=True), "ordered_by": random.choice((None, None, liar.seq()))}
     device = {**name, "device": random.choice([each.id for each in node.devices] or ["GPU-unknown"])}
     saved = Checkpoint(step=liar.count(), bytes=liar.count(), duration=min(TEN_YEARS, liar.count()), sha256="0" * 64)
@@ -183,12 +77,16 @@ def reports(liar: Liar) -> Iterator[Forgery]:
     made: ReportBody = random.choice((
         lambda: TaskReleasedReport(**at, before=(reading,), after=(reading,)),
         lambda: TaskReleasedReport(**at),
-        lambda: TaskExitedReport(**at, exit_code=random.choice((0, 1, 85, -MAX_INTEGER, MAX_INTEGER)), step=liar.count(), done=True),
+        lambda: TaskExitedReport(**at, exit_code=random.choice((0, 85, -MAX_INTEGER, MAX_INTEGER)), step=liar.count(), done=True),
         lambda: TaskStartedReport(**at),
         lambda: TaskStartRefusedReport(**at, reason=random.choice(ODD)),
-        lambda: TaskProgressReport(**at, step=liar.count(), total_steps=liar.count(), step_rate_milli=liar.count(), checkpoint=saved),
+        lambda: TaskProgressReport(
+            **at, step=liar.count(), total_steps=liar.count(), step_rate_milli=liar.count(), checkpoint=saved
+        ),
         lambda: TaskResumedReport(**at, step=liar.count(), from_attempt=liar.count(), skipped_checkpoints=liar.count()),
-        lambda: EvictionStageReport(**at, stage=random.choice(("noticed", "yielding", "term_sent", "kill_sent", "checkpoint_committed")), elapsed=min(TEN_YEARS, liar.count()), checkpoint=saved),
+        lambda: EvictionStageReport(
+            **at, stage=random.choice(STAGES), elapsed=min(TEN_YEARS, liar.count()), checkpoint=saved
+        ),
         lambda: DeviceUnhealthyReport(**device, reason="xid", code=liar.count(), detail=random.choice(ODD)),
         lambda: DeviceHealthyReport(**device),
         lambda: DeviceClearedReport(**device, reading=reading),
@@ -213,7 +111,9 @@ def inventories(liar: Liar) -> Iterator[Forgery]:
         return
     size = random.choice((0, 1, 64))
     devices = tuple(DeviceInfo(id=f"GPU-{number}", model="H100-80GB", memory_bytes=liar.count()) for number in range(size))
-    tracked = [{**liar.task(), "state": random.choice(("running", "exited", "released")), "exit_code": liar.count()} for _ in range(3)]
+    tracked = [
+        {**liar.task(), "state": random.choice(("running", "exited", "released")), "exit_code": liar.count()} for _ in range(3)
+    ]
     body = NodeInventory(
         node=random.choice((node.name, node.name, f"ghost-{liar.number}")),
         incarnation=random.choice((f"{liar.number:032x}", node.incarnation)),
@@ -343,7 +243,18 @@ def specs(liar: Liar) -> Iterator[Forgery]:
         yield Forgery(topics.JOB_SPECS.name, (), liar.random.choice((b"{", b"{}", b'{"encrypted":"AAAA"}')), "a spec", key)
 
 
-EVERYWHERE: tuple[Lie, ...] = (reports, heartbeats, inventories, commands, proposals, progress, requests, replayed, records, specs)
+EVERYWHERE: tuple[Lie, ...] = (
+    reports,
+    heartbeats,
+    inventories,
+    commands,
+    proposals,
+    progress,
+    requests,
+    replayed,
+    records,
+    specs,
+)
 OWN: dict[str, tuple[Lie, ...]] = {
     "node": (reports, reports, reports, heartbeats, heartbeats, inventories),
     "selection": (proposals, proposals, proposals),

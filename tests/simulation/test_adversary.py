@@ -17,7 +17,7 @@ from bailiff_admission.request_handlers.enrolment import CheckedReport
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.command_trust import CommandTrust
 
-from .lies import ROLES
+from .liar import ROLES
 from .plan import Plan, plan_with_adversary
 from .shrink import run_short
 from .test_simulation import SHRINK_S

@@ -495,7 +495,7 @@ class World:
         self.renewed.update(owners)
         self.checker.trace(f"*** the key of {', '.join(owners)} is revoked")
         await client(Client(self.cluster, "client", self.network), [revoke(POOL, stolen.certificate.key, keys.root)])
-        while stolen.certificate.key not in self.checker.state.revoked_keys and self.checker.violation is None:
+        while stolen.certificate.key not in self.checker.state.revoked_keys and self.checker.violation is None:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
         for name in owners:
             keys.issue(f"new/nodes/{node}" if at_node else f"new/{role}", "node" if at_node else SERVICES[role], node)

@@ -76,9 +76,7 @@ def test_admission_makes_no_command_for_a_lost_node(story: Story) -> None:
     story.submit("starts", gpus=1)
     (job,) = [story.job("starts")]
     node = story.state.nodes[job.tasks[0].node]
-    story.cycle(
-        facts.DeviceClearRequested(request=story.request(), node=node.name, device=node.devices[7].id, reason="repaired")
-    )
+    story.cycle(facts.DeviceClearRequested(request=story.request(), node=node.name, device=node.devices[7].id, reason="repaired"))
     command = start_command(story.state, job, node, job.tasks, JobSpec(command="true"))
     assert for_node_alone(story.state, command) is command
     assert [clear.node for clear in pending_clears(story.state)] == [node.name]

@@ -215,8 +215,8 @@ class SealChain:
 
 def _invalidation_fields(body: SealsInvalidated, pool: str) -> list[object]:
     return [
-        INVALIDATION_TAG, pool, body.identity, body.size, body.invalidated_size, body.invalidated_root, body.from_seq, body.reason,
-        body.invalidated_at,
+        INVALIDATION_TAG, pool, body.identity, body.size, body.invalidated_size, body.invalidated_root, body.from_seq,
+        body.reason, body.invalidated_at,
     ]  # fmt: skip
 
 

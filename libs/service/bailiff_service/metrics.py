@@ -38,7 +38,7 @@ CYCLE_SECONDS = Metric(
 )
 INPUTS_REJECTED = Metric("bailiff_inputs_rejected", "counter", ("pool", "topic", "code"), "inputs rejected, by code")
 INPUTS_WITHOUT_EFFECT = Metric(
-    "bailiff_inputs_without_effect", "counter", ("pool", "topic", "type"), "valid inputs that changed nothing: repeated or outdated"
+    "bailiff_inputs_without_effect", "counter", ("pool", "topic", "type"), "valid inputs that changed nothing, as repeats"
 )
 COMMANDS_SENT = Metric("bailiff_commands_sent", "counter", ("pool", "type"), "commands sent to node agents")
 COMMANDS_FENCED = Metric("bailiff_commands_fenced", "counter", ("pool", "type"), "outdated commands refused by a fence")

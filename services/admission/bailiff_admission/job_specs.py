@@ -84,9 +84,11 @@ class JobSpecs:
         try:
             remaining = {partition: span.end for partition, span in spans.items() if span.end > span.begin}
             while remaining:
-                for message in await reader.read():
-                    if message.key is not None and message.key.startswith(f"{self._pool}/".encode()):
-                        found.append((message.key, message.value))
+                found += [
+                    (message.key, message.value)
+                    for message in await reader.read()
+                    if message.key is not None and message.key.startswith(f"{self._pool}/".encode())
+                ]
                 remaining = {
                     partition: end
                     for partition, end in remaining.items()

@@ -103,7 +103,7 @@ def start_command(state: PoolState, job: Job, node: Node, tasks: list[Task], spe
 
 
 def for_node_alone(state: PoolState, command: StartTask) -> StartTask | EncryptedStartTask | None:
-    """The command as it is sent: in a pool with a root key encrypted for the node. None: a lost node, or one that is not enrolled."""
+    """The command as it is sent: in a pool with a root key encrypted. None: the node is lost, or not enrolled."""
     if state.nodes[state.node_numbers[command.node]].state == "lost":
         return None
     if not state.root_key:

@@ -152,7 +152,7 @@ class Writer:
         """Store again what somebody wrote over, before Kafka deletes the older value."""
         for stored in self._specs.replaced:
             job = stored.key.decode().split("/")[1]
-            text = f"the spec of {job} was overwritten or erased by somebody who may write to {JOB_SPECS.name}: it is stored again"
+            text = f"the spec of {job} was written over or erased in {JOB_SPECS.name} by somebody else: it is stored again"
             await self._publisher.alarm("critical", "spec-replaced", text)
         await self._specs.store(self._publisher.producer, [self._specs.message(stored) for stored in self._specs.replaced])
         self._specs.replaced.clear()
@@ -227,9 +227,7 @@ class Writer:
                     continue
                 inputs.append(decoded)
                 if decoded.without_effect:
-                    self._metrics.inputs_without_effect.labels(
-                        self._projection.pool, message.topic, decoded.without_effect
-                    ).inc()
+                    self._metrics.inputs_without_effect.labels(self._projection.pool, message.topic, decoded.without_effect).inc()
                 if decoded.submitted is not None:
                     specs.append(self._specs.take(decoded.submitted.demand.job, decoded.spec, decoded.salt))
                 if decoded.rejected is not None:

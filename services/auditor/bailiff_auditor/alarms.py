@@ -16,7 +16,12 @@ class Alarms:
     """Raises each alarm once in the lifetime of the process, signed if there are credentials."""
 
     def __init__(
-        self, bus: Bus, metrics: Metrics, clock_and_ids: ClockAndIds, raised: set[AlarmKey], credentials: Credentials | None = None
+        self,
+        bus: Bus,
+        metrics: Metrics,
+        clock_and_ids: ClockAndIds,
+        raised: set[AlarmKey],
+        credentials: Credentials | None = None,
     ) -> None:
         self._credentials = credentials
         self._bus, self._metrics, self._clock_and_ids, self._raised = bus, metrics, clock_and_ids, raised

@@ -310,7 +310,8 @@ class Agent:
         at, epoch = command.ordered_by, self.context.fences.admission_epoch
         if at.epoch <= epoch and at.seq <= self._log_end + MOST_AHEAD:
             return False
-        text = f"{command.job}: it names #{at.seq} of epoch {at.epoch}; admission's epoch is {epoch}, its log ends at #{self._log_end}"
+        named = f"{command.job}: it names #{at.seq} of epoch {at.epoch}"
+        text = f"{named}; admission's epoch is {epoch}, its log ends at #{self._log_end}"
         self._count_refused(command, InvalidMessage("beyond-log", text))
         return True
 

@@ -55,8 +55,8 @@ def test_alarms_of_somebody_without_a_key_are_shown_as_such(tmp_path: Path) -> N
             false = Alarm(severity="critical", code="seal-foreign", text="trust me")
             other = Alarm(severity="warning", code="device-quarantined", text="not about a sender")
             for headers, value in (
-                wrap_signed(auditor, true, **about), wrap_signed(auditor, true, **about), wrap(false, **about), wrap(other, **about),
-                ((), b"\xff"), (wrap(false, **about | {"pool": "pool-b"})),
+                wrap_signed(auditor, true, **about), wrap_signed(auditor, true, **about), wrap(false, **about),
+                wrap(other, **about), ((), b"\xff"), (wrap(false, **about | {"pool": "pool-b"})),
             ):  # fmt: skip
                 pool.send(topics.ALARMS.name, headers, value)
             rows = await refusal_alarms(pool.cluster.client("doctor"), pool.state)

@@ -264,7 +264,9 @@ async def rejection_checks(client: Client, pool: str) -> list[Check]:
     if len(rows) > MAX_REJECTIONS:
         found.append(finding(f"rejected {pool}", "ok", f"{len(rows) - MAX_REJECTIONS} more kinds, all older"))
     if alarms is None:
-        found.append(finding(f"refused {pool}", "skipped", "no right to read bailiff.alarms", "run it with the rights of an operator"))
+        found.append(
+            finding(f"refused {pool}", "skipped", "no right to read bailiff.alarms", "run it with the rights of an operator")
+        )
     return found or [finding(f"rejected {pool}", "ok", "nothing was rejected or refused")]
 
 

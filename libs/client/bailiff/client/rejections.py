@@ -19,8 +19,9 @@ from bailiff_log.reader import AuditReader
 MAX_ALARMS = 500  # of each partition
 READ_S = 0.5
 REFUSALS = frozenset({
-    "commands-refused", "record-not-signed", "proposal-not-reproduced", "log-truncated", "spec-replaced", "seal-foreign",
-    "seal-key-unknown", "witness-refused", "archive-forked", "archive-log-broken", "archive-log-lost", "state-diverged", "eviction-not-ordered",
+    "commands-refused", "record-not-signed", "proposal-not-reproduced", "log-truncated", "spec-replaced", "eviction-not-ordered",
+    "seal-foreign", "seal-key-unknown", "witness-refused", "archive-forked", "archive-log-broken", "archive-log-lost",
+    "state-diverged",
 })  # fmt: skip
 """Alarms about messages that somebody sent who may not, or that are not true."""
 SENDERS = ("admission", "victim-selection", "eviction-executor", "auditor")
@@ -28,8 +29,9 @@ SENDERS = ("admission", "victim-selection", "eviction-executor", "auditor")
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One code of one source. kind: rejected: an input of admission, on record; alarm: what others have refused; orphan: messages
-    in the log's partition that do not continue it. last: when the newest was recorded, µs; seq: of its record; text: of the newest.
+    """One code of one source. kind: rejected: an input of admission, on record; alarm: what others have refused; orphan:
+    messages in the log's partition that do not continue it. last: when the newest was recorded, µs; seq: of its record; text: of
+    the newest.
     """
 
     kind: Literal["rejected", "alarm", "orphan"]
@@ -44,9 +46,7 @@ class Rejection:
 def rejected_inputs(state: PoolState) -> list[Rejection]:
     """Rejected inputs, newest first."""
     newest_first = reversed(state.rejected.values())
-    return [
-        Rejection("rejected", each.code, each.source, each.count, each.last, each.seq, each.reason) for each in newest_first
-    ]
+    return [Rejection("rejected", each.code, each.source, each.count, each.last, each.seq, each.reason) for each in newest_first]
 
 
 def orphans(reader: AuditReader) -> list[Rejection]:
