@@ -46,8 +46,8 @@ BODIES: dict[str, tuple[type, ...]] = {
 class DecodedInput:
     """The result of one message. submitted: an accepted job; its spec (canonical JSON) must be stored with this salt first.
 
-    request: what the requester signed, for the record. missed: a report that shows that admission missed earlier reports of the agent. refusals: a heartbeat of an agent that has
-    refused commands.
+    request: what the requester signed, for the record. missed: a report that shows that admission missed earlier reports of the
+    agent. refusals: a heartbeat of an agent that has refused commands.
     """
 
     facts: list[Fact] = field(default_factory=list)

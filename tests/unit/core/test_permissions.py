@@ -6,7 +6,15 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.identity import JOB_ACTIONS, IdentityRules, JobAction, Permissions
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Project
 from bailiff_core.model.state import Job
-from bailiff_core.permissions import Requester, class_denial, job_denial, keys_denial, name_denial, operator_denial, submission_denial
+from bailiff_core.permissions import (
+    Requester,
+    class_denial,
+    job_denial,
+    keys_denial,
+    name_denial,
+    operator_denial,
+    submission_denial,
+)
 
 PROJECTS = (
     Project(name="research", admins=("rita",)), Project(name="vision", parent="research"), Project(name="sales", admins=("sam",)),

@@ -9,8 +9,8 @@ from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem
-from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.permissions import Requester, class_denial, submission_denial
+from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.quota.quota_checks import never_within_bounds
 from bailiff_core.records.facts import JobSubmitted, RequestId
