@@ -114,7 +114,7 @@ async def test_a_job_is_its_owners(system: System, people: People, tmp_path: Pat
         assert watch.running(JOB)
 
         console.wait_ready()
-        await _carol_is_told(console)
+        await _carol_may_not(console)
 
         assert (await ask("rita", PauseJob(job=JOB, reason="maintenance"))).accepted
         assert (await ask("op", ResumeJob(job=JOB))).accepted
@@ -157,7 +157,7 @@ def _browser(console: ConsoleProcess, name: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=console.address, headers=headers, timeout=PATIENCE_S)
 
 
-async def _carol_is_told(console: ConsoleProcess) -> None:
+async def _carol_may_not(console: ConsoleProcess) -> None:
     """The console publishes nothing that admission would deny, shows no output, and says why."""
     async with _browser(console, "carol") as carol:
         await _signed_in(carol)

@@ -108,7 +108,9 @@ async def test_100_mb_in_one_line_arrive_in_small_pieces_and_are_cut_in_the_page
 
 def test_the_page_gets_no_escapes_and_no_marks_that_reorder_text() -> None:
     value = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2J safe\u202egpj.exe\n".encode()
-    (line,) = Lines("pool-a", "train-1", None, None).of(Message("", 0, 0, 1, b"train-1", (("ce_task", b"0"), ("ce_attempt", b"1")), value))
+    (line,) = Lines("pool-a", "train-1", None, None).of(
+        Message("", 0, 0, 1, b"train-1", (("ce_task", b"0"), ("ce_attempt", b"1")), value)
+    )
     assert line["text"] == "red �]0;title� safe�gpj.exe"
 
 

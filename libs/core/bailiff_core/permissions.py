@@ -13,7 +13,7 @@ from .model.state import Job
 
 ROOT_ACTOR = "root-key"
 """The actor of requests that the pool's root key has signed."""
-VERBS: dict[str, str] = {"set_class": "change the priority class of", "logs": "read the output of"}
+PHRASES: dict[str, str] = {"set_class": "change the priority class of", "logs": "read the output of"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def job_denial(policy: Policy, requester: Requester, action: JobAction, job: Job
     """Who may do this to the job."""
     allowed: Sequence[str] = getattr(policy.identity.permissions, action)
     owner = Requester(job.user, "signed" if job.user_verified else "none")
-    what = f"{VERBS.get(action, action)} {job.id}, a job of {owner.text}"
+    what = f"{PHRASES.get(action, action)} {job.id}, a job of {owner.text}"
     if owner.verified and not requester.verified and not (action == "logs" and "anyone" in allowed):
         return Denial("verified-owner", f"{requester.text} may not {what}: sign the request")
     if (

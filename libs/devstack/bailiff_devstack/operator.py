@@ -36,7 +36,10 @@ def user_name() -> str:
 
 def make_operator(folder: Path) -> Path:
     """Make both keys (mode 0600) where there are none; returns the file with the first policy of a new pool."""
-    keys = {key_id(existing_or_new_key(operator_key(folder))): user_name(), key_id(existing_or_new_key(console_key(folder))): CONSOLE}
+    keys = {
+        key_id(existing_or_new_key(operator_key(folder))): user_name(),
+        key_id(existing_or_new_key(console_key(folder))): CONSOLE,
+    }
     file = folder / "policy.yaml"
     file.write_text(yaml.safe_dump(policy_of(keys).model_dump(mode="json", exclude_defaults=True), sort_keys=False))
     return file

@@ -27,6 +27,7 @@ from bailiff_core.model.policy import RetentionRules
 from bailiff_core.model.signed_request import SignedRequest
 from bailiff_core.permissions import ROOT_ACTOR
 from bailiff_core.records import LogKeys, Record, facts
+from bailiff_core.records.payload import Fact
 from bailiff_core.records.wire import time_text
 
 from .keys import is_signed
@@ -40,7 +41,7 @@ Fault = Literal[
     "not-what-was-signed", "request-used-again",
 ]  # fmt: skip
 
-RESULTS: Mapping[str, type[facts.Fact]] = {
+RESULTS: Mapping[str, type[Fact]] = {
     "bailiff.SubmitJob.v1": facts.JobSubmitted,
     "bailiff.CancelJob.v1": facts.JobCancelled,
     "bailiff.ScaleJob.v1": facts.JobScaled,
@@ -223,7 +224,7 @@ def _content_fault(record: Record, found: SignedRequest, digest: str) -> tuple[F
     return ("not-what-was-signed", f"signed with another {', '.join(differing)}") if differing else None
 
 
-def _differences(fact: facts.Fact, found: SignedRequest, actor: str) -> list[str]:
+def _differences(fact: Fact, found: SignedRequest, actor: str) -> list[str]:
     """The members in which the fact differs from what was signed."""
     signed = orjson.loads(found.data)
     recorded = _members(fact.to_data() if not isinstance(fact, facts.PolicyApplied) else _policy_members(fact))
@@ -254,7 +255,9 @@ def _members(data: dict[str, Any]) -> dict[str, Any]:
 def _demand_differences(signed: JobDemand, recorded: JobDemand) -> list[str]:
     expected, given = signed.to_data(), recorded.to_data()
     filled = [name for name in FILLED_DEMAND if name not in expected]
-    differing = [name for name in {**expected, **given} if name not in (*filled, "tasks") and expected.get(name) != given.get(name)]
+    differing = [
+        name for name in {**expected, **given} if name not in (*filled, "tasks") and expected.get(name) != given.get(name)
+    ]
     return differing + ([] if _same_tasks(signed, recorded) else ["tasks"])
 
 

@@ -46,7 +46,12 @@ class Lines:
         headers = dict(message.headers)
         source = tuple(headers.get(name, b"") for name in ("ce_attempt", "ce_task", "ce_node"))
         attempt, task, _ = source
-        if message.key != self._job or headers.get("ce_pool", self._pool) != self._pool or self._task not in (None, task) or self._attempt not in (None, attempt):
+        if (
+            message.key != self._job
+            or headers.get("ce_pool", self._pool) != self._pool
+            or self._task not in (None, task)
+            or self._attempt not in (None, attempt)
+        ):
             return []
         known, offset = self._ends.get(source, 0), headers.get("ce_offset", b"")
         begin = int(offset) if offset.isdigit() else known

@@ -10,9 +10,7 @@ from bailiff_core.records.facts import JobPriorityClassChanged, JobScaled
 
 
 def ask(story, body, actor="alice", auth="none"):
-    return facts_of_request(
-        story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body)
-    )
+    return facts_of_request(story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body))
 
 
 def refused(story, body, code, **how):

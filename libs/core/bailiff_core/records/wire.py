@@ -249,7 +249,8 @@ def decode(wire: Wire) -> Record:
 def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: int, epoch: int, prev: str, time: str) -> Record:
     """As `decode`, for a record whose position the chain has checked. found: the values of `READ_HEADERS`."""
     (
-        _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth, following, sig, request
+        _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth, following, sig,
+        request,
     ) = found  # fmt: skip
     try:
         if layout.missing:

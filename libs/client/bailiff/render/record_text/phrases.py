@@ -80,7 +80,7 @@ def with_reason(text: str, reason: str) -> str:
 
 
 def requested_by(record: Record) -> str:
-    """`by ada (signed)`, `by dora (not verified)`; for a signed-in user also who vouches for it. Empty for a record of no user."""
+    """`by ada (signed)`, `by dora (not verified)`; for a signed-in user also who vouches. Empty for a record of no user."""
     if not record.actor:
         return ""
     found = sign_in_of(record)

@@ -87,7 +87,10 @@ class TaskRow(TypedDict):
 
 
 class JobDetails(TypedDict):
-    """`bailiff describe`. owner: who submitted the job. signed_by: the key that signed its submission. events: lines for people; pending_reason: the newest recorded reason, true at `pending_reason_at`."""
+    """`bailiff describe`. owner: who submitted the job. signed_by: the key that signed its submission. events: lines for people.
+
+    pending_reason: the newest recorded reason, true at `pending_reason_at`.
+    """
 
     summary: JobRow
     demand: str

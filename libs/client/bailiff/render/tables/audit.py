@@ -87,7 +87,9 @@ def verification_block(found: Verified) -> RenderableType:
     for fault in requests["faults"]:
         parts.append(text(f"{found['pool']}#{fault['seq']}: {fault['fault']}: {fault['detail']}", "bold red"))
     if requests["fault_count"] > len(requests["faults"]):
-        parts.append(Text(f"… and {requests['fault_count'] - len(requests['faults'])} more records with such requests", "bold red"))
+        parts.append(
+            Text(f"… and {requests['fault_count'] - len(requests['faults'])} more records with such requests", "bold red")
+        )
     for each in found["forked"]:
         facts.add_row("forked", text(each, "yellow"))
     if found["derived_rows"]:
