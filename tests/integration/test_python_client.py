@@ -31,8 +31,12 @@ async def settings(system: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def run(parts: list[str], name: str) -> None:
     """Runs these parts one after the other, in one namespace."""
     made: dict[str, Any] = {"__name__": name}
-    for number, part in enumerate(parts):
-        exec(compile(part, f"{name} {number}", "exec"), made)
+    try:
+        for number, part in enumerate(parts):
+            exec(compile(part, f"{name} {number}", "exec"), made)
+    finally:
+        if "b" in made:
+            made["b"].close()
 
 
 async def test_the_examples_of_the_page_run_in_order(settings: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,11 @@ def test_completion_loads_no_data_models_and_no_kafka(line: str, word: str) -> N
     assert among(loaded(RUN, environment=shell), NO_DATA) == []
 
 
+def test_importing_the_package_loads_no_client() -> None:
+    code = "import json, sys, bailiff; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    assert among(loaded(code), ("pydantic", "typer", *NO_DATA)) == []
+
+
 def test_version_loads_no_option_parser() -> None:
     assert among(loaded(RUN, "version"), ["typer", "rich", "click"]) == []
 

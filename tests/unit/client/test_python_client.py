@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,8 +14,9 @@ import bailiff
 from bailiff import aio, sync
 from bailiff.client import client as low_level
 from bailiff_bus import topics
-from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.model.policy import DEFAULT_POLICY, Project
 
+README = Path(__file__).parents[3] / "README.md"
 Then = Callable[[LogWriter, str], None]
 
 
@@ -46,7 +48,21 @@ def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
     return pool_is
 
 
-def test_the_ten_lines_of_the_readme(log_writer: LogWriter, use: Callable[..., None]) -> None:
+def test_the_ten_lines_of_the_readme(use: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    (lines,) = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    log_writer = LogWriter()
+    log_writer.begin(DEFAULT_POLICY.model_copy(update={"projects": (Project(name="vision", created=1),)}))
+    log_writer.node("gpu-01")
+    use(log_writer, runs_and_succeeds)
+    exec(lines, {})
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [
+        "Submitted", "Scheduled", "Started", "Succeeded",
+    ]  # fmt: skip
+    (job,) = log_writer.state.jobs.values()
+    assert (job.phase, job.project, job.class_name, job.gpus) == ("succeeded", "vision", "train", 4)
+
+
+def test_a_job_is_watched_and_waited_for(log_writer: LogWriter, use: Callable[..., None]) -> None:
     use(log_writer, runs_and_succeeds)
     seen: list[bailiff.Event] = []
     with bailiff.connect() as b:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -146,8 +147,9 @@ class Connection:
 
         name = await self._access.pool(pool)
         with translated():
-            async for row in self._access.client.observe(name, since_seq, look, on=follow):
-                yield convert.event(row)
+            async with aclosing(self._access.client.observe(name, since_seq, look, on=follow)) as rows:
+                async for row in rows:
+                    yield convert.event(row)
 
     # --- the pool
 

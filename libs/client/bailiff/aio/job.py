@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Unpack
 
@@ -66,11 +67,12 @@ class Job:
             return [*((row, False) for row in rows), *([(None, True)] if over else [])]
 
         with translated():
-            async for row, over in self._access.client.observe(self.pool, self.seq, look):
-                if over:
-                    return
-                if row is not None:
-                    yield convert.event(row)
+            async with aclosing(self._access.client.observe(self.pool, self.seq, look)) as found:
+                async for row, over in found:
+                    if over:
+                        return
+                    if row is not None:
+                        yield convert.event(row)
 
     async def logs(
         self,
@@ -95,8 +97,9 @@ class Job:
 
         wanted = OutputFilter(self.pool, self.name, task, attempt, fields.micros_of(since, "since"), pattern_of(grep))
         with translated():
-            async for line in lines(self._access.client, wanted, is_over):
-                yield convert.log_line(line)
+            async with aclosing(lines(self._access.client, wanted, is_over)) as found:
+                async for line in found:
+                    yield convert.log_line(line)
 
     async def explain(self, *, instead: str | None = None, next: bool = False, all: bool = False) -> Explanation:  # noqa: A002 - the command's
         """Why it is pending or was preempted, by which job, and why it was chosen.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -144,8 +145,9 @@ async def chunks(client: Client, wanted: OutputFilter, is_over: Callable[[], Awa
 async def lines(client: Client, wanted: OutputFilter, is_over: Callable[[], Awaitable[bool]]) -> AsyncGenerator[Chunk, None]:
     """As `chunks`, in whole lines: those that contain the pattern."""
     whole = WholeLines(wanted.pattern)
-    async for chunk in chunks(client, wanted, is_over):
-        for line in whole.take(chunk):
-            yield line
+    async with aclosing(chunks(client, wanted, is_over)) as found:
+        async for chunk in found:
+            for line in whole.take(chunk):
+                yield line
     for line in whole.rest():
         yield line

@@ -8,7 +8,7 @@ HEADERS = {
     "ce_time": "RFC 3339, UTC. Default: the broker's append time.",
     "ce_pool": "The pool. Readers use this header, not the partition.",
     "ce_subject": "Subject, informational only.",
-    "ce_actor": "The requester, an opaque id.",
+    "ce_actor": "The requester: a login name, or an opaque id.",
     "ce_auth": "Authentication of the actor, as claimed by the sender: `none`, `acl`, `signed`. The log has the verified value.",
     "ce_keyid": "The public key that verifies the signature.",
     "ce_sig": "An Ed25519 signature (see `bailiff_log.signatures` for the bytes).",
@@ -33,7 +33,7 @@ AUDIT_HEADERS = {
     "ce_policy": "The seq of the record that put the policy in force.",
     "ce_cause": "The cause: a seq, or `topic/partition/offset` of an input.",
     "ce_inputs": "Next offsets of inputs, where changed: `topic/partition=offset,...`",
-    "ce_actor": "The requester, an opaque id.",
+    "ce_actor": "The requester: a login name, or an opaque id.",
     "ce_auth": "How the requester was authenticated: `none`, `acl` or `signed`.",
 }
 
