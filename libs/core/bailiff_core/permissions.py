@@ -103,7 +103,8 @@ def user_denial(policy: Policy, requester: Requester, user: str) -> Denial | Non
     """Who may submit a job for this user."""
     if user == requester.actor or _is_operator(policy, requester):
         return None
-    return Denial("submit-for-others", f"{requester.text} may not submit jobs for {user!r}: only operators that the policy names may")
+    reason = f"{requester.text} may not submit jobs for {user!r}: only operators that the policy names may"
+    return Denial("submit-for-others", reason)
 
 
 def class_denial(policy: Policy, requester: Requester, class_name: str) -> Denial | None:
