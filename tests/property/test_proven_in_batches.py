@@ -1,6 +1,6 @@
 """What a batch of several requests calls proven: no other victims cost less in the pool as the earlier answers left it.
 
-The earlier answers are carried out here by hand: victims are gone, moved victims and preemptors have their places and are left
+The test carries out the earlier answers itself: victims are gone, moved victims and preemptors have their places and are left
 alone. Then all sets are tried.
 """
 

@@ -84,3 +84,15 @@ def test_a_cancelled_job_is_cancelled(limited):
     limited.cancel("job")
     limited.releases("job")
     limited.expect("JobEnded", job="job", outcome="cancelled")
+
+
+def test_an_eviction_after_the_last_such_restart_is_not_counted_as_one_and_not_the_end(limited):
+    limited.runs("job", gpus=1)
+    for seconds in (2, 4):
+        leaves(limited, "job")
+        limited.wait(seconds * SECOND)
+        limited.started("job")
+    limited.evict("job")
+    limited.yields("job")
+    limited.expect("JobRequeued", job="job", outcome="preempted")
+    assert (limited.job("job").yields, limited.job("job").evictions) == (2, 1)

@@ -151,3 +151,10 @@ def test_a_node_reserved_beyond_its_capacity_adds_no_free_resources(story):
     story.expect("ReservationDropped", job="promised")
     assert story.job("promised").phase == "pending"
     assert story.state.nodes[0].allocated.slots == 3
+
+
+def test_a_job_that_is_paused_meanwhile_requests_nothing_any_more(story):
+    half_full(story)
+    story.pause("high")
+    assert story.state.selection is None
+    assert (story.job("high").phase, story.job("low").phase) == ("paused", "running")

@@ -45,3 +45,20 @@ def test_a_node_on_which_an_earlier_answer_placed_a_job_is_broken_by_the_next_ev
     first, second = answers(sketch, "first", "second")
     assert [share.node for share in first.placement] == [0]
     assert [victim.job for victim in second.victims] == ["younger"], "each of the three breaks a node, so the youngest is evicted"
+
+
+def test_where_there_is_nobody_to_search_among_the_refusal_is_that_of_the_last_action() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.job("large", group(gpus=4), priority=75)
+    (answer,) = answers(sketch, "large")
+    assert (answer.refused, answer.action, answer.explanation.candidates) == ("impossible", "preempt", 0)
+
+
+def test_where_an_action_had_candidates_the_refusal_is_that_of_the_last_such_action() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.running("low", "a", [0])
+    sketch.job("large", group(gpus=4), priority=75)
+    (answer,) = answers(sketch, "large")
+    assert (answer.refused, answer.action, answer.explanation.candidates) == ("impossible", "preempt", 1)

@@ -122,6 +122,17 @@ def test_of_jobs_without_a_time_limit_the_one_running_longest_is_expected_to_end
     assert may_start(sketch, head, sketch.job("small", group(gpus=1))), "on a, that is"
 
 
+def test_a_head_of_several_kinds_of_tasks_waits_for_no_more_jobs_than_it_needs():
+    """Two GPUs are idle. It needs five, which three completions free; four would, too."""
+    sketch = Sketch()
+    sketch.node("a")
+    for number, gpus in enumerate(((0,), (1,), (2,), (3, 4, 5))):
+        limited(sketch.running(f"ends-{number}", "a", gpus, age=0), (number + 1) * 10 * MINUTE)
+    found = backfill(sketch, sketch.job("head", group(gpus=3), group(gpus=2)))
+    assert found.starts == sketch.state.now + 30 * MINUTE
+    assert found.reserved[0].devices == 0b11000000, "with what three jobs free it needs both idle ones"
+
+
 def test_a_job_over_its_time_limit_may_end_at_any_moment(sketch):
     limited(sketch.state.jobs["short"], MINUTE)
     head = sketch.job("head", group(gpus=8))

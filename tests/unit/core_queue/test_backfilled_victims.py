@@ -43,6 +43,11 @@ def test_a_preemptible_job_behind_the_head_may_be_evicted() -> None:
     assert victims(bench).permits(backfilled(bench, "x"))
 
 
+def test_where_the_policy_has_no_projects_their_names_do_not_matter() -> None:
+    bench = pool()
+    assert victims(bench).permits(backfilled(bench, "x", project="theirs"))
+
+
 def test_a_job_before_the_head_in_the_queue_may_not() -> None:
     bench = pool()
     first, second = (backfilled(bench, name, priority=75) for name in ("first", "second"))

@@ -6,10 +6,11 @@ import pytest
 from tests.builders import group
 from tests.unit.core_queue.kit import Town, gpus, project, whole
 
+from bailiff_core.model.demand import SubGroup
 from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
-from bailiff_core.queue.order import Pass
+from bailiff_core.queue.order import Pass, try_key
 
 
 def tried(town: Town, shares: dict[str, ResourceVector] | None = None, *, placed: bool = False) -> list[str]:
@@ -40,6 +41,23 @@ def test_below_the_minimum_before_at_it_before_above_it_where_priorities_are_equ
     town.waits("below", "")
     town.waits("urgent", "", priority=75)
     assert tried(town) == ["urgent", "below", "at", "above"]
+
+
+def test_with_sub_groups_a_job_at_its_minimum_comes_before_one_above_it() -> None:
+    """Each has two sub-groups of two tasks, of which one must run; `above` has three tasks."""
+    keys = []
+    for placed in (2, 3):
+        town = Town()
+        groups = (group(2, gpus=1, sub_group="a"), group(2, gpus=1, sub_group="b"))
+        job = town.runs("job", "", *groups, placed=placed)
+        tree = (
+            SubGroup(name="root", min_groups=1),
+            SubGroup(name="a", parent="root"),
+            SubGroup(name="b", parent="root", min_tasks=1),
+        )
+        job.demand = job.demand.model_copy(update={"sub_groups": tree})
+        keys.append(try_key(job)[1])
+    assert keys == [1, 2]
 
 
 def test_a_reinserted_job_requests_its_surplus_after_jobs_below_their_minimum() -> None:

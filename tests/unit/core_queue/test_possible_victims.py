@@ -56,6 +56,13 @@ def test_preempt_needs_a_job_of_lower_priority(priority: int, found: list[str]) 
     assert actions(bench) == found
 
 
+def test_in_the_whole_pool_the_lowest_priority_of_any_project_counts() -> None:
+    bench = pool(*PROJECTS)
+    bench.running("dear", gpus=1, priority=90, project="ours")
+    bench.running("cheap", gpus=1, priority=50, project="theirs")
+    assert "preempt" in actions(bench)
+
+
 def test_a_class_that_never_preempts_has_no_victims_under_preempt() -> None:
     bench = pool(*PROJECTS)
     bench.running("x", project="theirs")

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 from tests.builders import requested_unit
+from tests.core_invariants import check_pool
+from tests.log_builder import Story
 from tests.unit.core_protections.kit import Bench
 
 from bailiff_core.actions.returning import ReturningJobs
@@ -153,3 +155,16 @@ def test_the_shares_are_those_once_it_asks_again() -> None:
     free = ({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 0}})
     bench, _ = pool(*free, gpus=4, preemption={"scope": "project"})
     assert taking_back(bench, project="theirs", gpus=8) == "back"
+
+
+def test_a_job_that_has_no_place_is_refused_for_that_alone() -> None:
+    """While a job of higher priority is being evicted, and would have a place."""
+    story = Story(check=check_pool)
+    story.node("n1", gpus=8)
+    story.runs("stays", gpus=4)
+    story.runs("back", gpus=4, cls="interactive")
+    story.evict("back")
+    story.submit("large", gpus=8)
+    assert story.expect("JobPending", job="large").reason == "needs a node with 8 free GPUs, no node has them"
+    story.submit("low", gpus=4)
+    story.expect_only("JobPending")
