@@ -78,11 +78,11 @@ async def measure(run: Run, evicted: int | None) -> None:
     )  # fmt: skip
     for title, step, limit_s in others:
         await run.step(title, partial(in_pool, partial(step, machine=machine)), limit_s)
-    await run.step("Tests", lambda: steps.own_tests(machine), 120)
     for case in evictions.CASES:
         work = partial(in_pool, partial(evictions.section, machine=machine, case=case, runs=evicted))
         await run.step(case.title, work, case.most_s + 45)
     await run.step("Checkpoint of the GPU's memory", partial(in_pool, partial(steps.checkpoint, machine=machine)), 200)
+    await run.step("Tests", lambda: steps.own_tests(machine), 120)
     await run.step("Demo", lambda: steps.demo(run.left_s - 40), max(1.0, run.left_s))
 
 
