@@ -45,7 +45,7 @@ LabelTexts = Annotated[tuple[Label, ...], BeforeValidator(as_list)]
 
 
 class DeviceDoc(Document):
-    """One GPU, by its id on the node; with `mig`, a MIG device of this profile. island: the same for GPUs that NVLink connects."""
+    """One GPU, by its id on the node; with `mig`, a MIG device of this profile. island: the same for GPUs that NVLink links."""
 
     id: Annotated[OpaqueId, BeforeValidator(as_text)]
     model: Label = "gpu"
