@@ -120,6 +120,7 @@ def test_the_log_replays_and_folds_to_the_same_state(cycles: list[list[Step]]) -
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("shared", [False, True])
 @given(steps(60))
 @LONG

@@ -70,6 +70,7 @@ MEMORY = r"([0-9]+ ?[KMGT]i?B)"
 LABEL = (r"([-a-z0-9./]+)=([-A-Za-z0-9._]+)", _label)
 
 NODE: list[Phrase] = [
+    (r"devices ((?:[-a-z0-9]+(?::[-a-z0-9.]+)?(?: |$))+)", lambda match, fields: _devices(match, fields)),
     (rf"{AMOUNT} gpus?", sets(gpus=number(1))),
     (rf"{AMOUNT} cpus?", sets(cpus=number(1))),
     (MEMORY, sets(memory=text(1))),
@@ -156,6 +157,20 @@ def _times(unit: str) -> Callable[[re.Match[str], Fields], None]:
     return take
 
 
+def _mig(match: re.Match[str], fields: Fields) -> None:
+    fields["mig"] = match[2]
+    if match[1]:
+        fields["tasks"] = int(match[1])
+
+
+def _devices(match: re.Match[str], fields: Fields) -> None:
+    """`devices a:1 b:1 c:3g.40gb`: each with its island or its MIG profile."""
+    listed = [each.partition(":") for each in match[1].split()]
+    fields["devices"] = [
+        {"id": name, **({"mig": kind} if kind[:1].isdigit() else {"island": kind} if kind else {})} for name, _, kind in listed
+    ]
+
+
 AGO = r"((?:[0-9]+(?:us|ms|s|m|h|d)) ago)"
 JOB: list[Phrase] = [
     (rf"(?:([0-9]+) x )?{AMOUNT} gpus?", _times("gpus")),
@@ -164,6 +179,8 @@ JOB: list[Phrase] = [
     (rf"{MEMORY} of (?:a|each of ([0-9]+)) gpus?", sets(gpu_memory=text(1), gpu_devices=lambda match: int(match[2] or 1))),
     (rf"{AMOUNT} of each of ([0-9]+) gpus", sets(fraction=number(1), gpu_devices=number(2))),
     (MEMORY, sets(memory=text(1))),
+    (r"(?:([0-9]+) x )?([1-7]g\.[0-9]+gb)", _mig),
+    (r"prefers nvlink", sets(placement="prefer nvlink")),
     (rf"({'|'.join(CLASSES)})", sets(**{"class": text(1)})),
     (r"class ([-a-z0-9]+)", sets(**{"class": text(1)})),
     (r"priority (-?[0-9]+)", sets(priority=number(1))),

@@ -44,7 +44,8 @@ def sample(part: dict[str, Any], root: dict[str, Any], *, full: bool) -> Any:
             left_out = {"topology", "sub_groups"}  # they hold each other
             return {name: sample(part["properties"][name], root, full=full) for name in names if name not in left_out}
         case "object":
-            return {"key": sample(part["additionalProperties"], root, full=full)} if full else {}
+            values = part.get("additionalProperties") or next(iter(part["patternProperties"].values()))
+            return {"3g.40gb" if "patternProperties" in part else "key": sample(values, root, full=full)} if full else {}
         case "array":
             return [sample(part["items"], root, full=full)] if full or part.get("minItems") else []
         case "integer":
@@ -55,6 +56,8 @@ def sample(part: dict[str, Any], root: dict[str, Any], *, full: bool) -> Any:
             pattern = part.get("pattern", "")
             if "/" in pattern:
                 return "pool/node/1.2/3"  # the subject of a command
+            if "gb" in pattern:
+                return "3g.40gb"  # a MIG profile
             return "0" * 64 if "64" in pattern else "a" * part.get("minLength", 1)
     raise AssertionError(part)
 

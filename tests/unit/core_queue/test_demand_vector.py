@@ -3,16 +3,18 @@
 from tests.builders import group
 from tests.unit.core_queue.kit import Town, gpus, project
 
-from bailiff_core.quota.demand_vector import of_members
+from bailiff_core.quota.demand_vector import DeviceScale, of_members
+
+SCALE = DeviceScale(80 << 30)
 
 
 def test_each_task_counts_as_one_of_its_group() -> None:
     job = Town(project("team")).waits("job", "team", group(2, gpus=1), group(1, gpus=4))
-    assert [of_members(job, [index], 0) for index in range(3)] == [gpus(1), gpus(1), gpus(4)]
-    assert of_members(job, range(3), 0) == gpus(6)
+    assert [of_members(job, [index], SCALE) for index in range(3)] == [gpus(1), gpus(1), gpus(4)]
+    assert of_members(job, range(3), SCALE) == gpus(6)
 
 
 def test_tasks_above_the_size_count_as_those_of_the_last_group() -> None:
     job = Town(project("team")).waits("job", "team", group(2, gpus=1), group(1, gpus=4))
-    assert of_members(job, [3], 0) == gpus(4)
-    assert of_members(job, [0, 3, 4], 0) == gpus(9)
+    assert of_members(job, [3], SCALE) == gpus(4)
+    assert of_members(job, [0, 3, 4], SCALE) == gpus(9)

@@ -158,7 +158,7 @@ def test_when_the_smallest_device_changes_so_do_requests_in_bytes() -> None:
     town.state.indices.changed_nodes[0] = None
     refreshed(town.state, usage)
     assert usage.requested("lab") == ResourceVector(Fraction(1000, 7))
-    assert (usage.smallest, usage.largest) == (70 * GIB, 70 * GIB)
+    assert (usage.smallest.device_bytes, usage.largest.device_bytes) == (70 * GIB, 70 * GIB)
 
 
 def test_fractions_take_thousandths_of_each_device() -> None:

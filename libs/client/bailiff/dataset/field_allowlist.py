@@ -14,6 +14,7 @@ from bailiff_core.lifecycle.outcome import EXIT_0_AFTER_NOTICE
 from bailiff_core.model import demand, placement_ranges, policy, proposal, state
 from bailiff_core.model.document import Document
 from bailiff_core.model.resource_vector import Bounds, Weights
+from bailiff_core.placement.islands import NO_ISLAND, PER_TASK
 from bailiff_core.protections import RULES
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Payload
@@ -91,9 +92,25 @@ def model(value: Any, export: Export) -> Any:
     return [export.names.model(each) for each in value] if isinstance(value, tuple) else export.names.model(value)
 
 
+def _profile(value: str) -> str:
+    """A MIG profile such as `3g.40gb`, without an addition such as `+me`; empty: it is none."""
+    found = re.match(r"([1-7]c\.)?[1-7]g\.[0-9]{1,4}gb(?=\+|$)", value)
+    return found[0] if found else ""
+
+
 def mig_profile(value: Any, _export: Export) -> Any:
-    """A MIG profile such as `3g.40gb`."""
-    return value if re.fullmatch(r"([1-7]c\.)?[1-7]g\.[0-9]{1,4}gb", value) else ""
+    """The MIG profile of a device."""
+    return _profile(value)
+
+
+def mig_requested(value: Any, _export: Export) -> Any:
+    """The MIG profile that a task requests."""
+    return (_profile(value) or None) if value is not None else None
+
+
+def mig_weights(value: Any, _export: Export) -> Any:
+    """Weights by MIG profile."""
+    return {_profile(key): weight for key, weight in value.items() if _profile(key)}
 
 
 def island(value: Any, export: Export) -> Any:
@@ -104,7 +121,9 @@ def island(value: Any, export: Export) -> Any:
 def island_used(value: Any, export: Export) -> Any:
     """The island that a placement used, with its node, or why none."""
     node, sign, name = value.partition("/")
-    return f"{export.names.name('node', node)}/{export.names.name('island', name)}" if sign else value
+    if not sign:
+        return value if value in (PER_TASK, NO_ISLAND) else ""
+    return f"{export.names.name('node', node)}/{export.names.name('island', name)}"
 
 
 def labels(value: Any, export: Export) -> Any:
@@ -197,8 +216,8 @@ DOCUMENTS: dict[type[Document], Fields] = {
     },
     demand.TaskGroup: {
         "gpu_models": model, "node_labels": labels, "nodes": NODE, "sub_group": GROUP,
-        **kept("count", "gpu_milli", "cpu_milli", "memory_bytes", "gpu_share_milli", "gpu_share_bytes", "gpu_devices",
-               "mig_profile", "order"),
+        **kept("count", "gpu_milli", "cpu_milli", "memory_bytes", "gpu_share_milli", "gpu_share_bytes", "gpu_devices", "order"),
+        "mig_profile": mig_requested,
     },
     demand.SubGroup: {"name": GROUP, "parent": GROUP, "topology": inside, **kept("min_tasks", "min_groups")},
     demand.TopologyRule: {"topology": TOPOLOGY, "required": LABEL, "preferred": LABEL},
@@ -266,7 +285,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
     policy.EvictionRules: kept("grace", "short_grace", "kill_after", "stuck_after"),
     policy.RestartRules: kept("backoff", "max_backoff", "grow_after", "max_failures", "max_yields"),
     policy.NodeRules: kept("unreachable_after", "lease", "lost_margin", "silent_share_percent"),
-    policy.DeviceRules: kept("over_share", "mig_weights"),
+    policy.DeviceRules: {"mig_weights": mig_weights, **kept("over_share")},
     policy.IdleRules: kept("after", "action"),
     policy.RetentionRules: kept("ended_jobs", "request_ids", "job_specs"),
 }  # fmt: skip

@@ -39,7 +39,15 @@ def build(snapshot: Snapshot, resolved: ResolvedSnapshot) -> PoolState:
                 max_tasks=node.doc.max_tasks,
                 labels=node.doc.labels,
                 devices=tuple(
-                    facts.DeviceInfo(id=each.id, model=each.model, memory_bytes=each.memory_bytes, labels=each.labels)
+                    facts.DeviceInfo(
+                        id=each.id,
+                        kind=each.kind,
+                        model=each.model,
+                        memory_bytes=each.memory_bytes,
+                        labels=each.labels,
+                        profile=each.profile,
+                        island=each.island,
+                    )
                     for each in node.devices
                 ),
             ),

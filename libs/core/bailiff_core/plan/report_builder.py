@@ -6,7 +6,8 @@ from fractions import Fraction
 from bailiff_core.explain import missing_text
 from bailiff_core.humanize import count_text
 from bailiff_core.lifecycle.outcome import verdict_of
-from bailiff_core.model.gpu_shares import units_of
+from bailiff_core.model.gpu_shares import devices_of, units_of
+from bailiff_core.model.mig import mig_gpu_milli, mig_weights_of
 from bailiff_core.model.placement_ranges import NodeShare, bits, numbers
 from bailiff_core.model.proposal import Excluded, Explanation, VictimChoice
 from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
@@ -307,7 +308,7 @@ def victim_line(state: PoolState, names: Names, choice: VictimChoice) -> VictimL
     job = state.jobs.get(choice.job)
     placed = [task.index for task in job.tasks] if job is not None else []
     indices = numbers(choice.tasks) if choice.tasks else placed or range(len(members))
-    gpus = sum((_gpus_of(job, index) for index in indices), Fraction(0)) if job is not None else Fraction(choice.gpus)
+    gpus = sum((_gpus_of(state, job, index) for index in indices), Fraction(0)) if job is not None else Fraction(choice.gpus)
     moved = sorted((index, share.node) for share in choice.moved_to for index in numbers(share.tasks))
     return VictimLine(
         job=choice.job,
@@ -322,8 +323,10 @@ def victim_line(state: PoolState, names: Names, choice: VictimChoice) -> VictimL
     )
 
 
-def _gpus_of(job: Job, index: int) -> Fraction:
+def _gpus_of(state: PoolState, job: Job, index: int) -> Fraction:
     group = job.groups()[index]
+    if group.mig_profile is not None:
+        return Fraction(mig_gpu_milli(group.mig_profile, mig_weights_of(state.policy)) * devices_of(group)) / 1000
     share = Fraction((group.gpu_share_milli or 0) * (group.gpu_devices or 1), 1000)
     return Fraction(group.gpu_milli, 1000) + share
 

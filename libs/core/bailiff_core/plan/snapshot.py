@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from bailiff_core.model.demand import SubGroup, TopologyRule
-from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId
+from bailiff_core.model.demand import Placement, SubGroup, TopologyRule
+from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Labels, MigProfile, Name, OpaqueId
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Project, Topology
 
 from .parsing import DEFAULT_NOW, Bytes, Cpus, Gpus, Grace, MemoryPart, Moment, Part, moment
@@ -45,12 +45,14 @@ LabelTexts = Annotated[tuple[Label, ...], BeforeValidator(as_list)]
 
 
 class DeviceDoc(Document):
-    """One GPU, by its id on the node."""
+    """One GPU, by its id on the node; with `mig`, a MIG device of this profile. island: the same for GPUs that NVLink links."""
 
     id: Annotated[OpaqueId, BeforeValidator(as_text)]
     model: Label = "gpu"
     memory: Annotated[Bytes, Field(ge=1)] = DEVICE_MEMORY
     labels: Labels = Field(default_factory=dict)
+    mig: MigProfile | None = None
+    island: Annotated[str, Field(max_length=64)] = ""
 
 
 class NodeDoc(Document):
@@ -74,7 +76,8 @@ class NodeDoc(Document):
 class TaskFields(Document):
     """Requirements and place of a task. On a job, they are the defaults of its tasks.
 
-    gpus: whole ones, or a fraction below 1. fraction, gpu_memory: of each of `gpu_devices` GPUs (`0.5 x 2` sets both).
+    gpus: whole ones, or a fraction below 1. fraction, gpu_memory: of each of `gpu_devices` GPUs (`0.5 x 2` sets both). mig: a
+    MIG device of this profile, or `gpu_devices` of them.
     node: the node it runs on; devices: its GPUs, by id. nodes: nodes that it may run on. state: by default running if a node
     is given, else pending. order: higher ones are placed first and evicted last.
     """
@@ -82,6 +85,7 @@ class TaskFields(Document):
     gpus: Gpus | None = None
     fraction: Part | None = None
     gpu_memory: MemoryPart | None = None
+    mig: MigProfile | None = None
     gpu_devices: Annotated[Integer, Field(ge=1, le=64)] | None = None
     gpu_models: LabelTexts | None = None
     cpus: Cpus | None = None
@@ -146,6 +150,7 @@ class JobDoc(TaskFields):
     labels: Labels = Field(default_factory=dict)
     user: OpaqueId | None = None
     pack: Literal["binpack", "spread"] | None = None
+    placement: Placement | None = None
     paused: bool = False
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.gpu_shares import share_of, units_of
+from bailiff_core.model.gpu_shares import devices_of, share_of, shares_devices, units_of
+from bailiff_core.model.mig import profile_of
 from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.model.state import Device
 from bailiff_core.model.units import sub_group_problem
@@ -186,7 +187,19 @@ def _node(doc: NodeDoc, number: int, faults: list[Fault]) -> ResolvedNode:
         listed = tuple(DeviceDoc(id=str(each), model=doc.gpu_model, memory=doc.gpu_memory) for each in range(doc.gpus or 0))
     else:
         _check_unique((*place, "devices"), [each.id for each in listed], faults, "id")
-    devices = [Device(at, each.id, each.model, each.memory, labels=dict(each.labels)) for at, each in enumerate(listed)]
+    devices = [
+        Device(
+            at,
+            each.id,
+            each.model,
+            each.memory,
+            "mig" if each.mig is not None else "gpu",
+            labels=dict(each.labels),
+            profile=each.mig or "",
+            island=each.island,
+        )
+        for at, each in enumerate(listed)
+    ]
     return ResolvedNode(doc, number, place, devices)
 
 
@@ -319,9 +332,9 @@ def _group(
 ) -> TaskGroup | None:
     before = len(faults)
     source: TaskFields = entry
-    if entry.gpus is None and entry.fraction is None and entry.gpu_memory is None:
+    if entry.gpus is None and entry.fraction is None and entry.gpu_memory is None and entry.mig is None:
         source = doc
-    ways = [name for name in ("gpus", "fraction", "gpu_memory") if getattr(source, name) is not None]
+    ways = [name for name in ("gpus", "fraction", "gpu_memory", "mig") if getattr(source, name) is not None]
     if len(ways) > 1:
         faults.append(Fault((*where, ways[1]), f"conflicts with {ways[0]}: give one of them"))
     data: dict[str, Any] = {}
@@ -333,6 +346,8 @@ def _group(
         data["gpu_milli"] = source.gpus
         if count is not None:
             faults.append(Fault((*where, "gpu_devices"), "goes with fraction or gpu_memory; whole GPUs are counted by gpus"))
+    elif source.mig is not None:
+        data |= {"mig_profile": source.mig, "gpu_devices": count}
     elif portion is not None:
         key = "gpu_share_milli" if source.fraction is not None else "gpu_share_bytes"
         data |= {key: portion.amount, "gpu_devices": portion.devices or count or 1}
@@ -395,6 +410,7 @@ def demand_of(doc: JobDoc, class_name: str, groups: Iterable[TaskGroup], max_fai
         stale_grace=doc.stale_grace,
         max_failures=max_failures,
         pack=doc.pack,
+        placement=doc.placement,
     )
 
 
@@ -413,7 +429,7 @@ def _assign_devices(nodes: list[ResolvedNode], jobs: list[ResolvedJob], faults: 
             task.state == "reserved",
             not task.requested_devices,
             order[task.state],
-            task.group.gpu_devices is not None,
+            shares_devices(task.group),
         )
     )
     for task in placed:
@@ -426,7 +442,7 @@ def _assign_devices(nodes: list[ResolvedNode], jobs: list[ResolvedJob], faults: 
 
 def _take_devices(node: ResolvedNode, task: ResolvedTask) -> str | None:
     group, name = task.group, node.doc.name
-    wanted = group.gpu_devices or group.gpu_milli // 1000
+    wanted = devices_of(group)
     chosen: list[int] = []
     for device in task.requested_devices:
         number = node.number_of(device)
@@ -440,14 +456,16 @@ def _take_devices(node: ResolvedNode, task: ResolvedTask) -> str | None:
     if not chosen and wanted:
         found = _free_devices(node, task, wanted)
         if found is None:
-            return f"node {name} has {count_text(len(node.devices), 'GPU')}, and too few are left for this {task.state} task"
+            what = f"{group.mig_profile} MIG device" if group.mig_profile is not None else "GPU"
+            count = sum(profile_of(device) == (group.mig_profile or "") for device in node.devices)
+            return f"node {name} has {count_text(count, what)}, and too few are left for this {task.state} task"
         chosen = found
     for number in chosen:
         problem = _blocked(node, task, number)
         if problem is not None:
             return problem
     for number in chosen:
-        if group.gpu_devices is None:
+        if not shares_devices(group):
             _take_whole(node, task, 1 << number)
         else:
             shares = node.releasing_shares if task.state == "releasing" else node.shares
@@ -468,12 +486,14 @@ def _blocked(node: ResolvedNode, task: ResolvedTask, number: int) -> str | None:
     device, bit = node.devices[number], 1 << number
     what = f"device {device.id!r} of {node.doc.name}"
     is_reservation = task.state == "reserved"
+    if profile_of(device) != (task.group.mig_profile or ""):
+        return f"{what} is {f'a {device.profile} MIG device' if device.profile else 'a GPU'}, which the task does not request"
     releasing_devices = 0 if is_reservation else node.releasing
     if (node.whole | releasing_devices) & bit:
         return f"{what} is allocated whole to another task already"
     releasing = 0 if is_reservation else node.releasing_shares.get(number, 0)
     used = node.shares.get(number, 0) + releasing
-    if task.group.gpu_devices is None:
+    if not shares_devices(task.group):
         return f"{what} is shared by other tasks already" if used else None
     if used + share_of(task.group, device) > units_of(device):
         return f"{what} is full: {used * 100 // units_of(device)} % of it are taken"
@@ -482,7 +502,7 @@ def _blocked(node: ResolvedNode, task: ResolvedTask, number: int) -> str | None:
 
 def _free_devices(node: ResolvedNode, task: ResolvedTask, wanted: int) -> list[int] | None:
     numbers = [device.number for device in node.devices if _blocked(node, task, device.number) is None]
-    if task.group.gpu_devices is not None:  # the fullest first
+    if shares_devices(task.group):  # the fullest first
         numbers.sort(key=lambda number: (-node.shares.get(number, 0) - node.releasing_shares.get(number, 0), number))
     elif task.state == "reserved":  # free devices before releasing ones
         numbers.sort(key=lambda number: (bool(node.releasing >> number & 1), number))
