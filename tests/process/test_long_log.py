@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.bench.restart import write_log
-from tests.bench.synthetic import plain_log
+from tests.bench.synthetic import NODES, plain_log
 from tests.system import System
 
 from bailiff_core.records.facts import JobSubmitted, StateDigest
@@ -27,7 +27,7 @@ POOL = "pool-a"
 @pytest.fixture
 def grown(tmp_path: Path) -> Iterator[System]:
     """Kafka with a log of a million records; no service yet."""
-    system = System(tmp_path / "system", pools={POOL: 1})
+    system = System(tmp_path / "system", pools={POOL: NODES})
     try:
         system.start_kafka()
         wires = plain_log(RECORDS)
@@ -50,5 +50,6 @@ async def test_services_restart_on_a_million_records(grown: System) -> None:
     async with grown.watch(POOL) as pool:
         assert pool.state.seq >= RECORDS - 1
         assert pool.facts(StateDigest)
+        pool.keep(*pool.state.jobs, "first-after")  # there are no agents to end them
         await pool.submit("first-after", "true")
         await pool.until("it is accepted", lambda _: any(fact.demand.job == "first-after" for fact in pool.facts(JobSubmitted)))
