@@ -12,6 +12,7 @@ from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages import Alarm
 from bailiff_bus.port import AccessDenied, Bus, Message, OffsetOutOfRange, Span
+from bailiff_core.model.certificate import Role
 from bailiff_core.model.state import PoolState
 from bailiff_log.message_signatures import check_sender, trust_of
 from bailiff_log.reader import AuditReader
@@ -24,7 +25,7 @@ REFUSALS = frozenset({
     "state-diverged",
 })  # fmt: skip
 """Alarms about messages that somebody sent who may not, or that are not true."""
-SENDERS = ("admission", "victim-selection", "eviction-executor", "auditor")
+SENDERS: tuple[Role, ...] = ("admission", "victim-selection", "eviction-executor", "auditor")
 
 
 @dataclass(frozen=True, slots=True)
