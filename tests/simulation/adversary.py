@@ -4,7 +4,7 @@ Each of its messages must leave a trace: a rejection or another record at its po
 its node has refused or obeyed, or a counter of inputs without effect.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -15,8 +15,12 @@ from bailiff_bus.envelope import Envelope
 from bailiff_bus.messages.commands import JobCommand
 from bailiff_bus.port import Message
 from bailiff_bus.testing import MemoryCluster
+from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, Wire
+from bailiff_core.records.facts import InputRejected
 from bailiff_node_agent.agent import Agent
+from bailiff_service.metrics import Metrics
 
 from .keys import PoolKeys
 from .liar import ROLES, Forgery, Liar
@@ -61,8 +65,8 @@ def role_of(seed: int) -> str:
 class Adversary:
     """role: whose key it has; node: the node whose key it is, where the role is that of a node.
 
-    told: its messages. outcomes: of those that were read, by every writer and agent. counted: attempts about which it has sent
-    commands that a node accepted.
+    told: its messages. outcomes: of those that were read, by every writer and agent. commanded: attempts about which a node has
+    accepted its commands.
     """
 
     role: str
@@ -113,12 +117,16 @@ class Adversary:
             if not refused and isinstance(envelope.body, JobCommand):
                 self.commanded.add((envelope.body.job, envelope.body.attempt))
 
-    def violations(self, records: Mapping[Place, str], orphans: Collection[int], counted: int, muted: bool) -> Iterator[str]:
-        """Lies that left no trace, and lies with an effect that the key does not permit.
-
-        records: the types of records by the position that they name; orphans: offsets; counted: inputs that were counted as
-        without effect; muted: so many inputs were rejected that not each has a record.
-        """
+    def violations(
+        self, log: Sequence[tuple[Record, Wire]], orphans: Collection[int], metrics: Metrics, rules: Policy
+    ) -> Iterator[str]:  # fmt: skip
+        """Lies that left no trace, and lies with an effect that the key does not permit. orphans: their offsets in the log."""
+        records = dict(_by_cause(log))
+        rejections = [record.data for record, _ in log if isinstance(record.data, InputRejected)]
+        # beyond the limit not each has a record of its own
+        muted = any(each.count > 1 for each in rejections) or len(rejections) > rules.max_rejections_per_minute
+        counters = metrics.inputs_without_effect.collect()
+        counted = sum(int(sample.value) for metric in counters for sample in metric.samples)
         silent = 0
         for place, what in self.told.items():
             topic, partition, offset = place
@@ -139,6 +147,15 @@ class Adversary:
                 yield f"{what} at {place} left no trace: {outcomes or 'it was not read'}"
         if silent > counted:
             yield f"{silent} lies had no effect, and {counted} inputs were counted as without effect"
+
+
+def _by_cause(log: Sequence[tuple[Record, Wire]]) -> Iterator[tuple[Place, str]]:
+    """The type of a record by the position of the message that caused it."""
+    for record, _ in log:
+        topic, _, place = record.cause.partition("/")
+        if place:
+            partition, _, offset = place.partition("/")
+            yield (topic, int(partition), int(offset)), record.type.removeprefix("bailiff.audit.").removesuffix(".v1")
 
 
 @contextmanager
