@@ -1,6 +1,6 @@
 """The adversary of a run: it has one participant's key, reads every topic, and lies at the times of the plan.
 
-Each of its messages must leave a trace: a rejection or another record at its position, an orphan with a reason, a command that
+Each of its messages leaves a trace: a rejection or another record at its position, an orphan with a reason, a command that
 its node has refused or obeyed, or a counter of inputs without effect.
 """
 
@@ -65,7 +65,7 @@ def role_of(seed: int) -> str:
 class Adversary:
     """role: whose key it has; node: the node whose key it is, where the role is that of a node.
 
-    told: its messages. outcomes: of those that were read, by every writer and agent. commanded: attempts about which a node has
+    sent: its messages. outcomes: of those that were read, by every writer and agent. commanded: attempts about which a node has
     accepted its commands.
     """
 
@@ -73,7 +73,7 @@ class Adversary:
     node: str
     cluster: MemoryCluster
     keys: PoolKeys
-    told: dict[Place, str] = field(default_factory=dict)
+    sent: dict[Place, str] = field(default_factory=dict)
     outcomes: dict[Place, set[str]] = field(default_factory=dict)
     commanded: set[tuple[str, int]] = field(default_factory=set)
     _ids: dict[str, Place] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Adversary:
     def _send(self, forgery: Forgery, random: Random) -> str:
         partition = random.randrange(len(self.cluster.partitions(forgery.topic)))
         place = forgery.topic, partition, self.cluster.partitions(forgery.topic)[partition].end
-        self.told[place] = forgery.what
+        self.sent[place] = forgery.what
         self._ids[dict(forgery.headers).get("ce_id", b"").decode(errors="replace")] = place
         self.cluster.store(forgery.topic, partition, forgery.key, forgery.headers, forgery.value)
         return f"*** lie at {place}: {forgery.what}"
@@ -105,7 +105,7 @@ class Adversary:
     def note_input(self, message: Message, found: DecodedInput | None) -> None:
         """Admission has read this message."""
         place = message.topic, message.partition, message.offset
-        if place in self.told:
+        if place in self.sent:
             effect = found is not None and (found.rejected is not None or found.facts)
             self.outcomes.setdefault(place, set()).add("recorded" if effect else "nothing")
 
@@ -128,7 +128,7 @@ class Adversary:
         counters = metrics.inputs_without_effect.collect()
         counted = sum(int(sample.value) for metric in counters for sample in metric.samples)
         silent = 0
-        for place, what in self.told.items():
+        for place, what in self.sent.items():
             topic, partition, offset = place
             outcomes, record = self.outcomes.get(place, set()), records.get(place, "")
             if topic == topics.AUDIT.name and offset not in orphans:
