@@ -124,8 +124,8 @@ async def test_a_heartbeat_with_a_huge_epoch_does_not_end_the_pool(pool: Watch) 
         topics.NODE_REPORTS.name, NodeHeartbeat(node=node.name, incarnation=node.incarnation, number=MAX_INTEGER, fence=fence)
     )
     await rejected(pool, "not-signed")
-    await pool.submit("goes-on", "true")
-    await pool.until_ended("goes-on")
+    await pool.submit("continues", "true")
+    await pool.until_ended("continues")
 
 
 async def test_a_forged_release_frees_no_gpu(pool: Watch) -> None:

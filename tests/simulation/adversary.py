@@ -1,10 +1,10 @@
 """The adversary of a run: it has one participant's key, reads every topic, and lies at the times of the plan.
 
-Each of its messages must leave a trace: a rejection or another record at its position, an orphan with a reason, a command that
+Each of its messages leaves a trace: a rejection or another record at its position, an orphan with a reason, a command that
 its node has refused or obeyed, or a counter of inputs without effect.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -15,8 +15,12 @@ from bailiff_bus.envelope import Envelope
 from bailiff_bus.messages.commands import JobCommand
 from bailiff_bus.port import Message
 from bailiff_bus.testing import MemoryCluster
+from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, Wire
+from bailiff_core.records.facts import InputRejected
 from bailiff_node_agent.agent import Agent
+from bailiff_service.metrics import Metrics
 
 from .keys import PoolKeys
 from .liar import ROLES, Forgery, Liar
@@ -61,15 +65,15 @@ def role_of(seed: int) -> str:
 class Adversary:
     """role: whose key it has; node: the node whose key it is, where the role is that of a node.
 
-    told: its messages. outcomes: of those that were read, by every writer and agent. counted: attempts about which it has sent
-    commands that a node accepted.
+    sent: its messages. outcomes: of those that were read, by every writer and agent. commanded: attempts about which a node has
+    accepted its commands.
     """
 
     role: str
     node: str
     cluster: MemoryCluster
     keys: PoolKeys
-    told: dict[Place, str] = field(default_factory=dict)
+    sent: dict[Place, str] = field(default_factory=dict)
     outcomes: dict[Place, set[str]] = field(default_factory=dict)
     commanded: set[tuple[str, int]] = field(default_factory=set)
     _ids: dict[str, Place] = field(default_factory=dict)
@@ -87,7 +91,7 @@ class Adversary:
     def _send(self, forgery: Forgery, random: Random) -> str:
         partition = random.randrange(len(self.cluster.partitions(forgery.topic)))
         place = forgery.topic, partition, self.cluster.partitions(forgery.topic)[partition].end
-        self.told[place] = forgery.what
+        self.sent[place] = forgery.what
         self._ids[dict(forgery.headers).get("ce_id", b"").decode(errors="replace")] = place
         self.cluster.store(forgery.topic, partition, forgery.key, forgery.headers, forgery.value)
         return f"*** lie at {place}: {forgery.what}"
@@ -101,7 +105,7 @@ class Adversary:
     def note_input(self, message: Message, found: DecodedInput | None) -> None:
         """Admission has read this message."""
         place = message.topic, message.partition, message.offset
-        if place in self.told:
+        if place in self.sent:
             effect = found is not None and (found.rejected is not None or found.facts)
             self.outcomes.setdefault(place, set()).add("recorded" if effect else "nothing")
 
@@ -113,14 +117,18 @@ class Adversary:
             if not refused and isinstance(envelope.body, JobCommand):
                 self.commanded.add((envelope.body.job, envelope.body.attempt))
 
-    def violations(self, records: Mapping[Place, str], orphans: Collection[int], counted: int, muted: bool) -> Iterator[str]:
-        """Lies that left no trace, and lies with an effect that the key does not permit.
-
-        records: the types of records by the position that they name; orphans: offsets; counted: inputs that were counted as
-        without effect; muted: so many inputs were rejected that not each has a record.
-        """
+    def violations(
+        self, log: Sequence[tuple[Record, Wire]], orphans: Collection[int], metrics: Metrics, rules: Policy
+    ) -> Iterator[str]:  # fmt: skip
+        """Lies that left no trace, and lies with an effect that the key does not permit. orphans: their offsets in the log."""
+        records = dict(_by_cause(log))
+        rejections = [record.data for record, _ in log if isinstance(record.data, InputRejected)]
+        # beyond the limit not each has a record of its own
+        muted = any(each.count > 1 for each in rejections) or len(rejections) > rules.max_rejections_per_minute
+        counters = metrics.inputs_without_effect.collect()
+        counted = sum(int(sample.value) for metric in counters for sample in metric.samples)
         silent = 0
-        for place, what in self.told.items():
+        for place, what in self.sent.items():
             topic, partition, offset = place
             outcomes, record = self.outcomes.get(place, set()), records.get(place, "")
             if topic == topics.AUDIT.name and offset not in orphans:
@@ -139,6 +147,15 @@ class Adversary:
                 yield f"{what} at {place} left no trace: {outcomes or 'it was not read'}"
         if silent > counted:
             yield f"{silent} lies had no effect, and {counted} inputs were counted as without effect"
+
+
+def _by_cause(log: Sequence[tuple[Record, Wire]]) -> Iterator[tuple[Place, str]]:
+    """The type of a record by the position of the message that caused it."""
+    for record, _ in log:
+        topic, _, place = record.cause.partition("/")
+        if place:
+            partition, _, offset = place.partition("/")
+            yield (topic, int(partition), int(offset)), record.type.removeprefix("bailiff.audit.").removesuffix(".v1")
 
 
 @contextmanager

@@ -261,7 +261,7 @@ OWN: dict[str, tuple[Lie, ...]] = {
     "executor": (progress, progress, commands, commands),
     "person": (requests, requests),
 }
-"""What the key of a role permits: told more often than the rest."""
+"""What the key of a role permits: sent more often than the rest."""
 
 
 def kinds(role: str) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def _hold(seeds: range) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, FEW, STEP))
-def test_every_lie_is_refused_or_found_and_the_pool_goes_on(first: int) -> None:
+def test_every_lie_is_refused_or_found_and_the_pool_continues(first: int) -> None:
     _hold(range(first, first + STEP))
 
 
@@ -87,11 +87,11 @@ def test_a_check_that_is_left_out_is_noticed(sabotage: Sabotage, role: str, monk
 
 def test_each_role_lies_about_everything_that_its_key_is_for() -> None:
     plans: list[Plan] = [plan_with_adversary(seed) for seed in range(FEW)]
-    told: dict[str, set[Any]] = {}
+    sent: dict[str, set[Any]] = {}
     for plan in plans:
-        told.setdefault(plan.liar, set()).update(lie.kind for lie in plan.lies)
-    assert set(told) == set(ROLES)
-    assert {"reports", "heartbeats", "inventories"} <= told["node"]
-    assert "proposals" in told["selection"]
-    assert {"progress", "commands"} <= told["executor"]
-    assert "requests" in told["person"]
+        sent.setdefault(plan.liar, set()).update(lie.kind for lie in plan.lies)
+    assert set(sent) == set(ROLES)
+    assert {"reports", "heartbeats", "inventories"} <= sent["node"]
+    assert "proposals" in sent["selection"]
+    assert {"progress", "commands"} <= sent["executor"]
+    assert "requests" in sent["person"]

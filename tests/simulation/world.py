@@ -29,7 +29,6 @@ from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
 from bailiff_bus.testing import MemoryBus, MemoryCluster, Partition
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.state import PoolState
-from bailiff_core.records import Record, Wire
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_eviction_executor.executor import Executor
 from bailiff_log.credentials import Credentials, read_credentials
@@ -48,7 +47,7 @@ from bailiff_service.pool_ownership import PoolService
 from bailiff_service.settings import ServiceSettings
 from bailiff_victim_selection.selector import proposal_batch, run_selector
 
-from .adversary import Adversary, Place, watched
+from .adversary import Adversary, watched
 from .engine_fault import engine_fails_on, sound_engine
 from .faults import Event, NetworkFaults
 from .keys import SERVICES, pool_keys
@@ -549,23 +548,11 @@ class World:
         if (read, reader.orphans) != (len(records), orphans) or orphans != checker.orphans:
             checker.violated(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
         with sound_engine():
-            for violation in (*replay_is_identical(records), *folds_agree(records), *self._lies_without_trace(records)):
+            for violation in (*replay_is_identical(records), *folds_agree(records)):
                 checker.violated(violation)
-
-    def _lies_without_trace(self, records: Sequence[tuple[Record, Wire]]) -> Iterator[str]:
-        if self.adversary is None:
-            return
-        named: dict[Place, str] = {}
-        for record, _ in records:
-            topic, _, place = record.cause.partition("/")
-            if place:
-                partition, _, offset = place.partition("/")
-                named[topic, int(partition), int(offset)] = record.type.removeprefix("bailiff.audit.").removesuffix(".v1")
-        rejections = [record.data for record, _ in records if isinstance(record.data, InputRejected)]
-        muted = any(each.count > 1 for each in rejections) or len(rejections) > self.checker.state.rules.max_rejections_per_minute
-        ignored = self.metrics.inputs_without_effect.collect()
-        counted = sum(int(sample.value) for metric in ignored for sample in metric.samples)
-        yield from self.adversary.violations(named, self.checker.orphan_offsets, counted, muted)
+        if self.adversary is not None:
+            for violation in self.adversary.violations(records, checker.orphan_offsets, self.metrics, checker.state.rules):
+                checker.violated(violation)
 
     def _unanswered(self) -> list[str]:
         """Requests without a record in the log, and rejections without a dead letter."""

@@ -32,7 +32,7 @@ def test_each_kind_is_listed_with_its_count_and_its_newest(tmp_path: Path) -> No
             pool.send(topics.AUDIT.name, kept.headers, kept.value)
             last = pool.messages(topics.AUDIT.name)[-1]
             pool.submit("later", gpus=1)
-            await pool.until("the log goes on", lambda state: "later" in state.jobs)
+            await pool.until("the log continues", lambda state: "later" in state.jobs)
             rows = rejected_inputs(pool.state)
             assert [(row.code, row.source, row.count) for row in rows] == [
                 ("no-such-job", "/tests", 1),
