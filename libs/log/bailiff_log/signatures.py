@@ -8,7 +8,8 @@ base64url without padding), `sig` the signature in the same encoding, over the b
 `digest` is the hex digest of the envelope: SHA-256 of type, pool, actor and public data, in which a job's spec is represented by
 its salted digest. So the record of the request (`signed_requests`) shows who asked, without the spec. `time` is the request's
 own, µs UTC; it prevents a replay of an old request under a new time. The policy lists the accepted keys
-and their actors (`identity.keys`: key id → actor). A key's holder may also act as names below its own: the key of `console` signs for `console/alice`.
+and their actors (`identity.keys`: key id → actor). A key's
+holder may also act as names below its own: the key of `console` signs for `console/alice`.
 """
 
 import hmac
