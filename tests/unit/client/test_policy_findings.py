@@ -102,3 +102,18 @@ def test_a_missed_start_slo_is_reported() -> None:
     log_writer.after(2 * MINUTE).submit("third", gpus=8)
     (found,) = all_findings(log_writer.state)
     assert found.found == "class web: 1 of 2 jobs started later, or are pending for longer; 95 of 100 should start within 30s"
+
+
+@pytest.mark.parametrize(
+    ("identity", "found"),
+    [
+        ({}, ["no operators are named: everybody who can send requests may change the policy and drain nodes"]),
+        ({"operators": ["ada", "bob"]}, ["operators without a key: bob; an operator's requests must be signed"]),
+        ({"operators": ["ada/laptop"]}, []),
+        ({"operators": ["bob"], "sign_ins": ["console"]}, []),
+    ],
+)
+def test_operators_who_cannot_sign_are_named(identity: dict[str, Any], found: list[str]) -> None:
+    keys = {"a" * 43: "ada", "c" * 43: "console"}
+    state = pool_with(identity={"keys": keys, **identity}).state
+    assert [each.found for each in all_findings(state) if "operators" in each.found] == found

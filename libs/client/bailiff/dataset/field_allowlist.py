@@ -264,7 +264,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
     policy.MinRuntime: kept("preempt", "reclaim"),
     policy.Project: {
         "name": PROJECT, "parent": PROJECT, "created": age, "quota": inside, "limit": inside, "over_quota_weight": inside,
-        "min_runtime": inside, "description": out, **kept("priority"),
+        "min_runtime": inside, "description": out, "admins": out, "submitters": out, **kept("priority"),
     },
     Bounds: kept("gpu_milli", "cpu_milli", "memory_bytes"),
     Weights: kept("gpu", "cpu", "memory"),
@@ -311,7 +311,9 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.LogTruncated: {"request": request, "epoch": keep, "seq": seq, "reason": out},
     facts.TruncationReconciled: {},
     # requests
-    facts.JobSubmitted: {"request": request, "demand": inside, "spec_digest": fixed("0" * 64), "user": USER},
+    facts.JobSubmitted: {
+        "request": request, "demand": inside, "spec_digest": fixed("0" * 64), "user": USER, "user_verified": out,
+    },
     facts.JobCancelled: REQUESTED,
     facts.JobScaled: {"request": request, "job": JOB, **kept("group", "tasks", "min_tasks")},
     facts.JobPriorityClassChanged: {"request": request, "job": JOB, "priority_class": class_name},

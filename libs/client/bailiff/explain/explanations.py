@@ -33,6 +33,7 @@ from bailiff_core.records.decisions import (
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.victims.search_again import Searched
 from bailiff_log.chain_verifier import ChainVerifier
+from bailiff_log.signed_requests import signing_key
 
 PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, PreemptionRequested))
 QUESTIONS: dict[type, str] = {
@@ -183,8 +184,12 @@ async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explai
 def _record_section(record: Record, state: PoolState) -> core.Section:
     """The text of the record, as the answer to the question that its type is about."""
     question = QUESTIONS.get(type(record.data), "What does the record say?")
-    text = f"At {clock(record.time)}: {sentence(record, state)}"
-    return core.Section(question, (core.Sentence(text, (record.seq,)),))
+    sentences = [core.Sentence(f"At {clock(record.time)}: {sentence(record, state)}", (record.seq,))]
+    if record.request:
+        sentences.append(core.Sentence(f"The request is signed by the key {signing_key(record)}.", (record.seq,)))
+    elif record.auth == "none":
+        sentences.append(core.Sentence("The request is not signed: who sent it was not verified.", (record.seq,)))
+    return core.Section(question, tuple(sentences))
 
 
 async def with_next_victims(log: Log, explained: Explained, found: Found) -> Explained:

@@ -49,7 +49,7 @@ def _actions(policy: Policy) -> Iterator[PolicyFinding]:
 
 def _identity(policy: Policy) -> Iterator[PolicyFinding]:
     identity = policy.identity
-    if not identity.operators:
+    if identity.keys and not identity.operators:
         yield PolicyFinding(
             "no operators are named: everybody who can send requests may change the policy and drain nodes",
             "name them and their keys: identity.operators, identity.keys",

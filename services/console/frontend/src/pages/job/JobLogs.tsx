@@ -1,8 +1,10 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
+import type { Permissions } from "../../actions/allowedActions";
 import { poolPath } from "../../lib/api";
 import { count } from "../../lib/format";
+import { useFetch } from "../../lib/useFetch";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { LINES_KEPT, type LogLine, LogLines, type SentLine } from "./logLines";
@@ -11,8 +13,19 @@ const DRAWN = 500; // rendering more lines at a time is slow
 const DRAW_EVERY_MS = 250;
 type State = "opening" | "open" | "lost" | "none";
 
-/** The job's log, streamed. Lines are shown as plain text. */
+/** The job's log, or why the policy does not permit this user to read it. */
 export function JobLogs({ pool, job, live }: { pool: string; job: string; live: boolean }) {
+  const denied = useFetch<Permissions>(poolPath(pool, "jobs", job, "permissions"), job).value.value?.logs;
+  if (!denied) return <LogStream pool={pool} job={job} live={live} />;
+  return (
+    <Card title="Log">
+      <p class="soft">{denied}</p>
+    </Card>
+  );
+}
+
+/** The log, streamed. Lines are shown as plain text. */
+function LogStream({ pool, job, live }: { pool: string; job: string; live: boolean }) {
   const lines = useMemo(() => new LogLines(), [pool, job]);
   const shown = useSignal<LogLine[]>([]);
   const state = useSignal<State>("opening");

@@ -1,0 +1,74 @@
+"""The console asks the policy's permissions first, signs whom it vouches for, and shows output to those who may read it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.http_kit import problem
+from tests.log_builder import policy
+from tests.unit.client.kit import LogWriter, request_id
+from tests.unit.console.actions.kit import RequestService, running_console
+from tests.unit.console.actions.test_requests import published
+
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.identity import SignIn
+from bailiff_core.records import facts
+from bailiff_log.keys import key_id, make_private_key
+from bailiff_log.signatures import verify
+
+JOB = "name: new\ngpus: 1\ncommand: [python, train.py]\n"
+PERMISSIONS = "/api/pools/pool-a/jobs/{}/permissions"
+
+
+@asynccontextmanager
+async def console_of(folder: Path, **identity: Any) -> AsyncIterator[RequestService]:
+    """A console that signs, with ada as its user, in a pool with a job of bob and one of hers."""
+    key = folder / "console.key"
+    keys = {key_id(make_private_key(key)): "console"}
+    log_writer = LogWriter()
+    log_writer.begin(policy(identity={"keys": keys, "operators": ["ops"], **identity}))
+    log_writer.node("gpu-01", gpus=4)
+    for job, user in (("of-bob", "bob"), ("of-ada", "console/ada")):
+        demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=1000),))
+        submitted = facts.JobSubmitted(
+            request=request_id(job), demand=demand, spec_digest="a" * 64, user=user, user_verified=True
+        )  # fmt: skip
+        log_writer.cycle(submitted, actor=user)
+    async with running_console(folder, log_writer, key=key, actor="console") as request_service:
+        yield request_service
+
+
+async def test_what_admission_would_deny_is_not_published_and_the_rule_is_named(tmp_path: Path) -> None:
+    async with console_of(tmp_path) as console:
+        refused = await console.refused(403, "requests", kind="cancel", job="of-bob")
+        assert refused["detail"].startswith("console/ada may not cancel of-bob, a job of bob")
+        assert "(rule permissions.cancel)" in refused["detail"]
+        previewed = await console.posted("preview", kind="pause", job="of-bob")
+        assert "(rule permissions.pause)" in previewed["errors"][0]["detail"]
+        assert "(rule operators)" in (await console.refused(403, "requests", kind="drain", node="gpu-01"))["detail"]
+        assert published(console) == []
+        denied = (await console.console.http.get(PERMISSIONS.format("of-bob"), headers=console.headers)).json()
+        assert all("(rule permissions." in reason for reason in denied.values())
+        assert denied.keys() == {"cancel", "pause", "resume", "migrate", "evict", "scale", "set", "logs"}
+        answer = await console.console.http.get("/api/pools/pool-a/logs/of-bob", headers=console.headers)
+        assert "(rule permissions.logs)" in problem(answer, 403)["detail"]
+
+
+async def test_the_owner_may_and_the_request_says_who_vouches_for_her(tmp_path: Path) -> None:
+    async with console_of(tmp_path) as console:
+        permitted = (await console.console.http.get(PERMISSIONS.format("of-ada"), headers=console.headers)).json()
+        assert set(permitted.values()) == {None}
+        assert (await console.posted("requests", kind="pause", job="of-ada"))["accepted"]
+        assert (await console.posted("requests", kind="submit", yaml=JOB, id="once"))["accepted"]
+        assert (await console.posted("requests", kind="submit", yaml=JOB, id="once"))["accepted"]  # a repeat is the same request
+        for envelope in published(console):
+            identity = verify(envelope, console.log_writer.state.rules.identity.keys)
+            assert (identity.actor, identity.auth) == ("console/ada", "signed")
+            assert getattr(envelope.body, "vouched_by", None) == SignIn(issuer="local", subject="ada")
+
+
+async def test_a_trusted_sign_in_is_the_person(tmp_path: Path) -> None:
+    async with console_of(tmp_path, sign_ins=["console"], operators=["ada"]) as console:
+        permitted = (await console.console.http.get(PERMISSIONS.format("of-bob"), headers=console.headers)).json()
+        assert set(permitted.values()) == {None}
