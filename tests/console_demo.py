@@ -34,6 +34,7 @@ GIB = 1 << 30
 NAMES = ("llama", "vision", "speech", "sweep", "tokens", "eval", "rank", "embed")
 LOOK_S = 0.2
 PATIENCE_S = 180.0
+UNNAMED = ""  # the sender of jobs, which are those of the users that they name
 
 
 def projects(gpus: int) -> list[dict[str, Any]]:
@@ -120,11 +121,13 @@ class Demo:
         )  # fmt: skip
         leaks = self.job("guests", "interactive", 1, name="leaks")
         jobs = [SubmitJob(demand=demand, spec=talker), leaks, *self.some(self.gpus - 2)]
-        await client.requests(POOL, jobs)
+        await client.requests(POOL, jobs, actor=UNNAMED)
         await self._until(client, "the pool is busy", lambda state: self._held(state) >= self.gpus * 9 // 10)
         self.say("• serving preempts training; other jobs are pending")
-        await client.requests(POOL, [self.job("product-serving", "inference", 4, name=f"serve-{n}") for n in range(1, 3)])
-        await client.requests(POOL, self.some(max(8, self.gpus // 8)))
+        await client.requests(
+            POOL, [self.job("product-serving", "inference", 4, name=f"serve-{n}") for n in range(1, 3)], actor=UNNAMED
+        )
+        await client.requests(POOL, self.some(max(8, self.gpus // 8)), actor=UNNAMED)
         await self._until(
             client, "serving runs", lambda state: "serve-1" in state.jobs and state.jobs["serve-1"].phase == "running"
         )
@@ -155,6 +158,7 @@ class Demo:
                     )
                     for kind in kinds
                 ],
+                actor=UNNAMED,
             )  # fmt: skip
             await asyncio.sleep(max(0.0, began + batch / a_second - time.monotonic()))
 

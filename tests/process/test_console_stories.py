@@ -46,9 +46,9 @@ async def client(stack: Stack) -> AsyncIterator[Client]:
         yield client
 
 
-def job(name: str, gpus: int, kind: str = "train", user: str = LINK, command: tuple[str, ...] = ("sleep", "3000")) -> SubmitJob:
+def job(name: str, gpus: int, kind: str = "train", command: tuple[str, ...] = ("sleep", "3000")) -> SubmitJob:
     group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=1000, memory_bytes=GIB)
-    demand = JobDemand(job=name, tasks=(group,), priority_class=kind, user=user, grace=5 * SECOND)
+    demand = JobDemand(job=name, tasks=(group,), priority_class=kind, labels={"link": LINK}, grace=5 * SECOND)
     return SubmitJob(demand=demand, spec=JobSpec(command=command))
 
 

@@ -19,7 +19,7 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: Mapping[str, CommandEntry] = {
     "submit": CommandEntry("submit", JOBS, "Submit a job: bailiff submit --gpus 4 --class train -- python train.py"),
-    "resubmit": CommandEntry("submit", JOBS, "Submit a job again: bailiff resubmit train-7 --gpus 8"),
+    "resubmit": CommandEntry("submit", JOBS, "Submit a job again, changed by options."),
     "list": CommandEntry("job_list", JOBS, "List jobs: running ones first, then pending ones in queue order."),
     "describe": CommandEntry("jobs", JOBS, "Show one job: state, why it is pending, its tasks and its history."),
     "logs": CommandEntry("logs", JOBS, "Print the output of a job's tasks."),
