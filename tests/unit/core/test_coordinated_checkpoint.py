@@ -100,6 +100,24 @@ def test_a_rank_that_is_ahead_raises_it_for_all(gang):
     assert agreed_on(gang) == (110, True)
 
 
+def test_stages_tell_how_far_a_rank_has_come(gang):
+    stage(gang, "noticed", 0, attached=True, step=100)
+    stage(gang, "acknowledged", 0, step=102)
+    stage(gang, "term_sent", 0)
+    assert [task.step for task in gang.job("gang").tasks] == [102, None]
+    stage(gang, "step_agreed", 0, step=200)
+    assert gang.job("gang").task(0).step == 102, "an agreed step is ahead of it"
+
+
+@pytest.mark.parametrize(("step", "done"), [(7, 6), (1, 0), (0, None)])
+def test_a_rank_that_resumes_has_done_the_steps_before(story, step, done):
+    story.node("n1", gpus=2)
+    story.runs("gang", gpus=2)
+    story.cycle(facts.TaskResumed(**story.at("gang", 0), step=step))
+    task = story.job("gang").task(0)
+    assert (task.step, task.resumed_step, task.attached) == (done, step, True)
+
+
 def test_progress_during_the_agreement_does_not_change_it(gang):
     notify_gang(gang)
     stage(gang, "acknowledged", 0, step=102, after=SECOND)

@@ -42,6 +42,19 @@ def test_a_quarantine_after_an_eviction_releases_the_victim_and_moves_the_reserv
     assert (device.fault, device.fault_job, device.fault_since) == ("", None, None)
 
 
+def test_a_healthy_device_stays_in_quarantine_with_its_reason(story: Story) -> None:
+    story.node("n1", gpus=2)
+    story.breaks("n1", 1)
+    story.quarantined("n1", 1)
+    story.cycle(facts.DeviceHealthy(node="n1", device=story.state.nodes[0].devices[1].id))
+    device = story.state.nodes[0].devices[1]
+    assert (device.healthy, device.fault) == (True, "not-free")
+    story.submit("two", gpus=2)
+    story.expect("JobPending", job="two")
+    story.cleared("n1", 1)
+    story.expect("JobPlaced", job="two")
+
+
 def test_an_agent_that_starts_anew_makes_no_device_clean(story: Story) -> None:
     story.node("n1", gpus=1)
     story.quarantined("n1", 0)
