@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 
 import { aJob, aNode, FREE, allocated, jobMap, releasing } from "../liveRows.fixture";
-import { gpuSentences, runSummary } from "./gpuText";
+import { cellTitle } from "../../../ui/gpuCellStyle";
+import { devicesText, gpuSentences, runSummary } from "./gpuText";
 import { level, meanUtilisation } from "./telemetry";
 
 const NOW = Date.parse("2026-01-01T00:05:00Z");
@@ -60,5 +61,21 @@ describe("telemetry", () => {
   it("has a mean over allocated GPUs", () => {
     expect(meanUtilisation([node], telemetry)).toBe(80);
     expect(meanUtilisation([node], new Map())).toBeNull();
+  });
+});
+
+describe("MIG devices and islands", () => {
+  const node = aNode("n", [FREE, FREE, allocated("train-1")], { kinds: [[0, null, "nvlink-0"], [1, null, "nvlink-0"], [5, "3g.40gb", null]] });
+
+  it("a MIG device has its number and profile, and the node counts them by profile", () => {
+    expect(cellTitle(node, 2)).toBe("n, MIG device 5 (3g.40gb)");
+    expect(cellTitle(node, 1)).toBe("n, GPU 1");
+    expect(devicesText(node)).toBe("2 GPUs, 1 × 3g.40gb");
+    expect(devicesText(aNode("n", [FREE]))).toBe("1 GPU");
+  });
+
+  it("a GPU says which island it is on", () => {
+    expect(gpuSentences(node, 0, jobs, undefined, NOW)).toContain("On the island nvlink-0.");
+    expect(gpuSentences(node, 2, jobs, undefined, NOW).join(" ")).not.toContain("island");
   });
 });
