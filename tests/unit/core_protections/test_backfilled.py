@@ -2,6 +2,7 @@
 
 import json
 
+from tests.builders import group
 from tests.log_builder import HOUR, MINUTE, SECOND, policy
 
 from bailiff_core.explain import explain_job
@@ -30,6 +31,19 @@ def texts(story, job: str) -> str:
     """The explanation of the job, as one text."""
     found = explain_job(story.state, story.job(job), story.records)
     return " ".join(sentence.text for section in found for sentence in section.sentences)
+
+
+def test_on_a_node_that_the_head_cannot_use_no_job_is_backfilled(tell):
+    story = tell(rules())
+    story.node("n1")
+    story.node("n2")
+    story.runs("old", group(gpus=4, nodes=("n1",)))
+    story.submit("head", group(gpus=8, nodes=("n1",)))
+    story.expect("JobPending", job="head")
+    story.submit("elsewhere", group(gpus=4, nodes=("n2",)))
+    assert not story.expect("JobPlaced", job="elsewhere").backfilled
+    story.submit("here", group(gpus=4, nodes=("n1",)))
+    assert story.expect("JobPlaced", job="here").backfilled
 
 
 def test_a_job_behind_the_head_starts_at_once_and_is_evicted_when_the_head_fits_without_it(tell):
