@@ -5,6 +5,7 @@ snapshots; an agent ends and its tasks run on; Kafka's broker ends and nothing t
 """
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,8 +154,8 @@ async def test_a_broker_whose_disk_is_full_ends_and_loses_nothing_that_it_acknow
             for service in system.services:
                 assert "Traceback" not in system.log_of(service)
     finally:
-        await asyncio.to_thread(system.stop)
-        disk.close()
+        with contextlib.closing(disk):
+            await asyncio.to_thread(system.stop)
 
 
 async def submit_until_refused(pool: Watch) -> list[str]:
@@ -205,8 +206,8 @@ async def test_the_archive_continues_once_postgresql_has_space_again(tmp_path: P
             await bus.close()
         assert "Traceback" not in stack.processes.log("auditor").read_text()
     finally:
-        await asyncio.to_thread(stack.close)
-        disk.close()
+        with contextlib.closing(disk):
+            await asyncio.to_thread(stack.close)
 
 
 async def until_logged(stack: Stack, text: str) -> None:
