@@ -20,6 +20,7 @@ from .pool import Pool, running_pool
 
 PAGE = Path(__file__).parents[2] / "docs" / "measurements.md"
 LIMIT_S = 470.0
+Step = Callable[[Pool, Machine], Awaitable[Section]]
 NOT_STARTED = "not run: no time was left"
 
 
@@ -69,16 +70,18 @@ async def in_pool(work: Callable[[Pool], Awaitable[Section]]) -> Section:
 
 
 async def measure(run: Run, evicted: int | None) -> None:
-    """All steps, the most important first."""
+    """All steps, the short ones first."""
     machine = run.machine
+    others: tuple[tuple[str, Step, float], ...] = (
+        ("Telemetry", steps.telemetry, 30), ("Sharing by MPS", steps.shared_by_mps, 45),
+        ("Two ranks on one GPU", steps.two_ranks, 90),
+    )  # fmt: skip
+    for title, step, limit_s in others:
+        await run.step(title, partial(in_pool, partial(step, machine=machine)), limit_s)
     for case in evictions.CASES:
-        await run.step(
-            case.title, partial(in_pool, partial(evictions.section, machine=machine, case=case, runs=evicted)), case.most_s + 45
-        )
-    await run.step("Checkpoint", lambda: in_pool(lambda pool: steps.checkpoint(pool, machine)), 150)
-    await run.step("Telemetry", lambda: in_pool(lambda pool: steps.telemetry(pool, machine)), 30)
-    await run.step("Sharing by MPS", lambda: in_pool(lambda pool: steps.shared_by_mps(pool, machine)), 45)
-    await run.step("Two ranks on one GPU", lambda: in_pool(lambda pool: steps.two_ranks(pool, machine)), 90)
+        work = partial(in_pool, partial(evictions.section, machine=machine, case=case, runs=evicted))
+        await run.step(case.title, work, case.most_s + 45)
+    await run.step("Checkpoint of the GPU's memory", partial(in_pool, partial(steps.checkpoint, machine=machine)), 200)
     await run.step("Tests", lambda: steps.own_tests(machine), 120)
     await run.step("Demo", lambda: steps.demo(run.left_s - 40), max(1.0, run.left_s))
 

@@ -42,7 +42,7 @@ class Cuda:
         pointer = ctypes.c_void_p()
         self.call("cuMemAllocHost_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         assert pointer.value is not None
-        return (ctypes.c_char * size).from_address(pointer.value)
+        return (ctypes.c_ubyte * size).from_address(pointer.value)
 
     def to_host(self, buffer: Any, address: int, size: int) -> None:
         """Copy from the GPU."""

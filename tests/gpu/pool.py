@@ -89,6 +89,7 @@ class Pool:
             grace=int(grace_s * 1_000_000), restart_backoff=100_000, max_failures=0,
         )  # fmt: skip
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        env["GLOO_SOCKET_IFNAME"] = "lo"  # a machine without a network cannot resolve its own name
         env["MEASURED_JOB_LIBRARY"] = str(Path(__file__).parents[2] / "libs" / "job")
         await self.client.submit(demand, JobSpec(command=command, env=env, working_dir=str(self.folder)), pool=POOL)
 

@@ -23,6 +23,30 @@ CHUNK = 256 << 20
 STEP_S = 0.02
 
 
+def mark(file: Path, text: str) -> None:
+    """Nobody reads half of it."""
+    draft = file.with_name(f".{file.name}-{os.getpid()}")
+    draft.write_text(text)
+    draft.replace(file)
+
+
+def write_all(file: Any, buffer: Any) -> None:
+    """A raw file may take less than it is given."""
+    view, done = memoryview(buffer), 0
+    while done < len(view):
+        done += file.write(view[done:])
+
+
+def read_all(file: Any, buffer: Any) -> None:
+    """Fill the buffer. Raises `EOFError`."""
+    view, done = memoryview(buffer), 0
+    while done < len(view):
+        count = file.readinto(view[done:])
+        if not count:
+            raise EOFError(f"{file.name} is too short")
+        done += count
+
+
 def gpu_memory(gib: float) -> Any:
     """So much memory of the GPU, in use as long as the result lives; None for none."""
     if not gib:
@@ -50,7 +74,7 @@ def forked(gib: float, marks: Path, *, detached: bool) -> None:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     memory = gpu_memory(gib)
-    (marks / "child").write_text(str(os.getpid()))
+    mark(marks / "child", str(os.getpid()))
     if detached:
         time.sleep(3600)
     del memory
@@ -69,7 +93,7 @@ def train(how: str, gib: float, marks: Path) -> None:
     memory = gpu_memory(gib) if how != "orphan" else None  # noqa: F841 - in use until this process ends
     job = attach()
     step = job.restore(lambda folder: json.loads((folder / "step.json").read_text()))
-    (marks / "holds").write_text(str(os.getpid()))
+    mark(marks / "holds", str(os.getpid()))
     while True:
         time.sleep(STEP_S)
         job.progress(step)
@@ -97,32 +121,32 @@ def whole_memory(gib: float, marks: Path) -> None:
         with (folder / "memory").open("wb", buffering=0) as file:
             for at in range(0, size, CHUNK):
                 timed("copy", cuda.to_host, buffer, address + at, CHUNK)
-                timed("disk", file.write, memoryview(buffer))
+                timed("disk", write_all, file, buffer)
             timed("disk", os.fsync, file.fileno())
 
     def load(folder: Path) -> None:
         with (folder / "memory").open("rb", buffering=0) as file:
             for at in range(0, size, CHUNK):
-                timed("disk", file.readinto, memoryview(buffer).cast("B"))
+                timed("disk", read_all, file, buffer)
                 timed("copy", cuda.to_device, address + at, buffer, CHUNK)
 
     def report(what: str, began: float) -> None:
         found = {"bytes": size, "seconds": time.monotonic() - began, **seconds}
-        (marks / f"{what}.json").write_text(json.dumps(found))
+        mark(marks / f"{what}.json", json.dumps(found))
 
     job, began = attach(), time.monotonic()
     if job.restore(load):
         report("read", began)
         for at in range(0, size, CHUNK):
             cuda.to_host(buffer, address + at, CHUNK)
-            if bytes(memoryview(buffer)[:CHUNK]) != (at // CHUNK + 1).to_bytes(4, sys.byteorder) * (CHUNK // 4):
+            if bytes(memoryview(buffer)) != (at // CHUNK + 1).to_bytes(4, sys.byteorder) * (CHUNK // 4):
                 sys.exit("the memory that was read back differs from the one that was saved")
         (marks / "same").touch()
         job.done()
         return
     for at in range(0, size, CHUNK):
         cuda.fill(address + at, at // CHUNK + 1, CHUNK)
-    (marks / "holds").write_text(str(os.getpid()))
+    mark(marks / "holds", str(os.getpid()))
     while not job.should_checkpoint(1):
         time.sleep(STEP_S)
         job.progress(1)
@@ -140,9 +164,7 @@ def limits(gib: float, marks: Path) -> None:
         cuda.allocate(int(gib * GIB))
     except CudaError as error:
         found |= {"refused": True, "error": str(error)}
-    draft = marks / f".limits-{os.getpid()}"
-    draft.write_text(json.dumps(found))
-    draft.replace(marks / f"limits-{os.environ.get('BAILIFF_JOB_ID', '0')}.json")
+    mark(marks / f"limits-{os.environ['BAILIFF_JOB_ID']}.json", json.dumps(found))
     time.sleep(3600)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from .pool import Pool
 
 ROOT = Path(__file__).parents[2]
 SAME_MIB = 64
+PROBE = 512 << 20
+DISK_S = 40
+"""Time for writing the checkpoint; a slow disk gets a smaller one."""
 
 
 async def telemetry(pool: Pool, machine: Machine) -> Section:
@@ -31,9 +35,9 @@ async def telemetry(pool: Pool, machine: Machine) -> Section:
     used = machine.inventory.usage(machine.gpu).memory_used >> 20
     busy = machine.inventory.utilization(machine.gpu)
     differ = abs(used - int(other["memory.used"])) > SAME_MIB
-    said = f"{used} MiB, {busy} %; nvidia-smi: {other['memory.used']} MiB, {other['utilization.gpu']} %"
+    shown = f"{used} MiB, {busy} %; nvidia-smi: {other['memory.used']} MiB, {other['utilization.gpu']} %"
     await pool.end("seen")
-    return Section("Telemetry", [Row(what, outcome=f"{'FAILED: ' if differ else ''}{said}", failed=differ)])
+    return Section("Telemetry", [Row(what, outcome=f"{'FAILED: ' if differ else ''}{shown}", failed=differ)])
 
 
 async def checkpoint(pool: Pool, machine: Machine) -> Section:
@@ -43,6 +47,8 @@ async def checkpoint(pool: Pool, machine: Machine) -> Section:
         "restored: from disk", "restored: host to GPU", "restored: in all, verified",
     )  # fmt: skip
     gib = min(machine.held_gib, free_disk(pool.folder) / GIB / 2)
+    if machine.has_card:
+        gib = min(gib, await asyncio.to_thread(disk_speed, pool.folder) * DISK_S / GIB)
     if not machine.has_card or gib < 1:
         return Section("Checkpoint of the GPU's memory", [Row(name, unit="GB/s") for name in names])
     await pool.submit("big", (sys.executable, PROGRAM, "checkpoint", f"{gib:g}", str(pool.folder)), grace_s=300)
@@ -69,6 +75,7 @@ async def shared_by_mps(pool: Pool, machine: Machine) -> Section:
     env = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(mps.PIPES), "CUDA_MPS_LOG_DIRECTORY": str(pool.folder)}
     await asyncio.to_thread(subprocess.run, [control, "-d"], env=env, check=True, timeout=30)
     try:
+        await pool.until("the MPS daemon runs", mps.daemon_runs)
         gib = machine.inventory.list()[0].memory / GIB * 0.6
         for job in ("half-1", "half-2"):
             await pool.submit(job, (sys.executable, PROGRAM, "limits", f"{gib:g}", str(pool.folder)), gpu_share_milli=500)
@@ -165,6 +172,19 @@ async def bounded(command: list[str], limit_s: float) -> tuple[int | None, str]:
     finally:
         if process.returncode is None:
             process.kill()
+
+
+def disk_speed(folder: Path) -> float:
+    """Bytes per second, written and synchronized."""
+    size, file = PROBE, folder / "probe"
+    began = time.monotonic()
+    with file.open("wb") as out:
+        out.write(os.urandom(1 << 20) * (size >> 20))
+        out.flush()
+        os.fsync(out.fileno())
+    seconds = time.monotonic() - began
+    file.unlink()
+    return size / seconds
 
 
 def free_disk(folder: Path) -> int:

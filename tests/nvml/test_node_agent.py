@@ -102,7 +102,7 @@ async def test_the_gpus_of_any_library_are_listed_and_run_a_job(system: System) 
         agent = await joined(pool, None)
         [node] = pool.facts(NodeJoined)
         assert [device.id for device in node.devices] == json.loads(listed.stdout)
-        assert node.labels["bailiff.gpu-sharing"] == "time-slicing"
+        assert node.labels["bailiff.gpu/sharing"] == "time-slicing"
         await runs(pool, "any-1")
         assert environment(pool, "any-1")["CUDA_VISIBLE_DEVICES"] in json.loads(listed.stdout)
         proof = await released(pool, "any-1")
@@ -256,7 +256,7 @@ async def test_where_the_mps_daemon_runs_each_share_has_its_limits_and_its_serve
     with named_process("nvidia-cuda-mps-server") as server:
         async with system.watch("mps") as pool:
             agent = await joined(pool, h100)
-            assert pool.facts(NodeJoined)[-1].labels["bailiff.gpu-sharing"] == "mps"
+            assert pool.facts(NodeJoined)[-1].labels["bailiff.gpu/sharing"] == "mps"
             pid = await runs(pool, "quarter", gpu_share_milli=250)
             index, env = device_of(pool, h100, "quarter"), environment(pool, "quarter")
             assert env["CUDA_MPS_PIPE_DIRECTORY"] == str(pipes)

@@ -154,6 +154,7 @@ def test_variables_exist(path: Path) -> None:
     deploy = [
         read("docker-compose.yml"),
         read("tests/system.py"),
+        read("tests/nvml/library.py"),
         *(file.read_text(encoding="utf-8") for file in (ROOT / "deploy").rglob("*.yml")),
     ]
     others = in_sources(r"\bBAILIFF_[A-Z_]+\b").union(*(re.findall(r"\bBAILIFF_[A-Z_]+\b", text) for text in deploy))

@@ -65,7 +65,8 @@ class Story:
         async for entry in self._client.follow(POOL, state=self.state):
             self.records.append(entry.record)
             self._screen.event(entry.record, self.state)
-            self._changed.set()
+            if entry.record.cycle_end:  # a node that joins and its quarantined GPUs are one cycle
+                self._changed.set()
 
     async def play(self) -> None:
         """Run all acts, from an empty node to the end of the last training job."""
@@ -108,11 +109,11 @@ class Story:
         await self._until("a decision", lambda state: URGENT in state.jobs and state.jobs[URGENT].phase != "pending")
         decided = next(record.data for record in self.records if isinstance(record.data, decisions.PreemptionDecided))
         self.tracked_job = decided.victims[0].job
-        victims = _of(len(decided.victims), len(self.names))
-        screen.act(f"1. Decided: {victims} preempted, with GPUs reserved for {URGENT}")
-        await self._until(f"{URGENT} runs", lambda state: state.jobs[URGENT].phase in ("running", "succeeded"))
         one = len(decided.victims) == 1
-        screen.act(f"1. {URGENT} runs; {_preempted(one)} pending, at {'its' if one else 'their'} old position in the queue")
+        victims, whose = _of(len(decided.victims), len(self.names)), "its" if one else "their"
+        screen.act(f"1. Decided: {victims} preempted; {whose} {'GPU is' if gpus == 1 else 'GPUs are'} reserved for {URGENT}")
+        await self._until(f"{URGENT} runs", lambda state: state.jobs[URGENT].phase in ("running", "succeeded"))
+        screen.act(f"1. {URGENT} runs; {_preempted(one)} pending, at {whose} old position in the queue")
         await self._until(f"{URGENT} ends", lambda state: state.jobs[URGENT].phase == "succeeded")
         screen.act(f"1. {URGENT} has finished; {_preempted(one)} restarted")
         await self._until("all jobs run again", lambda state: all(self._is_running(state.jobs[name]) for name in self.names))

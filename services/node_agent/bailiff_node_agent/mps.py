@@ -7,7 +7,7 @@ from bailiff_bus.messages import TaskAssignment
 from .devices.system_programs import is_system_program
 
 PIPES = Path("/tmp/nvidia-mps")  # noqa: S108 - the daemon's default for CUDA_MPS_PIPE_DIRECTORY
-LABEL = "bailiff.gpu-sharing"
+LABEL = "bailiff.gpu/sharing"
 """Node label: `mps` or `time-slicing`."""
 
 FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY",)
