@@ -235,14 +235,17 @@ async def crash(stack: Stack) -> None:
                 if name in stack.processes.running():
                     os.kill(stack.processes.pid(name), signal.SIGUSR2)
                 await asyncio.sleep(0.5)
+    for name in (*CRASHED, API):
+        await asyncio.to_thread(stack.processes.kill9, name)
+        stack.start_service(name)
+    await asyncio.to_thread(stack.processes.wait_ready, timeout_s=PATIENCE_S)
     os.kill(stack.processes.pid("node-agent"), signal.SIGABRT)
     log = stack.processes.log("node-agent")
     async with asyncio.timeout(PATIENCE_S):
         while b"Fatal Python error: Aborted" not in await asyncio.to_thread(log.read_bytes):  # noqa: ASYNC110 - of a process
             await asyncio.sleep(0.1)
-    for name in (*CRASHED, API):
-        await asyncio.to_thread(stack.processes.kill9, name)
-        stack.start_service(name)
+    await asyncio.to_thread(stack.processes.kill9, "node-agent")
+    stack.start_service("node-agent")
     await asyncio.to_thread(stack.processes.wait_ready, timeout_s=PATIENCE_S)
 
 
