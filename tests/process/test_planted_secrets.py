@@ -204,6 +204,12 @@ async def use(stack: Stack, planted: Planted, output: Path) -> None:
             while not (state := (await client.projection(POOL)).state).ended:  # noqa: ASYNC110 - over Kafka
                 await asyncio.sleep(0.1)
         assert state.jobs["train"].phase == "failed"
+        for name, kind, command, phase in (("low", "train", "sleep 600", "running"), ("high", "inference", "true", "succeeded")):
+            demand = JobDemand(job=name, tasks=(TaskGroup(gpu_milli=8000),), priority_class=kind, grace=1_000_000)
+            await client.submit(demand, JobSpec(command=command, env={"PLAIN": planted.job_variable}), pool=POOL)
+            async with asyncio.timeout(PATIENCE_S):  # a preemption is a trace
+                while (job := (await client.projection(POOL)).state.jobs.get(name)) is None or job.phase != phase:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
     async with httpx.AsyncClient(base_url=stack.console, timeout=PATIENCE_S) as console:
         token = stack.console_link.partition("=")[2]
         assert (await console.get("/auth/sign-in", params={"token": f"{token}x"})).status_code == 403
@@ -235,14 +241,17 @@ async def crash(stack: Stack) -> None:
                 if name in stack.processes.running():
                     os.kill(stack.processes.pid(name), signal.SIGUSR2)
                 await asyncio.sleep(0.5)
+    for name in (*CRASHED, API):
+        await asyncio.to_thread(stack.processes.kill9, name)
+        stack.start_service(name)
+    await asyncio.to_thread(stack.processes.wait_ready, timeout_s=PATIENCE_S)
     os.kill(stack.processes.pid("node-agent"), signal.SIGABRT)
     log = stack.processes.log("node-agent")
     async with asyncio.timeout(PATIENCE_S):
         while b"Fatal Python error: Aborted" not in await asyncio.to_thread(log.read_bytes):  # noqa: ASYNC110 - of a process
             await asyncio.sleep(0.1)
-    for name in (*CRASHED, API):
-        await asyncio.to_thread(stack.processes.kill9, name)
-        stack.start_service(name)
+    await asyncio.to_thread(stack.processes.kill9, "node-agent")
+    stack.start_service("node-agent")
     await asyncio.to_thread(stack.processes.wait_ready, timeout_s=PATIENCE_S)
 
 
