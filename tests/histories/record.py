@@ -262,6 +262,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-9": shared_devices_and_moves,
     "cancelled-evictions-9": cancelled_evictions,
     "node-lost-9": node_lost,
+    "preemption-of-one-node-10": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-10": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-10": borrow_and_reclaim,
+    "operator-requests-10": operator_requests,
+    "no-counter-reclaim-10": no_counter_reclaim,
+    "shared-devices-and-moves-10": shared_devices_and_moves,
+    "cancelled-evictions-10": cancelled_evictions,
+    "node-lost-10": node_lost,
 }
 
 
