@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bailiff_core.model.certificate import Certificate, RootKeyChange
 from bailiff_core.records import LogKeys, Record, Wire, encode
-from bailiff_core.records.chain import WRITER_STARTED
+from bailiff_core.records.chain import NOT_ANNOUNCED, WRITER_STARTED
 from bailiff_core.records.wire import content_hash, time_value
 
 from .certificates import InvalidCertificate, check_certificate
@@ -47,8 +47,12 @@ class LogSignatureCheck:
             return str(error)
         return ""
 
+    def defers(self, announced: str, wire: Wire) -> bool:  # noqa: ARG002 - a subclass does
+        """Never: each record is checked when it is read."""
+        return False
+
     def settle(self) -> None:
-        """Raises `InvalidSignature` if a signature that was not checked yet is invalid."""
+        """Raises `InvalidSignature` if what was not checked yet is invalid."""
 
     def root_change(self, change: RootKeyChange, root_key: str) -> str:
         """Why this change is not signed with the root key, or an empty text."""
@@ -57,26 +61,37 @@ class LogSignatureCheck:
 
 
 class DeferredSignatureCheck(LogSignatureCheck):
-    """As `LogSignatureCheck`, but keeps the newest signature of a record unchecked until `settle`.
+    """As `LogSignatureCheck`, but keeps the newest signature, and the records after it, unchecked until `settle`.
 
-    A signature vouches for all records before it, through their hashes; so the newest one is enough.
+    A signature vouches for all records before it, through their hashes. So it suffices to check the newest one, and what the
+    records after it announce.
     """
 
     def __init__(self, pool: str) -> None:
         super().__init__(pool)
         self._pending: tuple[LogKeys, str, str, str] | None = None
+        self._announced: list[tuple[str, Wire]] = []
 
     def record(self, keys: LogKeys, signature: str, prev: str, content: str) -> str:
         """Keeps the signature. Always an empty text."""
         self._pending = keys, signature, prev, content
+        self._announced.clear()
         return ""
 
+    def defers(self, announced: str, wire: Wire) -> bool:
+        """Keeps the record."""
+        self._announced.append((announced, wire))
+        return True
+
     def settle(self) -> None:
-        """Checks the newest signature."""
+        """Checks the newest signature, and the records after it."""
         pending, self._pending = self._pending, None
+        announced, self._announced = self._announced, []
         refused = pending and super().record(*pending)
         if refused:
             raise InvalidSignature(refused)
+        if any(content_hash(wire) != content for content, wire in announced):
+            raise InvalidSignature(NOT_ANNOUNCED)
 
 
 @dataclass(slots=True)

@@ -248,11 +248,16 @@ def test_one_check_for_many_records_and_one_for_each_find_the_same(
     prepared = chain_records(ChainHead(POOL), first_records(ChainHead(POOL), owner), owner)
     log = Log(owner, [wire for _, wire, _ in prepared], prepared[-1][2])
     for _ in range(data.draw(st.integers(0, 8))):
-        match data.draw(st.sampled_from(["append", "append", "unsigned", "signed", "repeat", "old"])):
+        match data.draw(st.sampled_from(["append", "append", "unsigned", "between", "signed", "repeat", "old"])):
             case "append":
                 log.add(*[ClockAdvanced()] * data.draw(st.integers(1, 3)))
             case "unsigned":
                 log.wires.append(encode(forged(log.head)))
+            case "between":
+                before = ChainVerifier(POOL)
+                for message in messages(log.wires[:-1]):
+                    before.verify(message)
+                log.wires.insert(-1, encode(forged(before.head)))
             case "signed":
                 log.wires.append(encode(sign_record(forged(log.head), replace(owner, private_key=new_private_key()))))
             case "repeat":

@@ -12,7 +12,7 @@ from bailiff_core.model.certificate import Certificate, RootKeyChange
 
 from .facts import KeyRevoked, PoolCreated, RootKeyChanged, WriterStarted
 from .payload import Payload
-from .wire import time_text
+from .wire import Wire, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,9 @@ class SignatureCheck(Protocol):
 
     def record(self, keys: LogKeys, signature: str, prev: str, content: str) -> str:
         """Whether the writer's key signed the record with this content after the record `prev`; hashes in hex."""
+
+    def defers(self, announced: str, wire: Wire) -> bool:
+        """Whether it checks later that the record has the content that the one before it announces: a hash, in hex."""
 
     def certificate(self, certificate: Certificate, root_key: str, revoked: tuple[str, ...], pool: str, time: str) -> str:
         """Whether the root key permits this key to write the pool's log at this time, RFC 3339."""
