@@ -168,7 +168,7 @@ async def console(system: System) -> AsyncIterator[tuple[httpx.AsyncClient, dict
 
 
 async def shown_and_requested_in_the_console(watch: Watch, http: httpx.AsyncClient, token: dict[str, str]) -> None:
-    """The page shows the running job and telemetry; its output is read; the operator pauses it there."""
+    """The page shows the running job and telemetry; its output and what was rejected are read; the operator pauses it there."""
     async with page(http, POOL, "nodes,jobs,telemetry") as live:
         await live.until("the job runs", lambda state: state.snapshot.get("jobs", {}).get(WHOLE, {}).get("state") == "running")
         await live.until("telemetry is shown", lambda state: bool(state.telemetry))
@@ -178,6 +178,7 @@ async def shown_and_requested_in_the_console(watch: Watch, http: httpx.AsyncClie
             if "hello" in line:
                 break
     assert (await get(http, f"/api/archive/pools/{POOL}"))["pool"] == POOL
+    assert (await get(http, f"/api/pools/{POOL}/rejections"))["alarms"] is True
     reply = await http.post(f"/api/pools/{POOL}/requests", json={"kind": "pause", "job": WHOLE}, headers=token)
     assert reply.status_code == 200, reply.text
     await watch.until("it is paused", lambda state: state.jobs[WHOLE].phase == "paused")

@@ -30,8 +30,8 @@ from .kafka import EmbeddedKafka
 from .kafka_cluster import KafkaCluster
 from .kafka_java import KafkaStartError
 from .managed import Managed
-from .operator import CONSOLE as CONSOLE_NAME
-from .operator import console_key
+from .operator_key import CONSOLE as CONSOLE_NAME
+from .operator_key import console_key
 from .ports import LOOPBACK, free_ports, persistent_port
 from .postgres import EmbeddedPostgres, PostgresStartError
 from .processes import ProcessDiedError, Processes

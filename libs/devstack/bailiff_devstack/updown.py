@@ -11,7 +11,7 @@ from bailiff_service.access_tokens import API_TOKEN_FILE
 
 from .identity import stop_recorded
 from .jobs import end_jobs
-from .operator import make_operator, operator_key, user_name
+from .operator_key import make_operator, operator_key, user_name
 from .ports import free_port
 from .secure_kafka import SecureKafka
 from .stack import START_ERRORS, Plan, Stack
