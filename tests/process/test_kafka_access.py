@@ -37,6 +37,7 @@ UNUSED = {
     "victim-selection": {"Write on topic bailiff.alarms"},
     "eviction-executor": {"Write on topic bailiff.alarms"},
     "auditor": {"Write on topic bailiff.alarms"},
+    "console": {"Read on topic bailiff.alarms"},  # there are none
     "operator": {
         # read with any Kafka client
         "Read on topic bailiff.alarms",
