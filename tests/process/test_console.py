@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.console_demo import POOL, Demo
+from tests.console_demo import POOL, UNNAMED, Demo
 from tests.console_kit import ClientState, StreamClient, page, sign_in
 from tests.http_kit import PATIENCE_S, get
 
@@ -47,16 +47,15 @@ async def test_the_console_shows_the_pool_and_resumes_after_every_outage(demo: D
                 demand=demo.job("guests", gpus=4, name="printer").demand,
                 spec=JobSpec(command=("sh", "-c", "echo hello; exec sleep 3600")),
             )
-            await client.requests(POOL, [big, printer, demo.job("guests", gpus=4, name="third")])
+            await client.requests(POOL, [big, printer, demo.job("guests", gpus=4, name="third")], actor=UNNAMED)
             await live.until(
                 "all run", lambda client_state: all(running(job)(client_state) for job in ("big", "printer", "third"))
             )
             client_state = live.client_state
         # The connection is lost while the pool changes: after the reconnect nothing is missing, without a new snapshot.
         boards = client_state.snapshots
-        await client.requests(
-            POOL, [demo.job("product-serving", "inference", 4, name="serve"), demo.job("guests", gpus=2, name="late")]
-        )
+        urgent = [demo.job("product-serving", "inference", 4, name="serve"), demo.job("guests", gpus=2, name="late")]
+        await client.requests(POOL, urgent, actor=UNNAMED)
         await until_signalled(client, lambda pool: "serve" in pool.jobs and pool.jobs["serve"].phase == "running")
         async with page(http, POOL, client_state=client_state) as live:
             await live.until("serve is shown as running", running("serve"))
@@ -67,7 +66,7 @@ async def test_the_console_shows_the_pool_and_resumes_after_every_outage(demo: D
             demo.console.kill()
             with pytest.raises((httpx.HTTPError, ConnectionError)):
                 await live.until("it ends", lambda _: False)
-        await client.requests(POOL, [CancelJob(job="late")])
+        await client.requests(POOL, [CancelJob(job="late")], actor=UNNAMED)
         await asyncio.to_thread(demo.console.start)
         await asyncio.to_thread(demo.console.wait_ready)
         await sign_in(http)  # sessions are not kept
