@@ -484,20 +484,20 @@ class World:
                     self.checker.trace(line)
 
     async def _revoke_stolen_key(self) -> None:
-        """What an operator does who has seen the traces: revoke the key, and give its owner another one."""
+        """What an operator does who has seen the traces: make the owner another key, revoke this one, and restart the owner."""
         if self.adversary is None or self.adversary.role not in ("node", "selection", "executor"):
             return
         role, node, keys = self.adversary.role, self.adversary.node, self.adversary.keys
         at_node = role == "node"
         owners = [f"agent-{node}"] if at_node else [name for name in self.plan.replicas if name.startswith(role)]
         stolen = keys.issue(f"nodes/{node}", "node", node) if at_node else keys.issue(role, SERVICES[role])
+        keys.issue(f"new/nodes/{node}" if at_node else f"new/{role}", "node" if at_node else SERVICES[role], node)
         self.renewed.update(owners)
         self.checker.trace(f"*** the key of {', '.join(owners)} is revoked")
         await client(Client(self.cluster, "client", self.network), [revoke(POOL, stolen.certificate.key, keys.root)])
         while stolen.certificate.key not in self.checker.state.revoked_keys and self.checker.violation is None:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
         for name in owners:
-            keys.issue(f"new/nodes/{node}" if at_node else f"new/{role}", "node" if at_node else SERVICES[role], node)
             self.kill(name)
             if at_node:
                 self.machines[node].host_crash()
