@@ -33,6 +33,7 @@ def afresh(state: PoolState) -> PoolState:
     found.indices.snapshot = found.indices.node_resources = found.indices.timers = None
     found.indices.completion_order = found.indices.project_tree = None
     found.indices.retry_unschedulable = True
+    found.indices.withheld.clear()
     return found
 
 

@@ -29,16 +29,8 @@ MANY = 2_000
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 
-KNOWN_FAULTS = {
-    40: "replay differs: a writer that has just taken over requests a preemption that a follower's incremental cycle does not",
-    42: "replay differs: a writer that has just taken over requests a preemption that a follower's incremental cycle does not",
-    43: "the executor does not start: root.pub is missing in the folder of its new credentials",
-}
-"""Seeds that find a fault which is not mended yet, with what they find."""
-
-
 def _hold(seeds: range) -> None:
-    for seed in (each for each in seeds if each not in KNOWN_FAULTS):
+    for seed in seeds:
         outcome = run_short(plan_with_adversary(seed), SHRINK_S)
         assert outcome.violation is None, outcome.story(last=150)
 
@@ -46,13 +38,6 @@ def _hold(seeds: range) -> None:
 @pytest.mark.parametrize("first", range(0, FEW, STEP))
 def test_every_lie_is_refused_or_found_and_the_pool_continues(first: int) -> None:
     _hold(range(first, first + STEP))
-
-
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.xfail(strict=True, reason=reason)) for seed, reason in KNOWN_FAULTS.items()]
-)
-def test_the_seeds_that_find_known_faults(seed: int) -> None:
-    assert run(plan_with_adversary(seed)).violation is None
 
 
 @pytest.mark.long

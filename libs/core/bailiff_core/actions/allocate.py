@@ -36,6 +36,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     since, and the head of the queue, which no other job may delay. Jobs that backfill blocked for the sake of the head are
     tried again once the head's reservation or the queue order has changed.
     """
+    state.indices.withheld.clear()  # of this cycle only: a writer that has just started knows no earlier one
     if state.truncation_unreconciled or "allocate" not in state.rules.preemption.actions:
         return
     if state.indices.retry_unschedulable:
@@ -117,7 +118,6 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     if too_soon is not None:
         return too_soon
     state.indices.to_schedule.pop(unit.job.id, None)
-    state.indices.withheld.pop(unit.job.id, None)
     scheduling_class = scheduling_class_of(unit)
     if scheduling_class in state.indices.unschedulable and (unit.job.pending_recorded or not unit.core):
         return state.indices.unschedulable[scheduling_class]  # the reason is not recorded, so bounds need no check

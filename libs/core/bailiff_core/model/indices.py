@@ -14,8 +14,8 @@ class Indices:
     touched: jobs affected by the facts of this cycle. queued: the jobs in `PoolState.queue`, for look-up.
     retry_unschedulable: a gang that did not fit may fit now. Until then `unschedulable` has the reason by
     scheduling class. to_schedule: queued jobs that allocate must try. backfill_blocked: jobs that fit but
-    would have delayed the head of the queue. withheld: jobs that fit but might be evicted at once, by a job that requests
-    preemption or that returns to the queue; they stay in to_schedule and request nothing.
+    would have delayed the head of the queue. withheld: jobs that in this cycle fit but might be evicted at once, by a job that
+    requests preemption or that returns to the queue; they stay in to_schedule and request nothing.
     head_reservation: the head's reservation at that time (`actions/allocate.py`).
     assumed_evicted: backfilled jobs that the completion forecast takes as gone (`queue/backfill.py`).
     infeasible: by scheduling class, why a gang never fits these nodes; empty: it may fit.
