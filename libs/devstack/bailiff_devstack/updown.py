@@ -6,6 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from bailiff_core.humanize import count_text
 from bailiff_node_agent.runtime.process import why_not_isolated
 from bailiff_service.access_tokens import API_TOKEN_FILE
 
@@ -98,7 +99,12 @@ def down(state: Path) -> int:
     stopped += stop_recorded(state / "kafka")
     print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     if jobs:
-        print(f"{jobs} running tasks were stopped; `make up` requeues and restarts their jobs")
+        requeued = (
+            "was stopped; `make up` requeues and restarts its job"
+            if jobs == 1
+            else "were stopped; `make up` requeues and restarts their jobs"
+        )
+        print(f"{count_text(jobs, 'running task')} {requeued}")
     return 0
 
 
