@@ -192,8 +192,12 @@ async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched)
         await shows("Allocation", {(POOL,): 1})
         reclaimed = await urgent(watch, "serve-1", "vision")
         await shows("Open evictions", {(): 1})
-        stages = await prometheus.panel("Open evictions, by stage")
-        assert sum(stages.values()) == stages["term-sent",] == 1
+
+        async def counted_at_term_sent() -> bool:
+            stages = await prometheus.panel("Open evictions, by stage")
+            return sum(stages.values()) == stages["term-sent",] == 1
+
+        await watch.until_true("the open eviction is counted at the stage that it reached", counted_at_term_sent)
         watch.let_finish(reclaimed)
         await watch.until_running("serve-1")
         preempted = await urgent(watch, "serve-2", "lab")
