@@ -1,5 +1,7 @@
 """MIG devices and NVLink islands, as the node agent reads them from NVML and simulates them."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -85,6 +87,23 @@ def test_a_mig_device_of_a_lost_card_is_not_proven_free(monkeypatch: pytest.Monk
     del machine.cards[0].parts[0]  # the driver no longer finds it, and the card does not answer
     with pytest.raises(DeviceUnavailable):
         gpus.usage("MIG-a")
+
+
+def test_the_agents_checks_may_list_the_cards_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check asks in a thread of its own: none takes a card for gone that another has just read."""
+    cards = [Card(f"GPU-{number}") for number in range(8)]
+    installed(monkeypatch, Machine(cards))
+    inventory = NvmlInventory()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            listings = [*threads.map(lambda _: inventory.list(), range(200))]
+    finally:
+        sys.setswitchinterval(interval)
+    assert {tuple((device.id, device.healthy) for device in listing) for listing in listings} == {
+        tuple((card.uuid, True) for card in cards)
+    }
 
 
 def test_a_card_that_is_partitioned_leaves_the_list_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """NVIDIA GPUs, read through the driver's library (NVML)."""
 
 import importlib
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,23 +12,8 @@ from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, No
 from .links import islands
 from .mig import NO_INSTANCE, PREFIX, affected, is_partitioned, mig_devices
 from .nvml_processes import processes
+from .xid import APPLICATION_XIDS, XIDS
 
-# Application errors in NVIDIA's list of Xid errors: the process dies, and the device is fine for the next one.
-APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-XIDS = {
-    48: "uncorrectable memory error",
-    62: "the device's own processor halted",
-    63: "a page or row of memory is retired",
-    64: "a page or row of memory could not be retired",
-    74: "NVLink error",
-    79: "the device has fallen off the bus",
-    92: "many correctable memory errors",
-    94: "contained memory error",
-    95: "uncontained memory error",
-    119: "the device's system processor does not answer",
-    120: "error of the device's system processor",
-    140: "unrecovered memory error",
-}
 MAX_EVENTS = 1000
 MAX_TEXT = 253
 UNKNOWN = "unknown"
@@ -43,7 +29,7 @@ class NvmlInventory:
     """The library is loaded on construction, so that the module can be imported on a machine without a driver.
 
     A card in MIG mode is listed as its MIG devices. A GPU that has no UUID, or could not be read at the first listing, is listed
-    under its index, and stays unhealthy.
+    under its index, and stays unhealthy. Several threads may ask at once.
     """
 
     blocking = True
@@ -70,14 +56,14 @@ class NvmlInventory:
         self._uncorrected: dict[str, int] = {}
         self._events: Any = None
         self._with_events: set[str] = set()
-        self._cards: set[str] = set()  # cards that answered at the last listing, partitioned or not
+        self._listing = threading.RLock()  # a listing changes what is known of the devices
         self._islands: dict[str, str] = {}
         self._linked: tuple[str, ...] = ()  # the GPUs that `_islands` is about
         self._list_first()
 
     def _list_first(self) -> None:
         """GPUs without an id of their own are listed under their index."""
-        found, failed = self._read_all()
+        found, failed, _ = self._read_all()
         for index, problem in failed.items():
             identity = f"GPU-index-{index}"
             self._unusable[index] = identity
@@ -88,9 +74,8 @@ class NvmlInventory:
             logger().error("a GPU cannot be used", index=index, why=problem)
         self._last_seen |= found
 
-    def list(self) -> list[Device]:
-        """A GPU that no longer answers stays in the list, unhealthy. A card that answers has the MIG devices that it lists."""
-        found, failed = self._read_all()
+    def _listed(self) -> list[Device]:
+        found, failed, answered = self._read_all()
         for index, identity in self._unusable.items():
             again = next(
                 (device for device in found.values() if device.index == index and device.id not in self._last_seen), None
@@ -99,7 +84,7 @@ class NvmlInventory:
                 self._gone[identity] = f"reachable again, as {again.id}: restart the node agent"
                 del found[again.id]
         for identity in [
-            name for name, device in self._last_seen.items() if name not in found and (device.parent or device.id) in self._cards
+            name for name, device in self._last_seen.items() if name not in found and (device.parent or device.id) in answered
         ]:
             del self._last_seen[identity]
             self._gone.pop(identity, None)
@@ -114,14 +99,18 @@ class NvmlInventory:
         self._last_seen |= found
         return sorted(self._last_seen.values(), key=lambda device: (device.index, device.id))
 
-    def _read_all(self) -> tuple[dict[str, Device], dict[int, str]]:
-        """GPUs by id, and by index why one cannot be read."""
-        self._cards.clear()
+    def list(self) -> list[Device]:
+        """A GPU that no longer answers stays in the list, unhealthy. A card that answers has the MIG devices that it lists."""
+        with self._listing:
+            return self._listed()
+
+    def _read_all(self) -> tuple[dict[str, Device], dict[int, str], set[str]]:
+        """GPUs by id, by index why one cannot be read, and the ids of the cards that answered, partitioned or not."""
         try:
             count = int(self._nvml.nvmlDeviceGetCount())
         except self._nvml.NVMLError as error:
-            return {}, {0: f"the driver lists no GPUs: {error}"}
-        found, failed = dict[str, Device](), dict[int, str]()
+            return {}, {0: f"the driver lists no GPUs: {error}"}, set()
+        found, failed, answered = dict[str, Device](), dict[int, str](), set[str]()
         handles: dict[str, Any] = {}
         for index in range(count):
             try:
@@ -134,14 +123,14 @@ class NvmlInventory:
             except self._nvml.NVMLError as error:
                 failed[index] = f"the driver cannot reach it: {error}"
             else:
-                if device.id and device.id not in self._cards:
-                    self._cards.add(device.id)
+                if device.id and device.id not in answered:
+                    answered.add(device.id)
                     found |= {part.id: part for part in (parts if partitioned else [device])}
                     if not partitioned:
                         handles[device.id] = handle
                 else:
                     failed[index] = f"the driver gives it the UUID of another GPU, {device.id}" if device.id else NO_UUID
-        return self._with_islands(found, handles), failed
+        return self._with_islands(found, handles), failed, answered
 
     def _with_islands(self, found: dict[str, Device], handles: dict[str, Any]) -> dict[str, Device]:
         if tuple(handles) != self._linked:
@@ -172,7 +161,8 @@ class NvmlInventory:
         """Whether it was a MIG device of a card that answers: an administrator removed it, so nothing can use it."""
         if not isinstance(error, getattr(self._nvml, "NVMLError_NotFound", ())):
             return False
-        return device_id.startswith(PREFIX) and device_id not in {device.id for device in self.list()} and not self._gone
+        with self._listing:
+            return device_id.startswith(PREFIX) and device_id not in {device.id for device in self.list()} and not self._gone
 
     def utilization(self, device_id: str) -> int | None:
         try:
@@ -187,6 +177,10 @@ class NvmlInventory:
 
         Application errors are left out: they show in the exit of their process.
         """
+        with self._listing:
+            return self._problems() | self._xids()
+
+    def _problems(self) -> dict[str, DeviceProblem]:
         found: dict[str, DeviceProblem] = {}
         more: dict[str, int] = {}
         for device in self.list():
@@ -202,7 +196,7 @@ class NvmlInventory:
                 more[card] = self._uncorrected_since(card)  # of a partitioned card: it may be of any of its MIG devices
             if more[card]:
                 found[device.id] = DeviceProblem("ecc", f"{more[card]} uncorrected memory errors", lasts=True)
-        return found | self._xids()
+        return found
 
     def _register_events(self, device_id: str) -> None:
         if device_id in self._with_events:
