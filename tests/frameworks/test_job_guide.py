@@ -149,6 +149,26 @@ def test_torchrun_with_all_ranks_in_one_task(tmp_path: Path, ranks: int) -> None
 
 
 @pytest.mark.long
+def test_the_ranks_that_are_measured_on_a_gpu(tmp_path: Path) -> None:
+    """Two ranks of `make test-gpu`, here on the CPU: preempted at one step, both restored, weights as computed."""
+    arguments = [
+        frameworks(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        str(ROOT / "tests/gpu/ranks.py"), str(tmp_path), "0.001",
+    ]  # fmt: skip
+    attempts = Attempts(tmp_path, arguments)
+    with node_in(tmp_path / "node") as node, attempts.running("under", 1, node) as running:
+        node.wait_for(lambda: node.word(STEP) >= 10 or running[0].poll() is not None, PATIENCE_S)
+        node.notice(agreed=0)
+        attempts.end(running, 1)
+        saved = node.messages("checkpoint_committed")[-1]["step"]
+    assert not [*tmp_path.glob("same-*")]
+    with node_in(tmp_path / "node-2") as node, attempts.running("under", 2, node) as running:
+        attempts.end(running, 0)
+        assert node.messages("resumed")[0]["step"] == saved + 1  # the first step that is not in the checkpoint
+    assert [(tmp_path / f"same-{rank}").read_text() for rank in (0, 1)] == ["True", "True"]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_gang_on_two_nodes(tmp_path: Path, workers: int) -> None:
     """The nodes agree on the step: with a task of one rank on each, and with a torchrun of two ranks on each."""

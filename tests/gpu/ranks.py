@@ -1,4 +1,7 @@
-"""One of two ranks under torchrun that share a GPU: `ranks.py FOLDER GIB`. They train together, save one step, and leave."""
+"""One of two ranks under torchrun that share a GPU: `ranks.py FOLDER GIB`. They train together, save one step, and leave.
+
+Where there is no GPU they train on the CPU, so that the program itself can be tested.
+"""
 
 import os
 import sys
@@ -21,7 +24,7 @@ def main() -> None:
     """Until preempted; the second attempt ends after a step."""
     marks, gib = Path(sys.argv[1]), float(sys.argv[2])
     dist.init_process_group("gloo")
-    device = torch.device("cuda", 0)
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     weights = torch.zeros(int(gib * (1 << 30)) // 4, device=device)
     job = attach()
     step = job.restore(lambda folder: weights.copy_(torch.load(folder / "weights.pt", map_location=device)))

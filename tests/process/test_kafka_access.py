@@ -52,7 +52,7 @@ UNUSED = {
 """Rights that the story does not need, with the reason."""
 
 
-@pytest.fixture(params=["scram", "tls"])
+@pytest.fixture(params=[pytest.param("scram", marks=pytest.mark.long), "tls"])
 def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[System]:
     """One machine with eight GPUs and all services, all of them with passwords or all with certificates."""
     kafka = SecureKafka(tmp_path / "kafka", authentication=request.param, log_allowed=True, progress=print)
