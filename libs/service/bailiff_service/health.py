@@ -103,5 +103,5 @@ class HealthServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.should_exit = True
+        self._server.stop()
         await self._serving

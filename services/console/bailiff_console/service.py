@@ -82,7 +82,7 @@ class ConsoleService:
         try:
             await race(asyncio.shield(serving), self.pools.run(), self.archive.poll(), stop.wait())
         finally:
-            server.should_exit = True
+            server.stop()
             self.auth.sessions.end_streams()
             await self.what_ifs.close()
             await self.request_service.worker.close()

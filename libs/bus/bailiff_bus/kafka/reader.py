@@ -12,6 +12,9 @@ from bailiff_bus.port import READ_LIMIT, Headers, Message, OffsetOutOfRange, Spa
 
 from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
 
+IDLE_FETCH_MS = 500
+"""How long a broker keeps a request while there is no new message; `follow` may wait so long."""
+
 _CONTENT = itemgetter(1)
 
 
@@ -29,7 +32,7 @@ class KafkaReader:
             **client_arguments(settings),
             auto_offset_reset="none",
             enable_auto_commit=False,
-            fetch_max_wait_ms=100,  # new messages are returned at once; only `follow` waits for this
+            fetch_max_wait_ms=IDLE_FETCH_MS,
             max_partition_fetch_bytes=4 * MIB,
         )
         self._last_contact = 0.0

@@ -171,6 +171,6 @@ class WitnessService:
         try:
             yield
         finally:
-            server.should_exit = True
+            server.stop()
             with suppress(asyncio.CancelledError):
                 await serving

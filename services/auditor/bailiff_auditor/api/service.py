@@ -63,7 +63,7 @@ class ApiService:
         try:
             await race(asyncio.shield(serving), self._archive.listen(), self._poll(), stop.wait())
         finally:
-            server.should_exit = True
+            server.stop()
             await self._archive.close()
             await serving
 
