@@ -1,10 +1,12 @@
 """Every service is started on a log of a million records, and again after a kill: nothing but the time to read differs.
 
 `make bench` measures the time (`python -m tests.bench restart --records 1000000`). Here the services must come up, agree with the
-log's state digests, and serve a request.
+log's state digests, and serve a request. `BAILIFF_TEST_LONG_LOG=30000` makes the log shorter.
 """
 
 import asyncio
+import os
+import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -12,13 +14,14 @@ from pathlib import Path
 import pytest
 from tests.bench.restart import write_log
 from tests.bench.synthetic import NODES, plain_log
+from tests.bench.system import cpu_seconds, megabytes
 from tests.system import System
 
 from bailiff_core.records.facts import JobSubmitted, StateDigest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(3600)]
 
-RECORDS, SHORT = 1_000_000, 100
+RECORDS, SHORT = int(os.environ.get("BAILIFF_TEST_LONG_LOG", "1000000")), 100
 READY_S = 1200
 CONTROL = ("admission", "victim-selection", "eviction-executor")
 POOL = "pool-a"
@@ -41,9 +44,9 @@ def grown(tmp_path: Path) -> Iterator[System]:
 async def test_services_restart_on_a_million_records(grown: System) -> None:
     for service in CONTROL:
         grown.start_service(service)
-    await asyncio.to_thread(grown.stack.processes.wait_ready, timeout_s=READY_S)
+    await _ready(grown, "without snapshots")
     grown.kill_and_restart(*CONTROL)
-    await asyncio.to_thread(grown.stack.processes.wait_ready, timeout_s=READY_S)
+    await _ready(grown, "after a kill")
     for service in CONTROL:
         assert "folding from the start" not in grown.log_of(service), "its snapshot is confirmed by the log"
         assert (grown.folder / "state" / service / f"{POOL}.snapshot").exists()
@@ -53,3 +56,11 @@ async def test_services_restart_on_a_million_records(grown: System) -> None:
         pool.keep(*pool.state.jobs, "first-after")  # there are no agents to end them
         await pool.submit("first-after", "true")
         await pool.until("it is accepted", lambda _: any(fact.demand.job == "first-after" for fact in pool.facts(JobSubmitted)))
+
+
+async def _ready(system: System, start: str) -> None:
+    """Wait for all services, and print how long each started service needed of the processor."""
+    began = time.monotonic()
+    await asyncio.to_thread(system.stack.processes.wait_ready, timeout_s=READY_S)
+    used = {name: f"{cpu_seconds(system.stack)[name]:.1f} s, {megabytes(system.stack)[name]:.0f} MB" for name in CONTROL}
+    print(f"{start}: all ready after {time.monotonic() - began:.1f} s; processor time and memory: {used}")
