@@ -90,7 +90,7 @@ class SignedPool:
         self.agents: dict[str, MachineAgent] = {}
         self._works: dict[str, asyncio.Future[Any]] = {}
         self._numbers = Random(1)
-        self._projection: Projection | None = None
+        self.follow()
 
     def now(self) -> int:
         """µs UTC."""
@@ -109,7 +109,6 @@ class SignedPool:
         self.start_pool_service("victim-selection", self._select)
         self.start_pool_service("eviction-executor", self._execute)
         self.start_agent("n1")
-        self._projection = Projection(self.cluster.client("reader"), POOL, 0, Metrics())
         await self.until("n1 has joined", lambda state: "n1" in state.node_numbers)
         return self
 
@@ -217,17 +216,19 @@ class SignedPool:
 
     # --- what came of it
 
+    def follow(self) -> None:
+        """Read the log from its first record again."""
+        self._projection = Projection(self.cluster.client("reader"), POOL, 0, Metrics())
+
     @property
     def state(self) -> PoolState:
         """The state as of the last `until`."""
-        assert self._projection is not None
         return self._projection.state
 
     async def until(self, what: str, condition: Callable[[PoolState], object], within_s: float = PATIENCE_S) -> None:
         """Follow the log until the condition holds."""
         end = asyncio.get_running_loop().time() + within_s
         while True:
-            assert self._projection is not None
             await self._projection.advance(0.1)
             if condition(self.state):
                 return

@@ -39,16 +39,16 @@ def long_log(records: int) -> list[Wire]:
     return wires
 
 
-def plain_log(records: int) -> Iterator[Wire]:
+def plain_log(records: int, start: int = START) -> Iterator[Wire]:
     """At least this many records that chain and fold, made quickly: one job after another runs for a minute.
 
     What stands in it as decisions was not decided, so it is for reading only. Ended jobs and ids of requests are
     forgotten after their time, as they are in a log of years. The last digest is a tenth of their usual distance from the
-    end, as admission's are where a minute passes.
+    end, as admission's are where a minute passes. start: of log time, µs; it takes ten seconds for each record.
     """
     state, head, digest_at = PoolState(), ChainHead(POOL), 0
     last_digest = records - DIGEST_EVERY // 10
-    first = _first_records() + [_plain(state, 2 + 1 + n, False, _joined(n)) for n in range(NODES)]
+    first = _first_records(start) + [_plain(state, 2 + 1 + n, False, _joined(n), start) for n in range(NODES)]
     pending = [*first[:-1], replace(first[-1], cycle_end=True)]
     for number in count():
         for record, wire, after in chain_records(head, pending):
@@ -57,7 +57,7 @@ def plain_log(records: int) -> Iterator[Wire]:
             yield wire
         if state.seq >= records:
             return
-        pending, now = [], START + number * 60 * SECOND
+        pending, now = [], start + number * 60 * SECOND
         if state.seq - digest_at >= DIGEST_EVERY or digest_at < last_digest <= state.seq:
             digest_at = state.seq
             digest = facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(state))
@@ -67,7 +67,7 @@ def plain_log(records: int) -> Iterator[Wire]:
             pending.append(_plain(state, state.seq + 1 + len(pending), ends_turn, data, now))
 
 
-def _plain(state: PoolState, seq: int, cycle_end: bool, data: Payload, time: int = START) -> Record:
+def _plain(state: PoolState, seq: int, cycle_end: bool, data: Payload, time: int) -> Record:
     """`turn`: one per job is enough."""
     return Record(
         pool=POOL, seq=seq, epoch=1, cycle=max(1, state.cycle + 1), cycle_end=cycle_end, time=time, prev="", writer="w",
@@ -118,17 +118,18 @@ def _cycles() -> Iterator[list[Wire]]:
             head = prepared[-1][2]
 
 
-def _first_records() -> list[Record]:
+def _first_records(start: int = START) -> list[Record]:
+    started = facts.WriterStarted(writer="w", release="0", digest="0", logic=LOGIC, state_schema=STATE_SCHEMA)
     return [
-        _first(0, 0, False, facts.PoolCreated(pool=POOL, partition=0, nonce="0" * 32)),
-        _first(1, 0, True, facts.PolicyApplied(policy=DEFAULT_POLICY.complete())),
-        _first(2, 1, False, facts.WriterStarted(writer="w", release="0", digest="0", logic=LOGIC, state_schema=STATE_SCHEMA)),
+        _first(0, 0, False, start, facts.PoolCreated(pool=POOL, partition=0, nonce="0" * 32)),
+        _first(1, 0, True, start, facts.PolicyApplied(policy=DEFAULT_POLICY.complete())),
+        _first(2, 1, False, start, started),
     ]
 
 
-def _first(seq: int, epoch: int, cycle_end: bool, fact: Fact) -> Record:
+def _first(seq: int, epoch: int, cycle_end: bool, time: int, fact: Fact) -> Record:
     return Record(
-        pool=POOL, seq=seq, epoch=epoch, cycle=epoch, cycle_end=cycle_end, time=START, prev="", writer="w",
+        pool=POOL, seq=seq, epoch=epoch, cycle=epoch, cycle_end=cycle_end, time=time, prev="", writer="w",
         engine=ENGINE, policy=0, type=fact.type_name(), data=fact,
     )  # fmt: skip
 

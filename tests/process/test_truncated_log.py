@@ -1,4 +1,4 @@
-"""The newest part of the log is lost, and agents have obeyed it: nothing is decided until an operator accepts the loss."""
+"""A log that lacks its newest part. Where agents have obeyed it, nothing is decided until an operator accepts the loss."""
 
 import asyncio
 import re
@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 from tests.kafka_disk import cut_tail
-from tests.system import System, Watch
+from tests.system import POLICY, System, Watch
 
+from bailiff_admission.startup_records import first_records
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
+from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import NodeHeartbeat, ReportBody
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import ChainHead
 from bailiff_core.records.decisions import JobPlaced
-from bailiff_core.records.facts import JobSubmitted, LogTruncated, WriterStarted
+from bailiff_core.records.facts import JobSubmitted, LogTruncated, PolicyApplied, PoolCreated, WriterStarted
+from bailiff_log.credentials import issued_credentials
+from bailiff_log.writer import chain_records
+from bailiff_service.clock_and_ids import SYSTEM
 
 LIVES = 'while read up _ < /proc/uptime; do echo "$$ $up" >> {beats}; sleep 0.05; done'
 
@@ -29,6 +36,47 @@ def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         yield system
     finally:
         system.stop()
+
+
+@pytest.fixture
+def unstarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """Kafka alone, and two services to start."""
+    system = System(tmp_path_factory.mktemp("unstarted"), pools={"pool-a": 1})
+    system.services = ("admission", "node-agent")
+    try:
+        system.start_kafka()
+        yield system
+    finally:
+        system.stop()
+
+
+async def test_a_log_that_ends_before_its_first_policy_is_continued_by_another_replica(unstarted: System) -> None:
+    await append_pool_created(unstarted)
+    unstarted.start_services()
+    async with unstarted.watch("pool-a") as pool:
+        await pool.submit("first", "true")
+        await pool.until_ended("first")
+        assert [type(entry.record.data) for entry in pool.entries[:3]] == [PoolCreated, WriterStarted, PolicyApplied]
+        assert pool.state.root_key
+        assert pool.state.rules.max_rejections_per_minute == POLICY.max_rejections_per_minute
+        await pool.verify()
+
+
+async def append_pool_created(system: System) -> None:
+    """What is left of a replica that died while it created the pool."""
+    folder, now = system.folder / "credentials", time.time_ns() // 1000
+    owner = issued_credentials(folder / "dead", folder / "root.key", role="admission", name="dead", now=now)
+    records = first_records(
+        PoolState(), "pool-a", 0, ChainHead("pool-a"), writer="dead", time=now, first_policy=POLICY, clock_and_ids=SYSTEM,
+        credentials=owner,
+    )  # fmt: skip
+    _, created, _ = chain_records(ChainHead("pool-a"), records, owner)[0]
+    bus = KafkaBus(system.stack.kafka.settings("operator"))
+    try:
+        producer = await bus.producer()
+        await (await producer.send(topics.AUDIT.name, created.value, headers=created.headers, partition=0))
+    finally:
+        await bus.close()
 
 
 async def test_a_truncated_log_is_detected_and_continues_when_an_operator_accepts_the_loss(lone: System) -> None:

@@ -44,7 +44,7 @@ from bailiff_bus.messages.commands import CommandBody, RecordRef
 from bailiff_bus.messages.reports import FenceStatus, TrackedTask
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.document import MAX_INTEGER, TEN_YEARS
-from bailiff_core.records.facts import Checkpoint, DeviceInfo, DeviceReading
+from bailiff_core.records.facts import MAX_DEVICES, Checkpoint, DeviceInfo, DeviceReading
 from bailiff_log.signatures import sign
 
 from .false_proposals import proposal
@@ -109,7 +109,7 @@ def inventories(liar: Liar) -> Iterator[Forgery]:
     node, random = liar.victim(), liar.random
     if node is None:
         return
-    size = random.choice((0, 1, 64))
+    size = random.choice((0, 1, MAX_DEVICES))
     devices = tuple(DeviceInfo(id=f"GPU-{number}", model="H100-80GB", memory_bytes=liar.count()) for number in range(size))
     tracked = [
         {**liar.task(), "state": random.choice(("running", "exited", "released")), "exit_code": liar.count()} for _ in range(3)
@@ -126,7 +126,7 @@ def inventories(liar: Liar) -> Iterator[Forgery]:
         max_tasks=max(1, liar.count()),
         labels={text[:250]: text[:250] for text in ODD if text},
         devices=devices if random.randrange(2) else tuple(
-            DeviceInfo(id=each.id, model=each.model, memory_bytes=each.memory_bytes) for each in node.devices
+            DeviceInfo(id=each.id, model=each.model, memory_bytes=each.memory_bytes) for each in node.devices[:MAX_DEVICES]
         ),
         tasks=tuple(TrackedTask.model_validate(each) for each in tracked),
         fence=FenceStatus(epoch=liar.epoch(), seq=liar.seq()),

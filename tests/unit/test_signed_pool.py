@@ -16,8 +16,10 @@ from bailiff_bus.messages import (
     EncryptedStartTask,
     EnrolNode,
     Evict,
+    Fence,
     JobSpec,
     ProposalBatch,
+    ReportBody,
     RevokeKey,
     StartEviction,
     StartTask,
@@ -136,6 +138,29 @@ def test_an_agent_obeys_no_command_without_the_right_key_and_reports_each(story:
         headers, value = pool.signed(pool.credentials("admission"), start(pool))
         pool.send(topics.NODE_COMMANDS.name, headers, value, key="n1")
         await pool.until("the same command signed by admission runs", lambda _: runs(pool, "forged"))
+
+    story(steps)
+
+
+def test_nobody_but_the_node_can_keep_a_new_writer_from_fencing_it(story: Story) -> None:
+    """A writer sends no fence to an agent that has rejoined since. Who sends reports without the node's key is not that agent."""
+
+    async def steps(pool: SignedPool) -> None:
+        kept = pool.messages(topics.NODE_REPORTS.name)[0]  # of the agent before this one, signed
+        await pool.stop("agent-n1")
+        pool.start_agent("n1")
+        first = unwrap(kept).body
+        assert isinstance(first, ReportBody)
+        await pool.until("n1 joins again", lambda state: state.nodes[0].incarnation != first.incarnation)
+        await pool.stop("admission")
+        pool.send(topics.NODE_REPORTS.name, *pool.signed(None, first.model_copy(update={"incarnation": "f" * 32})), key="n1")
+        pool.send(topics.NODE_REPORTS.name, kept.headers, kept.value, key="n1")
+        pool.start_admission(name="another")
+        await pool.until("the other writer starts", lambda state: state.epoch == 2)
+        pool.submit("low")
+        await pool.until_running("low")
+        fences = [body for m in pool.messages(topics.NODE_COMMANDS.name) if isinstance(body := unwrap(m).body, Fence)]
+        assert [(each.sender_epoch, each.incarnation) for each in fences][-1] == (2, pool.state.nodes[0].incarnation)
 
     story(steps)
 

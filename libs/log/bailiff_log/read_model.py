@@ -55,7 +55,7 @@ TABLES = {
     "jobs": Table(
         ("pool", "job", "submitted_seq"),
         ("priority_class", "state", "attempt", "ended_seq", "ended_at", "outcome", "reason"),
-        ("submitted_at", "actor", "user_name", "project", "tasks", "gpu_milli", "first_placed_at", "first_started_at"),
+        ("submitted_at", "actor", "user_name", "user_verified", "project", "tasks", "gpu_milli", "first_placed_at", "first_started_at"),
     ),
     "attempts": Table(
         ("pool", "job", "submitted_seq", "attempt"),
@@ -235,7 +235,7 @@ def _submitted(model: ReadModel, record: Record, data: facts.JobSubmitted) -> No
     model.jobs[demand.job] = _Live(record.seq)
     model.row(
         "jobs", demand.job, record.seq, submitted_at=model.at, actor=record.actor or None,
-        user_name=demand.user or data.user or None, project=demand.project,
+        user_name=demand.user or data.user or None, user_verified=data.user_verified, project=demand.project,
         priority_class=entry.name if entry is not None else demand.priority_class,
         tasks=sum(group.count for group in demand.tasks),
         gpu_milli=int(sum(group.count * _gpu_milli(group, model.policy) for group in demand.tasks)),

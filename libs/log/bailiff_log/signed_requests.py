@@ -25,6 +25,7 @@ from bailiff_core.canonical import json_bytes
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import RetentionRules
 from bailiff_core.model.signed_request import SignedRequest
+from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import ROOT_ACTOR
 from bailiff_core.records import LogKeys, Record, facts
 from bailiff_core.records.payload import Fact
@@ -108,6 +109,11 @@ def signed_request(record: Record) -> SignedRequest | None:
         return None
 
 
+def is_signed_request(record: Record) -> bool:
+    """Whether the record says that a signed request caused it."""
+    return bool(record.request) or record.auth == "signed"
+
+
 def signing_key(record: Record) -> str:
     """The key that signed the request of this record; empty if none did."""
     found = signed_request(record)
@@ -135,18 +141,31 @@ class RequestVerifier:
         if log_keys is not None:
             self._root, self._revoked = log_keys.root_key, set(log_keys.revoked)
 
-    def take(self, record: Record) -> None:
-        """The next record."""
-        if record.request or record.auth == "signed":
+    @classmethod
+    def after(cls, state: PoolState, used: Mapping[str, int]) -> "RequestVerifier":
+        """Of the records after this state. used: signatures of earlier requests, and the times of the records that they led to."""
+        found = cls(state.pool)
+        found._root, found._revoked, found._used = state.root_key, set(state.revoked_keys), dict(used)
+        found._keys = {}
+        if state.policy is not None:
+            found._keys, found._retention = state.policy.identity.keys, state.policy.retention.request_ids
+        return found
+
+    def take(self, record: Record) -> RequestFault | None:
+        """The next record; its fault, if it names somebody as verified who did not request it."""
+        fault = None
+        if is_signed_request(record):
             self._count["signed"] += 1
-            fault = self._fault(record)
-            if fault is not None:
+            found = self._fault(record)
+            if found is not None:
+                fault = RequestFault(seq=record.seq, fault=found[0], detail=found[1])
                 self._count["fault"] += 1
                 if len(self._faults) < FAULTS_SHOWN:
-                    self._faults.append({"seq": record.seq, "fault": fault[0], "detail": fault[1]})
+                    self._faults.append(fault)
         elif record.auth:
             self._count["unsigned"] += 1
         self._follow_keys(record)
+        return fault
 
     def result(self) -> CheckedRequests:
         """What was found so far."""

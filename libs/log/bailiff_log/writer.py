@@ -115,7 +115,7 @@ class AuditWriter:
     async def begin(self, make_first: Callable[[ChainHead], Sequence[Record]], on_entries: OnEntries) -> Entry:
         """Start this incarnation: append `WriterStarted` and read until it is part of the chain. Returns its entry.
 
-        make_first: the records that continue this head, `WriterStarted` last; in an empty log, the ones that create the
+        make_first: the records that continue this head, with one `WriterStarted`; in an empty log, the ones that create the
         pool come first. on_entries: receives every record read here in order, including our own; make_first may rely on
         the state that it folds.
 
@@ -205,12 +205,14 @@ class AuditWriter:
 
     async def _append_first(self, records: Sequence[Record], on_entries: OnEntries) -> Entry | None:
         """Our `WriterStarted`, or None if it did not become part of the chain."""
-        if not records or records[-1].type != WRITER_STARTED:
-            raise ValueError("the first records of a writer end with WriterStarted")
         prepared = chain_records(self._reader.head, records, self._credentials)
+        starts = [after.hash for record, _, after in prepared if record.type == WRITER_STARTED]
+        if len(starts) != 1:
+            raise ValueError("the first records of a writer include one WriterStarted")
+        (ours,) = starts
         batches = await self._send(prepared)
         receipts = [await batch.first for batch in batches]
-        ours, last = prepared[-1][2].hash, receipts[-1].offset
+        last = receipts[-1].offset
         end = await self._reader.end() if last is None else last + batches[-1].count
         started: Entry | None = None
         while self._reader.offset < end:

@@ -70,6 +70,12 @@ PROPOSALS_SEARCHED = Metric(
     ("pool", "result"),
     "records of proposals that the auditor searched again, by result: reproduced, not-reproduced, not-searched",
 )
+REQUESTS_CHECKED = Metric(
+    "bailiff_requests_checked",
+    "counter",
+    ("pool", "result"),
+    "records of signed requests that the auditor checked, by result: verified, not-verified",
+)
 POSTGRES_OUTAGES = Metric("bailiff_postgres_outages", "counter", (), "number of times PostgreSQL became unreachable")
 API_STREAMS = Metric("bailiff_api_streams", "gauge", (), "open streams of the query API")
 API_RESPONSES = Metric("bailiff_api_responses", "counter", ("status",), "responses of the query API, by status")
@@ -160,7 +166,7 @@ ROLLUP_METRICS = (  # services/rollup: aggregated from the whole log
 METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, SNAPSHOTS_UNWRITTEN, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED,
     INPUTS_WITHOUT_EFFECT, COMMANDS_SENT, COMMANDS_FENCED, COMMANDS_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG,
-    ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED, POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS, ALARMS,
+    ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED, REQUESTS_CHECKED, POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS, ALARMS,
     KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 
@@ -225,6 +231,7 @@ class Metrics:
         self.archive_broken = self._gauge(ARCHIVE_BROKEN)
         self.sealed = self._gauge(SEALED)
         self.proposals_searched = self._counter(PROPOSALS_SEARCHED)
+        self.requests_checked = self._counter(REQUESTS_CHECKED)
         self.postgres_outages = self._counter(POSTGRES_OUTAGES)
         self.api_streams = self._gauge(API_STREAMS)
         self.api_responses = self._counter(API_RESPONSES)

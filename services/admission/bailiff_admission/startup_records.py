@@ -30,17 +30,19 @@ def first_records(
 ) -> Sequence[Record]:
     """`WriterStarted`, preceded by the records that create the pool in an empty log.
 
+    Where the log ends before its first policy, `WriterStarted` comes first: only its writer's key can sign a policy then.
+
     credentials: of this replica; a pool that it creates is signed. Raises `MustStop` if they do not fit the pool's log.
     """
     engine = engine_identity()
     certificate = _certificate_for(state, pool, credentials, clock_and_ids.wall())
     records: list[Record] = []
 
-    def record(seq: int, epoch: int, cycle: int, cycle_end: bool, fact: Fact) -> None:
+    def record(epoch: int, cycle: int, cycle_end: bool, fact: Fact) -> None:
         records.append(
             Record(
                 pool=pool,
-                seq=seq,
+                seq=head.next_seq + len(records),
                 epoch=epoch,
                 cycle=cycle,
                 cycle_end=cycle_end,
@@ -58,9 +60,8 @@ def first_records(
         nonce = clock_and_ids.random_bytes().hex()
         root_key = credentials.root_key if credentials is not None else None
         created = PoolCreated(pool=pool, partition=partition, nonce=nonce, root_key=root_key, certificate=certificate)
-        record(0, 0, 0, False, created)
-    if head.next_seq <= 1:
-        record(1, 0, 0, True, PolicyApplied(policy=first_policy.complete()))
+        record(0, 0, False, created)
+        record(0, 0, True, PolicyApplied(policy=first_policy.complete()))
     epoch = max(head.epoch, state.accepted_truncation[0]) + 1
     started = WriterStarted(
         writer=writer,
@@ -71,7 +72,10 @@ def first_records(
         inputs=state.inputs,
         certificate=certificate,
     )
-    record(max(head.next_seq, 2), epoch, max(state.cycle, 0) + 1, False, started)
+    cycle = max(state.cycle, 0) + 1
+    record(epoch, cycle, False, started)
+    if head.next_seq and state.policy is None:
+        record(epoch, cycle, False, PolicyApplied(policy=first_policy.complete()))
     return records
 
 

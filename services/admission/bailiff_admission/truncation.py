@@ -20,6 +20,7 @@ from bailiff_log.signatures import Identity, known_keys, verify
 
 from .log_bounds import is_plausible
 from .request_handlers import facts_of_request
+from .request_handlers.enrolment import is_of_newest_agent
 
 NEWEST_REPORTS = 2_000  # of each partition; includes a report of every live agent
 NEWEST_COMMANDS = 500
@@ -48,15 +49,16 @@ def beyond_log_end(state: PoolState, epoch: int, seq: int) -> bool:
 async def detect_truncation(state: PoolState, bus: Bus, positions: dict[str, int], observe: Callable[[str, str], None]) -> None:
     """Check recent reports and commands for records that the log lacks. Raises `TruncationDetected`.
 
-    observe: called with node and incarnation of each report.
+    observe: called with node and incarnation of each report, in a signed pool only of those that the node itself has signed.
     """
     losses = []
     for message in await newest(bus, topics.NODE_REPORTS.name, state.pool, NEWEST_REPORTS, positions):
         try:
             with suppress(InvalidMessage):
-                report = unwrap(message, accept=(ReportBody,)).body
+                envelope = unwrap(message, accept=(ReportBody,))
+                report = envelope.body
                 check_report(state, report)
-                if isinstance(report, ReportBody):
+                if isinstance(report, ReportBody) and is_of_newest_agent(state, envelope, report, message.time):
                     observe(report.node, report.incarnation)
         except TruncationDetected as loss:
             losses.append(loss)

@@ -160,7 +160,7 @@ class Writer:
     def _first_records(self, head: ChainHead) -> Sequence[Record]:
         self._clock = LogClock(self._clock_and_ids, self._state.now)
         # this clock is not compared with the broker's yet: in an existing log, time does not advance here
-        time = self._state.now if head.next_seq > 1 else self._clock.now()
+        time = self._state.now if head.next_seq else self._clock.now()
         return first_records(
             self._state,
             self._projection.pool,

@@ -68,6 +68,7 @@ async def move_to_fork(connection: Connection, position: Position, from_seq: int
             await connection.execute(f"DELETE FROM {table} WHERE pool = $1 AND {where} $2", pool, bound)  # noqa: S608
         await connection.execute("DELETE FROM project_usage WHERE pool = $1 AND seq >= $2", pool, from_seq)
         await connection.execute("DELETE FROM proposal_checks WHERE pool = $1 AND seq >= $2", pool, from_seq)
+        await connection.execute("DELETE FROM request_checks WHERE pool = $1 AND seq >= $2", pool, from_seq)
         await connection.execute("DELETE FROM usage_intervals WHERE pool = $1 AND from_seq > $2", pool, from_seq)
         head = await _rebuild_read_model(connection, position)
         tree = await tree_at(connection, pool, from_seq)

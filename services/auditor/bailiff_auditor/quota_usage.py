@@ -23,6 +23,7 @@ from bailiff_service.settings import PoolDeclaration
 from .alarms import Alarms
 from .gpu_allocations import GpuAllocationWriter, LogReplaced
 from .proposal_checks import ProposalChecks
+from .request_checks import RequestChecks
 from .state_follower import StateFollower
 
 WAIT = 1.0
@@ -59,7 +60,7 @@ async def follow_usage(
     alarms: Alarms,
     metrics: Metrics,
 ) -> None:
-    """Run forever; also stores GPU allocations and checks proposals. Raises `StateDiverged` if the log's digests contradict
+    """Run forever; also stores GPU allocations, and checks proposals and requests. Raises `StateDiverged` if the log's digests contradict
     this fold, and `LogReplaced`.
     """
     newest = await connection.fetchrow("SELECT seq, time FROM project_usage WHERE pool = $1 ORDER BY seq DESC LIMIT 1", pool_id)
@@ -70,6 +71,7 @@ async def follow_usage(
     await connection.execute(INSERT_INTERVAL, pool_id, sampler.after + 1, interval)
     allocation_writer = await GpuAllocationWriter.load(connection, pool_id)
     checks = await ProposalChecks.load(connection, pool.name, pool_id, alarms, metrics)
+    requests = await RequestChecks.load(connection, pool.name, pool_id, alarms, metrics)
 
     def on_entry(entry: Entry) -> None:
         sampler.at(view.state, entry)
@@ -80,10 +82,12 @@ async def follow_usage(
             rows, sampler.rows = sampler.rows, []
             await connection.executemany(INSERT, rows)
         await checks.write(connection)
+        await requests.write(connection)
         try:
             await allocation_writer.write(connection)
         except LogReplaced:
             await checks.delete_all(connection)
+            await requests.delete_all(connection)
             raise
 
     def new_projection() -> Projection:
@@ -97,7 +101,7 @@ async def follow_usage(
         await view.open()
         if view.state.seq > allocation_writer.after:  # changes before the snapshot are not all stored: fold from the start
             view = new_projection()
-        follower = StateFollower(view, checks)
+        follower = StateFollower(view, checks, requests)
         allocation_writer.allocations.begin(view.state)
         catching_up = asyncio.create_task(follower.catch_up())
         while not catching_up.done():

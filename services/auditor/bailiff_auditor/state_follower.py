@@ -1,4 +1,5 @@
-"""Folds the log once more, for what needs the pool's state: usage samples, GPU allocations, checks of proposals.
+"""Folds the log once more, for what needs the pool's state: usage samples, GPU allocations, checks of
+proposals and requests.
 
 While a selection is open the fold stays behind the log: the answer names the record on whose state it was computed, and only
 there can it be searched again. Nothing is copied. The wait is bounded in records and in time.
@@ -14,6 +15,7 @@ from bailiff_log.projection import Projection
 from bailiff_log.reader import Entry
 
 from .proposal_checks import ProposalChecks
+from .request_checks import RequestChecks
 
 MAX_WAITING = 10_000  # records
 MAX_WAIT_S = 30.0
@@ -25,10 +27,10 @@ TOO_OLD = f"it was more than {MAX_CATCH_UP:,} messages before the end of the log
 
 
 class StateFollower:
-    """Feeds a projection, which folds, and the checks of proposals."""
+    """Feeds a projection, which folds, and the checks of proposals and requests."""
 
-    def __init__(self, projection: Projection, checks: ProposalChecks) -> None:
-        self._projection, self._checks = projection, checks
+    def __init__(self, projection: Projection, checks: ProposalChecks, requests: RequestChecks) -> None:
+        self._projection, self._checks, self._requests = projection, checks, requests
         self._waiting: deque[tuple[Entry, float]] = deque()
         self._answers: deque[Entry] = deque()  # of those waiting: proposals and timeouts
         self._folded = False
@@ -69,6 +71,7 @@ class StateFollower:
             self._answers.popleft()
         if isinstance(received, ProposalReceived):
             await self._checks.compare(projection.state, entry, received, FOLDED_BEYOND if recent else TOO_OLD)
+        await self._requests.take(projection.state, entry.record)
         await projection.take((entry,))
         self._folded = True
 

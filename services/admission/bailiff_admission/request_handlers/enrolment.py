@@ -56,6 +56,19 @@ def check_report_sender(state: PoolState, envelope: Envelope, report: ReportBody
     return Rejected("not-enrolled", f"{node} with the key {key} is not enrolled; {advice}")
 
 
+def is_of_newest_agent(state: PoolState, envelope: Envelope, report: ReportBody, at: int) -> bool:
+    """Whether the node's agent in the log, or one that has announced itself since, sent the report. at: as above.
+
+    Where that is not certain, as in a pool without signatures, it counts as such. Raises `InvalidMessage` as above.
+    """
+    checked = check_report_sender(state, envelope, report, at)
+    if isinstance(checked, Rejected) or not checked.counts:
+        return False
+    known, number = state.enrolled.get(report.node), state.node_numbers.get(report.node)
+    joined = number is not None and state.nodes[number].incarnation == report.incarnation
+    return joined or known is None or envelope.time > known.announced
+
+
 def with_announcement(facts: list[Fact], envelope: Envelope) -> list[Fact]:
     """These facts; a node that joins by a signed inventory has the time at which it was sent."""
     if not envelope.sig:

@@ -30,6 +30,9 @@ class JobItem(BaseModel):
     submitted_seq: int = Field(description="The record that accepted it. A job name can be submitted again later.")
     project: str | None
     user: str | None = Field(description="An opaque id.")
+    user_verified: bool | None = Field(
+        description="Whether the user signed the submission, or whoever signed it vouched for the user; as recorded."
+    )
     priority_class: str | None
     tasks: int | None
     gpus: float | None
@@ -79,6 +82,7 @@ class QueueItem(BaseModel):
     submitted_seq: int
     project: str | None
     user: str | None
+    user_verified: bool | None
     priority_class: str | None
     tasks: int | None
     gpus: float | None
@@ -110,7 +114,7 @@ class QueuePage(BaseModel):
     next: str | None
 
 
-JOB = """j.job, j.submitted_seq, j.project, j.user_name AS "user", j.priority_class, j.tasks,
+JOB = """j.job, j.submitted_seq, j.project, j.user_name AS "user", j.user_verified, j.priority_class, j.tasks,
     j.gpu_milli / 1000.0::float8 AS gpus, j.state, j.attempt, j.submitted_at, j.first_started_at,
     extract(epoch FROM j.first_started_at - j.submitted_at)::float8 AS waited_s, j.ended_at, j.ended_seq, j.outcome, j.reason"""
 JOBS = Listing("jobs", f"SELECT {JOB} FROM jobs j", {"submitted_seq": "j.submitted_seq", "job": "j.job"})  # noqa: S608 - ours
@@ -141,7 +145,7 @@ def _queued(row: Record) -> dict[str, Any]:
 
 QUEUE = Listing(
     "queue",
-    f"""SELECT j.job, j.submitted_seq, j.project, j.user_name AS "user", j.priority_class, j.tasks,
+    f"""SELECT j.job, j.submitted_seq, j.project, j.user_name AS "user", j.user_verified, j.priority_class, j.tasks,
         j.gpu_milli / 1000.0::float8 AS gpus, j.state, j.submitted_at, w.seq AS reason_seq, w.time AS reason_at, w.value
         FROM jobs j {PENDING}""",  # noqa: S608 - our own names
     {"submitted_seq": "j.submitted_seq", "job": "j.job"},
