@@ -26,7 +26,14 @@ CORE = Path(bailiff_core.__file__).parent
 WATCHED = {
     "victims/solve.py": ("select_victims",),
     "victims/batch.py": ("select_batch",),
-    "victims/search.py": ("_relaxed", "_fits_without", "_search_among", "_acceptable", "_never_acceptable", "_fits_with_restored"),
+    "victims/search.py": (
+        "_relaxed",
+        "_fits_without",
+        "_search_among",
+        "_acceptable",
+        "_never_acceptable",
+        "_fits_with_restored",
+    ),
     "victims/consolidation.py": ("_consolidate", "places"),
     "victims/constraints.py": ("over_limit_after",),
     "victims/revalidate.py": ("revalidate_proposal", "_obstacle"),
@@ -111,11 +118,11 @@ def histories(seen: dict[tuple[str, str], None]) -> None:
     random = Random(1)
     for shared in (True, False):
         chance = Chance(shared=shared)
-        for _ in range(40):
+        for _ in range(30):
             with watched(seen):
                 chance.cycle([_step(random) for _ in range(3)])
     with watched(seen):
-        Busy().play([(random.randint(0, 15), random.randint(0, 9), random.randint(0, 7)) for _ in range(40)])
+        Busy().play([(random.randint(0, 15), random.randint(0, 9), random.randint(0, 7)) for _ in range(30)])
 
 
 def test_nothing_that_was_tried_is_left() -> None:
