@@ -18,7 +18,27 @@ from .trial import Functions, at_import, in_function
 
 JUDGED = Path(__file__).parent / "judged.yaml"
 LEAST_SHARE = 95
+MOST_KILLERS = 8
 Key = tuple[str, str, str, str]
+
+
+class Killers:
+    """Tests that noticed earlier mutants of a file. They are run first, since they often notice the next one as well."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, list[str]] = defaultdict(list)
+
+    def add(self, mutant: Mutant, failure: str | None) -> None:
+        """Note which test noticed the mutant."""
+        test, known = (failure or "").partition(": ")[0], self._last[mutant.file]
+        if test:
+            self._last[mutant.file] = [test, *(other for other in known if other != test)][:MOST_KILLERS]
+
+    def first(self, mutant: Mutant, coverage: Coverage) -> list[str]:
+        """The tests of the changed statement: these first, then the quickest."""
+        tests = coverage.quickest(coverage.tests.get((mutant.file, mutant.statement), []))
+        running = dict.fromkeys(tests)
+        return list(dict.fromkeys([test for test in self._last[mutant.file] if test in running]) | running)
 
 
 def main() -> int:
@@ -59,6 +79,7 @@ def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: flo
         in_forks(workers, ((mutant, lambda mutant=mutant: at_import(mutant, coverage, most)) for mutant in imported))
     )
     found: list[tuple[Mutant, str | None]] = []
+    killers = Killers()
 
     def loop(items: list[pytest.Item]) -> None:
         import_core()
@@ -68,9 +89,11 @@ def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: flo
             (mutant, lambda mutant=mutant, tests=tests: in_function(mutant, functions, [named[test] for test in tests], coverage))
             for mutant in mutants
             if mutant not in imported
-            for tests in [coverage.within(coverage.quickest(coverage.tests.get((mutant.file, mutant.statement), [])), most)]
+            for tests in [coverage.within(killers.first(mutant, coverage), most)]
         )
-        found.extend(_printed(in_forks(workers, works)))
+        for mutant, failure in _printed(in_forks(workers, works)):
+            killers.add(mutant, failure)
+            found.append((mutant, failure))
 
     collect(loop)
     yield from found

@@ -38,3 +38,16 @@ def test_building_it_at_once_equals_building_it_job_by_job(sketch: Sketch) -> No
     for priority, level in at_once.levels.items():
         for part in fields(level):
             assert getattr(level, part.name).tolist() == getattr(singly.levels[priority], part.name).tolist(), part.name
+
+
+def test_a_node_that_only_a_job_without_gpus_leaves_is_counted_as_empty() -> None:
+    """Otherwise a search would look at more nodes, and take other steps, in a service that has run for long."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    surplus = sketch.at(sketch.job("cpus", group(2, cpu=1)), ("a", []), ("a", []))
+    surplus.demand = surplus.demand.model_copy(update={"min_tasks": 1})
+    index = AllocationIndex.of_pool(sketch.state)
+    assert (index.levels[50].youngest.tolist(), index.levels[50].shrinks.tolist()) == ([surplus.seq], [1])
+    del sketch.state.active["cpus"]
+    index.refresh(sketch.state, ["cpus"])
+    assert (index.levels[50].youngest.tolist(), index.levels[50].shrinks.tolist()) == ([0], [0])

@@ -284,7 +284,7 @@ class AllocationIndex:
                 self.levels[priority] = PriorityLevel.empty(len(self.all_gpus), self.max_devices)
         for priority, level in self.levels.items():
             allocations = by_priority.get(priority, [])
-            if allocations or level.gpus[number] or level.cost_free[number]:
+            if allocations or level.youngest[number]:  # 0: no job was there before, not even one without GPUs
                 level.set(number, allocations)
 
 

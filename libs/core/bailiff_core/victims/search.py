@@ -164,7 +164,7 @@ class GeneralSearch:
                 return Solution(self.candidates, proven=True)
             why = "found no placement of this gang within the step budget, with all permitted victims evicted"
             return Solution(self.candidates, why=why)
-        useless = [step for chain in chains if not any(oracle.uses(step) for step in chain) for step in reversed(chain)]
+        useless = [step for chain in chains if not any(oracle.uses(step) for step in chain) for step in chain]
         chains = [chain for chain in chains if any(oracle.uses(step) for step in chain)]
         for step in useless:
             oracle.restore(step)
@@ -234,7 +234,7 @@ class GeneralSearch:
     def _reprieve_all(self, oracle: FitOracle, order: Sequence[EvictionStep], accept: Test) -> list[EvictionStep]:
         """An irreducible set if it is permitted, else an empty one. All steps are evicted before and after."""
         victims = reprieve_all(oracle, order)
-        allowed = not self.constraints.constrains_set or accept(victims, self.budget)
+        allowed = accept(victims, self.budget)
         evicted = dict.fromkeys(victims)
         for step in order:
             if step not in evicted:
@@ -308,10 +308,9 @@ class GeneralSearch:
         merged = units_by_job(steps)
         whole = dict.fromkeys(unit.job.id for unit in merged if unit.core)
         for unit in (*(each for each in merged if each.core), *(each for each in units if each.job.id not in whole)):
-            mark, part = self.cluster.mark(), budget.part(min(RELOCATION_STEPS, budget.remaining // 4))
+            part = budget.part(min(RELOCATION_STEPS, budget.remaining // 4))
             found = place_jointly(self.cluster, [self.unit, unit], part)
             budget.join(part)
-            self.cluster.rollback(mark)
             if found != "impossible":
                 movable.update(((unit.job.id, index), None) for index in unit.indices)
         taken = [unit for unit in units if not all((unit.job.id, index) in movable for index in unit.indices)]

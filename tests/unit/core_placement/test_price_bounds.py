@@ -1,0 +1,94 @@
+"""The lowest price of a node that the shortlist leaves out: never above the cheapest victims on it, and equal where jobs are alike."""
+
+from random import Random
+
+import pytest
+from tests.builders import MINUTE, Sketch, group
+
+from bailiff_core.placement import StepBudget
+from bailiff_core.placement.task_requirements import TaskRequirements
+from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims.candidates import CandidateIndex
+from bailiff_core.victims.knapsack import Knapsack
+from bailiff_core.victims.shortlist import Shortlist
+
+MOST = 3
+
+
+def pool(random: Random, *, sizes: tuple[int, ...]) -> Sketch:
+    """Some nodes with running jobs of these sizes, some of which may not go, and some free GPUs."""
+    sketch = Sketch()
+    for number in range(random.randint(1, 4)):
+        gpus = random.choice((2, 4, 8))
+        sketch.node(f"n{number}", gpus=gpus)
+        free = list(range(gpus))[random.choice((0, 0, 0, 1, 2)) :]
+        while free:
+            size = min(len(free), random.choice(sizes))
+            sketch.running(
+                f"j{len(sketch.state.jobs)}",
+                f"n{number}",
+                [free.pop() for _ in range(size)],
+                priority=random.choice((10, 20, 30)),
+                preemptible=random.random() < 0.8,
+                age=MINUTE * random.choice((1, 2, 5, 90)),
+            )
+    return sketch
+
+
+def check(sketch: Sketch, gpus: int, *, exact: bool) -> int:
+    """Compares each node's bound with the knapsack's cheapest option on it. Returns the number of options compared."""
+    preemptor = sketch.job("preemptor", group(gpus=gpus), priority=40)
+    sketch.state.indices.snapshot = None
+    snapshot = current_snapshot(sketch.state)
+    index, need = CandidateIndex(snapshot), TaskRequirements.of(group(gpus=gpus))
+    candidates = index.candidates("preempt", preemptor)
+    groups = index.groups("preempt", preemptor)
+    assert groups is not None
+    priorities = sorted({entry[1] for entry in groups.evictable_classes} & snapshot.allocation_index.levels.keys())
+    if not priorities:
+        return 0
+    shortlist = Shortlist(snapshot.allocation_index, snapshot.cluster, need, priorities)
+    bounds = shortlist.price_bounds(MOST, sketch.state.now, sketch.state.rules.preemption)
+    assert bounds is not None
+    eligible = dict(shortlist.eligible_nodes)
+    knapsack = Knapsack(snapshot.cluster, need, candidates, index.fragmentation, single=True)
+    compared = 0
+    for part in knapsack.parts:
+        options = knapsack.options(part, StepBudget(20_000))
+        assert options is not None
+        chosen = {node: devices for node, devices in eligible.items() if node not in part.nodes}
+        for gained, bound in enumerate(bounds, start=1):
+            least = shortlist.lowest_price_outside(chosen, bound, index.scale)
+            option = next((option for option in options if option.gain >= gained), None)
+            if option is None:
+                assert not exact or least is None, "no victims free so many GPUs"
+                continue
+            assert least is not None
+            weight, steps, ages = option.key
+            price = (weight, steps, ages[0][0])
+            assert least <= price
+            youngest = max(sketch.state.jobs[name].seq for name in part.names)
+            assert not exact or least == (weight, steps, -youngest)
+            compared += 1
+    return compared
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_for_jobs_of_one_gpu_the_bound_is_the_price(block: int) -> None:
+    assert sum(check(pool(Random(seed), sizes=(1,)), 1, exact=True) for seed in range(block * 60, block * 60 + 60)) > 100
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_no_bound_is_above_the_price(gpus: int) -> None:
+    assert sum(check(pool(Random(seed), sizes=(1, 2, 3)), gpus, exact=False) for seed in range(60)) > 40
+
+
+def test_a_job_that_only_shrinks_is_not_counted_as_stopped() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    sketch.node("b", gpus=1)
+    elastic = sketch.job("elastic", group(3, gpus=1), priority=10)
+    elastic.demand = elastic.demand.model_copy(update={"min_tasks": 1})
+    sketch.at(elastic, ("a", [0]), ("a", [1]), ("a", [2]))
+    sketch.running("whole", "b", [0], priority=10)
+    assert check(sketch, 1, exact=False) == 4
