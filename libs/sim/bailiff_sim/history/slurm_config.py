@@ -16,18 +16,16 @@ PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 MODEL = re.compile(r"[^\w.]+")
 
 
-def site(conf: Path | None, gres: Path | None, qos: Path | None, assoc: Path | None) -> Site:
-    """What these files say. Raises `ValueError` with file, line and field."""
+def site(conf: Path | None, gres: Path | None, qos: Path | None, assoc: Path | None, tier: str = "qos") -> Site:
+    """What these files say. tier: `qos` or `partition`, what ranks jobs. Raises `ValueError` with file, line and field."""
     found = Site("Slurm")
     rules = _configuration(conf, gres, found) if conf is not None else {}
-    by_qos = rules.get("preempttype", "").endswith("qos")
-    if qos is not None:
-        tiers = _qos(qos, rules.get("preemptmode", ""))
-        if by_qos or conf is None or not found.tiers:
-            found.tiers = tiers
-    elif by_qos or conf is None:
-        found.tiers = {}
-        found.unknown.append("which QOS outranks which: give the output of `sacctmgr show qos -P` with --qos")
+    if tier == "qos":
+        found.tiers = _qos(qos, rules.get("preemptmode", "")) if qos is not None else {}
+        if qos is None:
+            found.unknown.append("which QOS outranks which: give the output of `sacctmgr show qos -P` with --qos")
+    elif conf is None:
+        found.unknown.append("which partition outranks which: give slurm.conf with --conf")
     if assoc is not None:
         found.projects = _accounts(assoc)
     else:
