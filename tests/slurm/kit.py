@@ -124,7 +124,12 @@ class Slurm:
             ["mariadbd", *common, "--bootstrap"], input=bootstrap, env=self.env, capture_output=True, text=True, check=False
         )
         assert made.returncode == 0, made.stderr[-2000:]
-        options = [f"--port={self._database}", "--bind-address=127.0.0.1", f"--socket={self.at}/mysql.sock", "--skip-grant-tables"]
+        options = [
+            f"--port={self._database}",
+            "--bind-address=127.0.0.1",
+            f"--socket={self.at}/mysql.sock",
+            "--skip-grant-tables",
+        ]
         self._spawn("mariadbd", "mariadbd", *common, *options, "--skip-networking=0", f"--pid-file={self.at}/mysql.pid")
         self.until("the database listens", lambda: listens(self._database))
 
@@ -185,7 +190,9 @@ class Slurm:
         conf = self.at / "slurm.conf"
         self._spawn("slurmctld", "slurmctld", "-D", "-f", conf)
         self.until("slurmctld listens", lambda: listens(self._ctld))
-        self.until("the database knows GPUs", lambda: "gres|gpu" in self.run("sacctmgr", "show", "tres", "--parsable2", check=False))
+        self.until(
+            "the database knows GPUs", lambda: "gres|gpu" in self.run("sacctmgr", "show", "tres", "--parsable2", check=False)
+        )
         limit = "modify account vision set GrpTRES=gres/gpu=6"
         self.run("sacctmgr", "--immediate", *limit.split())
         self._spawn("slurmd", "slurmd", "-D", "-N", "gpu01", "-f", conf, "-d", self._root / "usr/sbin/slurmstepd")

@@ -27,7 +27,8 @@ Errors = Annotated[Path | None, opt("--errors", metavar="FILE", help="Write all 
 Most = Annotated[int, typer.Option("--max-errors", min=0, help="Number of lines that cannot be read that are printed.")]
 Every = Annotated[str, opt("--checkpoint-every", metavar="DURATION", help="Checkpoint interval of the jobs, or never.")]
 Policies = Annotated[
-    list[Path] | None, opt("--policy", metavar="FILE", help="Policy to simulate; repeatable. Default: the policy.yaml that is written.")
+    list[Path] | None,
+    opt("--policy", metavar="FILE", help="Policy to simulate; repeatable. Default: the policy.yaml that is written."),
 ]
 Classes = Annotated[list[str] | None, opt("--class", metavar="TIER=CLASS", help="Class of a tier under --policy; repeatable.")]
 Cluster = Annotated[str | None, opt("--cluster", help="Machines to simulate on, as in 16x8. Default: those of the record.")]
@@ -35,11 +36,19 @@ First = Annotated[int | None, typer.Option("--jobs", min=1, help="Simulate only 
 Simulate = Annotated[bool, typer.Option("--simulate/--no-simulate", help="Simulate the jobs with Bailiff.")]
 Timezone = Annotated[str, opt("--timezone", metavar="ZONE", help="Time zone of times without one, as in Europe/Berlin.")]
 
+Objects = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="JSON of kubectl get -o json, or audit logs, plain or gzipped.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    group = typer.Typer(help="Read what another scheduler recorded: preemptions, GPU-hours lost, and the same with Bailiff.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Read what another scheduler recorded: preemptions, GPU-hours lost, and the same with Bailiff.", no_args_is_help=True
+    )
     command(group, "slurm", leave_out=NO_POOL)(slurm)
+    command(group, "kueue", leave_out=NO_POOL)(kueue)
+    command(group, "kubernetes", leave_out=NO_POOL)(kubernetes)
     command(group, "csv", leave_out=NO_POOL)(csv)
     app.add_typer(group, name="import", rich_help_panel=PANEL)
 
@@ -51,12 +60,17 @@ def slurm(
     conf: Annotated[Path | None, opt("--conf", metavar="FILE", help="slurm.conf: machines, partitions, what preempts.")] = None,
     gres: Annotated[Path | None, opt("--gres", metavar="FILE", help="gres.conf, if slurm.conf does not count the GPUs.")] = None,
     qos: Annotated[Path | None, opt("--qos", metavar="FILE", help="Output of sacctmgr show qos -P.")] = None,
-    assoc: Annotated[Path | None, opt("--assoc", metavar="FILE", help="Output of sacctmgr show assoc -P: accounts and limits.")] = None,
+    assoc: Annotated[
+        Path | None, opt("--assoc", metavar="FILE", help="Output of sacctmgr show assoc -P: accounts and limits.")
+    ] = None,
     timezone: Timezone = "UTC",
     delimiter: Annotated[str, opt("--delimiter", metavar="TEXT", help="What separates the columns.")] = "|",
-    fields: Annotated[str | None, opt("--fields", metavar="NAMES", help="Columns of a file without header, as in sacct --format.")] = None,
+    fields: Annotated[
+        str | None, opt("--fields", metavar="NAMES", help="Columns of a file without header, as in sacct --format.")
+    ] = None,
     tier: Annotated[
-        str | None, opt("--tier", metavar="COLUMN", help="qos or partition: what ranks jobs. Default: as PreemptType in --conf, else qos.")
+        str | None,
+        opt("--tier", metavar="COLUMN", help="qos or partition: what ranks jobs. Default: as PreemptType in --conf, else qos."),
     ] = None,
     errors: Errors = None,
     max_errors: Most = 20,
@@ -82,10 +96,57 @@ def slurm(
         _report(session, source, _chosen(out, errors, max_errors, checkpoint_every, policy, classes, cluster, jobs, simulate))
 
 
+def kueue(
+    session: Session,
+    files: Objects,
+    out: Out = Path("history"),
+    errors: Errors = None,
+    max_errors: Most = 20,
+    checkpoint_every: Every = "30m",
+    policy: Policies = None,
+    classes: Classes = None,
+    cluster: Cluster = None,
+    jobs: First = None,
+    simulate: Simulate = True,
+) -> None:
+    """Read Kueue's Workloads: kubectl get workloads,events,nodes,clusterqueues,localqueues -A -o json
+
+    Both v1beta1 and v1beta2. Add workloadpriorityclasses, and files of the API server's audit log, where there are any: a Workload
+    keeps only its last eviction.
+    """
+    source = options.simulator("history.kueue").Reader().read(files)
+    with import_errors():
+        _report(session, source, _chosen(out, errors, max_errors, checkpoint_every, policy, classes, cluster, jobs, simulate))
+
+
+def kubernetes(
+    session: Session,
+    files: Objects,
+    out: Out = Path("history"),
+    errors: Errors = None,
+    max_errors: Most = 20,
+    checkpoint_every: Every = "30m",
+    policy: Policies = None,
+    classes: Classes = None,
+    cluster: Cluster = None,
+    jobs: First = None,
+    simulate: Simulate = True,
+) -> None:
+    """Read what kube-scheduler did: kubectl get pods,events,nodes,priorityclasses -A -o json
+
+    A preempted pod is deleted, and Events are kept for an hour: add files of the API server's audit log for more.
+    """
+    source = options.simulator("history.kubernetes").Reader().read(files)
+    with import_errors():
+        _report(session, source, _chosen(out, errors, max_errors, checkpoint_every, policy, classes, cluster, jobs, simulate))
+
+
 def csv(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A table with a header, plain or gzipped.")],
-    mapping: Annotated[Path, opt("--mapping", metavar="FILE", help="Which column is what (YAML); see docs/how-to/import-history.md.")],
+    mapping: Annotated[
+        Path, opt("--mapping", metavar="FILE", help="Which column is what (YAML); see docs/how-to/import-history.md.")
+    ],
     out: Out = Path("history"),
     errors: Errors = None,
     max_errors: Most = 20,
@@ -125,4 +186,6 @@ def _report(session: Session, source: Any, chosen: ImportOptions) -> None:
     with options.progress_bar(session.err) as progress:
         found = run_import(source, chosen, warn, progress)
     session.show(found, lambda: history_report(found))
-    session.say(f"{chosen.folder}: bailiff simulate history:{chosen.folder}, or bailiff what-if --file {chosen.folder} --policy FILE")
+    session.say(
+        f"{chosen.folder}: bailiff simulate history:{chosen.folder}, or bailiff what-if --file {chosen.folder} --policy FILE"
+    )

@@ -108,7 +108,10 @@ def site_policy(site: Site, gpus: int) -> dict[str, object]:
     """
     from bailiff_sim.traces.jobs import named
 
-    ranks = {value: number for number, value in enumerate(sorted({tier.value for tier in site.tiers.values() if tier.value is not None}), 1)}
+    ranks = {
+        value: number
+        for number, value in enumerate(sorted({tier.value for tier in site.tiers.values() if tier.value is not None}), 1)
+    }
     classes: dict[str, dict[str, object]] = {}
     for name, tier in sorted(site.tiers.items()):
         value = 10 * ranks[tier.value] if tier.value is not None else 10

@@ -33,7 +33,9 @@ def import_history(source: Source, folder: Path, assumed: Assumptions, report_ba
         store.fill(source.rows, report_bad)
         if not store.rows:
             bad = f", and {count_text(store.bad, 'line')} cannot be read" if store.bad else ""
-            raise ValueError(f"no job with GPUs that has run is in the files{bad}: {_left_out(store.skipped) or 'they are empty'}")
+            raise ValueError(
+                f"no job with GPUs that has run is in the files{bad}: {_left_out(store.skipped) or 'they are empty'}"
+            )
         recorded, writer = Recorded(store, source.names, assumed.checkpoint_every), JobWriter(folder)
         try:
             for job in store.jobs():
@@ -76,7 +78,9 @@ def _certainty(source: Source, recorded: Recorded, store: Store, assumed: Assump
             "unknown: whether anything was preempted: the record shows no preemption, which is also what a record without them looks like"
         )
     elif not recorded.rows_again:
-        found.append("unknown: the earlier attempts of requeued jobs: no job has more than one, so the record may have the last one only")
+        found.append(
+            "unknown: the earlier attempts of requeued jobs: no job has more than one, so the record may have the last one only"
+        )
     if recorded.unmeasured:
         found.append(f"unknown: how long {count_text(recorded.unmeasured, 'preempted attempt')} had run: they count as no loss")
     if recorded.not_back:
@@ -85,7 +89,9 @@ def _certainty(source: Source, recorded: Recorded, store: Store, assumed: Assump
             "work counts as lost, and the simulation takes what it ran"
         )
     if recorded.running:
-        found.append(f"unknown: the end of {count_text(recorded.running, 'job')} still running: what they ran until then is taken")
+        found.append(
+            f"unknown: the end of {count_text(recorded.running, 'job')} still running: what they ran until then is taken"
+        )
     if recorded.untimed:
         found.append(f"unknown: the waiting time of {count_text(recorded.untimed, 'job')} without a time of start")
     every = assumed.checkpoint_every

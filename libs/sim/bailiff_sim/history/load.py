@@ -27,11 +27,21 @@ def trace(folder: Path) -> Trace:
     try:
         history = read_manifest(folder)
         left_out = LeftOut()
-        jobs = [job for _, job in _trace_jobs(folder, history.checkpoint_every, {each.model for each in history.machines}, left_out)]
+        jobs = [
+            job for _, job in _trace_jobs(folder, history.checkpoint_every, {each.model for each in history.machines}, left_out)
+        ]
     except ValueError as error:
         raise TraceProblem(str(error)) from None
     tiers = {tier: named(tier) for tier in history.tiers}
-    return Trace(f"history:{folder}", jobs, f"history:{folder}", tiers, history.machines, {**history.left_out, **left_out.counts}, history.certainty)
+    return Trace(
+        f"history:{folder}",
+        jobs,
+        f"history:{folder}",
+        tiers,
+        history.machines,
+        {**history.left_out, **left_out.counts},
+        history.certainty,
+    )
 
 
 def machines(folder: Path) -> list[Machine]:
@@ -124,5 +134,3 @@ def _note(stats: RunStats, job: HistoryJob, made: TraceJob, class_name: str, val
             since = max(begin, attempt.end)
             stats.steps.append(Step(since, made.project, class_name, -gpu_milli, 0))
     stats.jobs[made.name] = found
-
-

@@ -128,5 +128,3 @@ class Recorded:
 
 def _gpus(job: HistoryJob) -> float:
     return job.gpus * job.gpu_milli / 1000
-
-

@@ -108,7 +108,11 @@ class _Reader:
 
     def _attempt(self, where: str, job: slurm.JobId, state: State, row: Mapping[str, str]) -> Found:
         asked = not row.get("alloctres", row.get("allocgres", ""))
-        placed = bool(slurm.nodes(row["nodelist"])) if "nodelist" in row else not asked or not ({"alloctres", "allocgres"} & row.keys())
+        placed = (
+            bool(slurm.nodes(row["nodelist"]))
+            if "nodelist" in row
+            else not asked or not ({"alloctres", "allocgres"} & row.keys())
+        )
         if row["start"] in NO_TIME or not placed:
             return Skipped("never started")
         gpus = _gpus(row)
@@ -157,7 +161,9 @@ class _Reader:
         if self._by_request:
             unknown.append(f"GPUs of {self._by_request:,} rows: AllocTRES is empty there, so what was requested is taken")
         if self._ambiguous:
-            unknown.append(f"{self._ambiguous:,} rows have a time that the clock showed twice; Elapsed decides which, where it can")
+            unknown.append(
+                f"{self._ambiguous:,} rows have a time that the clock showed twice; Elapsed decides which, where it can"
+            )
 
 
 def _gpus(row: Mapping[str, str]) -> slurm.Gpus:

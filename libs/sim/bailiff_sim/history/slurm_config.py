@@ -31,7 +31,9 @@ def site(conf: Path | None, gres: Path | None, qos: Path | None, assoc: Path | N
     else:
         found.unknown.append("limits and shares of accounts: give the output of `sacctmgr show assoc -P` with --assoc")
     if not found.machines:
-        found.unknown.append("the machines: give slurm.conf with --conf; those in NodeList are taken, with the most GPUs seen in use")
+        found.unknown.append(
+            "the machines: give slurm.conf with --conf; those in NodeList are taken, with the most GPUs seen in use"
+        )
     return found
 
 
@@ -160,6 +162,9 @@ def _accounts(path: Path) -> dict[str, ProjectFact]:
         parent = row.get("parentname", "")
         has_limit = "gres/gpu" in row.get("grptres", "")
         found[row["account"]] = ProjectFact(
-            "" if parent == "root" else parent, None, limit.count if has_limit else None, int(share) if share.isdecimal() else None
+            "" if parent == "root" else parent,
+            None,
+            limit.count if has_limit else None,
+            int(share) if share.isdecimal() else None,
         )
     return found

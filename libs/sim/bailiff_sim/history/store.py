@@ -41,7 +41,7 @@ class Store:
                 self.rows += 1
                 values = list(each)
                 values[NODES] = " ".join(each.nodes)
-                batch.append((*values, -1 if each.start is None else each.start))
+                batch.append((*values, -self.rows if each.start is None else each.start))
                 if len(batch) == BATCH:
                     self._database.executemany(INSERT, batch)
                     batch.clear()
@@ -59,8 +59,7 @@ class Store:
     def jobs(self) -> Iterator[HistoryJob]:
         """Each job with its attempts. An id that is used again after the job had ended is another job, with a suffix."""
         rows = self._database.execute(
-            "select * from attempts order by job, min(submitted, case began when -1 then submitted else began end), submitted, began,"
-            " component"
+            "select * from attempts order by job, coalesce(start, end, submitted), submitted, began, component"
         )
         for name, of_id in groupby(rows, key=itemgetter(0)):
             whole = [AttemptRow(*row[:NODES], tuple(row[NODES].split()), *row[NODES + 1 : len(COLUMNS)]) for row in of_id]

@@ -20,7 +20,9 @@ COLUMNS = (
     "preempted_by", "gpu_model", "time_limit",
 )  # fmt: skip
 NEEDED = ("job", "submitted", "started", "gpus")
-STATES: dict[str, State] = {name: name for name in ("succeeded", "failed", "cancelled", "preempted", "lost", "requeued", "running", "pending")}  # type: ignore[misc]
+STATES: dict[str, State] = {
+    name: name for name in ("succeeded", "failed", "cancelled", "preempted", "lost", "requeued", "running", "pending")
+}  # type: ignore[misc]
 UNITS = {"seconds": SECOND, "milliseconds": 1000, "minutes": 60 * SECOND, "hours": 3600 * SECOND}
 KEYS = ("columns", "delimiter", "times", "timezone", "durations", "states", "priorities", "not_preemptible", "scheduler")
 
@@ -82,7 +84,9 @@ def mapping(path: Path) -> Mapped:
 
 def read(path: Path, how: Mapped) -> Source:
     """The rows of the table."""
-    site = Site(how.scheduler, tiers={name: Tier(value, name not in how.not_preemptible) for name, value in how.priorities.items()})
+    site = Site(
+        how.scheduler, tiers={name: Tier(value, name not in how.not_preemptible) for name, value in how.priorities.items()}
+    )
     for name, meaning in (
         ("preempted_by", "which job preempted which: no column preempted_by"), ("nodes", "on which machines jobs ran: no column nodes"),
         ("state", "how jobs ended: no column state, so all count as succeeded"),
@@ -161,7 +165,9 @@ def _attempt(where: str, row: Mapping[str, str], how: Mapped, site: Site) -> Fou
 def _state(text: str, how: Mapped) -> State:
     found = how.states.get(text, STATES.get(text.lower()))
     if found is None:
-        raise Unreadable(f"expected a state that the mapping names under states, or one of {', '.join(STATES)}; found {shown(text)}")
+        raise Unreadable(
+            f"expected a state that the mapping names under states, or one of {', '.join(STATES)}; found {shown(text)}"
+        )
     return found
 
 

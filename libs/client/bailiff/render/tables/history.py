@@ -24,7 +24,11 @@ def history_report(found: dict[str, Any]) -> RenderableType:
     if "runs" in found:
         parts += [Text("The same jobs with Bailiff", "bold"), *(Text(plain(each)) for each in found["rejected"])]
         parts += [_shown(*simulator("tables").compared(found["runs"])), ""]
-        parts += [Text("Waiting time by class", "bold"), _shown(*simulator("tables").by_key(found["runs"], "waiting", "class ")), ""]
+        parts += [
+            Text("Waiting time by class", "bold"),
+            _shown(*simulator("tables").by_key(found["runs"], "waiting", "class ")),
+            "",
+        ]
         parts += [*(Text(plain(line)) for line in comparison(found["runs"])), ""]
     parts += [Text("How sure is this", "bold"), *(Text(f"  • {plain(each)}") for each in found["certainty"])]
     if found["left_out"]:
