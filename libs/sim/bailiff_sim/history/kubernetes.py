@@ -111,7 +111,7 @@ class Reader:
         self._other_gpus += uses_other_gpus(spec)
         value = spec.get("priority")
         pod.tier = str(spec.get("priorityClassName") or ("" if value is None else f"priority-{value}"))
-        if pod.tier:
+        if pod.tier and pod.gpus:
             self.site.tiers.setdefault(pod.tier, Tier(None if value is None else int(value)))
         pod.node = str(spec.get("nodeName") or pod.node)
         self._take_status(pod, found, status)

@@ -48,7 +48,8 @@ class Mapped:
 def mapping(path: Path) -> Mapped:
     """Reads the file. Raises `ValueError` with the field that is wrong."""
     try:
-        found = yaml.safe_load(text_of(path).read())
+        with text_of(path) as text:
+            found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"{path}: not YAML: {error}") from None
     if not isinstance(found, dict):

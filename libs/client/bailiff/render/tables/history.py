@@ -60,7 +60,7 @@ def comparison(runs: list[dict[str, Any]]) -> list[str]:
     """A sentence about each simulated policy beside what was recorded."""
     was, *others = runs
     lines = [
-        f"{each['label']}: {each['evictions']:,} evictions instead of {was['evictions']:,}, "
+        f"{each['label']}: {count_text(each['evictions'], 'eviction')} instead of {was['evictions']:,}, "
         f"{each['gpu_hours']['lost'] + each['gpu_hours']['restarts']:,.1f} GPU-hours lost instead of {was['gpu_hours']['lost']:,.1f}, "
         f"waiting {_hours(each)} instead of {_hours(was)} on average."
         for each in others
