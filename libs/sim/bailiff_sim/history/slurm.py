@@ -41,6 +41,7 @@ class _Reader:
         self._site, self._options = site, options
         self._columns: list[str] = []
         self._free: list[int] = []
+        self._first_id = 0
         self._by_request = self._ambiguous = 0
 
     def rows(self, files: Sequence[Path]) -> Iterator[Found]:
@@ -74,11 +75,14 @@ class _Reader:
             missing.append("AllocTRES (without it nothing says how many GPUs a job had)")
         if missing:
             raise ValueError(f"{path}:1: the file lacks the columns {', '.join(missing)}; write it with: {COMMAND}")
+        self._first_id = next(self._columns.index(name) for name in JOB if name in self._columns)
         self._free = [at for at, name in enumerate(self._columns) if name in FREE_TEXT]
         return is_header
 
     def _row(self, where: str, line: str) -> Found:
         values = line.split(self._options.delimiter)
+        if self._first_id < len(values) and "." in values[self._first_id]:
+            return self._step(where, values[self._first_id].strip())
         if len(values) == len(self._columns) + 1 and not values[-1]:
             values.pop()
         extra = len(values) - len(self._columns)
@@ -94,8 +98,6 @@ class _Reader:
         try:
             column = next(name for name in JOB if name in row)
             job = slurm.job_id(row[column])
-            if job.step:
-                return Skipped("job steps")
             column = "state"
             state = slurm.state(row["state"])
             if job.waiting > 1 or state == "pending":
@@ -105,6 +107,13 @@ class _Reader:
         except Unreadable as error:
             return BadLine(where, column, str(error))
         return self._attempt(where, job, state, row)
+
+    def _step(self, where: str, text: str) -> Found:
+        try:
+            slurm.job_id(text)
+        except Unreadable as error:
+            return BadLine(where, self._columns[self._first_id], str(error))
+        return Skipped("job steps")
 
     def _attempt(self, where: str, job: slurm.JobId, state: State, row: Mapping[str, str]) -> Found:
         asked = not row.get("alloctres", row.get("allocgres", ""))

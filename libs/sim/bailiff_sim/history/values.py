@@ -39,7 +39,7 @@ def moment(text: str, local: ZoneInfo, fold: int = 0) -> int:
 
 def is_ambiguous(text: str, local: ZoneInfo) -> bool:
     """Whether the clock showed this time twice, when summer time ended."""
-    return not text.isdecimal() and moment(text, local, 0) < moment(text, local, 1)
+    return local.key != "UTC" and not text.isdecimal() and moment(text, local, 0) < moment(text, local, 1)
 
 
 @lru_cache(maxsize=65_536)
