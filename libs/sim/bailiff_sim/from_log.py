@@ -28,7 +28,7 @@ class FromLog:
     """A log as a workload, with the recorded statistics. policies: (time, seq, policy) of each application, in log order.
 
     recorded: statistics until `end`, computed as those of a simulation. begin, end: µs UTC. seqs: job names by the seq of the
-    submission; a name that was submitted again gets a suffix.
+    submission; a name that was submitted again gets a suffix. scheduler: the one that recorded it, if it was not Bailiff.
     """
 
     workload: Workload
@@ -39,6 +39,7 @@ class FromLog:
     end: int
     seqs: dict[int, str]
     assumptions: list[str]
+    scheduler: str = ""
 
     def under(self, policy: Policy | None, since: int | None = None) -> tuple[Policy, Workload]:
         """Returns the initial policy and the workload: the log's own, or with `policy` in force from `since` (µs) on."""

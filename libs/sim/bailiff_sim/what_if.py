@@ -5,7 +5,7 @@ is the same simulation under the other policy. The difference between the first 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any
 
@@ -24,7 +24,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The three runs. since, to: the window in which the other policy is in force, µs UTC."""
+    """The three runs. since, to: the window in which the other policy is in force, µs UTC.
+
+    rejected: jobs that only the other policy does not accept, with the reason. scheduler: what recorded the past, if not Bailiff.
+    """
 
     recorded: Run
     again: Run
@@ -32,6 +35,8 @@ class WhatIf:
     since: int
     to: int
     assumptions: Sequence[str]
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    scheduler: str = ""
 
     @property
     def runs(self) -> tuple[Run, Run, Run]:
@@ -51,24 +56,55 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
     later = [time for time, _, _ in log.policies[1:] if since <= time <= to]
     if later:
         assumptions.append(f"{count_text(len(later), 'later policy change')} in the log, not applied under the other policy")
-    refused = [name for name in changed.refused if name not in again.refused]
-    if refused:
-        example = changed.refused[refused[0]]
-        assumptions.append(f"{count_text(len(refused), 'job')} would have been rejected, such as {refused[0]}: {example}")
     recorded = _run("recorded", log, log.recorded, {}, since, to)
     counted = [name for name, job in again.jobs.items() if job.submitted <= to and (job.ended is None or job.ended >= since)]
-    return WhatIf(_only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumptions)
+    rejected = {name: changed.refused[name] for name in counted if name in changed.refused}
+    runs = (_only(run, counted) for run in (recorded, again, changed))
+    return WhatIf(*runs, since, to, assumptions, rejected, log.scheduler)
 
 
 def compared(found: WhatIf) -> dict[str, object]:
     """The comparison as JSON; in hours and GPU-hours unless a name says otherwise."""
     same = same_policy(found)
     return {
-        "from": found.since, "to": found.to, "assumptions": list(found.assumptions),
-        "same_policy": same, "confidence": confidence(same),
+        "from": found.since, "to": found.to, "headline": headline(found), "assumptions": list(found.assumptions),
+        "same_policy": same, "confidence": confidence(same, found.scheduler),
+        "rejected": [{"job": name, "reason": reason} for name, reason in found.rejected.items()],
+        "never_started": never_started(found),
         "runs": [{"label": run.label, **metrics(run)} for run in found.runs],
         "groups": groups(found), "improved": most_changed(found, -1), "worsened": most_changed(found, 1),
     }  # fmt: skip
+
+
+def never_started(found: WhatIf) -> list[str]:
+    """Jobs that start under the policies in force, and never under the other one although it accepts them."""
+    jobs = found.changed.jobs
+    return [name for name, job in found.again.jobs.items() if job.starts and name in jobs and not jobs[name].starts]
+
+
+def headline(found: WhatIf) -> list[str]:
+    """What to know before any figure: jobs that the other policy rejects or never starts, and what is not simulated."""
+    lines = []
+    if found.rejected:
+        name, reason = next(iter(found.rejected.items()))
+        lines.append(
+            f"{len(found.rejected)} of {count_text(len(found.again.jobs), 'job')} rejected under the other policy: they are in no figure "
+            f"of its column. The first is {name}: {reason}"
+        )
+    late = never_started(found)
+    if late:
+        names = ", ".join(late[:3]) + (" …" if len(late) > 3 else "")
+        lines.append(f"{count_text(len(late), 'job')} that ran would never have started before the end: {names}")
+    missing = [name for name in found.again.jobs if name not in found.changed.jobs and name not in found.rejected]
+    if missing:
+        lines.append(f"{count_text(len(missing), 'job')} not simulated under the other policy, such as {missing[0]}")
+    lost = [name for name in found.again.refused if name not in found.changed.refused]
+    if found.again.refused:
+        lines.append(
+            f"{count_text(len(found.again.refused), 'job')} not simulated as it was: rejected already under the policies in force"
+            + (f"; {len(lost)} of them accepted by the other policy" if lost else "")
+        )
+    return lines
 
 
 def same_policy(found: WhatIf) -> dict[str, object]:
@@ -89,8 +125,14 @@ def same_policy(found: WhatIf) -> dict[str, object]:
     }
 
 
-def confidence(same: Mapping[str, Any]) -> str:
-    """How well the simulation reproduces the recorded run, as text."""
+def confidence(same: Mapping[str, Any], scheduler: str = "") -> str:
+    """How well the simulation reproduces the recorded run, as text. scheduler: what recorded it, if not Bailiff."""
+    if scheduler:
+        return (
+            f"The first column is {scheduler}'s own record. The second is Bailiff with the classes and limits that were imported; the "
+            "difference between these two is that of the schedulers and of all that the record does not show, so it is no measure of "
+            "the simulation's error."
+        )
     alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
     others = f", the others up to {nearest_text(round(largest * SECOND))} longer or shorter" if alike < same["jobs"] else ""
     return (

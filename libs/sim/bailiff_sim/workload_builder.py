@@ -74,6 +74,7 @@ def assemble(trace: Trace, cluster: Sequence[Machine], choices: Choices, seed: i
             priority_class=_class_of(job, trace, choices, random),
             project=job.project or None,
             max_failures=0,
+            run_time_limit=_limit(job, choices),
             elastic="restart",
         )
         request = RequestId(source="trace", id=job.name, digest=NO_HASH)
@@ -168,6 +169,11 @@ def _class_of(job: TraceJob, trace: Trace, choices: Choices, random: Random) -> 
         if drawn < 0:
             return name
     raise AssertionError
+
+
+def _limit(job: TraceJob, choices: Choices) -> int | None:
+    """The job's run-time limit, at least what it is known to need: with another scheduler it may restart."""
+    return None if job.run_time_limit is None else max(job.run_time_limit, job.run_time + choices.restart_cost)
 
 
 @lru_cache(maxsize=10_000)

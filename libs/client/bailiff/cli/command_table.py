@@ -38,6 +38,9 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "undrain": CommandEntry("drain", MACHINES, "Make a drained node schedulable again."),
     "plan": CommandEntry("plan", MACHINES, "Show what the scheduler would decide next, live or from a file."),
     "simulate": CommandEntry("simulate", MACHINES, "Compare policies on a recorded trace; needs no cluster."),
+    "import": CommandEntry(
+        "import_history", MACHINES, "Read another scheduler's history: what it preempted, and the same with Bailiff."
+    ),
     "project": CommandEntry("project", MACHINES, "Projects: quota, usage and fair share."),
     "pool": CommandEntry("pool", MACHINES, "Pools: sets of nodes, each with its own log."),
     "node": CommandEntry("pool", MACHINES, "Nodes: details, enrolment, quarantined GPUs, replacement."),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bailiff.client.errors import ClientError, ExitCode
+
 from .audit import PANEL, FromArchive, FromFile, source_of
 from .session import Session, command
 
@@ -38,25 +40,47 @@ async def what_if(
 
     The whole log is read. Its arrivals, failures, user requests and run times are simulated twice: under the recorded policies,
     which shows the error of the simulation, and under the other policy. Nothing is sent.
-    TIME is as in 2026-01-31T12:00:00Z, or -2h: before now, of a file before its end.
+    --file also takes a folder of `bailiff import`. TIME is as in 2026-01-31T12:00:00Z, or -2h: before now, of a file before its end.
     """
     from rich.progress import Progress
 
     from bailiff.audit.log_positions import wall_clock
-    from bailiff.client.safe_write import check, write
+    from bailiff.client.safe_write import check
     from bailiff.policy.policy_files import read_policy
-    from bailiff.render.tables.whatif import what_if_table
-    from bailiff.simulation.options import simulator
-    from bailiff.simulation.what_if import other_past, whole_log
+    from bailiff.simulation.what_if import is_history, other_past, whole_log
 
     check(report)
+    if file is not None and is_history(file):
+        _of_history(session, file, policy, begin, to, report)
+        return
     rules = read_policy(policy)
     async with source_of(session, file, archive) as source:
         log = await whole_log(source)
     now = wall_clock() if source.path is None else log[-1].time if log else 0
     with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
         found, comparison = other_past(source.pool, log, rules, begin, to, _progress(bars), now)
-    result: dict[str, Any] = {"pool": source.pool, "policy": str(policy), **comparison}
+    _show(session, found, {"pool": source.pool, "policy": str(policy), **comparison}, report)
+
+
+def _of_history(session: Session, folder: Path, policy: Path, begin: str | None, to: str | None, report: Path | None) -> None:
+    """The same for a folder of `bailiff import`."""
+    from rich.progress import Progress
+
+    from bailiff.simulation.history import history_what_if
+
+    if begin is not None or to is not None:
+        text = "--from and --to are for a log, and this is an imported history"
+        raise ClientError(ExitCode.USAGE, text, f"a part of it: bailiff simulate history:{folder} --skip 7d --length 7d")
+    with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
+        found, comparison = history_what_if(folder, policy, _progress(bars))
+    _show(session, found, {"pool": str(folder), "policy": str(policy), **comparison}, report)
+
+
+def _show(session: Session, found: Any, result: dict[str, Any], report: Path | None) -> None:
+    from bailiff.client.safe_write import write
+    from bailiff.render.tables.whatif import what_if_table
+    from bailiff.simulation.options import simulator
+
     session.show(result, lambda: what_if_table(result))
     if report is not None:
         write(report, simulator("what_if_report").page(found, result))

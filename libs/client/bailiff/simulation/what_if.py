@@ -1,6 +1,7 @@
 """Simulates a pool's recorded past under another policy; used by `bailiff what-if` and the console."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bailiff.audit.chain_report import ChainVerifier, entries
@@ -27,6 +28,12 @@ async def whole_log(source: Source, seen: Callable[[int], None] = lambda _: None
     async for entry in entries(ChainVerifier(source.pool), source.messages, "see: bailiff audit verify"):
         found.append(entry.record)
         seen(len(found))
+    return found
+
+
+def is_history(path: Path) -> bool:
+    """Whether `bailiff import` wrote this folder."""
+    found: bool = simulator("history.folder").is_history(path)
     return found
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bailiff_sim.cluster import Machine, machines
+from bailiff_sim.history import load
 
 from . import azure, chronus, clusters, kalos, muri, openb, philly, tiresias, user_traces
 from .jobs import Trace, TraceJob
@@ -21,6 +22,7 @@ SHIPPED: Mapping[str, Callable[[], Trace]] = {
     "tiresias-60": tiresias.load,
 }
 FORMATS: Mapping[str, Callable[[Path], Trace]] = {
+    "history": load.trace,
     "slurm": user_traces.slurm,
     "helios": user_traces.helios,
     "acme": user_traces.acme,
@@ -58,8 +60,13 @@ def trace(name: str) -> Trace:
 
 
 def cluster(text: str) -> list[Machine]:
-    """Parses `16x8xH100-80GB`, or a real cluster's name with an optional size: `alibaba-pai-2020:100`. Raises `ValueError`."""
+    """Parses `16x8xH100-80GB`, a real cluster's name with an optional size (`alibaba-pai-2020:100`), or `history:FOLDER`.
+
+    Raises `ValueError`.
+    """
     name, _, most = text.partition(":")
+    if name == "history" and most:
+        return load.machines(Path(most))
     if name not in CLUSTERS:
         try:
             return machines(text)

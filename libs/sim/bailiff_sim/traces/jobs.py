@@ -16,7 +16,7 @@ class TraceJob:
     """One job of a trace. Times in µs; the origin of `submitted` is the trace's.
 
     gpu_milli: thousandths of a GPU for a job with a GPU share; else 1000. tier: the trace's name of its class; empty: none.
-    deadline: µs after the submission.
+    deadline: µs after the submission. run_time_limit: of each attempt, µs.
     """
 
     name: str
@@ -32,6 +32,7 @@ class TraceJob:
     cpu_milli: int = 0
     memory_bytes: int = 0
     gpu_models: tuple[str, ...] = ()
+    run_time_limit: int | None = None
 
 
 @dataclass(frozen=True)

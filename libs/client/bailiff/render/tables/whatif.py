@@ -16,13 +16,24 @@ COLUMNS = ("", "recorded", "simulated", "other policy")
 
 def what_if_table(found: dict[str, Any]) -> RenderableType:
     """The comparison as tables."""
-    parts: list[RenderableType] = [Text(f"{found['pool']} under {found['policy']}", "bold"), "", _totals(found), ""]
+    parts: list[RenderableType] = [Text(f"{found['pool']} under {found['policy']}", "bold")]
+    parts += [*(Text(plain(line), "yellow") for line in found["headline"]), "", _totals(found), ""]
     parts += [Text("mean waiting time · evictions · GPU-hours lost", "dim"), _groups(found["groups"]), ""]
     for key, title in (("improved", "improved most"), ("worsened", "worsened most")):
-        parts += [Text(title, "bold"), _jobs(found[key]) if found[key] else Text("  none", "dim"), ""]
+        missing = len(found["rejected"]) if key == "worsened" else 0
+        parts += [Text(title, "bold")]
+        if missing:
+            parts.append(Text(f"  {missing} rejected: {plain(_names(found['rejected']))}"))
+        if found[key] or not missing:
+            parts.append(_jobs(found[key]) if found[key] else Text("  none", "dim"))
+        parts.append("")
     parts += [Text(found["confidence"]), "", Text("Assumptions:", "bold")]
     parts += [Text(f"  • {plain(sentence)}") for sentence in found["assumptions"]]
     return Group(*parts)
+
+
+def _names(rejected: list[dict[str, Any]]) -> str:
+    return ", ".join(each["job"] for each in rejected[:10]) + (" …" if len(rejected) > 10 else "")
 
 
 def _totals(found: dict[str, Any]) -> RenderableType:

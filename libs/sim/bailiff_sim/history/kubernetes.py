@@ -1,0 +1,208 @@
+"""Pods that kube-scheduler placed: their preemptions by Event and condition. Each pod is a job; a pod that replaces one, its next attempt."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bailiff_core.humanize import count_text
+
+from .kube_objects import Seen, conditions, gpus_of_pod, machine, name_of, objects, time_of, uses_other_gpus
+from .records import SECOND, AttemptRow, BadLine, Found, Site, Skipped, Source, State, Tier
+from .values import Unreadable
+
+PREEMPTED_BY = re.compile(r"Preempted by (?:pod )?(\S+) on node ")
+INDEX = "batch.kubernetes.io/job-completion-index"
+REPLACED = 60 * SECOND  # a controller makes the next pod before the old one is gone, at most so long
+DISRUPTIONS: Mapping[str, State] = {
+    "PreemptionByScheduler": "preempted", "DeletionByTaintManager": "lost", "DeletionByPodGC": "lost", "TerminationByKubelet": "lost",
+    "EvictionByEvictionAPI": "requeued",
+}  # fmt: skip
+
+
+@dataclass
+class _Pod:
+    name: str
+    created: int
+    owner: str
+    index: str
+    project: str
+    gpus: int = 0
+    tier: str = ""
+    node: str = ""
+    start: int | None = None
+    end: int | None = None
+    state: State = "running"
+    preemptor: str = ""
+
+
+class Reader:
+    """Collects the objects; `rows` yields the attempts when all are read."""
+
+    def __init__(self) -> None:
+        self.site = Site("kube-scheduler")
+        self.names: dict[str, str] = {}
+        self._pods: dict[str, _Pod] = {}
+        self._preempted: dict[str, tuple[int, str]] = {}  # by the victim's uid: when, by whom
+        self._latest = self._other_gpus = self._assumed_end = 0
+
+    def read(self, files: Sequence[Path]) -> Source:
+        """The rows of the files."""
+        return Source(self.site, self.rows(files), self.names)
+
+    def rows(self, files: Sequence[Path]) -> Iterator[Found]:
+        """Attempts by pod."""
+        for seen in objects(files):
+            if isinstance(seen, BadLine):
+                yield seen
+                continue
+            try:
+                self._take(seen)
+            except (Unreadable, KeyError, TypeError, AttributeError) as error:
+                text = str(error) if isinstance(error, Unreadable) else f"expected the form of the API, found {error!r}"
+                yield BadLine(seen.where, f"{seen.object.get('kind', 'an object')} {name_of(seen.object)}", text)
+        if not self._pods:
+            raise ValueError("the files have no Pod: kubectl get pods,events,nodes,priorityclasses --all-namespaces -o json")
+        unseen = [uid for uid in self._preempted if uid not in self._pods]
+        for uid, (at, by) in self._preempted.items():
+            if uid in self._pods:
+                pod = self._pods[uid]
+                pod.state, pod.preemptor, pod.end = "preempted", by or pod.preemptor, pod.end or at
+        for key, pods in self._jobs().items():
+            for pod in pods:
+                yield from self._attempt(key, pod)
+        self._say_unknown(len(unseen))
+
+    def _take(self, seen: Seen) -> None:
+        found, kind = seen.object, seen.object.get("kind")
+        if seen.at is not None:
+            self._latest = max(self._latest, seen.at)
+        if kind == "Pod":
+            self._take_pod(found)
+        elif kind == "Event":
+            self._take_event(found)
+        elif kind == "Node":
+            made = machine(found)
+            if made is not None:
+                self.site.machines.append(made)
+        elif kind == "PriorityClass":
+            never = found.get("preemptionPolicy") == "Never"
+            self.site.tiers[found["metadata"]["name"]] = Tier(int(found.get("value", 0)))
+            if never:
+                self.site.unknown.append(
+                    f"PriorityClass {found['metadata']['name']} never preempts; edit that in the policy.yaml"
+                )
+
+    def _take_pod(self, found: Mapping[str, Any]) -> None:
+        meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+        created = time_of(meta, "creationTimestamp")
+        if created is None:
+            raise Unreadable("metadata.creationTimestamp: expected a time, found nothing")
+        name = name_of(found)
+        owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
+        labels = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
+        pod = self._pods.setdefault(
+            str(meta["uid"]),
+            _Pod(name, created, f"{meta.get('namespace', '')}/{owner['name']}" if owner else "", str(labels.get(INDEX, "")),
+                 str(meta.get("namespace", ""))),
+        )  # fmt: skip
+        pod.gpus = gpus_of_pod(spec)
+        self._other_gpus += uses_other_gpus(spec)
+        value = spec.get("priority")
+        pod.tier = str(spec.get("priorityClassName") or ("" if value is None else f"priority-{value}"))
+        if pod.tier and pod.gpus:
+            self.site.tiers.setdefault(pod.tier, Tier(None if value is None else int(value)))
+        pod.node = str(spec.get("nodeName") or pod.node)
+        self._take_status(pod, found, status)
+
+    def _take_status(self, pod: _Pod, found: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
+        ended = [each["terminated"] for each in states if "terminated" in each]
+        began = [time_of(each.get("running") or each.get("terminated") or {}, "startedAt") for each in states]
+        scheduled = conditions(found).get("PodScheduled") or {}
+        if pod.start is None:
+            known = [at for at in began if at is not None]
+            placed = time_of(scheduled, "lastTransitionTime") if scheduled.get("status") == "True" else None
+            pod.start = min(known) if known else time_of(status, "startTime") or placed
+        if ended and len(ended) == len(states):
+            ends = [at for at in (time_of(each, "finishedAt") for each in ended) if at is not None]
+            pod.end = max(ends, default=pod.end)
+        phase = status.get("phase")
+        if phase in ("Succeeded", "Failed") and pod.state == "running":
+            pod.state = "succeeded" if phase == "Succeeded" else "failed"
+        disruption = conditions(found).get("DisruptionTarget") or {}
+        if disruption.get("status") == "True":
+            pod.state = DISRUPTIONS.get(str(disruption.get("reason")), "requeued")
+            pod.end = pod.end or time_of(disruption, "lastTransitionTime")
+        deleted = time_of(found["metadata"], "deletionTimestamp")
+        if deleted is not None and pod.state == "running":
+            pod.state, pod.end = "cancelled", pod.end or deleted
+        for at in (pod.start, pod.end, pod.created):
+            self._latest = max(self._latest, at or 0)
+
+    def _take_event(self, found: Mapping[str, Any]) -> None:
+        about = found.get("involvedObject") or found.get("regarding") or {}
+        if found.get("reason") != "Preempted" or about.get("kind") != "Pod" or not about.get("uid"):
+            return
+        at = time_of(found, "eventTime", "firstTimestamp", "deprecatedFirstTimestamp", "lastTimestamp")
+        if at is None:
+            raise Unreadable("eventTime: expected a time, found nothing")
+        by = PREEMPTED_BY.search(str(found.get("message") or found.get("note") or ""))
+        self._preempted[str(about["uid"])] = at, by[1] if by and by[1] != "a" else ""
+        self._latest = max(self._latest, at)
+
+    def _jobs(self) -> dict[str, list[_Pod]]:
+        """Pods by job: those of one owner and index, or one after the other where the former was cut off."""
+        jobs: dict[str, list[_Pod]] = {}
+        slots: dict[str, list[str]] = {}
+        for uid, pod in sorted(self._pods.items(), key=lambda each: (each[1].created, each[1].name)):
+            key = pod.name
+            if pod.owner and pod.index:
+                key = f"{pod.owner}/{pod.index}"
+            elif pod.owner:
+                of_owner = slots.setdefault(pod.owner, [])
+                free = [each for each in of_owner if _replaced_by(jobs[each][-1], pod)]
+                key = free[0] if free else f"{pod.owner}/{len(of_owner)}"
+                if not free:
+                    of_owner.append(key)
+            jobs.setdefault(key, []).append(pod)
+            self.names[uid] = self.names[pod.name] = key
+        return jobs
+
+    def _attempt(self, key: str, pod: _Pod) -> Iterator[Found]:
+        if not pod.gpus:
+            yield Skipped("without a GPU")
+        elif pod.start is None or not pod.node:
+            yield Skipped("never started")
+        elif pod.end is None and pod.state != "running":
+            yield BadLine(
+                f"Pod {pod.name}", "status", f"its end is not given: no container has finishedAt, and its state is {pod.state}"
+            )
+        else:
+            yield AttemptRow(
+                key, min(pod.created, pod.start), pod.start, max(pod.start, pod.end or self._latest), pod.state, pod.gpus,
+                nodes=(pod.node,), project=pod.project, tier=pod.tier, preemptor=pod.preemptor,
+            )  # fmt: skip
+
+    def _say_unknown(self, unseen: int) -> None:
+        unknown = self.site.unknown
+        unknown.append(
+            "pods that were deleted before the files were written, unless an audit log has them: a preempted pod is deleted, and Events "
+            "are kept for an hour"
+        )
+        unknown.append("which pods belong together: kube-scheduler places them one by one, so each is a job here")
+        if unseen:
+            unknown.append(
+                f"GPUs and run times of {count_text(unseen, 'preempted pod')}: only an Event is left of them; they are in no figure"
+            )
+        if self._other_gpus:
+            unknown.append("GPU slices (MIG, time slicing) and resource claims: they are not counted")
+        if not self.site.machines:
+            unknown.append(
+                "the machines: no Node is in the files; those on which pods ran are taken, with the most GPUs seen in use"
+            )
+
+
+def _replaced_by(before: _Pod, after: _Pod) -> bool:
+    return before.state in ("preempted", "lost", "requeued") and before.end is not None and after.created >= before.end - REPLACED

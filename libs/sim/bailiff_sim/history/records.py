@@ -1,0 +1,129 @@
+"""The common form of another scheduler's record: rows as a source yields them, jobs as they are kept."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from bailiff_sim.cluster import Machine
+
+SECOND, HOUR = 1_000_000, 3_600_000_000
+State = Literal["succeeded", "failed", "cancelled", "preempted", "lost", "requeued", "running", "pending"]
+ENDS_A_JOB: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+"""States after which a further row with the same id is a new job. The others are followed by another attempt of the same job."""
+
+
+class BadLine(NamedTuple):
+    """A line or object that cannot be read. where: file and line, or file and object; field: its column or path."""
+
+    where: str
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.field}: {self.reason}"
+
+
+class Skipped(NamedTuple):
+    """A line or object that is left out on purpose, such as a job step. count: how many jobs it stands for."""
+
+    reason: str
+    count: int = 1
+
+
+class AttemptRow(NamedTuple):
+    """One run of one job. Times in µs UTC.
+
+    component: number within a heterogeneous job; its GPUs are added. start, end: None if unknown. ran: run time without
+    suspensions, µs; None: end less start. gpus: whole GPUs of all its nodes. gpu_milli: thousandths of a GPU for a share of one.
+    preemptor: what the record names as such; empty: nothing.
+    """
+
+    job: str
+    submitted: int
+    start: int | None
+    end: int | None
+    state: State
+    gpus: int
+    component: int = 0
+    ran: int | None = None
+    node_count: int = 1
+    nodes: tuple[str, ...] = ()
+    user: str = ""
+    project: str = ""
+    tier: str = ""
+    model: str = ""
+    limit: int | None = None
+    preemptor: str = ""
+    gpu_milli: int = 1000
+
+
+Found = AttemptRow | BadLine | Skipped
+
+
+class Attempt(NamedTuple):
+    """One run of a `HistoryJob`, as in `AttemptRow`."""
+
+    start: int | None
+    end: int | None
+    ran: int | None
+    state: State
+    nodes: tuple[str, ...]
+    preemptor: str
+
+    @property
+    def work(self) -> int | None:
+        """Run time in µs; None if it is unknown."""
+        if self.ran is not None:
+            return self.ran
+        return None if self.start is None or self.end is None else max(0, self.end - self.start)
+
+
+class HistoryJob(NamedTuple):
+    """One job with its attempts in time order. fields: as in `AttemptRow`."""
+
+    name: str
+    user: str
+    project: str
+    tier: str
+    submitted: int
+    gpus: int
+    gpu_milli: int
+    node_count: int
+    model: str
+    limit: int | None
+    attempts: tuple[Attempt, ...]
+
+
+class Tier(NamedTuple):
+    """A level of priority, as the old scheduler had it. value: None if the files do not say."""
+
+    value: int | None = None
+    preemptible: bool = True
+
+
+class ProjectFact(NamedTuple):
+    """An account, queue or namespace. gpu_limit: a hard cap; weight: of its fair share; None: not given."""
+
+    parent: str = ""
+    gpu_quota: int | None = None
+    gpu_limit: int | None = None
+    weight: int | None = None
+
+
+@dataclass
+class Site:
+    """What is known beside the jobs. unknown: sentences about what the files do not say."""
+
+    scheduler: str
+    machines: list[Machine] = field(default_factory=list)
+    tiers: dict[str, Tier] = field(default_factory=dict)
+    projects: dict[str, ProjectFact] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+
+
+class Source(NamedTuple):
+    """A source of rows. site: complete once `rows` is exhausted. names: of preemptors, id as recorded to job."""
+
+    site: Site
+    rows: Iterable[Found]
+    names: Mapping[str, str] = {}
