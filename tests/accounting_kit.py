@@ -10,6 +10,7 @@ from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.decisions import JobRequeued, JobShrunk
 
+
 def gpus_on_nodes(state: PoolState) -> int:
     """Thousandths of GPUs that the nodes say are allocated. No MIG devices, no requests in bytes."""
     total = Fraction()

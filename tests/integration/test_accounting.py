@@ -1,6 +1,11 @@
 """Accounting over HTTP, on a real PostgreSQL with the archive of a real auditor, against an independent sum over the log."""
 
+import asyncio
 import contextlib
+import csv
+import io
+import json
+import re
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,9 +15,14 @@ import pytest
 from tests.accounting_kit import summed
 from tests.api_kit import Api
 from tests.archive_kit import Auditor, Log, query
+from tests.http_kit import TOKEN
 from tests.log_builder import DAY, HOUR, MINUTE, Story, policy
+from tests.unit.client.kit import command_on
 
+import bailiff
 from bailiff.audit.verify_derived import derived
+from bailiff.client import accounting
+from bailiff.client.errors import ExitCode
 from bailiff_core.records import decode, facts
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_log.accounting_rows import ACCOUNTING_TABLES, borrowed_of, usage_of
@@ -51,6 +61,12 @@ def three_days() -> Story:
     return story
 
 
+async def stored_upto(auditor: Auditor, database: str, seq: int) -> bool:
+    if auditor.value("bailiff_archive_head_seq") != seq:  # the tables may not be there yet
+        return False
+    return bool(await query(database, "SELECT FROM followed WHERE allocations_seq = $1", seq))
+
+
 @contextlib.asynccontextmanager
 async def archived(database: str, folder: Path, story: Story) -> AsyncIterator[Api]:
     log = Log()
@@ -61,7 +77,7 @@ async def archived(database: str, folder: Path, story: Story) -> AsyncIterator[A
     ):
 
         async def stored() -> bool:
-            return auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1 and bool(await query(database, "SELECT FROM followed WHERE allocations_seq = $1", len(story.wires) - 1))
+            return await stored_upto(auditor, database, len(story.wires) - 1)
 
         await auditor.until("accounting is stored", stored)
         yield api
@@ -75,7 +91,9 @@ def close(found: Any, expected: Any) -> bool:
     return all(found[name] == pytest.approx(expected[name], abs=2e-5) for name in FIGURES if name in expected)
 
 
-async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(database: str, tmp_path: Path) -> None:
+async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     story = three_days()
     begin, end = decode(story.wires[0]).time, decode(story.wires[-1]).time
     whole = {"from": moment(begin), "to": moment(end)}
@@ -89,7 +107,8 @@ async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(data
             assert close(row, sums), key
             assert row["lost"] + row["lost_other"] == pytest.approx(expected[key]["lost"] / 3.6e6, abs=1e-5)
 
-        red_2, red_1, blue_3 = (next(row for row in by_job["rows"] if row["job"] == name) for name in ("red-2", "red-1", "blue-3"))
+        named = {row["job"]: row for row in by_job["rows"]}
+        red_1, red_2, blue_3 = named["red-1"], named["red-2"], named["blue-3"]
         assert red_1["borrowed"] == pytest.approx(7, abs=0.1), "it was there first, but last when it had been resumed"
         assert red_2["borrowed"] == pytest.approx(2 * (1 + 9 + 1), abs=0.2), "until it was preempted, and until the other's pause"
         assert red_2["preemptions"] == 1
@@ -130,8 +149,51 @@ async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(data
         assert "at most one of minute, hour, day, month" in error["allowed"]
         assert "a longer period" in str(await api.refused(400, POOL, **{"by": "minute", "from": "2000-01-01T00:00:00Z"}))
         assert "a time before" in str(await api.refused(400, POOL, **{"from": whole["to"], "to": whole["from"]}))
+        await _of_the_client(api, whole, by_day)
+        await _of_the_command(api, whole, by_day, monkeypatch, tmp_path)
     assert (await derived(database, None)).differences == []
     await _altered(database)
+
+
+async def _of_the_client(api: Api, whole: dict[str, str], by_day: Any) -> None:
+    settings = {"api": api.service.address, "api_token": TOKEN}
+    async with bailiff.aio.connect(settings=settings) as b:
+        found = await b.accounting(["day", "class"], since=whole["from"], until=whole["to"])
+        assert (found.pool, found.totals.used) == ("pool-a", by_day["totals"]["used"])
+        assert {row.priority_class for row in found.rows} == {"train", "inference", "build"}
+        assert sum(found.capacity_by_time.values()) == pytest.approx(found.capacity, abs=1e-4)
+        with pytest.raises(bailiff.InvalidRequest, match="there is no 'week'"):
+            await b.accounting("week")
+        with pytest.raises(bailiff.ClientError, match="no pool 'pool-z'"):
+            await b.accounting(pool="pool-z")
+
+
+async def _of_the_command(api: Api, whole: dict[str, str], by_day: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("BAILIFF_API", api.service.address)
+    monkeypatch.setenv("BAILIFF_API_TOKEN", TOKEN)
+    run = command_on(lambda: None, monkeypatch, str(folder / "cli"))  # type: ignore[arg-type,return-value]
+    window = ("--since", whole["from"].replace("+00:00", "Z"), "--until", whole["to"].replace("+00:00", "Z"))
+    printed = (await asyncio.to_thread(run, "accounting", "--by", "day,user", "-o", "csv", *window)).output
+    header, *lines = printed.splitlines()
+    assert header.startswith("day,user,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,lost_other_gpu_hours,waiting_gpu_hours,")
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert len(rows) == len(lines)
+    assert sum(float(row["used_gpu_hours"]) for row in rows) == pytest.approx(by_day["totals"]["used"], abs=1e-4)
+    assert rows[0]["day"] == by_day["rows"][0]["time"][:10]
+    table = (await asyncio.to_thread(run, "accounting", "--by", "project", *window)).output
+    assert re.search(r"^TOTAL +[\d.]+ ", table, re.MULTILINE), table
+    assert "Capacity: " in table
+    whole_answer = json.loads((await asyncio.to_thread(run, "accounting", "-o", "json", *window)).output)
+    assert whole_answer["totals"] == by_day["totals"]
+    monkeypatch.delenv("BAILIFF_API")
+    refused = await asyncio.to_thread(run, "accounting")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "BAILIFF_API is not set" in refused.output
+
+
+def test_a_name_that_a_spreadsheet_would_compute_is_written_as_text() -> None:
+    figures = dict.fromkeys((*accounting.FIGURES, *accounting.COUNTS), 0)
+    assert accounting.as_csv({"rows": [{"user": '=HYPERLINK("x")', **figures}]}, ["user"]).splitlines()[1].startswith("\"'=HYP")
 
 
 async def _altered(database: str) -> None:
@@ -158,7 +220,7 @@ async def test_rows_of_a_job_continue_when_the_auditor_restarts(database: str, t
         async with Auditor(log, database, tmp_path / "same", usage_seconds=60).running() as auditor:
 
             async def stored(upto: int = upto, auditor: Auditor = auditor) -> bool:
-                return auditor.value("bailiff_archive_head_seq") == upto - 1 and bool(await query(database, "SELECT FROM followed WHERE allocations_seq = $1", upto - 1))
+                return await stored_upto(auditor, database, upto - 1)
 
             await auditor.until("accounting is stored", stored)
     assert (await derived(database, None)).differences == []

@@ -50,17 +50,12 @@ def gpus_of(state: PoolState, job: Job) -> JobGpus | None:
         return None
     held = [task for task in job.tasks if task.state not in ("reserved", "released")]
     used = allocated_gpu_milli(state, job, held)
-    waiting = 0 if held or not waits(state, job) else int(of_job(job, scale_of(state, job)).gpu_milli)
+    waiting = 0 if held or job.phase not in ("pending", "reserved") else int(of_job(job, scale_of(state, job)).gpu_milli)
     if not used and not waiting:
         return None
     began = min((task.start_seq for task in held if task.start_seq is not None), default=0)
     leaf = tree_of(state).leaf_of(job.project)
     return JobGpus((job.id, job.seq), leaf, (int(job.preemptible), began, job.seq), job.class_name, used, waiting)
-
-
-def waits(state: PoolState, job: Job) -> bool:
-    """Whether the time counts as waiting for GPUs: the job is pending or has a reservation, and is not paused."""
-    return job.phase in ("pending", "reserved")
 
 
 def scale_of(state: PoolState, job: Job) -> DeviceScale:
@@ -119,11 +114,11 @@ class Accounting:
     usage: IntervalRows = field(default_factory=lambda: IntervalRows(JOB_USAGE))
     lost: IntervalRows = field(default_factory=lambda: IntervalRows(LOST_WORK))
     capacity: IntervalRows = field(default_factory=lambda: IntervalRows(GPU_CAPACITY))
-    _jobs: dict[str, JobGpus] = field(default_factory=dict)
-    _leaves: dict[str, dict[str, None]] = field(default_factory=dict)
-    _touched: dict[str, None] = field(default_factory=dict)
-    _nodes: dict[str, None] = field(default_factory=dict)
-    _all: bool = False
+    _jobs: dict[str, JobGpus] = field(default_factory=dict, init=False)
+    _leaves: dict[str, dict[str, None]] = field(default_factory=dict, init=False)
+    _touched: dict[str, None] = field(default_factory=dict, init=False)
+    _nodes: dict[str, None] = field(default_factory=dict, init=False)
+    _all: bool = field(default=False, init=False)
 
     def begin(self, state: PoolState) -> None:
         """Start from the state of a snapshot, which is at the end of a cycle and whose rows are stored."""

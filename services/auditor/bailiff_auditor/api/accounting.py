@@ -132,7 +132,7 @@ def _parts(period: Period | None, begin: str, end: str) -> tuple[str, str]:
     if period is None:
         return "(SELECT NULL::timestamp AS part)", f"extract(epoch FROM {end} - {begin})"
     series = (
-        f"(SELECT * FROM generate_series(date_trunc('{period}', {begin} AT TIME ZONE 'UTC'), "
+        f"(SELECT * FROM generate_series(date_trunc('{period}', {begin} AT TIME ZONE 'UTC'), "  # noqa: S608 - our own names
         f"({end} AT TIME ZONE 'UTC') - interval '1 microsecond', interval '1 {period}') AS part)"
     )
     length = (
@@ -191,14 +191,14 @@ def _capacity_statement(period: Period | None) -> str:
 
 
 def _answer(
-    keys: list[str], period: Period | None, begin: datetime, end: datetime, known: datetime | None, rows: list[Record],
+    keys: Sequence[str], period: Period | None, begin: datetime, end: datetime, known: datetime | None, rows: list[Record],
     capacity: list[Record], limit: int,
 ) -> dict[str, Any]:  # fmt: skip
     total = rows[0] if rows and (rows[0]["total"] or not keys) else None
     listed = [row for row in rows if row is not total or not keys][:limit]
     named = ("time", "user", "project", "priority_class", "job", "submitted_seq")
     return {
-        "from": begin, "to": end, "known_until": known, "by": keys,
+        "from": begin, "to": end, "known_until": known, "by": list(keys),
         "rows": [
             {name: _value(row, name) for name in named} | _figures(row)
             for row in listed if row["jobs"]
