@@ -37,7 +37,20 @@ if TYPE_CHECKING:
     )
     from bailiff.client.settings import ClientSettings
     from bailiff.fields import JobFields, JobFile
-    from bailiff.pool_results import Amounts, ChangedJob, Gpu, Node, Policy, Pool, Project, Run, Verification, WhatIf
+    from bailiff.pool_results import (
+        Accounting,
+        Amounts,
+        ChangedJob,
+        Gpu,
+        GpuHours,
+        Node,
+        Policy,
+        Pool,
+        Project,
+        Run,
+        Verification,
+        WhatIf,
+    )
     from bailiff.results import (
         Accepted,
         Event,
@@ -54,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accepted",
+    "Accounting",
     "Amounts",
     "Audit",
     "ChangedJob",
@@ -65,6 +79,7 @@ __all__ = [
     "ExitCode",
     "Explanation",
     "Gpu",
+    "GpuHours",
     "InvalidRequest",
     "Job",
     "JobFailed",
@@ -104,7 +119,10 @@ __all__ = [
 _NAMES = {
     "sync": ("Audit", "Connection", "Job", "PolicyOfPool", "connect"),
     "results": ("Accepted", "Event", "Explanation", "JobStatus", "LogLine", "Plan", "Section", "Sentence", "Task", "Victim"),
-    "pool_results": ("Amounts", "ChangedJob", "Gpu", "Node", "Policy", "Pool", "Project", "Run", "Verification", "WhatIf"),
+    "pool_results": (
+        "Accounting", "Amounts", "ChangedJob", "Gpu", "GpuHours", "Node", "Policy", "Pool", "Project", "Run",
+        "Verification", "WhatIf",
+    ),
     "fields": ("JobFields", "JobFile"),
     "client.client": ("Client", "Outcome", "SentRequest"),
     "client.settings": ("ClientSettings",),

@@ -163,3 +163,42 @@ class WhatIf:
     confidence: str
     assumptions: tuple[str, ...]
     data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHours:
+    """GPU-hours, as docs/how-to/accounting.md defines them. borrowed: part of used. lost: to preemption. jobs: with any of these.
+
+    What a row is for: time, user, project, priority_class, job; None: all of them, or unknown.
+    """
+
+    used: float
+    borrowed: float
+    lost: float
+    lost_other: float
+    waiting: float
+    preemptions: int
+    jobs: int
+    time: datetime | None = None
+    user: str | None = None
+    project: str | None = None
+    priority_class: str | None = None
+    job: str | None = None
+    submitted_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """GPU-hours of a pool from `since` to `until`. known_until: the archive has all records up to this time.
+
+    capacity: of healthy GPUs, in GPU-hours; capacity_by_time: the same by the minute, hour, day or month.
+    """
+
+    pool: str
+    since: datetime
+    until: datetime
+    known_until: datetime | None
+    rows: tuple[GpuHours, ...]
+    totals: GpuHours
+    capacity: float
+    capacity_by_time: Mapping[datetime, float]

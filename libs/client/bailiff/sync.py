@@ -12,7 +12,7 @@ from bailiff import aio, fields
 from bailiff.aio.policy import PolicySource
 from bailiff.fields import JobFields, Names, Times
 from bailiff.loop_thread import LoopThread
-from bailiff.pool_results import Node, Policy, Pool, Project, Verification, WhatIf
+from bailiff.pool_results import Accounting, Node, Policy, Pool, Project, Verification, WhatIf
 from bailiff.results import Accepted, Event, Explanation, JobStatus, LogLine, Plan
 
 
@@ -123,6 +123,29 @@ class Connection:
     def projects(self, *, pool: str | None = None) -> list[Project]:
         """The projects with quota, usage and fair share, each after its parent."""
         return self._thread.run(self._async.projects(pool=pool))
+
+    def accounting(
+        self,
+        by: Names = None,
+        *,
+        since: Times = None,
+        until: Times = None,
+        user: Names = None,
+        project: Names = None,
+        priority_class: Names = None,
+        job: Names = None,
+        pool: str | None = None,
+    ) -> Accounting:
+        """GPU-hours used, borrowed, lost to preemption and waited for, from the archive (BAILIFF_API). Default: seven days.
+
+        by: a row for each of "user", "project", "class", "job", and one of "minute", "hour", "day", "month" (UTC). since, until:
+        a time or how long ago, as in "30d". The filters: one value or several.
+        """
+        return self._thread.run(
+            self._async.accounting(
+                by, since=since, until=until, user=user, project=project, priority_class=priority_class, job=job, pool=pool
+            )
+        )
 
     # --- what would happen
 

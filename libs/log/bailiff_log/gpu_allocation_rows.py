@@ -80,6 +80,10 @@ class IntervalRows:
         else:
             self.open.pop(owner, None)
 
+    def moment(self, key: Key, values: Values, at: tuple[int, Any]) -> None:
+        """Add a row that begins and ends at `at`."""
+        self.begun.append(_Row(key, values, at, at))
+
     async def write(self, connection: Any, pool: int) -> None:
         """Write the changes since the last call. Call inside a transaction."""
         ended, self.ended = self.ended, []

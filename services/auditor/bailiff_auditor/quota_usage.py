@@ -102,7 +102,7 @@ async def follow_usage(
         if view.state.seq > allocation_writer.after:  # changes before the snapshot are not all stored: fold from the start
             view = new_projection()
         follower = StateFollower(view, checks, requests)
-        allocation_writer.allocations.begin(view.state)
+        allocation_writer.begin(view.state)
         catching_up = asyncio.create_task(follower.catch_up())
         while not catching_up.done():
             await asyncio.wait([catching_up], timeout=WAIT)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from bailiff import fields
 from bailiff.client.errors import JobRejected
 from bailiff.fields import JobFields, Names, Times
-from bailiff.pool_results import Node, Pool, Project, WhatIf
+from bailiff.pool_results import Accounting, Node, Pool, Project, WhatIf
 from bailiff.results import Event, JobStatus, Plan
 
 from . import convert
@@ -172,6 +172,33 @@ class Connection:
         from bailiff.client.projects import rows
 
         return [convert.project(row) for row in rows(await self._access.state(pool))]
+
+    async def accounting(
+        self,
+        by: Names = None,
+        *,
+        since: Times = None,
+        until: Times = None,
+        user: Names = None,
+        project: Names = None,
+        priority_class: Names = None,
+        job: Names = None,
+        pool: str | None = None,
+    ) -> Accounting:
+        """GPU-hours used, borrowed, lost to preemption and waited for, from the archive (BAILIFF_API). Default: seven days.
+
+        by: a row for each of "user", "project", "class", "job", and one of "minute", "hour", "day", "month" (UTC). since, until:
+        a time or how long ago, as in "30d". The filters: one value or several.
+        """
+        from bailiff.client.accounting import Wanted
+        from bailiff.client.accounting import accounting as ask
+
+        wanted = Wanted(
+            fields.several(by), fields.micros_of(since, "since"), fields.micros_of(until, "until"), fields.several(user),
+            fields.several(project), fields.several(priority_class), fields.several(job),
+        )  # fmt: skip
+        with translated():
+            return convert.accounting(await ask(self._settings, pool, wanted))
 
     # --- what would happen
 

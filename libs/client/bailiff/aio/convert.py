@@ -150,3 +150,13 @@ def _changed(row: Mapping[str, Any]) -> of_pools.ChangedJob:
         waited=tuple(row["waited_hours"]),
         lost=tuple(row["gpu_hours_lost"]),
     )
+
+
+def accounting(answer: Mapping[str, Any]) -> of_pools.Accounting:
+    """GPU-hours, from the answer of the query interface."""
+    rows = tuple(of_pools.GpuHours(**row | {"time": time_of(row["time"])}) for row in answer["rows"])
+    by_time = {datetime.fromisoformat(each["time"]): each["gpu_hours"] for each in answer["capacity"]}
+    return of_pools.Accounting(
+        answer["pool"], datetime.fromisoformat(answer["from"]), datetime.fromisoformat(answer["to"]),
+        time_of(answer["known_until"]), rows, of_pools.GpuHours(**answer["totals"]), answer["capacity_gpu_hours"], by_time,
+    )  # fmt: skip

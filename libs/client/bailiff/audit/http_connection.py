@@ -43,7 +43,7 @@ class HttpConnection:
 
     async def get(self, path: str, **parameters: Any) -> Any:
         """Returns the JSON response. Raises `RequestFailed`."""
-        url = f"{self._path}{quote(path)}" + (f"?{urlencode(parameters)}" if parameters else "")
+        url = f"{self._path}{quote(path)}" + (f"?{urlencode(parameters, doseq=True)}" if parameters else "")
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""Re-derives archive tables by folding the records: quota usage over time, and GPU allocations."""
+"""Re-derives archive tables by folding the records: quota usage over time, GPU allocations, and accounting."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,13 +6,17 @@ from typing import Any
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
+from bailiff_log.accounting_rows import ACCOUNTING_TABLES, Accounting
 from bailiff_log.archive import ArchivedLog
 from bailiff_log.gpu_allocation_rows import GPU_ALLOCATIONS, GPU_STATES, GpuAllocations, IntervalRows, Table
 from bailiff_log.quota_usage_rows import USAGE_COLUMNS, UsageSchedule, rows_of
 
 from .row_diff import Derived
 
-FOLDED = {table.name: Table(f"folded_{table.name}", table.key, table.values) for table in (GPU_ALLOCATIONS, GPU_STATES)}
+FOLDED = {
+    table.name: Table(f"folded_{table.name}", table.key, table.values)
+    for table in (GPU_ALLOCATIONS, GPU_STATES, *ACCOUNTING_TABLES)
+}
 
 
 @dataclass
@@ -28,6 +32,9 @@ class RederivedTables:
     state: PoolState = field(default_factory=PoolState)
     held: GpuAllocations = field(
         default_factory=lambda: GpuAllocations(IntervalRows(FOLDED["gpu_allocations"]), IntervalRows(FOLDED["gpu_states"]))
+    )
+    accounting: Accounting = field(
+        default_factory=lambda: Accounting(*(IntervalRows(FOLDED[table.name]) for table in ACCOUNTING_TABLES))
     )
     stored: dict[int, list[Any]] = field(default_factory=dict)
     intervals: list[tuple[int, int]] = field(default_factory=list)
@@ -55,6 +62,9 @@ class RederivedTables:
             if row is not None:
                 self.upto, self.digest = row["upto"], row["allocations_hash"] if row["allocations_seq"] == row["upto"] else ""
             for table in FOLDED:
+                if not await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", table):
+                    self.upto = -1  # an earlier release wrote the archive: its rows are stored anew when this one opens it
+                    continue
                 await connection.execute(f"CREATE TEMPORARY TABLE folded_{table} (LIKE {table} INCLUDING ALL)")
         if await connection.fetchval("SELECT to_regclass('usage_intervals') IS NOT NULL"):
             rows = await connection.fetch(
@@ -68,6 +78,7 @@ class RederivedTables:
         apply(self.state, record)
         if record.seq <= self.upto:
             self.held.at(self.state, record, stored=False)
+            self.accounting.at(self.state, record, stored=False)
         if record.seq == self.upto and self.digest and self.digest != digest:
             found.say(f"followed: the allocations are stored up to a different record #{record.seq}")
         while self.intervals and self.intervals[-1][0] <= record.seq:
@@ -85,8 +96,9 @@ class RederivedTables:
             found.say(f"project_usage #{record.seq}: the sample is missing")
 
     async def write(self) -> None:
-        """Writes the allocations folded so far to temporary tables."""
+        """Writes the rows folded so far to temporary tables."""
         await self.held.write(self.log.connection, self.log.id)
+        await self.accounting.write(self.log.connection, self.log.id)
 
     def end(self, found: Derived) -> None:
         """Reports stored samples that no record explains. Call after the last record."""

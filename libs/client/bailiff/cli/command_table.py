@@ -21,6 +21,9 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "submit": CommandEntry("submit", JOBS, "Submit a job: bailiff submit --gpus 4 --class train -- python train.py"),
     "resubmit": CommandEntry("submit", JOBS, "Submit a job again, changed by options."),
     "list": CommandEntry("job_list", JOBS, "List jobs: running ones first, then pending ones in queue order."),
+    "accounting": CommandEntry(
+        "accounting", JOBS, "Show GPU-hours used, borrowed, lost and waited for, per user, project, day …"
+    ),
     "describe": CommandEntry("jobs", JOBS, "Show one job: state, why it is pending, its tasks and its history."),
     "logs": CommandEntry("logs", JOBS, "Print the output of a job's tasks."),
     "cancel": CommandEntry("jobs", JOBS, "Cancel jobs, pending or running."),

@@ -62,12 +62,12 @@ async def list_jobs(
     from bailiff.render.tables.job_columns import chosen, jobs_table, jobs_text
 
     wanted = JobFilter(
-        states=[each.lower() for each in _each(state)], users=_each(user), classes=_each(class_), nodes=_each(node),
+        states=[each.lower() for each in each_of(state)], users=each_of(user), classes=each_of(class_), nodes=each_of(node),
         project=None if all_projects else project or session.settings.project,
         labels=pairs_of("label", label or []), names=name or [], ended=all_,
         since=moment_of("--since", since), until=moment_of("--until", until),
     )  # fmt: skip
-    named, order, wide = _each(columns), _each(sort), session.output.value == "wide"
+    named, order, wide = each_of(columns), each_of(sort), session.output.value == "wide"
     chosen([], named)  # refuses unknown columns before anything is read
 
     def shown(rows: list[JobRow]) -> RenderableType:
@@ -82,6 +82,6 @@ async def list_jobs(
         await watch_or_show(session, look, shown, watch=watch)
 
 
-def _each(texts: Several) -> list[str]:
+def each_of(texts: Several) -> list[str]:
     """The values of an option that is repeatable and takes several, separated by commas."""
     return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]

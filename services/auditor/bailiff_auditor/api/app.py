@@ -10,7 +10,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from bailiff_service.metrics import Metrics
 from bailiff_service.problems import TITLES, ProblemDetails
 
-from . import events, evictions, gpus, jobs, pools, problems, projects, quota_series, raw_log, records, timelines
+from . import accounting, events, evictions, gpus, jobs, pools, problems, projects, quota_series, raw_log, records, timelines
 from .archive import Archive
 from .middleware import ApiMiddleware
 from .parameters import PREFIX, only_known_parameters
@@ -28,6 +28,7 @@ ABOUT = """Read-only queries of the archived audit log. Only archived records ar
 TAGS = {
     "pools": "Pools, their archive state, and their nodes.", "jobs": "Jobs, attempts, and the queue.",
     "evictions": "Evictions: victim, preemptor, cause and cost.", "gpus": "GPU allocations over time.",
+    "accounting": "GPU-hours used, borrowed, lost and waited for.",
     "projects": "Usage, quota and fair share.", "timelines": "Records about a job, a node or a project.",
     "records": "The log: records, bytes, seals.", "live": "Live stream of archived records.",
 }  # fmt: skip
@@ -46,7 +47,7 @@ def application(
         code: {"model": ProblemDetails, "description": TITLES[code]} for code in (400, 404, 503)
     }
     root = APIRouter(prefix=PREFIX, dependencies=[Depends(only_known_parameters)], responses=errors)
-    for module in (pools, gpus, projects, quota_series, jobs, evictions, timelines, records, raw_log, events):
+    for module in (pools, gpus, projects, quota_series, accounting, jobs, evictions, timelines, records, raw_log, events):
         root.include_router(module.router)
     app.include_router(root)
     problems.register(app)

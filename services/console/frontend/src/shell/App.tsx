@@ -13,6 +13,7 @@ import { Shell } from "./Shell";
 const PoolPage = lazy(() => import("../pages/pool/PoolPage"));
 const QueuePage = lazy(() => import("../pages/queue/QueuePage"));
 const ProjectsPage = lazy(() => import("../pages/projects/ProjectsPage"));
+const AccountingPage = lazy(() => import("../pages/accounting/AccountingPage"));
 const JobPage = lazy(() => import("../pages/job/JobPage"));
 const DecisionPage = lazy(() => import("../pages/decision/DecisionPage"));
 const RecordPage = lazy(() => import("../pages/record/RecordPage"));
@@ -46,6 +47,7 @@ function AppRoutes() {
         <Route path="/:pool" component={PoolPage} />
         <Route path="/:pool/queue" component={QueuePage} />
         <Route path="/:pool/projects" component={ProjectsPage} />
+        <Route path="/:pool/accounting" component={AccountingPage} />
         <Route path="/:pool/jobs/:job" component={JobPage} />
         <Route path="/:pool/decisions/:seq" component={DecisionPage} />
         <Route path="/:pool/record" component={RecordPage} />

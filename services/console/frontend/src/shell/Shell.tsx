@@ -8,7 +8,7 @@ import { RelativeTime } from "../ui/RelativeTime";
 import { Button } from "../ui/Button";
 import { EmptyState } from "../ui/EmptyState";
 import { JobSearch } from "./JobSearch";
-import { PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
+import { AccountingIcon, PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
 import { currentUser } from "./currentUser";
 import type { Pools } from "./poolsResponse";
 import { themeChoice, chooseTheme } from "./theme";
@@ -17,6 +17,7 @@ const PAGES = [
   { at: "", name: "Pool", Icon: PoolIcon },
   { at: "/queue", name: "Queue", Icon: QueueIcon },
   { at: "/projects", name: "Projects", Icon: ProjectsIcon },
+  { at: "/accounting", name: "Accounting", Icon: AccountingIcon },
   { at: "/record", name: "Record", Icon: RecordIcon },
   { at: "/what-if", name: "What if", Icon: WhatIfIcon },
   { at: "/submit", name: "Submit", Icon: SubmitIcon },

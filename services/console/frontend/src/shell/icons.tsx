@@ -8,6 +8,7 @@ const icon = (path: string) => () => (
 export const PoolIcon = icon("M4 5h7v6H4zM13 5h7v6h-7zM4 13h7v6H4zM13 13h7v6h-7z");
 export const QueueIcon = icon("M4 6h16M4 12h12M4 18h8");
 export const ProjectsIcon = icon("M12 4v5M12 9H6v5M12 9h6v5M4 14h4v5H4zM16 14h4v5h-4z");
+export const AccountingIcon = icon("M4 20h16M6 20v-6M11 20V6M16 20v-9");
 export const RecordIcon = icon("M9 8h6M9 12h6M9 16h3M6 3h9l4 4v14H6z");
 export const WhatIfIcon = icon("M6 4v16M6 8h6a4 4 0 0 1 4 4v0a4 4 0 0 0 4 4M17 13l3 3-3 3");
 export const SubmitIcon = icon("M12 5v14M5 12h14");

@@ -1,0 +1,78 @@
+"""`bailiff accounting`: GPU-hours used, borrowed, lost and waited for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from .job_list import Several, each_of
+from .jobs import PANEL, moment_of
+from .session import Output, Session, command
+
+
+class Format(StrEnum):
+    """How the figures are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    command(app, "accounting", leave_out=("output", "kafka", "actor", "key"), rich_help_panel=PANEL)(accounting)
+
+
+async def accounting(
+    session: Session,
+    by: Annotated[
+        Several,
+        typer.Option(
+            "--by",
+            "-b",
+            metavar="KEY,...",
+            help="A row for each user, project, class, job; and minute, hour, day or month (UTC).",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From then, as in 30d (ago) or 2026-01-01. Default: seven days ago.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then. Default: now.")] = None,
+    user: Annotated[Several, typer.Option("--user", "-u", metavar="USER,...", help="Only jobs of these users.")] = None,
+    project: Annotated[
+        Several, typer.Option("--project", "-p", metavar="PROJECT,...", help="Only jobs of these projects.")
+    ] = None,
+    class_: Annotated[Several, typer.Option("--class", "-c", metavar="CLASS,...", help="Only these priority classes.")] = None,
+    job: Annotated[Several, typer.Option("--job", "-j", metavar="JOB,...", help="Only these jobs.")] = None,
+    output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.TABLE,
+) -> None:
+    """Show GPU-hours used, borrowed, lost to preemption, and waited for. They are read from the archive (BAILIFF_API).
+
+    BORROWED is the part of USED above the project's quota. LOST is work lost to preemption, LOST OTHER to drains, failures and
+    other ends of attempts that were started again. WAITING is what pending jobs requested. All in GPU-hours.
+
+    bailiff accounting --by project,day --since 30d -o csv
+    """
+    from bailiff.client.accounting import Wanted, as_csv
+    from bailiff.client.accounting import accounting as ask
+    from bailiff.render.tables.accounting import accounting_table
+
+    keys = list(dict.fromkeys(each_of(by)))
+    wanted = Wanted(
+        keys,
+        moment_of("--since", since),
+        moment_of("--until", until),
+        each_of(user),
+        each_of(project),
+        each_of(class_),
+        each_of(job),
+    )
+    found = await ask(session.settings, session.pool, wanted)
+    if output is Format.CSV:
+        session.write(as_csv(found, keys))
+        return
+    session.output = Output(output.value)
+    session.show(found, lambda: accounting_table(found, keys))

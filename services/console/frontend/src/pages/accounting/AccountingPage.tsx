@@ -1,0 +1,119 @@
+import { useLocation } from "preact-iso";
+
+import { get } from "../../lib/api";
+import { moment } from "../../lib/format";
+import { now } from "../../lib/serverClock";
+import { useArchive } from "../../lib/useArchive";
+import { usePageTitle } from "../../lib/usePageTitle";
+import { usePolling } from "../../lib/usePolling";
+import { Button } from "../../ui/Button";
+import { Card } from "../../ui/Card";
+import { EmptyState } from "../../ui/EmptyState";
+import { ErrorMessage } from "../../ui/ErrorMessage";
+import { Loading } from "../../ui/Loading";
+import { SegmentedControl } from "../../ui/SegmentedControl";
+import { accountingPath, chartOf, csvOf, FIGURES, hours, KEYS, monthOf, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type Accounting, type TimeWindow, type View } from "./accountingData";
+import { AccountingTable } from "./AccountingTable";
+import { MonthlyReport } from "./MonthlyReport";
+import { StackedAreas } from "./StackedAreas";
+import "./accounting.css";
+
+/** GPU-hours over time; with `project` and `month` in the address, the report of a month. */
+export default function AccountingPage({ pool }: { pool: string }) {
+  const { query } = useLocation();
+  const { state } = useArchive();
+  usePageTitle(`${pool}: ${query.project !== undefined ? `report of ${query.project}` : "accounting"}`);
+  if (state === "none") return <EmptyState title="Accounting is unavailable">It needs the archive, and none is configured.</EmptyState>;
+  if (query.project !== undefined) return <MonthlyReport key={query.project} pool={pool} project={query.project} month={monthOf(query.month, now.peek())} />;
+  return <Overview pool={pool} view={viewOf(query)} />;
+}
+
+function Overview({ pool, view }: { pool: string; view: View }) {
+  const { route } = useLocation();
+  const go = (changed: Partial<View>): void => route(viewPath(pool, { ...view, ...changed }));
+  const limits = windowOf(view, now.peek());
+  const key = `${pool} ${view.by} ${view.range} ${view.from} ${view.to}`;
+  const { value, failure, refresh } = usePolling(key, async (signal) => {
+    const window = windowOf(view, now.peek());
+    const [series, sums] = await Promise.all([
+      get<Accounting>(accountingPath(pool, [view.by, window.period], window.from, window.to), signal),
+      get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal),
+    ]);
+    return { window, series, sums };
+  });
+  return (
+    <div class="page accounting">
+      <div class="page-head">
+        <h1>Accounting</h1>
+        <p class="soft">GPU-hours used, borrowed, lost to preemption, and waited for. They are recorded in the archive for good.</p>
+      </div>
+      <div class="accounting-controls">
+        <SegmentedControl legend="Rows" options={KEYS} value={view.by as "project"} onChange={(by) => go({ by })} />
+        <SegmentedControl legend="Time range" options={RANGES} value={view.from === null ? view.range : ("" as "24h")} onChange={(range) => go({ range, from: null, to: null })} />
+        <Days limits={limits} go={go} />
+      </div>
+      {value ? <Found pool={pool} view={view} {...value} go={go} /> : failure ? <ErrorMessage error={failure} retry={refresh} /> : <Loading what="the GPU-hours" />}
+    </div>
+  );
+}
+
+/** Two days of the calendar as the range, UTC; the second one is included. */
+function Days({ limits, go }: { limits: TimeWindow; go: (changed: Partial<View>) => void }) {
+  const day = (time: number): string => new Date(time).toISOString().slice(0, 10);
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget as HTMLFormElement);
+    const [from, last] = [Date.parse(String(given.get("from"))), Date.parse(String(given.get("last")))];
+    if (from <= last) go({ from: new Date(from).toISOString(), to: new Date(last + 86_400_000).toISOString() });
+  };
+  return (
+    <form class="accounting-days" onSubmit={submit} key={`${limits.from}`}>
+      <label>
+        <span class="soft">From</span> <input class="input" type="date" name="from" required defaultValue={day(limits.from)} />
+      </label>
+      <label>
+        <span class="soft">to</span> <input class="input" type="date" name="last" required defaultValue={day(limits.to - 1)} />
+      </label>
+      <Button submit>Show</Button>
+    </form>
+  );
+}
+
+function Found({ pool, view, window, series, sums, go }: { pool: string; view: View; window: TimeWindow; series: Accounting; sums: Accounting; go: (changed: Partial<View>) => void }) {
+  const chart = chartOf(series, view.by, view.figure, window);
+  const [head, figure] = [KEYS.find(([key]) => key === view.by)![1], FIGURES.find(([key]) => key === view.figure)![1]];
+  const words = `${figure} GPUs over time by ${head.toLowerCase()}: ${hours(sums.totals[view.figure])} GPU-hours in all`;
+  const month = monthOf(undefined, window.to - 1).text;
+  const link = view.by === "project" ? (row: Accounting["rows"][number]) => (row.project ? <a href={reportPath(pool, row.project, month)}>{row.project}</a> : "(none)") : undefined;
+  return (
+    <>
+      <Card title="GPUs over time" aside={<SegmentedControl legend="Figure" options={FIGURES} value={view.figure} onChange={(next) => go({ figure: next })} />}>
+        {chart.areas.length || chart.capacity.some((value) => value > 0) ? <StackedAreas chart={chart} words={words} capacity={view.figure !== "waiting"} /> : <EmptyState title="Nothing in this time range" />}
+        <p class="soft note">
+          Mean of each {window.period}. {hours(sums.totals.used)} of {hours(sums.capacity_gpu_hours)} GPU-hours of healthy GPUs were used: {percent(sums.totals.used, sums.capacity_gpu_hours)}.
+        </p>
+      </Card>
+      <Card title={`GPU-hours by ${head.toLowerCase()}`} aside={<DownloadLink name={`${pool}-accounting.csv`} text={csvOf(series.rows, view.by)} />}>
+        <AccountingTable caption={`GPU-hours by ${head.toLowerCase()}`} by={view.by} head={head} rows={sums.rows} totals={sums.totals} name={link} />
+        <p class="soft note">
+          {moment(sums.from)} to {moment(sums.to)}
+          {sums.known_until !== null && sums.known_until < sums.to && `, known until ${moment(sums.known_until)}`}. Borrowed is part of used.
+        </p>
+      </Card>
+    </>
+  );
+}
+
+/** A link that saves a text as a file. */
+function DownloadLink({ name, text }: { name: string; text: string }) {
+  const save = (event: MouseEvent): void => {
+    const address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    (event.currentTarget as HTMLAnchorElement).href = address;
+    setTimeout(() => URL.revokeObjectURL(address), 60_000);
+  };
+  return (
+    <a class="button" href="#" download={name} onClick={save}>
+      Download CSV
+    </a>
+  );
+}

@@ -1,0 +1,95 @@
+import { get } from "../../lib/api";
+import { moment } from "../../lib/format";
+import { usePolling } from "../../lib/usePolling";
+import { Button } from "../../ui/Button";
+import { Card } from "../../ui/Card";
+import { EmptyState } from "../../ui/EmptyState";
+import { ErrorMessage } from "../../ui/ErrorMessage";
+import { Loading } from "../../ui/Loading";
+import { accountingPath, chartOf, hours, neighbour, percent, reportPath, type Accounting, type Key, type Month } from "./accountingData";
+import { AccountingTable } from "./AccountingTable";
+import { StackedAreas } from "./StackedAreas";
+
+const JOBS = "25";
+const PARTS: readonly [Key, string][] = [
+  ["user", "User"],
+  ["priority_class", "Class"],
+  ["job", "Job"],
+];
+
+/** GPU-hours of one project in one month, made to be printed. */
+export function MonthlyReport({ pool, project, month }: { pool: string; project: string; month: Month }) {
+  const { value, failure, refresh } = usePolling(`${pool} ${project} ${month.text}`, async (signal) => {
+    const ask = (by: string[], more: Record<string, string> = {}): Promise<Accounting> => get<Accounting>(accountingPath(pool, by, month.from, month.to, { project, ...more }), signal);
+    const [days, ...parts] = await Promise.all([ask(["user", "day"]), ...PARTS.map(([key]) => ask([key], key === "job" ? { limit: JOBS } : {}))]);
+    return { days: days!, parts };
+  });
+  return (
+    <div class="page accounting report">
+      <div class="page-head">
+        <p class="crumbs no-print">
+          <a href={`/${encodeURIComponent(pool)}/accounting`}>Accounting</a>
+        </p>
+        <h1>
+          <bdi>{project}</bdi>, {month.text}
+        </h1>
+        <p class="soft">GPU-hours of the project’s jobs in pool {pool}, months in UTC. Subprojects have reports of their own.</p>
+        <p class="report-actions no-print">
+          <a href={reportPath(pool, project, neighbour(month, -1))}>{neighbour(month, -1)}</a>
+          <a href={reportPath(pool, project, neighbour(month, 1))}>{neighbour(month, 1)}</a>
+          <Button onClick={() => print()}>Print</Button>
+        </p>
+      </div>
+      {value ? <Report month={month} {...value} /> : failure ? <ErrorMessage error={failure} retry={refresh} /> : <Loading what="the report" />}
+    </div>
+  );
+}
+
+function Report({ month, days, parts }: { month: Month; days: Accounting; parts: Accounting[] }) {
+  const { totals } = days;
+  const chart = chartOf(days, "user", "used", { ...month, period: "day" });
+  if (!totals.jobs) return <EmptyState title="Nothing in this month">No job of the project used, lost or waited for GPUs.</EmptyState>;
+  const facts: [string, string][] = [
+    ["Used", `${hours(totals.used)} GPU-hours`],
+    ["Borrowed above the quota", `${hours(totals.borrowed)} GPU-hours, ${percent(totals.borrowed, totals.used)} of it`],
+    ["Lost to preemption", `${hours(totals.lost)} GPU-hours, ${percent(totals.lost, totals.used)} of what was used`],
+    ["Lost to other ends", `${hours(totals.lost_other)} GPU-hours`],
+    ["Waited for", `${hours(totals.waiting)} GPU-hours`],
+    ["Preemptions", totals.preemptions.toLocaleString("en")],
+    ["Jobs", totals.jobs.toLocaleString("en")],
+    ["Part of the pool’s healthy GPUs", percent(totals.used, days.capacity_gpu_hours)],
+  ];
+  return (
+    <>
+      <Card title="Summary">
+        <dl class="report-facts">
+          {facts.map(([name, text]) => (
+            <div key={name}>
+              <dt class="soft">{name}</dt>
+              <dd class="number">{text}</dd>
+            </div>
+          ))}
+        </dl>
+      </Card>
+      <Card title="GPUs used by day">
+        {chart.areas.length ? <StackedAreas chart={{ ...chart, most: scale(chart.areas) }} words={`GPUs used by day and user: ${hours(totals.used)} GPU-hours in all`} capacity={false} /> : <p class="soft">No GPU was used.</p>}
+      </Card>
+      {parts.map((found, at) => {
+        const [key, head] = PARTS[at]!;
+        return (
+          <Card key={key} title={`By ${head.toLowerCase()}`}>
+            <AccountingTable caption={`GPU-hours by ${head.toLowerCase()}`} by={key} head={head} rows={found.rows} totals={found.totals} />
+            {found.more && <p class="soft note">The {JOBS} jobs that used the most; the total has all.</p>}
+          </Card>
+        );
+      })}
+      <p class="soft note">
+        {moment(days.from)} to {moment(days.to)}
+        {days.known_until !== null && days.known_until < days.to && `, known until ${moment(days.known_until)}`}. Computed from the audit log.
+      </p>
+    </>
+  );
+}
+
+/** The highest sum of a day. */
+const scale = (areas: readonly { values: number[] }[]): number => Math.max(0.001, ...areas[0]!.values.map((_, at) => areas.reduce((sum, area) => sum + area.values[at]!, 0)));

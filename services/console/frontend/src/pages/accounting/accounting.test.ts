@@ -1,0 +1,75 @@
+import { describe, expect, it } from "vitest";
+
+import { accountingPath, areaPath, chartOf, csvOf, monthOf, neighbour, NONE, OTHERS, viewOf, viewPath, windowOf, type Accounting, type AccountingRow } from "./accountingData";
+
+const ZERO = { used: 0, borrowed: 0, lost: 0, lost_other: 0, waiting: 0, preemptions: 0, jobs: 0 };
+const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, priority_class: null, job: null, submitted_seq: null, used });
+const answer = (rows: AccountingRow[], capacity: [string, number][]): Accounting => ({
+  from: "",
+  to: "",
+  known_until: null,
+  rows,
+  more: false,
+  totals: ZERO,
+  capacity_gpu_hours: 0,
+  capacity: capacity.map(([time, gpu_hours]) => ({ time, gpu_hours })),
+});
+const at = (text: string): number => Date.parse(text);
+
+describe("the address", () => {
+  it("has what differs from the default, and unknown values are the default", () => {
+    const view = viewOf({ by: "user", range: "30d", figure: "lost" });
+    expect(viewPath("a/b", view)).toBe("/a%2Fb/accounting?by=user&figure=lost&range=30d");
+    expect(viewPath("p", viewOf({}))).toBe("/p/accounting");
+    expect(viewOf({ by: "x", range: "x", from: "soon", to: "2026-01-01" })).toEqual(viewOf({}));
+    expect(viewOf({ from: "2026-02-01", to: "2026-01-01" }).from).toBeNull();
+  });
+
+  it("keeps chosen days", () => {
+    const view = viewOf({ from: "2026-01-01", to: "2026-02-01" });
+    expect(viewPath("p", view)).toBe("/p/accounting?from=2026-01-01&to=2026-02-01");
+    expect(windowOf(view, 0)).toEqual({ from: at("2026-01-01"), to: at("2026-02-01"), period: "day" });
+    expect(windowOf(viewOf({ range: "1h" }), at("2026-01-01T10:00:01Z"))).toEqual({ from: at("2026-01-01T09:01Z"), to: at("2026-01-01T10:01Z"), period: "minute" });
+  });
+
+  it("of the request repeats by", () => {
+    expect(accountingPath("p", ["user", "day"], 0, 86_400_000, { project: "a&b" })).toBe(
+      "/api/archive/pools/p/accounting?by=user&by=day&from=1970-01-01T00%3A00%3A00.000Z&to=1970-01-02T00%3A00%3A00.000Z&project=a%26b",
+    );
+  });
+});
+
+describe("the chart", () => {
+  const window = { from: at("2026-01-01T00:30Z"), to: at("2026-01-01T03:00Z"), period: "hour" as const };
+
+  it("shows mean GPUs of the part of each period that is inside the window", () => {
+    const found = answer([row("2026-01-01T00:00:00Z", "red", 1), row("2026-01-01T02:00:00Z", "red", 3), row("2026-01-01T02:00:00Z", null, 1)], [["2026-01-01T00:00:00Z", 4], ["2026-01-01T01:00:00Z", 8]]);
+    const chart = chartOf(found, "project", "used", window);
+    expect(chart.areas).toEqual([{ name: "red", values: [2, 0, 3] }, { name: NONE, values: [0, 0, 1] }]);
+    expect(chart.capacity).toEqual([8, 8, 0]);
+    expect(chart.most).toBe(8);
+    expect(chartOf(found, "project", "waiting", window).areas).toEqual([]);
+  });
+
+  it("sums what is beyond the largest", () => {
+    const found = answer(["a", "b", "c"].map((name, nth) => row("2026-01-01T01:00:00Z", name, 3 - nth)), []);
+    expect(chartOf(found, "project", "used", window, 1).areas.map(({ name, values }) => [name, values[1]])).toEqual([["a", 3], [OTHERS, 3]]);
+  });
+
+  it("draws steps between two edges", () => {
+    expect(areaPath([0, 1], [2, 4], 4)).toBe("M0 50L1 50L1 0L2 0L2 75L1 75L1 100L0 100Z");
+    expect(areaPath([], [], 1)).toBe("");
+  });
+});
+
+it("CSV quotes texts, and none becomes a formula", () => {
+  const text = csvOf([row("2026-01-01T00:00:00Z", '=1,"x"', 1.5)], "project");
+  expect(text.split("\n")[0]).toBe("time,project,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,lost_other_gpu_hours,waiting_gpu_hours,preemptions,jobs");
+  expect(text.split("\n")[1]).toBe(`2026-01-01T00:00:00Z,"'=1,""x""",1.500000,0.000000,0.000000,0.000000,0.000000,0,0`);
+});
+
+it("months are those of UTC, and of now where the address has none", () => {
+  expect(monthOf("2026-12", 0)).toEqual({ text: "2026-12", from: at("2026-12-01"), to: at("2027-01-01") });
+  expect(monthOf("2026-13", at("2026-02-03")).text).toBe("2026-02");
+  expect([neighbour(monthOf("2026-01", 0), -1), neighbour(monthOf("2026-12", 0), 1)]).toEqual(["2025-12", "2027-01"]);
+});

@@ -1,0 +1,224 @@
+// GPU-hours over time, from the query API; docs/how-to/accounting.md defines each figure.
+import { archivePath } from "../../lib/api";
+
+export interface Figures {
+  used: number;
+  borrowed: number;
+  lost: number;
+  lost_other: number;
+  waiting: number;
+  preemptions: number;
+  jobs: number;
+}
+
+export interface AccountingRow extends Figures {
+  time: string | null;
+  user: string | null;
+  project: string | null;
+  priority_class: string | null;
+  job: string | null;
+  submitted_seq: number | null;
+}
+
+/** `/v1/pools/{pool}/accounting`. */
+export interface Accounting {
+  from: string;
+  to: string;
+  known_until: string | null;
+  rows: AccountingRow[];
+  more: boolean;
+  totals: Figures;
+  capacity_gpu_hours: number;
+  capacity: { time: string; gpu_hours: number }[];
+}
+
+export type Key = "project" | "user" | "priority_class" | "job";
+export const KEYS: readonly [Key, string][] = [
+  ["project", "Project"],
+  ["user", "User"],
+  ["priority_class", "Class"],
+];
+export type Figure = "used" | "borrowed" | "lost" | "waiting";
+export const FIGURES: readonly [Figure, string][] = [
+  ["used", "Used"],
+  ["borrowed", "Borrowed"],
+  ["lost", "Lost"],
+  ["waiting", "Waiting"],
+];
+export type Range = "1h" | "24h" | "7d" | "30d" | "1y";
+export const RANGES: readonly [Range, string][] = [
+  ["1h", "1 hour"],
+  ["24h", "24 hours"],
+  ["7d", "7 days"],
+  ["30d", "30 days"],
+  ["1y", "1 year"],
+];
+type Period = "minute" | "hour" | "day";
+const HOUR = 3_600_000;
+const HOURS: Record<Range, number> = { "1h": 1, "24h": 24, "7d": 168, "30d": 720, "1y": 8_760 };
+const LENGTHS: Record<Period, number> = { minute: HOUR / 60, hour: HOUR, day: 24 * HOUR };
+
+/** What the address asks for. from, to: ISO times, whose range replaces `range`. */
+export interface View {
+  by: Key;
+  figure: Figure;
+  range: Range;
+  from: string | null;
+  to: string | null;
+}
+
+const oneOf = <T extends string>(options: readonly [T, string][], value: string | undefined, otherwise: T): T =>
+  options.find(([key]) => key === value)?.[0] ?? otherwise;
+const timeOf = (text: string | undefined): string | null => (text && Number.isFinite(Date.parse(text)) ? new Date(text).toISOString() : null);
+
+/** The view that these parameters of the address describe; unknown values are the defaults. */
+export function viewOf(query: Record<string, string>): View {
+  const [from, to] = [timeOf(query.from), timeOf(query.to)];
+  const valid = from !== null && to !== null && from < to;
+  return {
+    by: oneOf(KEYS, query.by, "project"),
+    figure: oneOf(FIGURES, query.figure, "used"),
+    range: oneOf(RANGES, query.range, "24h"),
+    from: valid ? from : null,
+    to: valid ? to : null,
+  };
+}
+
+/** The address of a view, without its defaults. */
+export function viewPath(pool: string, view: View): string {
+  const query = new URLSearchParams();
+  if (view.by !== "project") query.set("by", view.by);
+  if (view.figure !== "used") query.set("figure", view.figure);
+  if (view.from !== null && view.to !== null) {
+    query.set("from", view.from.slice(0, 10));
+    query.set("to", view.to.slice(0, 10));
+  } else if (view.range !== "24h") query.set("range", view.range);
+  const text = query.toString();
+  return `/${encodeURIComponent(pool)}/accounting${text && `?${text}`}`;
+}
+
+export interface TimeWindow {
+  from: number;
+  to: number;
+  period: Period;
+}
+
+/** The view's window. now: ms; a range ends at the next full minute, so that the window is the same within a minute. */
+export function windowOf(view: View, now: number): TimeWindow {
+  const to = view.to !== null ? Date.parse(view.to) : Math.ceil(now / 60_000) * 60_000;
+  const from = view.from !== null ? Date.parse(view.from) : to - HOURS[view.range] * HOUR;
+  const hours = (to - from) / HOUR;
+  return { from, to, period: hours <= 2 ? "minute" : hours <= 24 * 14 ? "hour" : "day" };
+}
+
+/** The request. by: may name the period. filters: by parameter. */
+export function accountingPath(pool: string, by: readonly string[], from: number, to: number, filters: Record<string, string> = {}): string {
+  const query = new URLSearchParams(by.map((key) => ["by", key]));
+  query.set("from", new Date(from).toISOString());
+  query.set("to", new Date(to).toISOString());
+  for (const [name, value] of Object.entries(filters)) query.set(name, value);
+  return archivePath(pool, `accounting?${query}`);
+}
+
+export const OTHERS = "others";
+export const NONE = "(none)";
+
+/** An area: mean GPUs in each period. */
+export interface Area {
+  name: string;
+  values: number[];
+}
+
+export interface Chart {
+  times: number[];
+  areas: Area[];
+  capacity: number[];
+  most: number;
+}
+
+/** Areas of the largest values, the others as one, and the capacity, as mean GPUs of each period within the window. */
+export function chartOf(found: Accounting, by: Key, figure: Figure, { from, to, period }: TimeWindow, most = 7): Chart {
+  const length = LENGTHS[period];
+  const first = Math.floor(from / length) * length;
+  const times = Array.from({ length: Math.ceil((to - first) / length) }, (_, at) => first + at * length);
+  const hours = times.map((time) => (Math.min(time + length, to) - Math.max(time, from)) / HOUR);
+  const place = (time: string): number => Math.round((Date.parse(time) - first) / length);
+  const values = new Map<string, number[]>();
+  for (const row of found.rows) {
+    const name = row[by] ?? NONE;
+    const at = place(row.time!);
+    if (!values.has(name)) values.set(name, times.map(() => 0));
+    if (hours[at]) values.get(name)![at]! += row[figure] / hours[at]!;
+  }
+  const sums = [...values].map(([name, each]) => ({ name, values: each, sum: each.reduce((sum, value, at) => sum + value * hours[at]!, 0) }));
+  const sorted = sums.filter((each) => each.sum > 0).sort((one, other) => other.sum - one.sum || (one.name < other.name ? -1 : 1));
+  const areas: Area[] = sorted.slice(0, most).map(({ name, values: each }) => ({ name, values: each }));
+  const rest = sorted.slice(most);
+  if (rest.length) areas.push({ name: OTHERS, values: times.map((_, at) => rest.reduce((sum, each) => sum + each.values[at]!, 0)) });
+  const capacity = times.map(() => 0);
+  for (const each of found.capacity) {
+    const at = place(each.time);
+    if (hours[at]) capacity[at] = each.gpu_hours / hours[at]!;
+  }
+  const highest = times.map((_, at) => areas.reduce((sum, area) => sum + area.values[at]!, 0));
+  return { times, areas, capacity, most: Math.max(0.001, ...highest, ...(figure === "waiting" ? [0] : capacity)) };
+}
+
+export const HEIGHT = 100;
+
+/** SVG path of the area between two edges, one unit wide per period; edges in GPUs. */
+export function areaPath(low: readonly number[], high: readonly number[], most: number): string {
+  if (!high.length) return "";
+  const y = (value: number): number => Math.round((1 - value / most) * HEIGHT * 100) / 100;
+  const upper = high.flatMap((value, at) => [`${at} ${y(value)}`, `${at + 1} ${y(value)}`]);
+  const lower = low.flatMap((value, at) => [`${at} ${y(value)}`, `${at + 1} ${y(value)}`]).reverse();
+  return `M${upper.join("L")}L${lower.join("L")}Z`;
+}
+
+/** SVG path of a line of steps. */
+export function linePath(values: readonly number[], most: number): string {
+  const y = (value: number): number => Math.round((1 - value / most) * HEIGHT * 100) / 100;
+  return values.length ? `M${values.flatMap((value, at) => [`${at} ${y(value)}`, `${at + 1} ${y(value)}`]).join("L")}` : "";
+}
+
+export const hours = (value: number): string => value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+/** `37 %`; nothing without a whole. */
+export const percent = (part: number, whole: number): string => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");
+
+const COLUMNS = ["used", "borrowed", "lost", "lost_other", "waiting"] as const;
+
+/** CSV of these rows, as `bailiff accounting -o csv` writes it. */
+export function csvOf(rows: readonly AccountingRow[], by: Key): string {
+  const lines = [["time", by === "priority_class" ? "class" : by, ...COLUMNS.map((name) => `${name}_gpu_hours`), "preemptions", "jobs"].join(",")];
+  for (const row of rows) {
+    lines.push([row.time ?? "", cell(row[by] ?? ""), ...COLUMNS.map((name) => row[name].toFixed(6)), row.preemptions, row.jobs].join(","));
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+/** A text as a CSV cell; one that a spreadsheet would take for a formula begins with an apostrophe. */
+function cell(text: string): string {
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+export interface Month {
+  text: string;
+  from: number;
+  to: number;
+}
+
+/** The month `2026-10`, else that of `now`; and its neighbours. */
+export function monthOf(text: string | undefined, now: number): Month {
+  const valid = /^\d{4}-(0[1-9]|1[0-2])$/.test(text ?? "");
+  const [year, month] = valid ? text!.split("-").map(Number) : [new Date(now).getUTCFullYear(), new Date(now).getUTCMonth() + 1];
+  const from = Date.UTC(year!, month! - 1, 1);
+  return { text: new Date(from).toISOString().slice(0, 7), from, to: Date.UTC(year!, month!, 1) };
+}
+
+export const neighbour = (month: Month, by: 1 | -1): string => new Date(by === 1 ? month.to : month.from - 1).toISOString().slice(0, 7);
+
+/** URL of the monthly report of a project. */
+export const reportPath = (pool: string, project: string, month: string): string =>
+  `/${encodeURIComponent(pool)}/accounting?project=${encodeURIComponent(project)}&month=${month}`;

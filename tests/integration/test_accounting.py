@@ -1,0 +1,226 @@
+"""Accounting over HTTP, on a real PostgreSQL with the archive of a real auditor, against an independent sum over the log."""
+
+import asyncio
+import contextlib
+import csv
+import io
+import json
+import re
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.accounting_kit import summed
+from tests.api_kit import Api
+from tests.archive_kit import Auditor, Log, query
+from tests.http_kit import TOKEN
+from tests.log_builder import DAY, HOUR, MINUTE, Story, policy
+from tests.unit.client.kit import command_on
+
+import bailiff
+from bailiff.audit.verify_derived import derived
+from bailiff.client import accounting
+from bailiff.client.errors import ExitCode
+from bailiff_core.records import decode, facts
+from bailiff_core.records.wire import EPOCH_START, MICROSECOND
+from bailiff_log.accounting_rows import ACCOUNTING_TABLES, borrowed_of, usage_of
+
+POOL = "/pools/pool-a/accounting"
+QUOTAS = [{"name": "blue", "quota": {"gpus": 6}}, {"name": "red", "quota": {"gpus": 2}}]
+FIGURES = ("used", "borrowed", "lost", "lost_other", "waiting", "preemptions")
+
+
+def three_days() -> Story:
+    """red borrows two GPUs, is preempted by blue and resumes; a class changes; a job is paused; one is running at the end."""
+    story = Story(policy(projects=QUOTAS, preemption={"scope": "pool"}), pool="pool-a")
+    story.node("n1", gpus=8)
+    story.runs("red-1", gpus=2, project="red", user="ada", cls="train", after=20 * HOUR)
+    story.runs("red-2", gpus=2, project="red", user="bob", cls="train", after=HOUR)
+    story.runs("blue-1", gpus=4, project="blue", user="eve", cls="train", after=HOUR)
+    story.submit("blue-2", gpus=2, project="blue", user="eve", cls="inference", after=9 * HOUR)
+    story.propose(after=MINUTE)
+    victim = story.expect("PreemptionDecided").victims[0].job
+    assert victim == "red-2"
+    story.begin(victim)
+    story.staged(victim, "noticed")
+    story.yields(victim, after=MINUTE)
+    story.started("blue-2")
+    story.ends("blue-2", after=5 * HOUR)
+    story.started(victim)
+    story.pause("red-1", after=HOUR)
+    story.begin("red-1")
+    story.yields("red-1", after=MINUTE)
+    story.wait(DAY)
+    story.resume("red-1")
+    story.started("red-1")
+    story.ends("blue-1", after=2 * HOUR)
+    story.submit("blue-3", gpus=8, project="blue", user="ada", cls="build", after=HOUR)
+    story.cycle(facts.ClockAdvanced(), after=30 * MINUTE)
+    return story
+
+
+async def stored_upto(auditor: Auditor, database: str, seq: int) -> bool:
+    if auditor.value("bailiff_archive_head_seq") != seq:  # the tables may not be there yet
+        return False
+    return bool(await query(database, "SELECT FROM followed WHERE allocations_seq = $1", seq))
+
+
+@contextlib.asynccontextmanager
+async def archived(database: str, folder: Path, story: Story) -> AsyncIterator[Api]:
+    log = Log()
+    log.append(story.wires)
+    async with (
+        Auditor(log, database, folder, usage_seconds=60).running() as auditor,
+        Api(database, state_dir=folder).running() as api,
+    ):
+
+        async def stored() -> bool:
+            return await stored_upto(auditor, database, len(story.wires) - 1)
+
+        await auditor.until("accounting is stored", stored)
+        yield api
+
+
+def moment(micros: int) -> str:
+    return (EPOCH_START + micros * MICROSECOND).isoformat()
+
+
+def close(found: Any, expected: Any) -> bool:
+    return all(found[name] == pytest.approx(expected[name], abs=2e-5) for name in FIGURES if name in expected)
+
+
+async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = three_days()
+    begin, end = decode(story.wires[0]).time, decode(story.wires[-1]).time
+    whole = {"from": moment(begin), "to": moment(end)}
+    async with archived(database, tmp_path, story) as api:
+        by_job = await api.get(POOL, by="job", **whole)
+        expected = summed(story.wires, begin, end)
+        found = {(row["job"], row["submitted_seq"]): row for row in by_job["rows"]}
+        assert set(found) == {key for key, sums in expected.items() if any(sums.values())}
+        for key, row in found.items():
+            sums = {"used": expected[key]["used"] / 3.6e12, "waiting": expected[key]["waiting"] / 3.6e12}
+            assert close(row, sums), key
+            assert row["lost"] + row["lost_other"] == pytest.approx(expected[key]["lost"] / 3.6e6, abs=1e-5)
+
+        named = {row["job"]: row for row in by_job["rows"]}
+        red_1, red_2, blue_3 = named["red-1"], named["red-2"], named["blue-3"]
+        assert red_1["borrowed"] == pytest.approx(7, abs=0.1), "it was there first, but last when it had been resumed"
+        assert red_2["borrowed"] == pytest.approx(2 * (1 + 9 + 1), abs=0.2), "until it was preempted, and until the other's pause"
+        assert red_2["preemptions"] == 1
+        assert red_2["lost"] == pytest.approx(2, abs=0.1), "two GPUs for an hour, `max_counted_loss`, and the restart"
+        assert red_1["lost"] == 0 < red_1["lost_other"], "a pause is no preemption"
+        assert red_1["waiting"] == pytest.approx(0, abs=0.01), "paused for a day, which is not waiting"
+        assert blue_3["waiting"] == pytest.approx(4, abs=0.1)
+        assert blue_3["used"] == 0
+
+        keys = ("user", "project", "priority_class", "job", "minute", "hour", "day", "month")
+        for chosen in (*((key,) for key in keys if key != "minute"), ("user", "day"), ("project", "priority_class", "hour"), ()):
+            other = await api.get(POOL, by=list(chosen), **whole)
+            assert other["totals"] == by_job["totals"], chosen
+            for name in FIGURES:
+                total = sum(row[name] for row in other["rows"])
+                assert total == pytest.approx(other["totals"][name], abs=1e-4), (chosen, name)
+        assert by_job["totals"]["jobs"] == 5
+        assert by_job["capacity_gpu_hours"] == pytest.approx(8 * (end - begin) / 3.6e9, rel=0.01)
+
+        by_day = await api.get(POOL, by="day", **whole)
+        days = [datetime.fromisoformat(row["time"]) for row in by_day["rows"]]
+        assert len(days) >= 3
+        assert all(day.strftime("%H:%M:%S.%f%z") == "00:00:00.000000+0000" for day in days)
+        for day, row in zip(days, by_day["rows"], strict=True):
+            bounds = {"from": max(day, datetime.fromisoformat(whole["from"])), "to": day + timedelta(days=1)}
+            bounds["to"] = min(bounds["to"], datetime.fromisoformat(whole["to"]))
+            alone = await api.get(POOL, **{name: each.isoformat() for name, each in bounds.items()})
+            assert close(alone["totals"], row), "a day as a window has what the day has as a row"
+        assert sum(each["gpu_hours"] for each in by_day["capacity"]) == pytest.approx(by_day["capacity_gpu_hours"], abs=1e-4)
+
+        only = await api.get(POOL, by="job", user=["ada"], project=["red"], **whole)
+        assert [row["job"] for row in only["rows"]] == ["red-1"]
+        few = await api.get(POOL, by="job", limit=2, **whole)
+        assert (len(few["rows"]), few["more"], few["totals"]) == (2, True, by_job["totals"])
+        later = await api.get(POOL, **{"from": moment(end + DAY), "to": moment(end + 2 * DAY)})
+        assert datetime.fromisoformat(later["known_until"]) >= datetime.fromisoformat(whole["to"])
+        (error,) = (await api.refused(400, POOL, by=["day", "hour"], **whole))["errors"]
+        assert "at most one of minute, hour, day, month" in error["allowed"]
+        assert "a longer period" in str(await api.refused(400, POOL, **{"by": "minute", "from": "2000-01-01T00:00:00Z"}))
+        assert "a time before" in str(await api.refused(400, POOL, **{"from": whole["to"], "to": whole["from"]}))
+        await _of_the_client(api, whole, by_day)
+        await _of_the_command(api, whole, by_day, monkeypatch, tmp_path)
+    assert (await derived(database, None)).differences == []
+    await _altered(database)
+
+
+async def _of_the_client(api: Api, whole: dict[str, str], by_day: Any) -> None:
+    settings = {"api": api.service.address, "api_token": TOKEN}
+    async with bailiff.aio.connect(settings=settings) as b:
+        found = await b.accounting(["day", "class"], since=whole["from"], until=whole["to"])
+        assert (found.pool, found.totals.used) == ("pool-a", by_day["totals"]["used"])
+        assert {row.priority_class for row in found.rows} == {"train", "inference", "build"}
+        assert sum(found.capacity_by_time.values()) == pytest.approx(found.capacity, abs=1e-4)
+        with pytest.raises(bailiff.InvalidRequest, match="there is no 'week'"):
+            await b.accounting("week")
+        with pytest.raises(bailiff.ClientError, match="no pool 'pool-z'"):
+            await b.accounting(pool="pool-z")
+
+
+async def _of_the_command(api: Api, whole: dict[str, str], by_day: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("BAILIFF_API", api.service.address)
+    monkeypatch.setenv("BAILIFF_API_TOKEN", TOKEN)
+    run = command_on(lambda: None, monkeypatch, str(folder / "cli"))  # type: ignore[arg-type,return-value]
+    window = ("--since", whole["from"].replace("+00:00", "Z"), "--until", whole["to"].replace("+00:00", "Z"))
+    printed = (await asyncio.to_thread(run, "accounting", "--by", "day,user", "-o", "csv", *window)).output
+    header, *lines = printed.splitlines()
+    assert header.startswith("day,user,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,lost_other_gpu_hours,waiting_gpu_hours,")
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert len(rows) == len(lines)
+    assert sum(float(row["used_gpu_hours"]) for row in rows) == pytest.approx(by_day["totals"]["used"], abs=1e-4)
+    assert rows[0]["day"] == by_day["rows"][0]["time"][:10]
+    table = (await asyncio.to_thread(run, "accounting", "--by", "project", *window)).output
+    assert re.search(r"^TOTAL +[\d.]+ ", table, re.MULTILINE), table
+    assert "Capacity: " in table
+    whole_answer = json.loads((await asyncio.to_thread(run, "accounting", "-o", "json", *window)).output)
+    assert whole_answer["totals"] == by_day["totals"]
+    monkeypatch.delenv("BAILIFF_API")
+    refused = await asyncio.to_thread(run, "accounting")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "BAILIFF_API is not set" in refused.output
+
+
+def test_a_name_that_a_spreadsheet_would_compute_is_written_as_text() -> None:
+    figures = dict.fromkeys((*accounting.FIGURES, *accounting.COUNTS), 0)
+    assert accounting.as_csv({"rows": [{"user": '=HYPERLINK("x")', **figures}]}, ["user"]).splitlines()[1].startswith("\"'=HYP")
+
+
+async def _altered(database: str) -> None:
+    for table, column in (("job_usage", "used_gpu_milli"), ("lost_work", "lost_gpu_ms"), ("gpu_capacity", "gpu_milli")):
+        which = f"ctid = (SELECT min(ctid) FROM {table})"
+        await query(database, f"UPDATE {table} SET {column} = {column} + 1 WHERE {which}")
+    found = (await derived(database, None)).differences
+    assert sorted(each.partition(" ")[0] for each in found) == sorted(table.name for table in ACCOUNTING_TABLES), found
+
+
+def test_borrowed_gpus_are_those_of_the_jobs_that_started_last() -> None:
+    story = three_days()
+    assert borrowed_of(story.state, "", []) == {}
+    story.runs("red-3", gpus=1, project="red", cls="inference")
+    borrowed = {key[0]: values[2] for key, values in usage_of(story.state).items() if values[2]}
+    assert borrowed == {"red-1": 2000, "red-2": 1000}, "red-1 started last; the one that is not preemptible borrows last"
+
+
+async def test_rows_of_a_job_continue_when_the_auditor_restarts(database: str, tmp_path: Path) -> None:
+    story = three_days()
+    log, half = Log(), len(story.wires) // 2
+    for upto in (half, len(story.wires)):
+        log.append(story.wires[len(log.messages()) : upto])
+        async with Auditor(log, database, tmp_path / "same", usage_seconds=60).running() as auditor:
+
+            async def stored(upto: int = upto, auditor: Auditor = auditor) -> bool:
+                return await stored_upto(auditor, database, upto - 1)
+
+            await auditor.until("accounting is stored", stored)
+    assert (await derived(database, None)).differences == []
