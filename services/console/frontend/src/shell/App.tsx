@@ -42,7 +42,7 @@ function AppRoutes() {
     <Shell pools={value}>
       {!shown && <Loading what="the page" />}
       <Router onRouteChange={() => show(true)} onLoadEnd={() => show(true)}>
-        <Route path="/" component={() => <PoolList pools={value} />} />
+        <Route path="/" component={() => <PoolList pools={value} onShown={() => show(true)} />} />
         <Route path="/:pool" component={PoolPage} />
         <Route path="/:pool/queue" component={QueuePage} />
         <Route path="/:pool/projects" component={ProjectsPage} />
@@ -51,7 +51,7 @@ function AppRoutes() {
         <Route path="/:pool/record" component={RecordPage} />
         <Route path="/:pool/what-if" component={WhatIfPage} />
         <Route path="/:pool/submit" component={SubmitPage} />
-        <Route default component={NotFound} />
+        <Route default component={() => <NotFound onShown={() => show(true)} />} />
       </Router>
     </Shell>
   );

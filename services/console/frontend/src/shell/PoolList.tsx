@@ -7,11 +7,13 @@ import { EmptyState } from "../ui/EmptyState";
 import type { Pools } from "./poolsResponse";
 
 /** The start page: the list of pools; with a single pool, redirects to it. */
-export function PoolList({ pools }: { pools: Pools }) {
+export function PoolList({ pools, onShown }: { pools: Pools; onShown: () => void }) {
   const { route } = useLocation();
+
   const only = pools.pools.length === 1 ? pools.pools[0]!.pool : null;
   useEffect(() => {
     if (only !== null) route(`/${encodeURIComponent(only)}`, true);
+    else onShown();
   }, [only]);
   if (only !== null) return null;
   if (!pools.pools.length) {

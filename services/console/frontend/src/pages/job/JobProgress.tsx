@@ -9,6 +9,17 @@ import { checkpoints, jobProgress } from "./progressModel";
 import type { JobDetails, RecordItem, TaskRow } from "./types";
 
 const SHOWN = 5;
+const EXAMPLE = `from bailiff_job import attach
+
+job = attach("checkpoints")
+for step in range(job.restore(load), total):
+    train(step)
+    job.progress(step, total)
+    if job.should_checkpoint(step):
+        job.checkpoint(step, save)
+    if job.preempted:
+        job.exit()
+`;
 const whole = (value: number): string => value.toLocaleString("en");
 
 /** The job's progress and checkpoints, as it reports them. */
@@ -19,7 +30,13 @@ export function JobProgress({ pool, live, details, records }: { pool: string; li
   return (
     <Card title="Progress and checkpoints">
       {found.step === null && found.savedStep === null ? (
-        <p class="soft">The job reports no progress. With the job library (docs/how-to/survive-preemption.md) it reports steps and checkpoints, and loses less work when it is evicted.</p>
+        <>
+          <p class="soft">The job reports no progress. With the job library <code>bailiff_job</code> it reports steps and checkpoints, and loses less work when it is evicted.</p>
+          <details>
+            <summary>How a training script reports progress</summary>
+            <pre class="example">{EXAMPLE}</pre>
+          </details>
+        </>
       ) : (
         <>
           {found.step !== null && (
