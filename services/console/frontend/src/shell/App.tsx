@@ -11,6 +11,9 @@ import type { Pools } from "./poolsResponse";
 import { Shell } from "./Shell";
 
 const PoolPage = lazy(() => import("../pages/pool/PoolPage"));
+const OverviewPage = lazy(() => import("../pages/overview/OverviewPage"));
+const JobsPage = lazy(() => import("../pages/jobs/JobsPage"));
+const NodePage = lazy(() => import("../pages/node/NodePage"));
 const QueuePage = lazy(() => import("../pages/queue/QueuePage"));
 const ProjectsPage = lazy(() => import("../pages/projects/ProjectsPage"));
 const JobPage = lazy(() => import("../pages/job/JobPage"));
@@ -44,6 +47,9 @@ function AppRoutes() {
       <Router onRouteChange={() => show(true)} onLoadEnd={() => show(true)}>
         <Route path="/" component={() => <PoolList pools={value} onShown={() => show(true)} />} />
         <Route path="/:pool" component={PoolPage} />
+        <Route path="/:pool/overview" component={OverviewPage} />
+        <Route path="/:pool/jobs" component={JobsPage} />
+        <Route path="/:pool/nodes/:node" component={NodePage} />
         <Route path="/:pool/queue" component={QueuePage} />
         <Route path="/:pool/projects" component={ProjectsPage} />
         <Route path="/:pool/jobs/:job" component={JobPage} />

@@ -23,8 +23,8 @@ for step in range(job.restore(load), total):
 const whole = (value: number): string => value.toLocaleString("en");
 
 /** The job's progress and checkpoints, as it reports them. */
-export function JobProgress({ pool, live, details, records }: { pool: string; live: LiveJob | null; details: JobDetails | null; records: RecordItem[] }) {
-  const found = jobProgress(live, details, records);
+export function JobProgress({ pool, live, details, records, succeeded }: { pool: string; live: LiveJob | null; details: JobDetails | null; records: RecordItem[]; succeeded: boolean }) {
+  const found = jobProgress(live, details, records, succeeded);
   const saved = checkpoints(records);
   const left = found.pace && found.total !== null && found.step !== null ? (found.total - found.step) / found.pace : null;
   return (
@@ -43,7 +43,8 @@ export function JobProgress({ pool, live, details, records }: { pool: string; li
             <p class="lead">
               Step <strong class="number">{whole(found.step)}</strong>
               {found.total !== null && <> of {whole(found.total)}</>}
-              {found.pace !== null && <span class="soft"> at {found.pace >= 1 ? `${Math.round(found.pace * 10) / 10} steps a second` : `${Math.round(1 / found.pace)} s a step`}</span>}
+              {found.done && <span class="good"> ✓ succeeded</span>}
+              {found.pace !== null && !found.done && <span class="soft"> at {found.pace >= 1 ? `${Math.round(found.pace * 10) / 10} steps a second` : `${Math.round(1 / found.pace)} s a step`}</span>}
               {left !== null && left > 0 && live?.state === "running" && <span class="soft">, about {duration(left)} left</span>}
             </p>
           )}
