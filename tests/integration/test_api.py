@@ -26,6 +26,7 @@ from bailiff.audit.log_files import message_line
 from bailiff_auditor.alarms import Alarms
 from bailiff_auditor.api.app import application
 from bailiff_auditor.api.archive import Archive
+from bailiff_auditor.api.jobs import SORTED_BY
 from bailiff_auditor.database import connect
 from bailiff_auditor.gpu_allocations import GpuAllocationWriter, LogReplaced
 from bailiff_auditor.quota_usage import follow_usage
@@ -143,6 +144,13 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         later = datetime.fromisoformat(jobs[1]["submitted_at"]) + timedelta(microseconds=1)
         assert len((await get("/jobs", "JobPage", **{"from": later.isoformat()}))["items"]) == 2
         assert len((await get("/jobs", "JobPage", to=later.isoformat(), node="n1"))["items"]) == 2
+        by_name = await get("/jobs", "JobPage", sort="job", order="asc", contains="train")
+        assert [job["job"] for job in by_name["items"]] == ["train-1", "train-2"]
+        assert [job["job"] for job in (await get("/jobs", "JobPage", sort="gpus", limit=1))["items"]] == ["wide-1"]
+        ended_first = await get("/jobs", "JobPage", sort="ended", order="asc", limit=1)
+        assert ended_first["items"][0]["job"] == "serve-1"
+        rest = await get("/jobs", "JobPage", sort="ended", order="asc", cursor=ended_first["next"])
+        assert [job["job"] for job in rest["items"]] == ["train-1", "train-2", "wide-1"]
         whole = await get(f"/jobs/{victim}", "JobDetails")
         assert [attempt["attempt"] for attempt in whole["attempts"]] == [1, 2]
         assert whole["attempts"][0]["outcome"] == "preempted"
@@ -192,6 +200,15 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         whole = {each["project"]: each for each in over_time["projects"]}[""]
         assert 1 <= len(over_time["times"]) == len(whole["gpus"]) <= 3
         assert whole["borrowed"] == [None] * len(whole["gpus"])
+        figures = await get("/overview", "Overview", points=2, **{"from": jobs[0]["submitted_at"]})
+        assert (figures["pool"]["submitted"], figures["pool"]["started"], figures["pool"]["preempted"]) == (4, 3, 1)
+        assert figures["pool"]["lost_gpu_hours"] > 0
+        assert figures["pool"]["waited_p95_s"] >= figures["pool"]["waited_mean_s"] > 0
+        by_project = {each["project"]: each for each in figures["projects"]}
+        assert (by_project["research"]["preempted"], by_project["shop"]["ended"], by_project[""]["started"]) == (1, 1, 0)
+        assert max(point["gpus"] for point in figures["points"]) <= max(point["capacity"] for point in figures["points"]) == 2
+        assert max(point["waiting"] for point in figures["points"]) >= 4
+        assert (await get("/overview", "Overview", to=jobs[0]["submitted_at"]))["projects"] == []
         kinds = [seal["kind"] for seal in (await get("/seals", "SealPage", order="asc"))["items"]]
         assert kinds[:2] == ["SealingKey", "LogSealed"]
 
@@ -201,6 +218,29 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
             message_to_json(each.offset, each.time, each.headers, each.value) for each in it.log.messages()
         ]
         assert message_line(it.log.messages()[3]).startswith('{"offset":3,')
+
+
+@pytest.mark.long
+async def test_lists_of_a_hundred_thousand_ended_jobs_are_read_from_an_index(database: str, tmp_path: Path) -> None:
+    async with world(database, tmp_path, played()) as it:
+        await query(
+            database,
+            """INSERT INTO jobs (pool, job, submitted_seq, submitted_at, project, priority_class, tasks, gpu_milli, state,
+                ended_seq, ended_at, outcome)
+                SELECT p.id, 'old-' || n, 1000000 + n, now(), 'p' || n % 7, 'train', 1, n % 9 * 1000, 'succeeded', 2000000 + n, now(),
+                'succeeded' FROM pools p, generate_series(1, 100000) n""",
+        )
+        await query(database, "ANALYZE jobs")
+        for sort in ("submitted", "ended", "gpus", "job"):
+            page = await it.api.get("/pools/pool-a/jobs", sort=sort, limit=100)
+            following = await it.api.get("/pools/pool-a/jobs", sort=sort, limit=100, cursor=page["next"])
+            names = [each["job"] for each in (*page["items"], *following["items"])]
+            assert len(names) == len(set(names)) == 200
+            columns = ", ".join(f"{sql} DESC" for sql in SORTED_BY[sort].values())
+            plan = await query(database, f"EXPLAIN SELECT job FROM jobs j WHERE pool = 1 ORDER BY {columns} LIMIT 100")
+            assert not any("Sort" in row["QUERY PLAN"] for row in plan), (sort, plan)
+        found = await it.api.get("/pools/pool-a/jobs", contains="old-99999", state="succeeded")
+        assert [each["job"] for each in found["items"]] == ["old-99999"]
 
 
 async def test_borrowed_quota_is_reported_per_project_over_time(database: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from .actions import routes as action_routes
 from .archive import ArchiveProxy
 from .auth import routes as auth_routes
 from .history import decision, explain, point_in_time
-from .live import stream
+from .live import measurements, stream
 
 Readiness = Callable[[], Mapping[str, str | None]]
 
@@ -49,7 +49,7 @@ def application(
         faults = dict(readiness())
         return JsonResponse(faults, status_code=503 if any(faults.values()) else 200)
 
-    for module in (auth_routes, action_routes, stream, point_in_time, explain, decision, logs, rejections, archive_proxy):
+    for module in (auth_routes, action_routes, stream, measurements, point_in_time, explain, decision, logs, rejections, archive_proxy):
         app.include_router(module.router)
     app.include_router(web.router)  # last: it matches every remaining path
     app.add_middleware(AuthMiddleware, auth=auth)

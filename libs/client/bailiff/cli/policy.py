@@ -9,6 +9,7 @@ from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ExitCode
 from bailiff_core.humanize import count_text
 
+from .policy_confirmation import Yes, confirm_effects
 from .session import Session, command
 from .simulate import NO_POOL
 from .tune import tune
@@ -71,8 +72,11 @@ async def apply(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Apply even if another policy was applied since `policy show` wrote the file.")
     ] = False,
+    yes: Yes = False,
 ) -> None:
     """Apply a policy file. Running jobs are not evicted, except with --enforce.
+
+    Jobs that would become evictable, or would be evicted now, are shown first, and confirmed.
 
     A file written by `policy show -o yaml` contains the revision that it was made from. If another policy is in force now, it is
     rejected, so that no change is overwritten.
@@ -86,6 +90,7 @@ async def apply(
     async with session.client() as client:
         projection = await client.projection(session.pool)
         before = projection.state.rules
+        confirm_effects(session, projection.state, policy, "policy apply", enforce=enforce, yes=yes, now=client.now())
         body = ApplyPolicy(policy=policy, enforce=enforce, expected_revision=made_from)
         outcome = await require_accepted(client, await client.request(projection.pool, body))
         changed = changes(before, policy)

@@ -11,6 +11,7 @@ from bailiff.client.answers import ANSWER_WITHIN, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
 from .jobs import watch_or_show
+from .policy_confirmation import Yes, confirm_effects
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -100,16 +101,18 @@ async def create(
     description: Description = None,
     safe_from_preempt: SafeFromPreempt = None,
     safe_from_reclaim: SafeFromReclaim = None,
+    yes: Yes = False,
 ) -> None:
     """Add a project: bailiff project create vision --gpus 8 --parent research
 
+    Jobs that would become evictable, or would be evicted now, are shown first, and confirmed.
     The policy in force is read, changed and applied. If another policy was applied meanwhile, this is retried on that
     one, so that no change is overwritten.
     """
     from bailiff.client import projects
 
     fields = fields_of(locals())
-    await _change(session, project, lambda policy, _: projects.with_new(policy, project, fields), "created")
+    await _change(session, project, lambda policy, _: projects.with_new(policy, project, fields), "created", yes)
 
 
 async def update(
@@ -127,6 +130,7 @@ async def update(
     description: Description = None,
     safe_from_preempt: SafeFromPreempt = None,
     safe_from_reclaim: SafeFromReclaim = None,
+    yes: Yes = False,
 ) -> None:
     """Update a project; options that are not given are unchanged. Running jobs are not evicted."""
     from bailiff.client import projects
@@ -134,10 +138,10 @@ async def update(
     fields = fields_of(locals())
     if not fields:
         raise ClientError(ExitCode.USAGE, "project update: nothing to change", "bailiff project update PROJECT --gpus 8")
-    await _change(session, project, lambda policy, _: projects.with_changed(policy, project, fields), "changed")
+    await _change(session, project, lambda policy, _: projects.with_changed(policy, project, fields), "changed", yes)
 
 
-async def delete(session: Session, project: Name) -> None:
+async def delete(session: Session, project: Name, yes: Yes = False) -> None:
     """Delete a project without jobs and without subprojects."""
     from bailiff.client import projects
 
@@ -150,11 +154,13 @@ async def delete(session: Session, project: Name) -> None:
             raise ClientError(ExitCode.REJECTED, f"project {project} is in use: {some}", advice)
         return after
 
-    await _change(session, project, without, "deleted")
+    await _change(session, project, without, "deleted", yes)
 
 
-async def _change(session: Session, project: str, change: Callable[[Policy, PoolState], Policy], done: str) -> None:
+async def _change(session: Session, project: str, change: Callable[[Policy, PoolState], Policy], done: str, yes: bool) -> None:
     async with session.client() as client:
+        state = (await client.projection(session.pool)).state
+        confirm_effects(session, state, change(state.rules, state), f"project {project}", yes=yes, now=client.now())
         outcome, before, after = await apply_changed(client, session.pool, change)
         pool = (await client.pool(session.pool)).name
         text_lines = [f"project {project} {done}  ({pool}#{outcome.seq})"]

@@ -61,6 +61,12 @@ def orphans(reader: AuditReader) -> list[Rejection]:
 
 async def refusal_alarms(bus: Bus, state: PoolState) -> list[Rejection] | None:
     """Alarms of the pool about refused messages, by code and sender, newest first; None: this user may not read them."""
+    alarms = await pool_alarms(bus, state)
+    return None if alarms is None else [each for each in alarms if each.code in REFUSALS]
+
+
+async def pool_alarms(bus: Bus, state: PoolState) -> list[Rejection] | None:
+    """All alarms of the pool, by code and sender, newest first; None: this user may not read them."""
     found: dict[tuple[str, str], Rejection] = {}
     try:
         messages = await _newest(bus)
@@ -72,7 +78,7 @@ async def refusal_alarms(bus: Bus, state: PoolState) -> list[Rejection] | None:
         except InvalidMessage:
             continue
         body = envelope.body
-        if envelope.pool != state.pool or not isinstance(body, Alarm) or body.code not in REFUSALS:
+        if envelope.pool != state.pool or not isinstance(body, Alarm):
             continue
         source = _sender(state, message)
         known = found.pop((body.code, source), None)

@@ -10,7 +10,21 @@ from starlette.middleware.gzip import GZipMiddleware
 from bailiff_service.metrics import Metrics
 from bailiff_service.problems import TITLES, ProblemDetails
 
-from . import accounting, events, evictions, gpus, jobs, pools, problems, projects, quota_series, raw_log, records, timelines
+from . import (
+    accounting,
+    events,
+    evictions,
+    gpus,
+    jobs,
+    overview,
+    pools,
+    problems,
+    projects,
+    quota_series,
+    raw_log,
+    records,
+    timelines,
+)
 from .archive import Archive
 from .middleware import ApiMiddleware
 from .parameters import PREFIX, only_known_parameters
@@ -47,7 +61,20 @@ def application(
         code: {"model": ProblemDetails, "description": TITLES[code]} for code in (400, 404, 503)
     }
     root = APIRouter(prefix=PREFIX, dependencies=[Depends(only_known_parameters)], responses=errors)
-    for module in (pools, gpus, projects, quota_series, accounting, jobs, evictions, timelines, records, raw_log, events):
+    for module in (
+        pools,
+        gpus,
+        projects,
+        quota_series,
+        accounting,
+        jobs,
+        overview,
+        evictions,
+        timelines,
+        records,
+        raw_log,
+        events,
+    ):
         root.include_router(module.router)
     app.include_router(root)
     problems.register(app)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from asyncpg import Record
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
 from bailiff_service.json_response import JsonResponse
@@ -117,7 +117,28 @@ class QueuePage(BaseModel):
 JOB = """j.job, j.submitted_seq, j.project, j.user_name AS "user", j.user_verified, j.priority_class, j.tasks,
     j.gpu_milli / 1000.0::float8 AS gpus, j.state, j.attempt, j.submitted_at, j.first_started_at,
     extract(epoch FROM j.first_started_at - j.submitted_at)::float8 AS waited_s, j.ended_at, j.ended_seq, j.outcome, j.reason"""
-JOBS = Listing("jobs", f"SELECT {JOB} FROM jobs j", {"submitted_seq": "j.submitted_seq", "job": "j.job"})  # noqa: S608 - ours
+SORTED_BY = {
+    "submitted": {"submitted_seq": "j.submitted_seq", "job": "j.job"},
+    "ended": {
+        "by_end": f"coalesce(j.ended_seq, {given.LARGEST})", "submitted_seq": "j.submitted_seq", "job": "j.job",
+    },
+    "gpus": {"by_gpus": "coalesce(j.gpu_milli, 0)", "submitted_seq": "j.submitted_seq", "job": "j.job"},
+    "job": {"job": "j.job", "submitted_seq": "j.submitted_seq"},
+}  # fmt: skip
+
+
+def _sorted_by(name: str) -> Listing:
+    """The list of jobs in this order. Keys that are no columns of the item are selected beside them, for the cursor."""
+    key = SORTED_BY[name]
+    beside = "".join(f", {sql} AS {column}" for column, sql in key.items() if column.startswith("by_"))
+    return Listing(f"jobs by {name}", f"SELECT {JOB}{beside} FROM jobs j", key, _without_keys)  # noqa: S608 - ours
+
+
+def _without_keys(row: Record) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("by_")}
+
+
+JOBS = {name: _sorted_by(name) for name in SORTED_BY}
 
 
 def _attempt(row: Record) -> dict[str, Any]:
@@ -162,11 +183,14 @@ async def jobs(
     state: Annotated[list[State] | None, given.several("Only in this state now.", "running")] = None,
     outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "failed")] = None,
     reason: Annotated[list[given.Text] | None, given.several("Only ended for this reason.", "")] = None,
+    contains: Annotated[given.Text | None, Query(description="Only jobs whose name contains this.", examples=["train"])] = None,
+    sort: Annotated[Literal["submitted", "ended", "gpus", "job"], Query(description="The order; not ended: newest.")] = "submitted",
     from_: given.From = None, to: given.To = None,
 ) -> JsonResponse:  # fmt: skip
-    """Submissions in log order. `from` and `to` apply to the submission time."""
+    """Submissions, newest first unless sorted otherwise. `from` and `to` apply to the submission time."""
     where = in_pool("j.pool")
     where.add("j.job = ANY(?)", job)
+    where.add("position(? IN j.job) > 0", contains)
     where.add("j.project = ANY(?)", project)
     where.add("j.priority_class = ANY(?)", priority_class)
     where.add("j.user_name = ANY(?)", user)
@@ -180,7 +204,7 @@ async def jobs(
     )
     where.add("j.submitted_at >= ?", from_)
     where.add("j.submitted_at < ?", to)
-    return await query.page(JOBS, where, paging)
+    return await query.page(JOBS[sort], where, paging)
 
 
 @router.get("/pools/{pool}/jobs/{job}", response_model=JobDetails, summary="One job, with its attempts and evictions")

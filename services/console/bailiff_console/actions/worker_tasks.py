@@ -5,14 +5,15 @@ from typing import Any
 
 from bailiff.client import live_plan
 from bailiff.client.job_request import Fault, fault_of, job_in
-from bailiff.client.preview import at, baseline, fact_of, forecast
+from bailiff.client.preview import at
 from bailiff.policy.policy_diff import changes
+from bailiff.policy.policy_effects import policy_effects
 from bailiff.render.record_text.phrases import demand_text
-from bailiff_bus.messages import ApplyPolicy, SubmitJob
+from bailiff_bus.messages import SubmitJob
 from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.state import ENDED, PoolState
+from bailiff_core.model.state import PoolState
 from bailiff_service.policy_files import Faults, line_of, policy_from
 from bailiff_service.yaml_files import Lines, UnreadableFile, parse_untrusted_yaml
 
@@ -23,6 +24,7 @@ from .request_types import KINDS, SUBMIT
 Fields = Mapping[str, Any]
 TaskResult = dict[str, Any]
 MAX_FAULTS = 100
+MAX_SENTENCES = 60
 DEFAULT_PROJECT = "default"
 
 
@@ -95,12 +97,15 @@ def _plan_policy(fields: Fields, state: PoolState) -> TaskResult:
     if policy is None:
         return {"errors": _error_rows(faults), "diff": [], "sentences": []}
     diff = changes(state.rules, policy)
-    sentences = (
-        _changed_now(at(state, fields["now"]), policy)
-        if diff
-        else ["It is identical to the policy in force: nothing would change."]
-    )
-    return {"errors": [], "diff": diff, "sentences": sentences}
+    if not diff:
+        return {"errors": [], "diff": diff, "sentences": ["It is identical to the policy in force: nothing would change."]}
+    effects = policy_effects(at(state, fields["now"]), policy, enforce=bool(fields.get("enforce")))
+    sentences = effects.sentences()
+    more = len(sentences) - MAX_SENTENCES
+    sentences = [*sentences[:MAX_SENTENCES], *([f"And {count_text(more, 'more effect')}."] if more > 0 else [])]
+    return {
+        "errors": [], "diff": diff, "sentences": sentences, "harms": effects.harms, "rejected": bool(effects.rejected),
+    }  # fmt: skip
 
 
 def _policy(fields: Fields, _: PoolState) -> TaskResult:
@@ -120,34 +125,6 @@ def policy_in(text: str) -> tuple[Policy | None, list[Fault]]:
 def _with_lines(faults: Faults, lines: Lines) -> list[Fault]:
     found = (Fault(line_of(lines, place), ".".join(map(str, place)), text) for place, text in faults)
     return sorted(dict.fromkeys(found), key=lambda fault: fault.line)
-
-
-def _changed_now(state: PoolState, policy: Policy) -> list[str]:
-    rejected = [*_missing_references(state, policy)]
-    if rejected:
-        return rejected
-    found, before = forecast(state, fact_of(ApplyPolicy(policy=policy))).placed(), baseline(state).placed()
-    gained = {job: nodes for job, nodes in found.items() if job not in before}
-    lost = [job for job in before if job not in found]
-    sentences = [f"{job} could start on {', '.join(nodes[:5])}." for job, nodes in list(gained.items())[:10]]
-    sentences += [f"{job} could no longer start." for job in lost[:10]]
-    more = max(0, len(gained) - 10) + max(0, len(lost) - 10)
-    return [*sentences, *([f"And {count_text(more, 'more job')}."] if more else [])] or ["No job would start or stop at once."]
-
-
-def _missing_references(state: PoolState, policy: Policy) -> Iterable[str]:
-    """Why the policy would be rejected: a job that has not ended refers to a class or project that it lacks."""
-    projects = dict.fromkeys(each.name for each in policy.projects)
-    known = dict.fromkeys(each.name for each in state.rules.projects)
-    for job in state.jobs.values():
-        if job.phase in ENDED:
-            continue
-        if policy.find_class(job.class_name) is None:
-            yield f"It would be rejected: job {job.id} has priority class {job.class_name}, which the policy lacks."
-            return
-        if job.project in known and job.project not in projects:
-            yield f"It would be rejected: job {job.id} is in project {job.project}, which the policy lacks."
-            return
 
 
 def _error_rows(faults: Iterable[Fault]) -> list[TaskResult]:

@@ -32,6 +32,7 @@ from .event_lines import event_lines
 from .job_index import JobIndex
 from .pool_projection import PoolProjection
 from .subscribers import MIN_INTERVAL_S, Subscribers
+from .telemetry_history import TelemetryHistory
 from .view_cache import ViewCache
 
 TICK_S = MIN_INTERVAL_S + 0.015  # a tick's events are sent before the next tick
@@ -62,6 +63,7 @@ class PoolFollower:
         self._lines: list[bytes] = []
         self._log = logger(pool=place.name)
         self._opened = False
+        self.telemetry_history = TelemetryHistory()
         self._telemetry: dict[str, Any] = {}
         self._new_telemetry: dict[str, Any] = {}
         self.reading = 0
@@ -183,6 +185,7 @@ class PoolFollower:
         self._telemetry |= nodes
         for name in [name for name in self._telemetry if name not in self.state.node_numbers]:
             del self._telemetry[name]
+        self.telemetry_history.keep(self._telemetry)
         self._new_telemetry |= nodes
         self._changed.set()
 

@@ -1,7 +1,9 @@
-"""GPU utilization as measured by agents: the newest sample of each node, published at most once a second, not stored."""
+"""GPU utilization as measured by agents: the newest sample of each node, published at most once a second; older ones in memory."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from bailiff.render.serializers.times import moment
@@ -18,6 +20,8 @@ from .follower import PoolFollower
 EVERY_S = 1.0
 RETRY_S = 10.0  # when the topic does not exist
 READ = 2000
+BACKLOG = 5000  # messages of each partition that are read at the start, for the history
+POOLS_WITHIN_S = 30.0
 
 
 class Telemetry:
@@ -42,9 +46,13 @@ class Telemetry:
             await asyncio.sleep(RETRY_S)
 
     async def _open(self) -> Reader:
-        """A reader at the end of the topic: older samples are not needed."""
+        """A reader near the end of the topic, once the pools are followed: samples of unknown nodes are skipped."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POOLS_WITHIN_S):
+                while not self._pools() or not all(each.ready for each in self._pools().values()):
+                    await asyncio.sleep(EVERY_S)
         spans = await self._bus.spans(TELEMETRY.name)
-        return await self._bus.reader([(TELEMETRY.name, partition, span.end) for partition, span in spans.items()])
+        return await self._bus.reader([(TELEMETRY.name, partition, max(span.begin, span.end - BACKLOG)) for partition, span in spans.items()])
 
     async def _follow(self, reader: Reader) -> None:
         loop = asyncio.get_running_loop()
@@ -70,6 +78,8 @@ class Telemetry:
         node = followed.state.nodes[followed.state.node_numbers[body.node]]
         measured = {each.device: each for each in body.devices}
         devices = [_sample(measured.get(device.id)) for device in listed_devices(node)]
+        at = min(message.time, time.time_ns() // 1000)  # the sender's clock does not reach into the future
+        followed.telemetry_history.take(node.name, at // 1_000_000, devices)
         fresh.setdefault(followed.name, {})[node.name] = {"at": moment(message.time), "devices": devices}
 
 

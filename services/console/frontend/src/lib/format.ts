@@ -32,11 +32,17 @@ export const count = (many: number, one: string, more = `${one}s`): string => `$
 
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** How often: `once`, `twice`, `3 times`. */
-export const times = (many: number): string => (many === 1 ? "once" : many === 2 ? "twice" : `${many.toLocaleString("en")} times`);
+/** How often: `once`, `2 times`. */
+export const times = (many: number): string => (many === 1 ? "once" : `${many.toLocaleString("en")} times`);
 
 /** `2026-01-01 00:01:05 UTC`. */
 export const moment = (text: string): string => text.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");
+
+/** A project's name as shown: the scheduler's implicit children (`research*`, and `*` at the top) stand for jobs directly in it. */
+export function projectName(name: string): string {
+  if (name === "" || name === "*") return "no project";
+  return name.endsWith("*") ? `${name.slice(0, -1)}, directly` : name;
+}
 
 /** GPU time in a readable unit: `3.1 GPU-min`. */
 export function gpuTime(gpuMs: number): string {

@@ -11,6 +11,9 @@ import type { Pools } from "./poolsResponse";
 import { Shell } from "./Shell";
 
 const PoolPage = lazy(() => import("../pages/pool/PoolPage"));
+const OverviewPage = lazy(() => import("../pages/overview/OverviewPage"));
+const JobsPage = lazy(() => import("../pages/jobs/JobsPage"));
+const NodePage = lazy(() => import("../pages/node/NodePage"));
 const QueuePage = lazy(() => import("../pages/queue/QueuePage"));
 const ProjectsPage = lazy(() => import("../pages/projects/ProjectsPage"));
 const AccountingPage = lazy(() => import("../pages/accounting/AccountingPage"));
@@ -43,8 +46,11 @@ function AppRoutes() {
     <Shell pools={value}>
       {!shown && <Loading what="the page" />}
       <Router onRouteChange={() => show(true)} onLoadEnd={() => show(true)}>
-        <Route path="/" component={() => <PoolList pools={value} />} />
+        <Route path="/" component={() => <PoolList pools={value} onShown={() => show(true)} />} />
         <Route path="/:pool" component={PoolPage} />
+        <Route path="/:pool/overview" component={OverviewPage} />
+        <Route path="/:pool/jobs" component={JobsPage} />
+        <Route path="/:pool/nodes/:node" component={NodePage} />
         <Route path="/:pool/queue" component={QueuePage} />
         <Route path="/:pool/projects" component={ProjectsPage} />
         <Route path="/:pool/accounting" component={AccountingPage} />
@@ -53,7 +59,7 @@ function AppRoutes() {
         <Route path="/:pool/record" component={RecordPage} />
         <Route path="/:pool/what-if" component={WhatIfPage} />
         <Route path="/:pool/submit" component={SubmitPage} />
-        <Route default component={NotFound} />
+        <Route default component={() => <NotFound onShown={() => show(true)} />} />
       </Router>
     </Shell>
   );

@@ -7,11 +7,13 @@ import { EmptyState } from "../ui/EmptyState";
 import type { Pools } from "./poolsResponse";
 
 /** The start page: the list of pools; with a single pool, redirects to it. */
-export function PoolList({ pools }: { pools: Pools }) {
+export function PoolList({ pools, onShown }: { pools: Pools; onShown: () => void }) {
   const { route } = useLocation();
+
   const only = pools.pools.length === 1 ? pools.pools[0]!.pool : null;
   useEffect(() => {
-    if (only !== null) route(`/${encodeURIComponent(only)}`, true);
+    if (only !== null) route(`/${encodeURIComponent(only)}/overview`, true);
+    else onShown();
   }, [only]);
   if (only !== null) return null;
   if (!pools.pools.length) {
@@ -26,7 +28,7 @@ export function PoolList({ pools }: { pools: Pools }) {
       <h1>Pools</h1>
       <div class="cards">
         {pools.pools.map((row) => (
-          <Card key={row.pool} title={<a href={`/${encodeURIComponent(row.pool)}`}>{row.pool}</a>}>
+          <Card key={row.pool} title={<a href={`/${encodeURIComponent(row.pool)}/overview`}>{row.pool}</a>}>
             {count(row.nodes, "node")}, {count(row.gpus, "GPU")}, {row.gpus_free} free; {count(row.jobs_running, "job")} running,{" "}
             {row.jobs_pending} pending
           </Card>

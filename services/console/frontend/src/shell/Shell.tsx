@@ -8,13 +8,15 @@ import { RelativeTime } from "../ui/RelativeTime";
 import { Button } from "../ui/Button";
 import { EmptyState } from "../ui/EmptyState";
 import { JobSearch } from "./JobSearch";
-import { AccountingIcon, PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
+import { AccountingIcon, JobsIcon, OverviewIcon, PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
 import { currentUser } from "./currentUser";
 import type { Pools } from "./poolsResponse";
 import { themeChoice, chooseTheme } from "./theme";
 
 const PAGES = [
+  { at: "/overview", name: "Overview", Icon: OverviewIcon },
   { at: "", name: "Pool", Icon: PoolIcon },
+  { at: "/jobs", name: "Jobs", Icon: JobsIcon },
   { at: "/queue", name: "Queue", Icon: QueueIcon },
   { at: "/projects", name: "Projects", Icon: ProjectsIcon },
   { at: "/accounting", name: "Accounting", Icon: AccountingIcon },
@@ -52,7 +54,7 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
         {pools.pools.length > 0 && (
           <label>
             <span class="visually-hidden">Pool</span>
-            <select class="input" value={pool ?? ""} onChange={(event) => route(event.currentTarget.value ? `/${encodeURIComponent(event.currentTarget.value)}` : "/")}>
+            <select class="input" value={pool ?? ""} onChange={(event) => route(event.currentTarget.value ? `/${encodeURIComponent(event.currentTarget.value)}/overview` : "/")}>
               <option value="">All pools</option>
               {pools.pools.map((row) => (
                 <option key={row.pool} value={row.pool}>

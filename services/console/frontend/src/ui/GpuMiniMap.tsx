@@ -1,14 +1,16 @@
 import type { NodeCells } from "../live/types";
-import { cellText, cellTitle, colourOf, deviceName, signOf } from "./gpuCellStyle";
+import { cellText, cellTitle, colourOf, deviceName, jobSigns, signOf } from "./gpuCellStyle";
 import { GpuMiniMapCanvas } from "./GpuMiniMapCanvas";
 import "./minimap.css";
 import "./sections.css";
 
 const MAX_DETAILED_NODES = 96;
+const NONE: readonly NodeCells[] = [];
 
-/** A small map of the GPUs of some nodes. changed: `node/gpu` of GPUs to mark. Many nodes are drawn on a canvas without letters. */
-export function GpuMiniMap({ nodes, changed, label }: { nodes: NodeCells[]; changed?: ReadonlySet<string>; label: string }) {
+/** A small map of the GPUs of some nodes. beside: those of a map with the same signs for jobs; changed: `node/gpu` of GPUs to mark. Many nodes are drawn on a canvas without letters. */
+export function GpuMiniMap({ nodes, beside = NONE, changed, label }: { nodes: NodeCells[]; beside?: readonly NodeCells[]; changed?: ReadonlySet<string>; label: string }) {
   if (nodes.length > MAX_DETAILED_NODES) return <GpuMiniMapCanvas nodes={nodes} label={label} />;
+  const signs = jobSigns([...nodes, ...beside]);
   return (
     <ul class="minimap" aria-label={label}>
       {nodes.map((node) => (
@@ -26,7 +28,7 @@ export function GpuMiniMap({ nodes, changed, label }: { nodes: NodeCells[]; chan
                 data-colour={cell[1] !== null ? colourOf(cell[1]) : cell[2] !== null ? colourOf(cell[2]) : undefined}
                 title={`${cellTitle(node, gpu)}: ${cellText(cell)}`}
               >
-                {signOf(cell)}
+                {signOf(cell, signs)}
               </span>
             ))}
           </span>
@@ -41,7 +43,7 @@ export function GpuMiniMap({ nodes, changed, label }: { nodes: NodeCells[]; chan
 export function MiniMapLegend({ changes = false }: { changes?: boolean }) {
   return (
     <ul class="legend">
-      <li><span class="minimap-cell" data-state="allocated" data-colour="0" aria-hidden="true">A</span> allocated (first letter of the job)</li>
+      <li><span class="minimap-cell" data-state="allocated" data-colour="0" aria-hidden="true">A</span> allocated (a sign for each job)</li>
       <li><span class="minimap-cell" data-state="releasing" data-colour="0" aria-hidden="true">A</span> releasing</li>
       <li><span class="minimap-cell" data-state="reserved" data-colour="0" aria-hidden="true">B</span> reserved</li>
       <li><span class="minimap-cell" data-state="free" aria-hidden="true" /> free</li>

@@ -4,7 +4,7 @@ export const jobPath = (pool: string, job: string): string => at(pool, "jobs", j
 export const decisionPath = (pool: string, seq: number): string => at(pool, "decisions", seq);
 export const recordPath = (pool: string, seq: number): string => `${at(pool, "record")}?seq=${seq}`;
 
-const nodePath = (pool: string, node: string): string => `${at(pool)}?node=${encodeURIComponent(node)}`;
+export const nodePath = (pool: string, node: string): string => at(pool, "nodes", node);
 
 export const JobLink = ({ pool, job }: { pool: string; job: string }) => <a href={jobPath(pool, job)}>{job}</a>;
 export const DecisionLink = ({ pool, seq }: { pool: string; seq: number }) => <a href={decisionPath(pool, seq)}>#{seq}</a>;

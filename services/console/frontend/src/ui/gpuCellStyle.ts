@@ -10,12 +10,31 @@ export function colourOf(job: string): number {
   return hash % COLOURS;
 }
 
-/** The symbol in a cell: the job's first letter; ◌ reserved, ✕ unavailable, empty if free. */
-export function signOf([state, job, reserved, others]: Cell): string {
+/** The sign of each job on a map: what tells its name from the others, in at most two characters. */
+export function jobSigns(nodes: readonly NodeCells[]): Map<string, string> {
+  const jobs = [...new Set(nodes.flatMap((node) => node.gpus.flatMap(([, job, reserved]) => [job, reserved])))].filter((job) => job !== null).sort();
+  const taken = new Set<string>();
+  return new Map(
+    jobs.map((job) => {
+      const stem = /^(.*?)[-_.]?(\d+)$/.exec(job);
+      const letters = [...job.toUpperCase()].filter((each) => /[A-Z0-9]/.test(each));
+      const numbered = stem ? [stem[2]!.slice(-2), `${initial(job)}${stem[2]!.slice(-1)}`] : [];
+      const others = letters.flatMap((first) => letters.map((second) => first + second));
+      const alone = jobs.filter((each) => initial(each) === initial(job)).length === 1;
+      const sign = [...(alone ? [initial(job)] : numbered), ...letters, ...others].find((each) => !taken.has(each)) ?? initial(job);
+      taken.add(sign);
+      return [job, sign];
+    }),
+  );
+}
+
+/** The symbol in a cell: the job's sign; ◌ reserved, ✕ unavailable, empty if free. */
+export function signOf([state, job, reserved, others]: Cell, signs: ReadonlyMap<string, string>): string {
+  const of = (name: string): string => signs.get(name) ?? initial(name);
   if (state === "unhealthy" || state === "quarantined") return "✕";
   if (state === "shared") return String(others.length);
-  if (state === "reserved") return reserved ? initial(reserved) : "◌";
-  return job ? initial(job) : "";
+  if (state === "reserved") return reserved ? of(reserved) : "◌";
+  return job ? of(job) : "";
 }
 
 /** The state of a GPU as text. */

@@ -20,11 +20,11 @@ export function BeforeAfter({ response }: { response: DecisionResponse }) {
       <div class="before-after">
         <figure>
           <figcaption>Before #{response.seq}</figcaption>
-          <GpuMiniMap nodes={before} changed={marked} label={`Before record ${response.seq}`} />
+          <GpuMiniMap nodes={before} beside={after} changed={marked} label={`Before record ${response.seq}`} />
         </figure>
         <figure>
           <figcaption>After #{response.seq}</figcaption>
-          <GpuMiniMap nodes={after} changed={marked} label={`After record ${response.seq}`} />
+          <GpuMiniMap nodes={after} beside={before} changed={marked} label={`After record ${response.seq}`} />
         </figure>
       </div>
       <MiniMapLegend changes />

@@ -19,11 +19,13 @@ interface Props {
   urgent: boolean;
   records: RecordItem[];
   explanation: string[];
+  /** The policy's restart cost for each GPU; null: unknown. */
+  restartCostMs: number | null;
 }
 
 /** One eviction: preemptor, rule, work lost, restart; its stages; the alternatives. */
-export function EvictionCard({ pool, eviction, live, ended, last, urgent, records, explanation }: Props) {
-  const answers = evictionReason(eviction, live, ended, last);
+export function EvictionCard({ pool, eviction, live, ended, last, urgent, records, explanation, restartCostMs }: Props) {
+  const answers = evictionReason(eviction, live, ended, last, restartCostMs);
   const current = last && live?.eviction?.decided_seq === eviction.decided_seq ? live.eviction : null;
   const stages = Object.keys(eviction.stages).length || !current ? evictionStages(eviction) : liveStages(current);
   const other = alternatives(eviction.explanation);
@@ -52,6 +54,7 @@ export function EvictionCard({ pool, eviction, live, ended, last, urgent, record
           </DescriptionItem>
           <DescriptionItem name="Rule">{sanitizeLine(answers.rule)}</DescriptionItem>
           <DescriptionItem name="Work lost">{answers.workLost}</DescriptionItem>
+          {answers.restartCost && <DescriptionItem name="Restart cost">{answers.restartCost}</DescriptionItem>}
           <DescriptionItem name="Resumed?">
             <span class={answers.hasRestarted ? "good" : undefined}>{answers.hasRestarted ? "✓ " : ""}{answers.restart}</span>
           </DescriptionItem>

@@ -35,7 +35,7 @@ export function JobStatusLine({ pool, live, whole, details }: Props & { pool: st
         {live.project && <ProjectLink pool={pool} project={live.project} />}class {live.priority_class} {live.priority}
         {live.preemptible ? "" : ", not preemptible"}
         {live.attempt > 0 && `, attempt ${live.attempt}`}
-        {live.evictions > 0 && `, evicted ${times(live.evictions)}`}
+        {whole?.evictions.length ? evictedText(whole) : live.evictions > 0 && `, evicted ${times(live.evictions)}`}
       </span>
     </p>
   );
@@ -60,11 +60,22 @@ function Ended({ pool, whole, details }: { pool: string; whole: JobHistory | nul
       {at && from && `, ${duration((Date.parse(at) - Date.parse(from)) / 1000)} after it was submitted`}.{" "}
       <span class="soft">
         {project && <ProjectLink pool={pool} project={project} />}class {whole?.priority_class ?? summary?.priority_class ?? "unknown"}
-        {(whole?.evictions.length ?? 0) > 0 && `, evicted ${times(whole!.evictions.length)}`}
+        {evictedText(whole)}
         {!whole && ". Its attempts and evictions are in the archive, which is unavailable"}
       </span>
     </p>
   );
+}
+
+/** `, preempted 2 times, evicted once for other reasons; it resumed each time` */
+export function evictedText(whole: Pick<JobHistory, "evictions"> | null): string {
+  const carried = (whole?.evictions ?? []).filter((each) => each.outcome !== "eviction-cancelled");
+  const preempted = carried.filter((each) => each.cause === "preemption").length;
+  const others = carried.length - preempted;
+  if (!carried.length) return "";
+  const parts = [...(preempted ? [`preempted ${times(preempted)}`] : []), ...(others ? [`evicted ${times(others)}${preempted ? " for other reasons" : ""}`] : [])];
+  const resumed = carried.filter((each) => each.stages.resumed).length;
+  return `, ${parts.join(", ")}; it ${resumed === 0 ? "has not resumed" : `resumed ${resumed === carried.length && resumed > 1 ? "each time" : times(resumed)}`}`;
 }
 
 /** How the name of the job's owner was verified. */

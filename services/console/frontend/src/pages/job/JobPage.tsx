@@ -18,10 +18,12 @@ import type { ExplanationResponse } from "../../ui/ExplanationSections";
 import { JobEvents } from "./JobEvents";
 import { JobFacts, JobStatusLine } from "./JobHeading";
 import "./job.css";
+import { CompareJobs } from "./CompareJobs";
+import { JobMeasurements } from "./JobMeasurements";
 import { JobLogs } from "./JobLogs";
 import { jobPresence } from "./jobPresence";
 import { JobProgress, TaskTable } from "./JobProgress";
-import { liveEviction } from "./evictionReason";
+import { liveEviction, restartCostOf } from "./evictionReason";
 import { EvictionCard } from "./EvictionCard";
 import type { Eviction, JobDetails, JobHistory, RecordItem } from "./types";
 import { JobTimeline } from "./JobTimeline";
@@ -44,6 +46,8 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
   const records = useFetch<Page<RecordItem>>(ask && whole.value ? archivePath(pool, `jobs/${encodeURIComponent(job)}/timeline?limit=200`) : null, refreshKey).value;
   const explained = useFetch<ExplanationResponse>(row && (EXPLAINED_STATES.has(row.state) || row.evictions > 0 || row.eviction) ? poolPath(pool, "explain", job) : null, refreshKey).value;
 
+  const rules = useFetch<{ yaml: string }>((whole.value?.evictions.length ?? 0) > 0 ? poolPath(pool, "policy") : null, live.row.value?.policy_seq).value;
+
   const presence = jobPresence({ connection: live.connection.value, live: row, details, whole, archive: archive.state });
   if (presence === "loading") return <Loading what={`the job ${job}`} />;
   if (presence === "failed") return <ErrorMessage error={details.failure!} />;
@@ -58,8 +62,9 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
   const ended = row ? null : (past?.outcome ?? state);
   const whyEvicted = explained.value?.sections.find((section) => /^Why (was|were) /.test(section.question))?.sentences.map((each) => each.text) ?? [];
   const items = records.value?.items ?? [];
+  const restartCostMs = rules.value ? restartCostOf(rules.value.yaml) : null;
   const card = (eviction: Eviction, urgent: boolean) => (
-    <EvictionCard key={eviction.decided_seq} pool={pool} eviction={eviction} live={row} ended={ended} last={eviction === newest} urgent={urgent} records={items} explanation={urgent ? whyEvicted : []} />
+    <EvictionCard key={eviction.decided_seq} pool={pool} eviction={eviction} live={row} ended={ended} last={eviction === newest} urgent={urgent} restartCostMs={restartCostMs} records={items} explanation={urgent ? whyEvicted : []} />
   );
   return (
     <div class="page job-page">
@@ -77,7 +82,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
       {row && EXPLAINED_STATES.has(row.state) && <PendingReasons pool={pool} live={row} explained={explained} />}
       <JobTimeline whole={past} live={row} />
       <div class="job-columns">
-        <JobProgress pool={pool} live={row} details={details.value ?? null} records={items} />
+        <JobProgress pool={pool} live={row} details={details.value ?? null} records={items} succeeded={state === "succeeded" || ended === "succeeded"} />
         <JobFacts pool={pool} live={row} whole={past} details={details.value ?? null} />
       </div>
       {earlier.slice(0, all.value ? Infinity : INITIAL_EVICTIONS).map((each) => card(each, false))}
@@ -87,6 +92,8 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         </div>
       )}
       {row && details.value && details.value.task_list.length > 1 && <TaskTable pool={pool} tasks={details.value.task_list} />}
+      {row && details.value && details.value.task_list.length > 0 && <JobMeasurements pool={pool} tasks={details.value.task_list} since={row.started_at} />}
+      {past && past.attempts.length > 0 && <CompareJobs pool={pool} job={past} />}
       <JobLogs pool={pool} job={job} live={row !== null} />
       <JobEvents pool={pool} job={job} live={live} page={records.value ?? null} lines={details.value?.events ?? []} />
       <FullExplanation pool={pool} explained={explained} />

@@ -9,24 +9,42 @@ import { checkpoints, jobProgress } from "./progressModel";
 import type { JobDetails, RecordItem, TaskRow } from "./types";
 
 const SHOWN = 5;
+const EXAMPLE = `from bailiff_job import attach
+
+job = attach("checkpoints")
+for step in range(job.restore(load), total):
+    train(step)
+    job.progress(step, total)
+    if job.should_checkpoint(step):
+        job.checkpoint(step, save)
+    if job.preempted:
+        job.exit()
+`;
 const whole = (value: number): string => value.toLocaleString("en");
 
 /** The job's progress and checkpoints, as it reports them. */
-export function JobProgress({ pool, live, details, records }: { pool: string; live: LiveJob | null; details: JobDetails | null; records: RecordItem[] }) {
-  const found = jobProgress(live, details, records);
+export function JobProgress({ pool, live, details, records, succeeded }: { pool: string; live: LiveJob | null; details: JobDetails | null; records: RecordItem[]; succeeded: boolean }) {
+  const found = jobProgress(live, details, records, succeeded);
   const saved = checkpoints(records);
   const left = found.pace && found.total !== null && found.step !== null ? (found.total - found.step) / found.pace : null;
   return (
     <Card title="Progress and checkpoints">
       {found.step === null && found.savedStep === null ? (
-        <p class="soft">The job reports no progress. With the job library (docs/how-to/survive-preemption.md) it reports steps and checkpoints, and loses less work when it is evicted.</p>
+        <>
+          <p class="soft">The job reports no progress. With the job library <code>bailiff_job</code> it reports steps and checkpoints, and loses less work when it is evicted.</p>
+          <details>
+            <summary>How a training script reports progress</summary>
+            <pre class="example">{EXAMPLE}</pre>
+          </details>
+        </>
       ) : (
         <>
           {found.step !== null && (
             <p class="lead">
               Step <strong class="number">{whole(found.step)}</strong>
               {found.total !== null && <> of {whole(found.total)}</>}
-              {found.pace !== null && <span class="soft"> at {found.pace >= 1 ? `${Math.round(found.pace * 10) / 10} steps a second` : `${Math.round(1 / found.pace)} s a step`}</span>}
+              {found.done && <span class="good"> ✓ succeeded</span>}
+              {found.pace !== null && !found.done && <span class="soft"> at {found.pace >= 1 ? `${Math.round(found.pace * 10) / 10} steps a second` : `${Math.round(1 / found.pace)} s a step`}</span>}
               {left !== null && left > 0 && live?.state === "running" && <span class="soft">, about {duration(left)} left</span>}
             </p>
           )}

@@ -1,5 +1,5 @@
 // Why a job was evicted: the preemptor, the rule, the work lost, and when it runs again.
-import { duration, few, gpuTime } from "../../lib/format";
+import { count, duration, few, gpuTime } from "../../lib/format";
 import { evictionCauseText, ruleText } from "../../lib/decisionText";
 import type { LiveJob } from "../../live/types";
 import type { Eviction, Explanation } from "./types";
@@ -10,19 +10,30 @@ export interface Reason {
   preemptorText: string;
   rule: string;
   workLost: string;
+  /** null: not known, or no part of the loss. */
+  restartCost: string | null;
   restart: string;
   hasRestarted: boolean;
 }
 
+const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `preemption.restart_cost` of a policy in YAML, ms; null: it has none. */
+export function restartCostOf(yaml: string): number | null {
+  const text = /^\s*restart_cost: ['"]?((?:\d+(?:ms|s|m|h|d))+)['"]?\s*$/m.exec(yaml)?.[1];
+  if (text === undefined) return null;
+  return [...text.matchAll(/(\d+)(ms|s|m|h|d)/g)].reduce((sum, [, amount, unit]) => sum + Number(amount) * UNITS[unit!]!, 0);
+}
+
 /** last: this is the job's newest eviction, so that the live row has its restart estimate. */
-export function evictionReason(eviction: Eviction, live: LiveJob | null, ended: string | null, last: boolean): Reason {
+export function evictionReason(eviction: Eviction, live: LiveJob | null, ended: string | null, last: boolean, restartCostMs: number | null = null): Reason {
   const current = last && live?.eviction?.decided_seq === eviction.decided_seq ? live.eviction.for_job : null; // the reservation may have passed to another job
   const rank = eviction.for_class ? `${eviction.for_class} ${eviction.for_priority ?? ""}`.trim() : "";
   return {
     forJob: eviction.for_job,
     preemptorText: eviction.for_job ? [rank, current && current !== eviction.for_job ? `the resources are now reserved for ${current}` : ""].filter(Boolean).join("; ") : `No preemptor: ${evictionCauseText(eviction.cause ?? "")}.`,
     rule: ruleSentence(eviction, rank, live),
-    workLost: workLostText(eviction),
+    ...lossTexts(eviction, restartCostMs),
     ...restartText(eviction, live, ended, last),
   };
 }
@@ -37,10 +48,17 @@ function ruleSentence(eviction: Eviction, rank: string, live: LiveJob | null): s
   return eviction.reason ? eviction.reason : `Because ${evictionCauseText(eviction.cause ?? "")}.`;
 }
 
-function workLostText(eviction: Eviction): string {
-  if (eviction.lost_gpu_hours === null) return eviction.stages.released || eviction.outcome ? "Not recorded." : "Unknown until the eviction completes.";
-  if (eviction.lost_gpu_hours === 0) return "None.";
-  return `${gpuTime(eviction.lost_gpu_hours * 3_600_000)} since its last checkpoint, including the restart.`;
+/**
+ * What the eviction cost, in two figures: the work since the last checkpoint, and the restart, which the record counts with it.
+ * restartCostMs: of the policy, for each GPU; null: unknown.
+ */
+function lossTexts(eviction: Eviction, restartCostMs: number | null): { workLost: string; restartCost: string | null } {
+  if (eviction.lost_gpu_hours === null) return { workLost: eviction.stages.released || eviction.outcome ? "Not recorded." : "Unknown until the eviction completes.", restartCost: null };
+  const lost = eviction.lost_gpu_hours * 3_600_000;
+  if (lost === 0) return { workLost: "None.", restartCost: null };
+  if (restartCostMs === null || eviction.gpus === null) return { workLost: `${gpuTime(lost)} since its last checkpoint, including the restart.`, restartCost: null };
+  const restart = Math.min(lost, eviction.gpus * restartCostMs);
+  return { workLost: lost - restart < 1 ? "None." : `${gpuTime(lost - restart)} since its last checkpoint.`, restartCost: `${gpuTime(restart)} (${duration(restartCostMs / 1000)} on ${count(eviction.gpus, "GPU")})` };
 }
 
 function restartText(eviction: Eviction, live: LiveJob | null, ended: string | null, last: boolean): { restart: string; hasRestarted: boolean } {

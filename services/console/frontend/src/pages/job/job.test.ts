@@ -113,7 +113,7 @@ describe("eviction reason", () => {
     const over = { ...EVICTION, stages: { resumed: at(280) }, until_resumed_s: 180 };
     expect(evictionReason(over, LIVE, null, true)).toEqual({
       forJob: "serve-2", preemptorText: "inference 125", rule: "inference 125 has priority over train 50 (rule lower-priority-only).",
-      workLost: "30.0 GPU-min since its last checkpoint, including the restart.", restart: "It resumed 3m after the decision.", hasRestarted: true,
+      workLost: "30.0 GPU-min since its last checkpoint, including the restart.",  restartCost: null, restart: "It resumed 3m after the decision.", hasRestarted: true,
     });
   });
 
@@ -182,8 +182,8 @@ describe("progress", () => {
   });
 
   test("step, total, pace and steps since the checkpoint", () => {
-    expect(jobProgress({ ...LIVE, step: 260, checkpoint_step: 210, checkpoint_at: at(3) }, null, RECORDS)).toEqual({ step: 260, total: 1_000, savedStep: 210, savedAt: at(3), unsaved: 50, pace: 2.5 });
-    expect(jobProgress(null, null, [])).toEqual({ step: null, total: null, savedStep: null, savedAt: null, unsaved: null, pace: null });
+    expect(jobProgress({ ...LIVE, step: 260, checkpoint_step: 210, checkpoint_at: at(3) }, null, RECORDS)).toEqual({ step: 260, total: 1_000, savedStep: 210, savedAt: at(3), unsaved: 50, pace: 2.5, done: false });
+    expect(jobProgress(null, null, [])).toEqual({ step: null, total: null, savedStep: null, savedAt: null, unsaved: null, pace: null, done: false });
   });
 });
 

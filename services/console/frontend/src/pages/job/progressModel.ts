@@ -43,9 +43,11 @@ export interface JobProgress {
   unsaved: number | null;
   /** Steps per second. */
   pace: number | null;
+  /** It succeeded: whatever it reported last, it is done. */
+  done: boolean;
 }
 
-export function jobProgress(live: LiveJob | null, details: JobDetails | null, records: RecordItem[]): JobProgress {
+export function jobProgress(live: LiveJob | null, details: JobDetails | null, records: RecordItem[], succeeded = false): JobProgress {
   const newest = [...records].sort((left, right) => right.seq - left.seq);
   const first = (name: string): number | null => {
     const found = newest.find((record) => record.type === "TaskProgressed" && typeof record.data[name] === "number");
@@ -54,15 +56,18 @@ export function jobProgress(live: LiveJob | null, details: JobDetails | null, re
   const tasks = details?.task_list ?? [];
   const most = (values: (number | null)[]): number | null => values.reduce((left, right) => (right !== null && (left === null || right > left) ? right : left), null);
   const saved = checkpoints(records)[0];
-  const step = live?.step ?? most(tasks.map((task) => task.step)) ?? first("step");
+  const total = first("total_steps");
+  const reported = live?.step ?? most(tasks.map((task) => task.step)) ?? first("step");
+  const step = succeeded && total !== null ? total : reported;
   const savedStep = live?.checkpoint_step ?? most(tasks.map((task) => task.checkpoint_step)) ?? saved?.step ?? null;
   const pace = first("step_rate_milli");
   return {
     step,
-    total: first("total_steps"),
+    total,
     savedStep,
     savedAt: live?.checkpoint_at ?? tasks.find((task) => task.checkpoint_at)?.checkpoint_at ?? saved?.at ?? null,
     unsaved: step !== null && savedStep !== null ? Math.max(0, step - savedStep) : null,
     pace: pace ? pace / 1000 : null,
+    done: succeeded,
   };
 }

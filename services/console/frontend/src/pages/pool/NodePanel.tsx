@@ -7,7 +7,7 @@ import { StateBadge } from "../../ui/Badge";
 import { Bar } from "../../ui/Bar";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
-import { JobLink } from "../../ui/Links";
+import { JobLink, nodePath } from "../../ui/Links";
 import { allocationsOn } from "./nodeAllocations";
 import { devicesText, NODE_STATE_TEXTS, runSummary } from "./map/gpuText";
 import { runsOf } from "./map/gpuFilter";
@@ -48,6 +48,9 @@ export function NodePanel({ pool, node, jobs, onClose }: Props) {
           {node.drain !== null && ` Drain: ${node.drain}. ${DRAINS[node.drain] ?? ""}`}
         </p>
         <NodeActions pool={pool} node={node} />
+        <p>
+          <a href={nodePath(pool, node.node)}>Health, history and measurements</a>
+        </p>
         <section>
           <h3>GPUs</h3>
           {allocations.length === 0 && <p class="soft">No jobs.</p>}

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 
 import { archivePath, get } from "../../lib/api";
 import { usePolling } from "../../lib/usePolling";
-import { moment } from "../../lib/format";
+import { moment, projectName } from "../../lib/format";
 import { Card } from "../../ui/Card";
 import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
@@ -57,11 +57,15 @@ function BorrowingStrip({ pool, row, most }: { pool: string; row: ProjectSeries;
   const words = borrowedText(row);
   return (
     <li class="strip">
-      <a class="cut" href={projectPath(pool, row.project)}>
-        {row.project}
-      </a>
-      <svg viewBox={`0 0 ${row.borrowed.length} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${row.project} borrowed ${words}`}>
-        <title>{`${row.project} borrowed ${words}`}</title>
+      {row.project.endsWith("*") ? (
+        <span class="cut">{projectName(row.project)}</span>
+      ) : (
+        <a class="cut" href={projectPath(pool, row.project)}>
+          {row.project}
+        </a>
+      )}
+      <svg viewBox={`0 0 ${row.borrowed.length} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${projectName(row.project)} borrowed ${words}`}>
+        <title>{`${projectName(row.project)} borrowed ${words}`}</title>
         <path d={stepsPath(row.borrowed, most)} />
       </svg>
       <small class="soft">{words}</small>

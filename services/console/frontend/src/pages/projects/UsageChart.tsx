@@ -6,18 +6,21 @@ import { themeVersion } from "../../shell/theme";
 import { columns, type UsageItem } from "./usageSeries";
 
 const HEIGHT = 230;
+const TIME_STEPS = [1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
 
 /** Chart of usage, quota and fair share; borrowed GPUs are filled. onAt: the item under the pointer; null: none. */
-export function UsageChart({ items, words, onAt }: { items: readonly UsageItem[]; words: string; onAt: (item: UsageItem | null) => void }) {
+export function UsageChart({ items, axis, words, onAt }: { items: readonly UsageItem[]; axis: [number, number]; words: string; onAt: (item: UsageItem | null) => void }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const shown = useRef(items);
   shown.current = items;
+  const span = useRef(axis);
+  span.current = axis;
   const theme = themeVersion.value;
 
   useEffect(() => {
     const element = box.current!;
-    const instance = new uPlot(options(element, (at) => onAt(at === null ? null : (shown.current[at] ?? null))), columns(shown.current) as uPlot.AlignedData, element);
+    const instance = new uPlot(options(element, span, (at) => onAt(at === null ? null : (shown.current[at] ?? shown.current.at(-1) ?? null))), columns(shown.current, span.current[1]) as uPlot.AlignedData, element);
     plot.current = instance;
     const watch = new ResizeObserver(() => instance.setSize({ width: element.clientWidth, height: HEIGHT }));
     watch.observe(element);
@@ -26,11 +29,11 @@ export function UsageChart({ items, words, onAt }: { items: readonly UsageItem[]
       instance.destroy();
     };
   }, [theme]);
-  useEffect(() => plot.current?.setData(columns(items) as uPlot.AlignedData), [items]);
+  useEffect(() => plot.current?.setData(columns(items, axis[1]) as uPlot.AlignedData), [items, axis[0], axis[1]]);
   return <div class="usage-chart" ref={box} role="img" aria-label={words} />;
 }
 
-function options(element: HTMLElement, onAt: (at: number | null) => void): uPlot.Options {
+function options(element: HTMLElement, span: { current: [number, number] }, onAt: (at: number | null) => void): uPlot.Options {
   const style = getComputedStyle(element);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
   const font = `12px ${colour("--font")}`;
@@ -42,9 +45,9 @@ function options(element: HTMLElement, onAt: (at: number | null) => void): uPlot
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     legend: { show: false },
     cursor: { y: false, points: { size: 7 } },
-    scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },
+    scales: { x: { range: () => span.current }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },
     axes: [
-      { ...axis, values: [[86_400, "{DD}.{MM}.", null, null, null, null, null, null, 0], [60, "{HH}:{mm}", "\n{DD}.{MM}.", null, "\n{DD}.{MM}.", null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+      { ...axis, space: 90, incrs: TIME_STEPS, values: [[86_400, "{DD}.{MM}.", null, null, null, null, null, null, 0], [60, "{HH}:{mm}", "\n{DD}.{MM}.", null, "\n{DD}.{MM}.", null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
       { ...axis, size: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000] },
     ],
     series: [

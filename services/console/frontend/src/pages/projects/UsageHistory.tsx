@@ -8,7 +8,7 @@ import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import { SegmentedControl } from "../../ui/SegmentedControl";
-import { RANGES, rangeStart, loadUsage, usageText, type Range, type UsageItem } from "./usageSeries";
+import { axisOf, RANGES, rangeStart, loadUsage, usageText, type Range, type UsageItem } from "./usageSeries";
 import { UsageChart } from "./UsageChart";
 
 /** Usage, quota and fair share over time. project "": the whole pool. to: the newest time of the log. */
@@ -33,9 +33,10 @@ export function UsageHistory({ pool, project, to }: { pool: string; project: str
           </div>
           {showing.value === "chart" ? (
             <>
-              <UsageChart items={items} words={`GPUs used, over time. ${usageText(items)} The table has the figures.`} onAt={(item) => (over.value = item)} />
+              <UsageChart items={items} axis={axisOf(items, rangeStart(to!, range.value), to!)} words={`GPUs used, over time. ${usageText(items)} The table has the figures.`} onAt={(item) => (over.value = item)} />
               <ul class="chart-legend">
                 <li data-line="used">used</li>
+                {project === "" && <li data-line="fair">capacity</li>}
                 {project !== "" && (
                   <>
                     <li data-line="quota">quota</li>
@@ -57,7 +58,7 @@ export function UsageHistory({ pool, project, to }: { pool: string; project: str
 
 function atText(item: UsageItem): string {
   const used = `${moment(item.time)}: ${item.gpus} used`;
-  if (item.project === "") return used;
+  if (item.project === "") return `${used} of ${item.fair_share}`;
   return `${used}, quota ${item.quota ?? "none"}, fair share ${Math.round(item.fair_share * 10) / 10}${item.borrowed ? `, ${item.borrowed} borrowed` : ""}`;
 }
 
@@ -71,7 +72,7 @@ function UsageTable({ items }: { items: readonly UsageItem[] }) {
         { head: "Time", cell: (item) => <span class="number">{moment(item.time)}</span> },
         { head: "GPUs used", right: true, cell: (item) => item.gpus },
         { head: "Quota", right: true, cell: (item) => item.quota ?? "unlimited" },
-        { head: "Fair share", right: true, cell: (item) => Math.round(item.fair_share * 10) / 10 },
+        { head: items[0]?.project === "" ? "Capacity" : "Fair share", right: true, cell: (item) => Math.round(item.fair_share * 10) / 10 },
         { head: "Borrowed", right: true, cell: (item) => item.borrowed ?? 0 },
       ]}
     />

@@ -88,7 +88,7 @@ describe("figures", () => {
     expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 3, evictions_caused: 1, gpu_hours_lost: 2.345 }))).toBe(
       "Its jobs were preempted 3 times and preempted others once. Evictions cost it 2.3 GPU-h of work.",
     );
-    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_caused: 2 }))).toBe("Its jobs were not preempted and preempted others twice.");
+    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_caused: 2 }))).toBe("Its jobs were not preempted and preempted others 2 times.");
     expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 1 }))).toBe("Its jobs were preempted once and preempted no others.");
   });
 });
@@ -124,10 +124,10 @@ describe("usage over time", () => {
   const item = (gpus: number, quota: number | null, at: number): UsageItem => ({ project: "p", seq: at, time: `2026-01-01T00:0${at}:00Z`, gpus, quota, limit: null, fair_share: 6, borrowed: quota === null ? null : Math.max(0, gpus - quota) });
 
   it("fills the area above the quota, if there is one", () => {
-    expect(columns([item(3, 4, 0), item(6, 4, 1), item(6, null, 2)])).toEqual([
+    const end = Date.parse("2026-01-01T00:02:00Z") / 1000;
+    expect(columns([item(3, 4, 0), item(6, 4, 1), item(6, null, 2)], end)).toEqual([
       [0, 1, 2].map((at) => Date.parse(`2026-01-01T00:0${at}:00Z`) / 1000), [3, 6, 6], [4, 4, null], [6, 6, 6], [4, 6, null],
     ]);
-    expect(columns([{ ...item(3, null, 0), project: "" }])[3]).toEqual([null]);
   });
 
   it("is summarized in a sentence; the range ends with the log", () => {

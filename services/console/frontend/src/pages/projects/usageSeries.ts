@@ -39,13 +39,25 @@ export async function loadUsage(pool: string, project: string, from: string, sig
   return found;
 }
 
-/** Chart columns (the whole pool has no share): seconds, usage, quota, fair share, upper edge of the borrowed area. */
-export function columns(items: readonly UsageItem[]): [number[], number[], (number | null)[], (number | null)[], (number | null)[]] {
+/** The time axis in seconds: from the first item, or the start of the range, to the newest time of the log; at least a minute. */
+export function axisOf(items: readonly UsageItem[], from: string, to: string): [number, number] {
+  const end = Math.max(Date.parse(to), ...items.slice(-1).map((item) => Date.parse(item.time))) / 1000;
+  const begin = Math.max(Date.parse(from), ...items.slice(0, 1).map((item) => Date.parse(item.time))) / 1000;
+  return [Math.min(begin, end - 60), end];
+}
+
+/**
+ * Chart columns: seconds, usage, quota, fair share (of the whole pool: its capacity), upper edge of the borrowed area. The newest
+ * item holds until `end`, seconds.
+ */
+export function columns(sampled: readonly UsageItem[], end: number): [number[], number[], (number | null)[], (number | null)[], (number | null)[]] {
+  const last = sampled.at(-1);
+  const items = last && Date.parse(last.time) / 1000 < end ? [...sampled, { ...last, time: new Date(end * 1000).toISOString() }] : sampled;
   return [
     items.map((item) => Date.parse(item.time) / 1000),
     items.map((item) => item.gpus),
     items.map((item) => item.quota),
-    items.map((item) => (item.project === "" ? null : item.fair_share)),
+    items.map((item) => item.fair_share),
     items.map((item) => (item.quota === null ? null : Math.max(item.gpus, item.quota))),
   ];
 }

@@ -74,7 +74,7 @@ const KINDS: [GpuKind, string][] = [
   ["mig", "MIG device"],
 ];
 const KIND_FIELDS = { whole: "gpus", fraction: "fraction", memory: "gpu_memory", mig: "mig" } as const;
-const EXAMPLES = { whole: "0", fraction: "e.g. 0.5", memory: "e.g. 16GiB", mig: "e.g. 3g.40gb" };
+const EXAMPLES = { whole: "none", fraction: "e.g. 0.5", memory: "e.g. 16GiB", mig: "e.g. 3g.40gb" };
 
 function Gpus({ pool, of }: { pool: string; of: FormProps }) {
   const live = useLive(pool);

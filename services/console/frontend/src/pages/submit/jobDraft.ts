@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 
 import { dropDraft, loadDraft, randomLetters, saveDraft, type StoredJob } from "./draftStorage";
-import { EMPTY, generatedName, isGeneratedName, type JobFields } from "./jobFields";
+import { EMPTY, NEW_JOB, generatedName, isGeneratedName, type JobFields } from "./jobFields";
 import { yamlToFields } from "./yamlToFields";
 import { fieldsToYaml } from "./fieldsToYaml";
 
@@ -29,7 +29,7 @@ export class JobDraft {
     this.nameSuffix = randomLetters(4);
     this.unsupported.value = [];
     this.comments.value = false;
-    this.fields.value = { ...EMPTY, ...this.defaults };
+    this.fields.value = { ...NEW_JOB, ...this.defaults };
     this.yaml.value = fieldsToYaml(this.fields.value);
   }
 

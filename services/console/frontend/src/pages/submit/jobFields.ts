@@ -58,6 +58,9 @@ export const EMPTY: JobFields = {
   ...(Object.fromEntries(PAIRS.map((name) => [name, []])) as unknown as Record<PairField, Pair[]>),
 };
 
+/** What a new job begins with. */
+export const NEW_JOB: JobFields = { ...EMPTY, gpus: "1" };
+
 /** The kind of GPU request. */
 export type GpuKind = "whole" | "fraction" | "memory" | "mig";
 

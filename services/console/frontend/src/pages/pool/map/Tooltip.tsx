@@ -15,15 +15,17 @@ interface Props {
 
 const DISTANCE = 8;
 
-/** The tooltip of a GPU, placed above it if it fits. */
+/** Above the GPU while that is within the map's frame, else below it, so that it never covers what is above the map. */
+export const topOf = (above: number, below: number): number => (above < 0 ? below + DISTANCE : above);
+
+/** The tooltip of a GPU, placed above it if it fits into the map. */
 export function Tooltip({ x, y, below, width, title, sentences, hint, actions }: Props) {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const tip = box.current!;
     const left = Math.max(0, Math.min(x - tip.offsetWidth / 2, width - tip.offsetWidth));
     const above = y - tip.offsetHeight - DISTANCE;
-    const frame = tip.parentElement!.getBoundingClientRect().top;
-    tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(frame + above < 0 ? below + DISTANCE : above)}px)`;
+    tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(topOf(above, below))}px)`;
   });
   return (
     <div class="map-tooltip" ref={box} data-touch={actions ? "" : undefined} aria-hidden={actions ? undefined : "true"}>

@@ -20,6 +20,7 @@ export interface View {
 
 const LETTERS_FROM = 18;
 const NAMES_FROM = 26;
+const CORNERS_FROM = 44;
 const FADED = 0.22;
 const BETWEEN_CELLS = "rgb(0 0 0 / 35%)";
 
@@ -80,7 +81,8 @@ function paintRun(ctx: CanvasRenderingContext2D, view: View, node: NodeCells, fr
   paintCell(ctx, box, face, palette);
   for (let gpu = from; gpu < to; gpu += 1) {
     ctx.fillStyle = BETWEEN_CELLS;
-    ctx.fillRect(x + cellAt(layout, gpu).x + layout.cell + (layout.gap - 1) / 2, box.y, 1, box.height);
+    const at = x + cellAt(layout, gpu).x + layout.cell + (layout.gap - 1) / 2;
+    for (const [from, to] of separatorParts(box.height, layout.cell)) ctx.fillRect(at, box.y + from, 1, to - from);
   }
   if (layout.cell >= LETTERS_FROM) paintText(ctx, view, face, box, node.state);
   ctx.globalAlpha = 1;
@@ -90,6 +92,16 @@ function paintRun(ctx: CanvasRenderingContext2D, view: View, node: NodeCells, fr
     ctx.strokeRect(box.x - 1, box.y - 1, box.width + 2, box.height + 2);
   }
 }
+
+/** The parts of the line between two GPUs of one job: it leaves out the middle, where the name is written. */
+export function separatorParts(height: number, cell: number): [number, number][] {
+  if (cell < LETTERS_FROM) return [[0, height]];
+  const tick = Math.max(2, Math.floor(height * 0.2));
+  return [[0, tick], [height - tick, height]];
+}
+
+/** What is written on a GPU of a job: its name if it fits, else the letter of its project or class. */
+export const label = (letter: string, job: string | null, named: boolean): string => (named && job ? job : letter);
 
 /** The job's name if it fits, else the letter. */
 function paintText(ctx: CanvasRenderingContext2D, { layout, palette }: View, face: CellFace, box: Box, nodeState: string): void {
@@ -103,9 +115,10 @@ function paintText(ctx: CanvasRenderingContext2D, { layout, palette }: View, fac
   const named = layout.cell >= NAMES_FROM && box.width >= 46;
   if (state === "allocated" && face.group) {
     ctx.fillStyle = palette.inks[face.group.colour]!;
-    const text = named && face.group.pattern === 0 ? `${face.group.letter} ${holder}` : face.group.letter;
-    if (face.group.pattern > 0) boxed(ctx, named ? `${face.group.letter} ${holder}` : text, box, palette, layout.cell);
+    const text = label(face.group.letter, holder, named);
+    if (face.group.pattern > 0) boxed(ctx, text, box, palette, layout.cell);
     else centred(ctx, text, box);
+    if (named && layout.cell >= CORNERS_FROM) corner(ctx, face.group.letter, box, palette.font);
   } else if (state === "releasing") {
     boxed(ctx, named ? `${holder ?? ""} releasing${reserved ? ` for ${reserved}` : ""}` : (face.group?.letter ?? "?"), box, palette, layout.cell);
   } else if (state === "reserved") {
@@ -118,6 +131,13 @@ function paintText(ctx: CanvasRenderingContext2D, { layout, palette }: View, fac
     ctx.fillStyle = palette.inkSoft;
     centred(ctx, "free", box);
   }
+}
+
+/** The letter of the group in the corner of a cell that shows the job's name. */
+function corner(ctx: CanvasRenderingContext2D, letter: string, box: Box, font: string): void {
+  ctx.font = `600 10px ${font}`;
+  ctx.textAlign = "left";
+  ctx.fillText(letter, box.x + 4, box.y + 8);
 }
 
 function centred(ctx: CanvasRenderingContext2D, text: string, box: Box): void {

@@ -1,0 +1,112 @@
+"""Figures of a time range: use, queue, waiting times, preemptions and work lost, of the pool and by project."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, Field
+
+from bailiff_service.json_response import JsonResponse
+
+from . import parameters as given
+from .query import PoolQuery, Reading
+
+router = APIRouter(tags=["projects"])
+Points = Annotated[int, Query(description="Maximum number of intervals.", ge=1, le=500)]
+DEFAULT_SPAN = timedelta(hours=1)
+MOST_PROJECTS = 200
+
+
+class OverviewPoint(BaseModel):
+    """The means of the samples of an interval."""
+
+    time: datetime = Field(description="Begin of the interval.")
+    gpus: float = Field(description="GPUs in use.")
+    capacity: float
+    waiting: float = Field(description="GPUs that pending jobs request.")
+
+
+class RangeFigures(BaseModel):
+    """Figures of a time range."""
+
+    project: str = Field(description="'' is the whole pool.")
+    submitted: int
+    started: int = Field(description="Jobs that started for the first time.")
+    ended: int
+    waited_mean_s: float | None = Field(description="From submission to first start, of those that started.")
+    waited_p95_s: float | None
+    preempted: int = Field(description="Evictions by preemption, decided in this time.")
+    lost_gpu_hours: float = Field(description="Work lost by attempts that ended in this time.")
+
+
+class Overview(BaseModel):
+    """A time range of a pool."""
+
+    from_: datetime = Field(alias="from")
+    to: datetime
+    interval_s: int
+    points: list[OverviewPoint]
+    pool: RangeFigures
+    projects: list[RangeFigures] = Field(description=f"Those with work lost, preemptions or jobs in this time, at most {MOST_PROJECTS}.")
+
+
+POINTS = """SELECT least($5, greatest(0, floor(extract(epoch FROM time - $2) / $4)))::int AS bucket,
+    avg(used_gpu_milli)::float8 / 1000 AS gpus, avg(share_gpu_milli)::float8 / 1000 AS capacity,
+    avg(greatest(0, requested_gpu_milli - used_gpu_milli))::float8 / 1000 AS waiting
+    FROM project_usage WHERE pool = $1 AND project = '' AND time >= $2 AND time < $3 GROUP BY 1 ORDER BY 1"""
+STARTED = """SELECT {project} AS project, count(*) AS started,
+    avg(extract(epoch FROM first_started_at - submitted_at))::float8 AS waited_mean_s,
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM first_started_at - submitted_at))::float8 AS waited_p95_s
+    FROM jobs WHERE pool = $1 AND first_started_at >= $2 AND first_started_at < $3 GROUP BY 1"""
+SUBMITTED = """SELECT {project} AS project, count(*) AS submitted
+    FROM jobs WHERE pool = $1 AND submitted_at >= $2 AND submitted_at < $3 GROUP BY 1"""
+PREEMPTED = """SELECT {project} AS project, count(*) AS preempted FROM evictions e JOIN jobs j USING (pool, job, submitted_seq)
+    WHERE e.pool = $1 AND e.decided_at >= $2 AND e.decided_at < $3 AND e.cause = 'preemption' GROUP BY 1"""
+LOST = """SELECT {project} AS project, coalesce(sum(a.lost_gpu_ms), 0)::float8 / 3600000 AS lost_gpu_hours
+    FROM attempts a JOIN jobs j USING (pool, job, submitted_seq)
+    WHERE a.pool = $1 AND a.ended_at >= $2 AND a.ended_at < $3 GROUP BY 1"""
+ENDED = """SELECT {project} AS project, count(DISTINCT (a.job, a.submitted_seq)) AS ended
+    FROM attempts a JOIN jobs j USING (pool, job, submitted_seq)
+    WHERE a.pool = $1 AND a.ended_at >= $2 AND a.ended_at < $3 AND j.ended_seq = a.ended_seq GROUP BY 1"""
+QUESTIONS = (SUBMITTED, STARTED, ENDED, PREEMPTED, LOST)
+NO_FIGURES: Mapping[str, Any] = {
+    "submitted": 0, "started": 0, "ended": 0, "waited_mean_s": None, "waited_p95_s": None, "preempted": 0, "lost_gpu_hours": 0.0,
+}  # fmt: skip
+
+
+@router.get("/pools/{pool}/overview", response_model=Overview, summary="Use, waiting times and preemptions in a time range")
+async def overview(
+    query: Annotated[PoolQuery, Depends()], from_: given.From = None, to: given.To = None, points: Points = 60
+) -> JsonResponse:
+    """Default: the last hour of the archive."""
+    async with query.reading() as reading:
+        until = to if to is not None else datetime.fromisoformat(reading.pool["head_time"]) + timedelta(microseconds=1)
+        begin = from_ if from_ is not None else until - DEFAULT_SPAN
+        begin = min(begin, until)
+        length = max(1, -(-int((until - begin).total_seconds()) // points))
+        rows = await reading.fetch(POINTS, reading.pool["id"], begin, until, length, points - 1)
+        by_project = await _figures(reading, "coalesce(project, '')", begin, until)
+        of_pool = await _figures(reading, "''::text", begin, until)
+        found = sorted(by_project.values(), key=lambda row: (-row["lost_gpu_hours"], -row["preempted"], row["project"]))
+        return reading.answer(
+            {
+                "from": begin, "to": until, "interval_s": length,
+                "points": [{**_values(row), "time": begin + timedelta(seconds=row["bucket"] * length)} for row in rows],
+                "pool": of_pool.get("", {"project": "", **NO_FIGURES}), "projects": found[:MOST_PROJECTS],
+            }
+        )  # fmt: skip
+
+
+def _values(row: Any) -> dict[str, float]:
+    return {name: round(row[name], 3) for name in ("gpus", "capacity", "waiting")}
+
+
+async def _figures(reading: Reading, project: str, begin: datetime, until: datetime) -> dict[str, dict[str, Any]]:
+    """The figures by project; project: the SQL that names it."""
+    found: dict[str, dict[str, Any]] = {}
+    for question in QUESTIONS:
+        for row in await reading.fetch(question.format(project=project), reading.pool["id"], begin, until):
+            figures = found.setdefault(row["project"], {"project": row["project"], **NO_FIGURES})
+            figures.update({name: row[name] for name in row.keys() if name != "project"})
+    return found

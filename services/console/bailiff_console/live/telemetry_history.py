@@ -1,0 +1,95 @@
+"""Utilisation and memory of GPUs over time, as far as this console has received telemetry: in memory, bounded, not stored.
+
+Of each node an hour in steps of ten seconds; of the pool a week in steps of a minute.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Sample = tuple[int | None, int | None, int | None]
+STEP_S, STEPS = 10, 360
+POOL_STEP_S, POOL_STEPS = 60, 7 * 24 * 60
+UNKNOWN = 255
+MAX_NODES = 20_000
+
+
+@dataclass(slots=True)
+class _Point:
+    """One step of a node: busy percent and percent of memory in use, by device; 255: unknown."""
+
+    at: int
+    busy: bytes
+    memory: bytes
+
+
+class TelemetryHistory:
+    """Of one pool. Times are seconds UTC."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, deque[_Point]] = {}
+        self._pool: deque[list[int]] = deque(maxlen=POOL_STEPS)  # begin of the minute, sum of busy percent, number of GPUs
+
+    def take(self, node: str, at: int, devices: Sequence[Sample]) -> None:
+        """Add a sample of a node; one of a step that is there already, or older, replaces nothing."""
+        points = self._nodes.get(node)
+        if points is None:
+            if len(self._nodes) >= MAX_NODES:
+                return
+            points = self._nodes[node] = deque(maxlen=STEPS)
+        step = at // STEP_S * STEP_S
+        if points and points[-1].at >= step:
+            return
+        busy = bytes(_percent(each[0]) for each in devices)
+        memory = bytes(_percent(_share(each[1], each[2])) for each in devices)
+        points.append(_Point(step, busy, memory))
+        self._count(at // POOL_STEP_S * POOL_STEP_S, busy)
+
+    def keep(self, nodes: Iterable[str]) -> None:
+        """Drop all nodes but these."""
+        known = dict.fromkeys(nodes)
+        for name in [name for name in self._nodes if name not in known]:
+            del self._nodes[name]
+
+    def of_node(self, node: str) -> dict[str, Any]:
+        """The node's samples, oldest first: times in seconds, and by device percent or null."""
+        points = self._nodes.get(node, ())
+        width = max((len(point.busy) for point in points), default=0)
+        return {
+            "step_s": STEP_S,
+            "times": [point.at for point in points],
+            "busy": [[_value(point.busy, device) for point in points] for device in range(width)],
+            "memory": [[_value(point.memory, device) for point in points] for device in range(width)],
+        }
+
+    def of_pool(self, since: int) -> dict[str, Any]:
+        """Mean busy percent of the measured GPUs, per minute from `since` on."""
+        points = [point for point in self._pool if point[0] >= since]
+        return {
+            "step_s": POOL_STEP_S,
+            "times": [point[0] for point in points],
+            "busy": [round(point[1] / point[2], 1) for point in points],
+        }
+
+    def _count(self, minute: int, busy: bytes) -> None:
+        known = [value for value in busy if value != UNKNOWN]
+        if not known:
+            return
+        if self._pool and self._pool[-1][0] >= minute:
+            self._pool[-1][1] += sum(known)
+            self._pool[-1][2] += len(known)
+        else:
+            self._pool.append([minute, sum(known), len(known)])
+
+
+def _percent(value: int | None) -> int:
+    return UNKNOWN if value is None else max(0, min(100, value))
+
+
+def _share(used: int | None, total: int | None) -> int | None:
+    return 100 * used // total if used is not None and total else None
+
+
+def _value(values: bytes, device: int) -> int | None:
+    return values[device] if device < len(values) and values[device] != UNKNOWN else None

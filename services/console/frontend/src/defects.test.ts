@@ -1,0 +1,64 @@
+// Each test is a defect that a user saw once.
+import { expect, test } from "vitest";
+
+import { projectName, times } from "./lib/format";
+import { aNode } from "./pages/pool/liveRows.fixture";
+import { label, separatorParts } from "./pages/pool/map/paintMap";
+import { topOf } from "./pages/pool/map/Tooltip";
+import { axisOf, columns, type UsageItem } from "./pages/projects/usageSeries";
+import { fieldsToYaml } from "./pages/submit/fieldsToYaml";
+import { NEW_JOB } from "./pages/submit/jobFields";
+import { jobSigns, signOf } from "./ui/gpuCellStyle";
+import type { Cell } from "./live/types";
+
+const usage = (time: string, gpus: number): UsageItem => ({ project: "", seq: 1, time, gpus, quota: null, limit: null, fair_share: 16, borrowed: null });
+
+test("the time axis goes on to the newest time of the log, and the newest sample holds until then", () => {
+  const items = [usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:09Z", 8)];
+  const [from, to] = axisOf(items, "2025-12-31T18:00:00Z", "2026-01-01T00:05:00Z");
+  expect([from, to]).toEqual([Date.parse("2026-01-01T00:00:00Z") / 1000, Date.parse("2026-01-01T00:05:00Z") / 1000]);
+  const [times, used, , capacity] = columns(items, to);
+  expect(times.at(-1)).toBe(to);
+  expect(used).toEqual([0, 8, 8]);
+  expect(capacity).toEqual([16, 16, 16]);
+});
+
+test("the time axis is never shorter than a minute", () => {
+  const [from, to] = axisOf([usage("2026-01-01T00:00:00Z", 0)], "2025-12-31T18:00:00Z", "2026-01-01T00:00:01Z");
+  expect(to - from).toBe(60);
+});
+
+test("jobs without a project are not shown as a project called *", () => {
+  expect(["*", "", "research*", "vision"].map(projectName)).toEqual(["no project", "no project", "research, directly", "vision"]);
+});
+
+test("the lines between GPUs leave out the middle, where the job's name is", () => {
+  const parts = separatorParts(60, 60);
+  expect(parts.some(([from, to]) => from < 30 && to > 30)).toBe(false);
+  expect(parts.length).toBe(2);
+});
+
+test("a job's name is written without the letter of its project before it", () => {
+  expect([label("V", "v1", true), label("V", "v1", false), label("V", null, true)]).toEqual(["v1", "V", "V"]);
+});
+
+test("on a small map, jobs with the same first letter have different signs", () => {
+  const cell = (job: string): Cell => ["allocated", job, null, [], null];
+  const node = aNode("n", ["train-1", "train-2", "train-12", "serve-1"].map(cell));
+  const signs = jobSigns([node]);
+  const shown = node.gpus.map((each) => signOf(each, signs));
+  expect(new Set(shown).size).toBe(4);
+  expect(shown).toEqual(["1", "2", "12", "S"]);
+});
+
+test("the card of a GPU never covers what is above the map", () => {
+  expect([topOf(-1, 80), topOf(0, 80)]).toEqual([88, 0]);
+});
+
+test("a new job asks for one GPU, in the form and as YAML", () => {
+  expect(fieldsToYaml(NEW_JOB)).toBe("gpus: 1\n");
+});
+
+test("how often is a number from two on", () => {
+  expect([times(1), times(2), times(3)]).toEqual(["once", "2 times", "3 times"]);
+});

@@ -1,0 +1,149 @@
+import { useSignal } from "@preact/signals";
+
+import type { LivePool } from "../../live/livePool";
+import { currentUser } from "../../shell/currentUser";
+import { Button } from "../../ui/Button";
+import { addressOf, COLUMNS, DEFAULT, loadViews, NOT_ENDED, saveViews, SORTS, STATES, withView, type Question } from "./jobsQuery";
+
+interface Props {
+  pool: string;
+  live: LivePool;
+  question: Question;
+  ask: (question: Question) => void;
+}
+
+const SORT_NAMES = { submitted: "Submitted", ended: "Ended", gpus: "GPUs", job: "Name" } as const;
+
+/** The filters, the order and the columns of the list, and the saved views. */
+export function JobFilters({ pool, live, question, ask }: Props) {
+  const set = (some: Partial<Question>): void => ask({ ...question, ...some });
+  const quick: [string, Partial<Question>][] = [
+    ["All", DEFAULT],
+    ["Not ended", { ...DEFAULT, states: [...NOT_ENDED] }],
+    ["Mine", { ...DEFAULT, user: currentUser.value?.name ?? "" }],
+    ["Failed", { ...DEFAULT, states: ["failed"] }],
+  ];
+  const text = (name: "name" | "user" | "node", label: string) => (
+    <label class="job-filter">
+      <span>{label}</span>
+      <input class="input" type="search" value={question[name]} maxLength={256} onInput={(event) => set({ [name]: event.currentTarget.value })} />
+    </label>
+  );
+  const choice = (name: "project" | "priorityClass", label: string, values: string[]) => (
+    <label class="job-filter">
+      <span>{label}</span>
+      <select class="input" value={question[name]} onChange={(event) => set({ [name]: event.currentTarget.value })}>
+        <option value="">any</option>
+        {[...new Set([...values, ...(question[name] ? [question[name]] : [])])].map((each) => (
+          <option key={each} value={each}>
+            {each}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+  const when = (name: "from" | "to", label: string) => (
+    <label class="job-filter">
+      <span>{label} (UTC)</span>
+      <input class="input" type="datetime-local" value={question[name].slice(0, 16)} onChange={(event) => set({ [name]: event.currentTarget.value ? new Date(`${event.currentTarget.value}Z`).toISOString() : "" })} />
+    </label>
+  );
+  return (
+    <>
+      <div class="toolbar">
+        <div class="segmented" data-wrapping role="group" aria-label="Views">
+          {quick.map(([name, each]) => (
+            <button key={name} type="button" aria-pressed={addressOf({ ...DEFAULT, ...each, columns: question.columns, sort: question.sort, order: question.order }) === addressOf(question)} onClick={() => set(each)}>
+              {name}
+            </button>
+          ))}
+        </div>
+        <SavedViews pool={pool} question={question} />
+      </div>
+      <form class="job-filters" role="search" onSubmit={(event) => event.preventDefault()}>
+        {text("name", "Name contains")}
+        {choice("project", "Project", [...live.projects.keys()])}
+        {text("user", "User")}
+        {choice("priorityClass", "Class", live.classes.value.map((row) => row.priority_class))}
+        {text("node", "Node")}
+        {when("from", "Submitted from")}
+        {when("to", "until")}
+        <label class="job-filter">
+          <span>Order</span>
+          <select class="input" value={`${question.sort} ${question.order}`} onChange={(event) => { const [sort, order] = event.currentTarget.value.split(" ") as [Question["sort"], Question["order"]]; set({ sort, order }); }}>
+            {SORTS.flatMap((sort) => (["desc", "asc"] as const).map((order) => <option key={`${sort}${order}`} value={`${sort} ${order}`}>{SORT_NAMES[sort]}, {sort === "job" ? (order === "asc" ? "A to Z" : "Z to A") : sort === "gpus" ? (order === "asc" ? "fewest first" : "most first") : order === "asc" ? "oldest first" : "newest first"}</option>))}
+          </select>
+        </label>
+      </form>
+      <div class="job-choices">
+        <Choices legend="States" all={STATES} chosen={question.states} choose={(states) => set({ states })} />
+        <Choices legend="Columns" all={COLUMNS} chosen={question.columns} choose={(columns) => set({ columns: COLUMNS.filter((each) => each === "job" || columns.includes(each)) })} />
+        {addressOf(question) !== "" && (
+          <Button quiet onClick={() => ask(DEFAULT)}>
+            Clear
+          </Button>
+        )}
+      </div>
+    </>
+  );
+}
+
+/** A folded list of check boxes. */
+function Choices<T extends string>({ legend, all, chosen, choose }: { legend: string; all: readonly T[]; chosen: readonly string[]; choose: (chosen: string[]) => void }) {
+  return (
+    <details class="choices">
+      <summary>
+        {legend}
+        {chosen.length > 0 && chosen.length < all.length && <span class="soft"> {chosen.length}</span>}
+      </summary>
+      <fieldset>
+        <legend class="visually-hidden">{legend}</legend>
+        {all.map((each) => (
+          <label key={each} class="check">
+            <input type="checkbox" checked={chosen.includes(each)} onChange={(event) => choose(event.currentTarget.checked ? [...chosen, each] : chosen.filter((other) => other !== each))} /> {each}
+          </label>
+        ))}
+      </fieldset>
+    </details>
+  );
+}
+
+function SavedViews({ pool, question }: { pool: string; question: Question }) {
+  const views = useSignal(loadViews(pool));
+  const name = useSignal<string | null>(null);
+  const change = (next: typeof views.value): void => {
+    views.value = next;
+    saveViews(pool, next);
+  };
+  const path = `/${encodeURIComponent(pool)}/jobs`;
+  return (
+    <div class="saved-views">
+      {views.value.map((view) => (
+        <span key={view.name} class="saved-view">
+          <a href={view.address ? `${path}?${view.address}` : path}>{view.name}</a>
+          <button type="button" class="link" title={`Delete the view ${view.name}`} onClick={() => change(views.value.filter((each) => each !== view))}>
+            ✕<span class="visually-hidden">Delete the view {view.name}</span>
+          </button>
+        </span>
+      ))}
+      {name.value === null ? (
+        <Button quiet onClick={() => (name.value = "")}>
+          Save this view
+        </Button>
+      ) : (
+        <form
+          class="saved-view"
+          onSubmit={(event) => {
+            event.preventDefault();
+            const given = name.value?.trim();
+            if (given) change(withView(views.value, { name: given.slice(0, 60), address: addressOf(question) }));
+            name.value = null;
+          }}
+        >
+          <input class="input" aria-label="Name of the view" value={name.value} maxLength={60} ref={(input) => input?.focus()} onInput={(event) => (name.value = event.currentTarget.value)} />
+          <Button submit>Save</Button>
+        </form>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,172 @@
+import { useLocation } from "preact-iso";
+
+import { archivePath, get, poolPath } from "../../lib/api";
+import { moment, projectName } from "../../lib/format";
+import { useArchive } from "../../lib/useArchive";
+import { usePageTitle } from "../../lib/usePageTitle";
+import { usePolling } from "../../lib/usePolling";
+import { useLive } from "../../live/livePool";
+import { Badge } from "../../ui/Badge";
+import { Card } from "../../ui/Card";
+import { DataTable } from "../../ui/DataTable";
+import { EmptyState } from "../../ui/EmptyState";
+import { ErrorMessage } from "../../ui/ErrorMessage";
+import { LineChart } from "../../ui/LineChart";
+import { JobLink, NodeLink, SeqLink } from "../../ui/Links";
+import { Loading } from "../../ui/Loading";
+import { PoolStatePending } from "../../ui/PoolStatePending";
+import { RelativeTime } from "../../ui/RelativeTime";
+import { SegmentedControl } from "../../ui/SegmentedControl";
+import { projectPath } from "../projects/projectPath";
+import { allocation, beginOf, concerns, filled, lostText, rangeOf, RANGES, waitedText, type Attention, type Concern, type Overview, type Utilisation } from "./overviewData";
+import "./overview.css";
+
+/** The start page of a pool: its figures over a time range, by project, and what needs a person. */
+export default function OverviewPage({ pool }: { pool: string }) {
+  const live = useLive(pool);
+  const { query, route } = useLocation();
+  usePageTitle(`${pool}: overview`);
+  const range = rangeOf(query.range);
+  const archive = useArchive();
+  const to = live.time.value;
+  void [live.nodesVersion.value, live.jobsVersion.value];
+  const known = archive.state === "there" && to !== null;
+  const figures = usePolling<Overview>(known ? `${pool} ${range}` : null, (signal) => get(archivePath(pool, `overview?points=120&from=${encodeURIComponent(beginOf(live.time.peek()!, range))}`), signal));
+  const attention = usePolling<Attention>(pool, (signal) => get(poolPath(pool, "attention"), signal));
+  const busy = usePolling<Utilisation>(to === null ? null : `${pool} busy ${range}`, (signal) => get(`${poolPath(pool, "utilisation")}?since=${Math.max(0, Math.floor(Date.parse(beginOf(live.time.peek()!, range)) / 1000))}`, signal));
+  if (live.row.value === null) return <PoolStatePending title="Overview" what="the overview" live={live} />;
+  const found = concerns(live.nodes.values(), live.jobs.values(), attention.value ?? undefined);
+  return (
+    <div class="page">
+      <div class="page-head">
+        <h1>Overview</h1>
+        <span class="spring" />
+        <SegmentedControl legend="Time range" options={RANGES} value={range} onChange={(next) => route(`/${encodeURIComponent(pool)}/overview${next === "1h" ? "" : `?range=${next}`}`, true)} />
+      </div>
+      <Now pool={pool} row={live.row.value} overview={figures.value} busy={busy.value} />
+      <Card title="Needs attention" aside={attention.value?.alarms === null ? <span class="soft">This console may not read alarms.</span> : undefined}>
+        {attention.failure && <p class="fault">Alarms and late starts are unknown: {attention.failure.detail || attention.failure.title}</p>}
+        <Concerns pool={pool} found={found} loading={!attention.value && !attention.failure} />
+      </Card>
+      {archive.state === "none" ? (
+        <EmptyState title="No history">Figures over time come from the archive, and none is configured (BAILIFF_API).</EmptyState>
+      ) : figures.value ? (
+        <History pool={pool} overview={figures.value} busy={busy.value} />
+      ) : figures.failure ? (
+        <ErrorMessage error={figures.failure} retry={figures.refresh} />
+      ) : (
+        <Loading what="the figures" />
+      )}
+    </div>
+  );
+}
+
+function Now({ pool, row, overview, busy }: { pool: string; row: { gpus: number; gpus_allocated: number; gpus_free: number; jobs_running: number; jobs_pending: number }; overview: Overview | null; busy: Utilisation | null }) {
+  const root = `/${encodeURIComponent(pool)}`;
+  const used = overview ? allocation(filled(overview)) : null;
+  const mean = busy?.busy.length ? Math.round(busy.busy.reduce((sum, value) => sum + value, 0) / busy.busy.length) : null;
+  return (
+    <dl class="figures">
+      <Figure name="GPUs allocated now" href={root} value={`${row.gpus_allocated}`} rest={`of ${row.gpus}`} />
+      <Figure name="Jobs running" href={`${root}/jobs?state=running`} value={`${row.jobs_running}`} />
+      <Figure name="Jobs pending" href={`${root}/queue`} value={`${row.jobs_pending}`} />
+      <Figure name="Allocation" value={used === null ? "–" : `${used} %`} title="Mean over the time range, of the capacity" />
+      <Figure name="Utilisation" value={mean === null ? "–" : `${mean} %`} title={mean === null ? "No telemetry with utilisation was received" : "Mean over the time range, of the GPUs that were measured"} />
+      <Figure name="Waiting time" value={waitedText(overview?.pool.waited_mean_s ?? null)} rest={overview?.pool.waited_p95_s != null ? `95 %: ${waitedText(overview.pool.waited_p95_s)}` : ""} title="From submission to first start, of the jobs that started in the time range: mean, and what 95 % did not exceed" />
+      <Figure name="Preemptions" value={overview ? overview.pool.preempted.toLocaleString("en") : "–"} title="Jobs evicted for another, in the time range" />
+      <Figure name="Work lost" value={overview ? lostText(overview.pool.lost_gpu_hours) : "–"} title="By attempts that ended in the time range" />
+    </dl>
+  );
+}
+
+function Figure({ name, value, rest = "", href, title }: { name: string; value: string; rest?: string; href?: string; title?: string }) {
+  return (
+    <div class="figure" title={title}>
+      <dt>{name}</dt>
+      <dd class="number">
+        {href ? <a href={href}>{value}</a> : value} {rest && <small>{rest}</small>}
+      </dd>
+    </div>
+  );
+}
+
+function Concerns({ pool, found, loading }: { pool: string; found: Concern[]; loading: boolean }) {
+  if (!found.length) return <p class="soft">{loading ? "Loading…" : "Nothing: no alarms in the last week, no quarantined GPUs, no silent nodes, no late starts."}</p>;
+  return (
+    <ul class="concerns">
+      {found.map((each) => (
+        <li key={each.key}>
+          <Badge tone={each.tone}>{each.what}</Badge>
+          <span>
+            {each.node && <NodeLink pool={pool} node={each.node} />} {each.job && <JobLink pool={pool} job={each.job} />} {each.text} {each.seq != null && <SeqLink pool={pool} seq={each.seq} />}
+          </span>
+          {each.at && <span class="soft"><RelativeTime at={each.at} /></span>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function History({ pool, overview, busy }: { pool: string; overview: Overview; busy: Utilisation | null }) {
+  const points = filled(overview);
+  const measured = busyBySteps(points, overview.interval_s, busy);
+  const last = points.at(-1);
+  const rows = overview.projects;
+  return (
+    <>
+      <div class="cards">
+        <Card title="GPUs in use">
+          {points.length && last ? (
+            <LineChart
+              lines={[{ name: "in use", kind: "area", values: points.map((point) => point.gpus) }, { name: "capacity", kind: "dashed", values: points.map((point) => point.capacity) }, ...(measured.some((value) => value !== null) ? [{ name: "busy (telemetry)", kind: "dotted" as const, values: points.map((point, at) => (measured[at] == null ? null : (measured[at]! / 100) * point.gpus)) }] : [])]}
+              from={moment(points[0]!.time)}
+              to={moment(overview.to)}
+              unit="GPUs"
+              label={`GPUs in use: ${Math.round(last.gpus * 10) / 10} of ${Math.round(last.capacity * 10) / 10} at the end, ${allocation(points)} % on average.`}
+            />
+          ) : (
+            <p class="soft">No samples in this time range. The archive records use about once a minute.</p>
+          )}
+        </Card>
+        <Card title="Queue">
+          {points.length && last ? (
+            <LineChart lines={[{ name: "GPUs requested by pending jobs", kind: "area", values: points.map((point) => point.waiting) }]} from={moment(points[0]!.time)} to={moment(overview.to)} unit="GPUs" label={`GPUs that pending jobs request: ${Math.round(last.waiting * 10) / 10} at the end.`} />
+          ) : (
+            <p class="soft">No samples in this time range.</p>
+          )}
+        </Card>
+      </div>
+      <Card title="By project">
+        {rows.length ? (
+          <DataTable
+            caption="Figures by project in the time range"
+            rows={rows}
+            rowKey={(row) => row.project}
+            columns={[
+              { head: "Project", cell: (row) => (row.project ? <a href={projectPath(pool, row.project)}>{projectName(row.project)}</a> : projectName(row.project)) },
+              { head: "Submitted", right: true, cell: (row) => row.submitted },
+              { head: "Started", right: true, cell: (row) => row.started },
+              { head: "Ended", right: true, cell: (row) => row.ended },
+              { head: "Waited, mean", right: true, cell: (row) => waitedText(row.waited_mean_s) },
+              { head: "Waited, 95 %", right: true, cell: (row) => waitedText(row.waited_p95_s) },
+              { head: "Preempted", right: true, cell: (row) => row.preempted },
+              { head: "Work lost", right: true, cell: (row) => lostText(row.lost_gpu_hours) },
+            ]}
+          />
+        ) : (
+          <p class="soft">No job was submitted, started, ended or evicted in this time range.</p>
+        )}
+      </Card>
+    </>
+  );
+}
+
+/** The mean utilisation in percent in each interval; null: none was received. */
+function busyBySteps(points: readonly { time: string }[], step: number, busy: Utilisation | null): (number | null)[] {
+  if (!busy) return points.map(() => null);
+  return points.map((point) => {
+    const from = Date.parse(point.time) / 1000;
+    const inside = busy.busy.filter((_, at) => busy.times[at]! >= from && busy.times[at]! < from + Math.max(step, busy.step_s));
+    return inside.length ? inside.reduce((sum, value) => sum + value, 0) / inside.length : null;
+  });
+}
