@@ -1,1 +1,0 @@
-import{F as e}from"./index-C4PXfBXp.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};

@@ -1,1 +1,0 @@
-import{F as e,L as t,M as n,g as r,j as i}from"./index-C4PXfBXp.js";function a({title:a,what:o,live:s}){return e(`div`,{class:`page`,children:[e(`h1`,{children:a}),s.connection.value===`lost`?e(n,{error:new t(0,`${r(o)} cannot be shown`,`The console does not send the pool's state. Retrying every few seconds.`)}):e(i,{what:`${o} of ${s.pool}`})]})}export{a as t};

@@ -1,1 +1,0 @@
-var e=(e,t)=>`/${encodeURIComponent(e)}/projects?project=${encodeURIComponent(t)}`;export{e as t};

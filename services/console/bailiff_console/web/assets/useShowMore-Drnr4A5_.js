@@ -1,1 +1,0 @@
-import{$ as e,F as t,P as n,Y as r}from"./index-C4PXfBXp.js";function i(e){r(()=>(document.title=`${e} · Bailiff`,()=>void(document.title=`Bailiff`)),[e])}function a(r,i,a){let[o,s]=e(i),c=r.length>o&&t(`div`,{class:`more`,children:t(n,{onClick:()=>s(o+a),children:[(r.length-o).toLocaleString(`en`),` more`]})});return[r.slice(0,o),c||null]}export{i as n,a as t};
