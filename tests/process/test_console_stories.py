@@ -25,6 +25,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 PAGES = (
     "",
+    "/overview",
+    "/jobs",
+    "/nodes/node-1",
+    "/policy",
     "/queue",
     "/projects",
     "/record",

@@ -78,6 +78,61 @@ async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> Non
     await expect(page.locator(".badge", has_text="drained")).to_have_count(0)
 
 
+async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
+    see = Seeing(page, stack.console)
+    await see.open("/")
+    await page.wait_for_url(f"**/{POOL}/overview")
+    await see.text("By project")
+    await expect(page.locator(".concerns li, main :text('Nothing: no alarms')").first).to_be_visible()
+    await see.accessible("the overview")
+
+    # All jobs: the filter is in the address, and the request for several is previewed and answered one by one.
+    await page.get_by_role("link", name="Jobs", exact=True).click()
+    await page.get_by_label("Name contains").fill("serve")
+    await page.wait_for_url("**/jobs?name=serve")
+    await expect(page.get_by_role("link", name="train-1")).to_have_count(0)
+    await page.get_by_label("Select serve-1").check()
+    for action, state in (("Pause", "paused"), ("Resume", "running")):
+        await page.get_by_role("toolbar").get_by_role("button", name=action).click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_role("button", name=f"{action} 1 job").click()
+        await expect(dialog.get_by_text("✓ accepted")).to_be_visible()
+        await see.accessible(f"{action} several jobs")
+        await dialog.get_by_role("button", name="Close").last.click()
+        await expect(page.locator("main .badge", has_text=state).first).to_be_visible()
+        if action == "Pause":
+            await page.get_by_label("Select serve-1").check()
+    await see.accessible("all jobs")
+
+    # By keyboard: the palette leads to the node's page.
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox", name="Page, job, node or project").fill("node-1")
+    await see.accessible("the command palette")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/nodes/node-1")
+    await see.text("What ran here")
+    await expect(page.get_by_role("region", name="Allocations on node-1").get_by_role("link", name="serve-1").first).to_be_visible()
+    await see.accessible("a node")
+    await page.keyboard.press("?")
+    await see.text("go to a page, job, node or project")
+    await page.keyboard.press("Escape")
+
+    # The policy: a project is added in the form, seen in the YAML and among the effects, and applied.
+    await see.open(f"/{POOL}/policy")
+    await page.get_by_label("Name of the new project").fill("robots")
+    await page.get_by_role("button", name="Add project").click()
+    await expect(page.get_by_label("Policy as YAML")).to_contain_text("robots")
+    await see.text("projects.robots: new")
+    await see.accessible("the policy")
+    await page.get_by_role("button", name="Apply…").click()
+    await see.sent("Apply")
+    await see.text("This is the policy in force")
+    await see.open(f"/{POOL}/nowhere")
+    await see.text("Page not found")
+    await expect(page.locator("main .loading")).to_have_count(0)
+
+
 async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     hostile_line = HOSTILE.replace("'", '"')

@@ -1,5 +1,6 @@
 """The built page in the package: current, and without resources from other servers."""
 
+import gzip
 import hashlib
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ import bailiff_console
 WEB = Path(bailiff_console.__file__).parent / "web"
 FRONTEND = Path(__file__).parents[3] / "services" / "console" / "frontend"
 SOURCES = ("index.html", "package-lock.json", "public", "src", "vite.config.ts")
+LARGEST_START = 250_000
 NAMES_ONLY = ("http://www.w3.org/",)  # XML namespaces, never fetched
 
 
@@ -38,6 +40,24 @@ def test_every_asset_of_the_page_is_in_the_package() -> None:
     for address in addresses:
         assert address.startswith("/assets/"), address
         assert (WEB / address.lstrip("/")).is_file(), address
+
+
+def test_the_start_page_is_at_most_250_kb_compressed() -> None:
+    page = (WEB / "index.html").read_text()
+    todo = [WEB / address.lstrip("/") for address in re.findall(r'(?:src|href)="(/assets/[^"]+)"', page)]
+    todo += WEB.glob("assets/OverviewPage-*")
+    first: dict[Path, int] = {}
+    while todo:
+        file = todo.pop()
+        if file in first or not file.is_file():
+            continue
+        first[file] = len(gzip.compress(file.read_bytes(), mtime=0))
+        if file.suffix == ".js":
+            static = re.findall(r'(?:from|import)\s*"\./([\w.-]+\.js)"', file.read_text())
+            todo += [file.parent / name for name in static]
+    assert any(file.name.startswith("OverviewPage") for file in first)
+    assert len(first) > 5  # the imports were found
+    assert sum(first.values()) <= LARGEST_START, {file.name: size for file, size in first.items()}
 
 
 def test_no_stylesheet_loads_from_another_server() -> None:

@@ -19,7 +19,7 @@ MOST_PROJECTS = 200
 
 
 class OverviewPoint(BaseModel):
-    """The means of the samples of an interval."""
+    """The means of the samples of an interval; of the capacity, the maximum."""
 
     time: datetime = Field(description="Begin of the interval.")
     gpus: float = Field(description="GPUs in use.")
@@ -52,7 +52,7 @@ class Overview(BaseModel):
 
 
 POINTS = """SELECT least($5, greatest(0, floor(extract(epoch FROM time - $2) / $4)))::int AS bucket,
-    avg(used_gpu_milli)::float8 / 1000 AS gpus, avg(share_gpu_milli)::float8 / 1000 AS capacity,
+    avg(used_gpu_milli)::float8 / 1000 AS gpus, max(share_gpu_milli)::float8 / 1000 AS capacity,
     avg(greatest(0, requested_gpu_milli - used_gpu_milli))::float8 / 1000 AS waiting
     FROM project_usage WHERE pool = $1 AND project = '' AND time >= $2 AND time < $3 GROUP BY 1 ORDER BY 1"""
 STARTED = """SELECT {project} AS project, count(*) AS started,

@@ -13,7 +13,7 @@ from bailiff_bus.validation_errors import describe_errors, value_text
 from bailiff_service.policy_files import no_such_field, strict_faults
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
-from .request_types import KINDS, SUBMIT
+from .request_types import KINDS, POLICY, SUBMIT
 
 COMMON_FIELDS = {"kind": True, "id": False}
 ID = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
@@ -23,12 +23,17 @@ MAX_JOB, MAX_POLICY = 65_536, 262_144  # characters
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """One request: body is the message, or None with the job file in `yaml` for `submit`. id: makes retries idempotent."""
+    """One request: body is the message, or None with the job file or policy in `yaml`. id: makes retries idempotent.
+
+    expected_revision, enforce: of a policy.
+    """
 
     kind: str
     body: RequestBody | None
     yaml: str = ""
     id: str = ""
+    expected_revision: int | None = None
+    enforce: bool = False
 
 
 def fields_of(raw: bytes, allowed: Mapping[str, bool]) -> dict[str, Any]:
@@ -65,10 +70,12 @@ def parse_request(raw: bytes) -> ParsedRequest:
     if kind == SUBMIT:
         fields = fields_of(raw, {**COMMON_FIELDS, "yaml": True})
         return ParsedRequest(SUBMIT, None, text_in(fields, "yaml", MAX_JOB), id=_id_in(fields))
+    if kind == POLICY:
+        return _policy(raw)
     message = KINDS.get(kind) if isinstance(kind, str) else None
     if message is None:
         fields_of(raw, {**COMMON_FIELDS, **dict.fromkeys((name for kind in KINDS.values() for name in kind.model_fields), False)})
-        raise invalid(_error("kind", f"expected one of {', '.join((SUBMIT, *KINDS))}, found {value_text(kind)}"))
+        raise invalid(_error("kind", f"expected one of {', '.join((SUBMIT, POLICY, *KINDS))}, found {value_text(kind)}"))
     fields = fields_of(raw, {**COMMON_FIELDS, **{name: field.is_required() for name, field in message.model_fields.items()}})
     id = _id_in(fields)  # noqa: A001 - of the request
     fields = {name: value for name, value in fields.items() if name not in COMMON_FIELDS}
@@ -78,6 +85,19 @@ def parse_request(raw: bytes) -> ParsedRequest:
     except ValidationError as error:
         parts = (describe_errors([each]).partition(": ") for each in error.errors(include_url=False))
         raise invalid(*errors, *[_error(where, text) for where, _, text in parts]) from None
+
+
+def _policy(raw: bytes) -> ParsedRequest:
+    """A policy, and the revision that it was made from: it does not overwrite a change that its author has not seen."""
+    fields = fields_of(raw, {**COMMON_FIELDS, "yaml": True, "expected_revision": True, "enforce": False})
+    revision, enforce = fields["expected_revision"], fields.get("enforce", False)
+    errors = []
+    if isinstance(revision, bool) or not isinstance(revision, int) or not 0 <= revision < 1 << 62:
+        errors.append(_error("expected_revision", f"expected the number of a record, found {value_text(revision)}"))
+    if not isinstance(enforce, bool):
+        errors.append(_error("enforce", f"expected true or false, found {value_text(enforce)}"))
+    _unless_invalid(None, errors)
+    return ParsedRequest(POLICY, None, text_in(fields, "yaml", MAX_POLICY), _id_in(fields), revision, enforce)
 
 
 def _id_in(fields: Mapping[str, Any]) -> str:

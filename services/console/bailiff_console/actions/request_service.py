@@ -8,11 +8,12 @@ from typing import Any
 
 from bailiff.client.client import Client, Outcome
 from bailiff.render.serializers.policy import policy_in_force
-from bailiff_bus.messages import RequestBody, SubmitJob
+from bailiff_bus.messages import ApplyPolicy, RequestBody, SubmitJob
 from bailiff_console.auth.permissions import ACTIONS, OF_NODES, denied, logs_denied
 from bailiff_console.auth.principal import Principal
 from bailiff_console.auth.requester import RequesterNames
 from bailiff_core.fold.log import request_key
+from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
@@ -20,7 +21,7 @@ from .outcomes import PendingOutcomes
 from .pool_access import FollowedPool, Pools
 from .preview_text import job_of
 from .request_parser import ParsedRequest
-from .request_types import SUBMIT
+from .request_types import POLICY, SUBMIT
 from .worker import Worker
 
 OUTCOME_TIMEOUT_S = 10.0
@@ -75,6 +76,8 @@ class RequestService:
     async def preview(self, name: str, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
         """The effects of the request, and why this user may not make it."""
         state = self.followed(name).state
+        if parsed.kind == POLICY:
+            return await self._preview_policy(state, principal, parsed)
         fields: dict[str, Any] = {"kind": parsed.kind, "now": self._now(), "project": own_project(principal)}
         if parsed.body is None:
             fields["yaml"] = parsed.yaml
@@ -89,6 +92,17 @@ class RequestService:
         if forbidden is not None:
             found["errors"] = [{"location": "", "detail": forbidden}, *found["errors"]]
         return found
+
+    async def _preview_policy(self, state: PoolState, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
+        fields = {"yaml": parsed.yaml, "now": self._now(), "enforce": parsed.enforce}
+        found = await self.worker.run("plan-policy", fields, state)
+        errors = list(found["errors"])
+        if parsed.expected_revision != state.policy_revision:
+            errors.append({"location": "", "detail": f"another policy, #{state.policy_revision}, is in force: reload it"})
+        forbidden = self._denied(principal, POLICY, "", "", state)
+        if forbidden is not None:
+            errors.insert(0, {"location": "", "detail": forbidden})
+        return {"sentences": found["sentences"], "affected": [], "errors": errors}
 
     def permissions(self, name: str, principal: Principal, job: str) -> dict[str, str | None]:
         """Why the user may not do this to the job, by kind of request, and for its output; null: permitted."""
@@ -118,9 +132,11 @@ class RequestService:
             "plan", {"yaml": yaml, "now": self._now(), "project": own_project(principal)}, self.followed(name).state
         )
 
-    async def plan_policy(self, name: str, yaml: str) -> dict[str, Any]:
+    async def plan_policy(self, name: str, yaml: str, *, enforce: bool = False) -> dict[str, Any]:
         """What this policy would change now."""
-        return await self.worker.run("plan-policy", {"yaml": yaml, "now": self._now()}, self.followed(name).state)
+        return await self.worker.run(
+            "plan-policy", {"yaml": yaml, "now": self._now(), "enforce": enforce}, self.followed(name).state
+        )
 
     def policy(self, name: str) -> dict[str, Any]:
         """The policy in force."""
@@ -135,6 +151,14 @@ class RequestService:
             if job not in state.jobs:
                 self._allow(principal, parsed.kind, job, "", state)  # unauthorized users must not learn which jobs existed
             return parsed.body, job, job_of(state, job).project
+        if parsed.kind == POLICY:
+            self._allow(principal, POLICY, "", "", state)
+            found = await self.worker.run("policy", {"yaml": parsed.yaml}, state)
+            if found["policy"] is None:
+                raise invalid(*map(ErrorDetail.model_validate, found["errors"]))
+            policy = Policy.model_validate_json(found["policy"])
+            apply = ApplyPolicy(policy=policy, enforce=parsed.enforce, expected_revision=parsed.expected_revision)
+            return apply, "", ""
         assert parsed.kind == SUBMIT
         found = await self.worker.run("job", {"yaml": parsed.yaml, "project": own_project(principal)}, state)
         if found["job"] is None:

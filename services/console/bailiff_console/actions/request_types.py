@@ -16,6 +16,7 @@ from bailiff_bus.messages import (
 )
 
 SUBMIT = "submit"
+POLICY = "policy"
 KINDS: Mapping[str, type[RequestBody]] = {
     "cancel": CancelJob, "pause": PauseJob, "resume": ResumeJob, "migrate": MigrateJob, "evict": EvictJob, "scale": ScaleJob,
     "set": SetPriorityClass, "drain": DrainNode, "undrain": UndrainNode,

@@ -74,7 +74,10 @@ async def policy(pool: str, _: SignedIn, request_service: WithRequestService) ->
 @router.post("/api/pools/{pool}/plan-policy")
 async def plan_policy(pool: str, _: SignedIn, request_service: WithRequestService, body: Body) -> dict[str, Any]:
     """What another policy would change now."""
-    return await request_service.plan_policy(pool, text_in(fields_of(body, {"yaml": True}), "yaml", MAX_POLICY))
+    fields = fields_of(body, {"yaml": True, "enforce": False})
+    return await request_service.plan_policy(
+        pool, text_in(fields, "yaml", MAX_POLICY), enforce=fields.get("enforce", False) is True
+    )
 
 
 @router.post("/api/pools/{pool}/what-if")

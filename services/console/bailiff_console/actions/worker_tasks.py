@@ -95,10 +95,11 @@ def _plan_policy(fields: Fields, state: PoolState) -> TaskResult:
     """The differences of this policy from the one in force, and their immediate effects."""
     policy, faults = policy_in(fields["yaml"])
     if policy is None:
-        return {"errors": _error_rows(faults), "diff": [], "sentences": []}
+        return {"errors": _error_rows(faults), "diff": [], "sentences": [], "harms": False, "rejected": False}
     diff = changes(state.rules, policy)
     if not diff:
-        return {"errors": [], "diff": diff, "sentences": ["It is identical to the policy in force: nothing would change."]}
+        same = ["It is identical to the policy in force: nothing would change."]
+        return {"errors": [], "diff": diff, "sentences": same, "harms": False, "rejected": False}
     effects = policy_effects(at(state, fields["now"]), policy, enforce=bool(fields.get("enforce")))
     sentences = effects.sentences()
     more = len(sentences) - MAX_SENTENCES
@@ -109,7 +110,8 @@ def _plan_policy(fields: Fields, state: PoolState) -> TaskResult:
 
 
 def _policy(fields: Fields, _: PoolState) -> TaskResult:
-    return {"errors": _error_rows(policy_in(fields["yaml"])[1])}
+    policy, faults = policy_in(fields["yaml"])
+    return {"errors": _error_rows(faults), "policy": None if policy is None or faults else policy.model_dump_json()}
 
 
 def policy_in(text: str) -> tuple[Policy | None, list[Fault]]:

@@ -15,6 +15,7 @@ ACTIONS: Mapping[str, JobAction] = {
 }  # fmt: skip
 OF_JOBS = ("submit", *ACTIONS)
 OF_NODES = ("drain", "undrain")
+OF_OPERATORS = (*OF_NODES, "policy")
 
 
 def denied(principal: Principal, requester: Requester, kind: str, state: PoolState, *, job: str, project: str) -> str | None:
@@ -23,7 +24,7 @@ def denied(principal: Principal, requester: Requester, kind: str, state: PoolSta
     if forbidden is not None or state.policy is None:
         return forbidden
     found = name_denial(state.policy, requester)
-    if found is None and kind in OF_NODES:
+    if found is None and kind in OF_OPERATORS:
         found = operator_denial(state.policy, requester)
     elif found is None and kind == "submit":
         found = submission_denial(state.policy, requester, project)
@@ -45,6 +46,8 @@ def refusal(principal: Principal, kind: str, project: str, policy: Policy | None
     """Why the user may not make this request; None if allowed. project: the job's; empty if none."""
     if principal.operator:
         return None
+    if kind == "policy":
+        return f"{principal.name} may not apply a policy: operators only"
     if kind not in OF_JOBS:
         return f"{principal.name} may not {kind} nodes: operators only"
     if principal.projects is None or any(each in principal.projects for each in _with_ancestors(policy, project)):

@@ -253,7 +253,7 @@ def test_policy_plan_has_diff_and_effects(log_writer: LogWriter) -> None:
     )
     other = task_result(log_writer, "plan-policy", yaml=text.replace("  grace: 150s", "  grace: 151s"))
     assert other["diff"] == ["eviction.grace: 150s → 151s"]
-    assert other["sentences"] == ["No job would start or stop at once."]
+    assert other["sentences"] == ["No job would become evictable, leave, start or stop at once."]
     broken = task_result(log_writer, "plan-policy", yaml=text.replace("priority_classes:", "priority_clases:"))
     assert any("did you mean priority_classes?" in each["detail"] for each in broken["errors"])
     without = task_result(log_writer, "plan-policy", yaml=text.replace("- name: speech", "- name: spoken"))

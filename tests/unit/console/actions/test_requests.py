@@ -11,7 +11,7 @@ from tests.unit.console.auth.kit import roles_file
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import Envelope, unwrap
-from bailiff_bus.messages import DrainNode, PauseJob, SubmitJob
+from bailiff_bus.messages import ApplyPolicy, DrainNode, PauseJob, SubmitJob
 from bailiff_core.records import facts
 
 JOB = "name: new\nclass: train\nproject: vision\ngpus: 1\ncommand: [python, train.py]\nenv: {A: b}\n"
@@ -202,3 +202,38 @@ async def test_an_unknown_pool_is_a_404(tmp_path: Path) -> None:
                 f"/api/pools/nowhere/{what}", json=body, headers=request_service.headers
             )
             assert answer.status_code == 404, answer.text
+
+
+@pytest.mark.slow
+async def test_a_policy_is_previewed_and_applied_by_an_operator_as_the_command_does_it(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        found = (await request_service.console.http.get("/api/pools/pool-a/policy")).json()
+        text = found["yaml"].replace("  grace: 150s", "  grace: 151s")
+        asked = {"kind": "policy", "yaml": text, "expected_revision": found["seq"]}
+        previewed = await request_service.posted("preview", **asked)
+        assert (previewed["errors"], len(previewed["sentences"])) == ([], 1)
+        answer = await request_service.posted("requests", **asked, id="apply-1")
+        assert answer["accepted"] is True, answer
+        (sent,) = published(request_service)
+        assert isinstance(sent.body, ApplyPolicy)
+        assert (sent.actor, sent.body.expected_revision, sent.body.enforce) == ("ada", found["seq"], False)
+        assert request_service.log_writer.state.rules.eviction.grace == 151_000_000
+        # another policy is in force now: neither previewed as possible nor accepted
+        stale = await request_service.posted("preview", **asked)
+        assert "another policy" in stale["errors"][0]["detail"]
+        assert (await request_service.posted("requests", **asked))["code"] == "policy-changed"
+        # what is no policy is not published
+        for body in ({**asked, "yaml": "priority_classes: 7"}, {**asked, "expected_revision": "1"}, {**asked, "enforce": "no"}):
+            await request_service.refused(400, "requests", **body)
+        assert len(published(request_service)) == 2
+
+
+@pytest.mark.slow
+async def test_a_policy_is_for_operators(tmp_path: Path) -> None:
+    roles = roles_file(tmp_path, submitters={"vision": {"users": ["sue"]}})
+    async with running_console(tmp_path, console_user="sue", console_roles=roles) as it:
+        found = (await it.console.http.get("/api/pools/pool-a/policy")).json()
+        asked = {"kind": "policy", "yaml": found["yaml"], "expected_revision": found["seq"]}
+        assert "operators only" in (await it.refused(403, "requests", **asked))["detail"]
+        assert "operators only" in (await it.posted("preview", **asked))["errors"][0]["detail"]
+        assert published(it) == []

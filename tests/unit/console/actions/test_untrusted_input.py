@@ -137,7 +137,7 @@ def test_random_jobs_and_policies_are_answered_or_have_errors() -> None:
         found = task_result(log_writer, "plan", yaml=random_job(rng), project=None)
         assert found["errors"] or found["answer"]
         text = json.dumps({**policy, rng.choice(["projects", "eviction", "preemption", "identity", "x"]): rng.choice(ODD_VALUES)})
-        assert set(task_result(log_writer, "plan-policy", yaml=text)) == {"errors", "diff", "sentences"}
+        assert set(task_result(log_writer, "plan-policy", yaml=text)) == {"errors", "diff", "sentences", "harms", "rejected"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 // Formats durations, sizes, counts, GPU amounts and lists for display.
+import { localMoment, timeZone } from "./timeZone";
 
 /** The CLI's format: `400ms`, `45s`, `3m20s`, `2h05m`, `4d03h`; `0s`. */
 export function duration(seconds: number): string {
@@ -35,8 +36,12 @@ export const capital = (text: string): string => text.charAt(0).toUpperCase() + 
 /** How often: `once`, `2 times`. */
 export const times = (many: number): string => (many === 1 ? "once" : `${many.toLocaleString("en")} times`);
 
-/** `2026-01-01 00:01:05 UTC`. */
-export const moment = (text: string): string => text.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");
+/** `2026-01-01 00:01:05 UTC`, or in the browser's time zone where that is chosen. */
+export function moment(text: string): string {
+  const at = new Date(text);
+  if (timeZone.value === "local" && !Number.isNaN(at.getTime())) return localMoment(at);
+  return text.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");
+}
 
 /** A project's name as shown: the scheduler's implicit children (`research*`, and `*` at the top) stand for jobs directly in it. */
 export function projectName(name: string): string {

@@ -9,6 +9,9 @@ const MAX_EVENTS = 2_000;
 const SILENCE_TIMEOUT_MS = 30_000; // the console sends a message every ten seconds
 const RECONNECT_DELAYS_MS = [500, 1_000, 2_000, 5_000];
 
+/** Whether a hidden tab keeps its stream: only where the user wants notifications from it. */
+export const keepWhenHidden = signal(false);
+
 /** opening: no state received yet; lost: the state shown is stale. */
 export type Connection = "opening" | "live" | "lost";
 
@@ -36,6 +39,8 @@ export class LivePool {
   /** Oldest first. */
   readonly events = signal<EventLine[]>([]);
 
+  /** Called with each row of a job or node that changes; before or after is null where there is none. */
+  onRow: ((kind: "job" | "node", before: LiveJob | NodeCells | null, after: LiveJob | NodeCells | null) => void) | null = null;
   private source: EventSource | null = null;
   private lastEventId: string | null = null;
   private attempts = 0;
@@ -67,7 +72,10 @@ export class LivePool {
   }
 
   // A browser allows six connections per origin: hidden tabs release theirs.
-  private onVisibilityChange = (): void => (document.hidden ? this.disconnect() : this.open());
+  private onVisibilityChange = (): void => {
+    if (document.hidden && !keepWhenHidden.value) this.disconnect();
+    else if (this.source === null) this.open();
+  };
 
   private disconnect(): void {
     clearTimeout(this.timer);
@@ -78,7 +86,7 @@ export class LivePool {
 
   private open(): void {
     this.disconnect();
-    if (document.hidden) return;
+    if (document.hidden && !keepWhenHidden.value) return;
     const after = this.lastEventId === null ? "" : `&after=${encodeURIComponent(this.lastEventId)}`;
     const source = new EventSource(`/api/pools/${encodeURIComponent(this.pool)}/live?include=${this.channels.join(",")}${after}`);
     this.source = source;
@@ -145,6 +153,8 @@ export class LivePool {
 
   private onChange(event: MessageEvent): void {
     const onChange = JSON.parse(event.data) as Change;
+    this.tell("node", this.nodes, onChange.updated?.nodes, onChange.removed?.nodes);
+    this.tell("job", this.jobs, onChange.updated?.jobs, onChange.removed?.jobs);
     if (applyRows(this.nodes, onChange.updated?.nodes, onChange.removed?.nodes)) this.nodesVersion.value += 1;
     if (applyRows(this.jobs, onChange.updated?.jobs, onChange.removed?.jobs)) this.jobsVersion.value += 1;
     if (applyRows(this.projects, onChange.updated?.projects, onChange.removed?.projects)) this.projectsVersion.value += 1;
@@ -153,6 +163,12 @@ export class LivePool {
     if (onChange.pool) this.row.value = onChange.pool;
     if (onChange.events?.length) this.events.value = [...this.events.peek(), ...onChange.events].slice(-MAX_EVENTS);
     this.advance(event, onChange.seq, onChange.time);
+  }
+
+  private tell<T extends LiveJob | NodeCells>(kind: "job" | "node", known: Map<string, T>, rows: Record<string, T> | undefined, removed: string[] | undefined): void {
+    if (!this.onRow) return;
+    for (const name of removed ?? []) this.onRow(kind, known.get(name) ?? null, null);
+    for (const [name, row] of Object.entries(rows ?? {})) this.onRow(kind, known.get(name) ?? null, row);
   }
 
   private advance(event: MessageEvent, seq: number, time: string | null): void {

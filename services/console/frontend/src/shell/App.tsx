@@ -20,6 +20,7 @@ const AccountingPage = lazy(() => import("../pages/accounting/AccountingPage"));
 const JobPage = lazy(() => import("../pages/job/JobPage"));
 const DecisionPage = lazy(() => import("../pages/decision/DecisionPage"));
 const RecordPage = lazy(() => import("../pages/record/RecordPage"));
+const PolicyPage = lazy(() => import("../pages/policy/PolicyPage"));
 const WhatIfPage = lazy(() => import("../pages/whatif/WhatIfPage"));
 const SubmitPage = lazy(() => import("../pages/submit/SubmitPage"));
 
@@ -57,6 +58,7 @@ function AppRoutes() {
         <Route path="/:pool/jobs/:job" component={JobPage} />
         <Route path="/:pool/decisions/:seq" component={DecisionPage} />
         <Route path="/:pool/record" component={RecordPage} />
+        <Route path="/:pool/policy" component={PolicyPage} />
         <Route path="/:pool/what-if" component={WhatIfPage} />
         <Route path="/:pool/submit" component={SubmitPage} />
         <Route default component={() => <NotFound onShown={() => show(true)} />} />

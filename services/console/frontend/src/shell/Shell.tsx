@@ -7,8 +7,11 @@ import { livePoolOf } from "../live/livePool";
 import { RelativeTime } from "../ui/RelativeTime";
 import { Button } from "../ui/Button";
 import { EmptyState } from "../ui/EmptyState";
+import { chooseTimeZone, timeZone } from "../lib/timeZone";
+import { Bell } from "./Bell";
+import { CommandPalette } from "./CommandPalette";
 import { JobSearch } from "./JobSearch";
-import { AccountingIcon, JobsIcon, OverviewIcon, PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
+import { AccountingIcon, JobsIcon, OverviewIcon, PolicyIcon, PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
 import { currentUser } from "./currentUser";
 import type { Pools } from "./poolsResponse";
 import { themeChoice, chooseTheme } from "./theme";
@@ -21,6 +24,7 @@ const PAGES = [
   { at: "/projects", name: "Projects", Icon: ProjectsIcon },
   { at: "/accounting", name: "Accounting", Icon: AccountingIcon },
   { at: "/record", name: "Record", Icon: RecordIcon },
+  { at: "/policy", name: "Policy", Icon: PolicyIcon },
   { at: "/what-if", name: "What if", Icon: WhatIfIcon },
   { at: "/submit", name: "Submit", Icon: SubmitIcon },
 ];
@@ -67,6 +71,9 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
         {known && <ConnectionStatus pool={pool} />}
         <span class="spring" />
         {known && <JobSearch key={pool} pool={pool} />}
+        {known && <CommandPalette pool={pool} pages={PAGES} />}
+        {known && <Bell key={`bell ${pool}`} pool={pool} />}
+        <TimeZoneButton />
         <ThemeButton />
         <UserBadge />
       </header>
@@ -91,6 +98,17 @@ const isCurrent = (path: string, root: string, at: string): boolean =>
 
 const NEXT_THEME = { system: "light", light: "dark", dark: "system" } as const;
 const THEME_ICON = { system: "◐", light: "☀", dark: "☾" };
+
+function TimeZoneButton() {
+  const utc = timeZone.value === "utc";
+  const label = utc ? "Times are in UTC. Change to local time." : "Times are local. Change to UTC.";
+  return (
+    <Button quiet onClick={() => chooseTimeZone(utc ? "local" : "utc")} title={label}>
+      <span aria-hidden="true">{utc ? "UTC" : "Local"}</span>
+      <span class="visually-hidden">{label}</span>
+    </Button>
+  );
+}
 
 function ThemeButton() {
   const theme = themeChoice.value;

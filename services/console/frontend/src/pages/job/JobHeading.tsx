@@ -3,6 +3,7 @@ import { evictionCauseText } from "../../lib/decisionText";
 import { sanitizeLine } from "../../lib/sanitizeLine";
 import type { LiveJob } from "../../live/types";
 import { RelativeTime, Elapsed } from "../../ui/RelativeTime";
+import { CopyButton } from "../../ui/CopyButton";
 import { Card } from "../../ui/Card";
 import { NodeLinks, SeqLink } from "../../ui/Links";
 import { projectPath } from "../projects/projectPath";
@@ -101,7 +102,7 @@ export function JobFacts({ pool, live, whole, details }: Props & { pool: string 
         {user && <><dt>Submitted by</dt><dd>{user} {details && <span class="soft">{ownerProof(details)}</span>}</dd></>}
         {whole?.waited_s !== null && whole?.waited_s !== undefined && <><dt>Time to first start</dt><dd>{duration(whole.waited_s)}</dd></>}
         {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{sanitizeLine(`${name}=${value}`)}</div>)}</dd></>}
-        {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}
+        {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <CopyButton text={digest} what="the digest" /> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}
         {details && details.victims.length > 0 && <><dt>Preempting</dt><dd>{details.victims.join(", ")}</dd></>}
       </dl>
     </Card>

@@ -11,6 +11,7 @@ import { useLive } from "../../live/livePool";
 import type { LiveJob } from "../../live/types";
 import { StateBadge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
+import { CopyButton } from "../../ui/CopyButton";
 import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
@@ -69,7 +70,9 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
   return (
     <div class="page job-page">
       <div class="page-head">
-        <h1>{job}</h1>
+        <h1>
+          {job} <CopyButton text={job} what="the job's name" />
+        </h1>
         <StateBadge state={state} />
         <span class="spring" />
         <JobActions key={job} pool={pool} job={row} />

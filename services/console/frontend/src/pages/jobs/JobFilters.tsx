@@ -67,7 +67,7 @@ export function JobFilters({ pool, live, question, ask }: Props) {
         {choice("priorityClass", "Class", live.classes.value.map((row) => row.priority_class))}
         {text("node", "Node")}
         {when("from", "Submitted from")}
-        {when("to", "until")}
+        {when("to", "Submitted until")}
         <label class="job-filter">
           <span>Order</span>
           <select class="input" value={`${question.sort} ${question.order}`} onChange={(event) => { const [sort, order] = event.currentTarget.value.split(" ") as [Question["sort"], Question["order"]]; set({ sort, order }); }}>

@@ -12,6 +12,7 @@ import type { NodeCells } from "../../live/types";
 import { Badge } from "../../ui/Badge";
 import { Bar } from "../../ui/Bar";
 import { Card } from "../../ui/Card";
+import { CopyButton } from "../../ui/CopyButton";
 import { DataTable } from "../../ui/DataTable";
 import { EmptyState } from "../../ui/EmptyState";
 import { cellText, deviceName } from "../../ui/gpuCellStyle";
@@ -51,7 +52,9 @@ export default function NodePage({ pool, node: name }: { pool: string; node: str
   return (
     <div class="page">
       <div class="page-head">
-        <h1>{name}</h1>
+        <h1>
+          {name} <CopyButton text={name} what="the node's name" />
+        </h1>
         {node && <Badge tone={node.state === "ready" ? "good" : node.state === "lost" || node.state === "unreachable" ? "bad" : "warn"}>{node.state}</Badge>}
         <span class="spring" />
         {node && <NodeActions pool={pool} node={node} />}

@@ -2,6 +2,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
+import { timeZone } from "../../lib/timeZone";
 import { themeVersion } from "../../shell/theme";
 import { columns, type UsageItem } from "./usageSeries";
 
@@ -28,7 +29,7 @@ export function UsageChart({ items, axis, words, onAt }: { items: readonly Usage
       watch.disconnect();
       instance.destroy();
     };
-  }, [theme]);
+  }, [theme, timeZone.value]);
   useEffect(() => plot.current?.setData(columns(items, axis[1]) as uPlot.AlignedData), [items, axis[0], axis[1]]);
   return <div class="usage-chart" ref={box} role="img" aria-label={words} />;
 }
@@ -42,7 +43,7 @@ function options(element: HTMLElement, span: { current: [number, number] }, onAt
   return {
     width: element.clientWidth,
     height: HEIGHT,
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    tzDate: (seconds) => timeZone.peek() === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000),
     legend: { show: false },
     cursor: { y: false, points: { size: 7 } },
     scales: { x: { range: () => span.current }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },

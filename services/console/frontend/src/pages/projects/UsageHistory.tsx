@@ -44,7 +44,7 @@ export function UsageHistory({ pool, project, to }: { pool: string; project: str
                     <li data-line="borrowed">borrowed</li>
                   </>
                 )}
-                <li class="chart-at soft number">{over.value ? atText(over.value) : "GPUs; times in UTC"}</li>
+                <li class="chart-at soft number">{over.value ? atText(over.value) : "GPUs"}</li>
               </ul>
             </>
           ) : (

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 
 import { DebouncedQuery } from "../../actions/debouncedQuery";
@@ -13,6 +14,8 @@ import { ErrorList } from "../../ui/ErrorList";
 import { SeqLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import { loadDraft, dropDraft, saveDraft } from "../submit/draftStorage";
+import { offlineReason } from "../../actions/allowedActions";
+import { ApplyPolicyDialog } from "../policy/ApplyPolicyDialog";
 import { YamlEditor } from "../submit/YamlEditor";
 import { PolicyDiff } from "./PolicyDiff";
 import { PastSimulation } from "./PastSimulation";
@@ -26,17 +29,30 @@ interface PolicyPlan {
   errors: ErrorDetail[];
   diff: string[];
   sentences: string[];
+  /** Whether a job becomes evictable or would leave. */
+  harms: boolean;
+  rejected: boolean;
+}
+
+interface Editing {
+  pool: string;
+  /** A form of the YAML, above it; absent: none. */
+  form?: (yaml: string, write: (yaml: string) => void) => ComponentChildren;
+  /** Whether it can be applied here. */
+  applicable?: boolean;
 }
 
 /** Edits the policy in force: the differences, their immediate effects, and a simulation on the log. */
-export function PolicyWhatIf({ pool }: { pool: string }) {
+export function PolicyWhatIf({ pool, form, applicable = false }: Editing) {
   const live = useLive(pool);
   const inForce = useFetch<Policy>(poolPath(pool, "policy"), live.row.value?.policy_seq).value;
-  if (inForce.value) return <PolicyEditor pool={pool} policy={inForce.value} />;
+  if (inForce.value) return <PolicyEditor pool={pool} policy={inForce.value} form={form} applicable={applicable} />;
   return inForce.failure ? <ErrorMessage error={inForce.failure} /> : <Loading what="the policy in force" />;
 }
 
-function PolicyEditor({ pool, policy }: { pool: string; policy: Policy }) {
+function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> & { policy: Policy; form: Editing["form"] | undefined }) {
+  const live = useLive(pool);
+  const applying = useSignal(false);
   const key = `what-if-policy-${pool}`;
   const edited = useSignal<Policy | null>(loadDraft<Policy>(key));
   const yaml = edited.value?.yaml ?? policy.yaml;
@@ -55,9 +71,10 @@ function PolicyEditor({ pool, policy }: { pool: string; policy: Policy }) {
   const state = plan.state.value;
   const errors = (changed && state.answer?.errors) || [];
   const disabledReason = !changed ? "Change the policy first." : errors.length ? "Fix the errors in the policy first." : null;
+  const offline = offlineReason(live.connection.value, live.consoleState.value.kafka);
   return (
     <>
-      <div class="submit">
+      <div class={form ? "policy-layout" : "submit"}>
         <Card
           title="Policy"
           aside={
@@ -68,14 +85,33 @@ function PolicyEditor({ pool, policy }: { pool: string; policy: Policy }) {
         >
           {edited.value && edited.value.seq !== policy.seq && (
             <p class="caution">
-              The policy in force has changed: your draft is based on record #{edited.value.seq}. Differences are shown against the current policy.
+              The policy in force has changed: your draft is based on record #{edited.value.seq}. Differences are shown against the current policy.{" "}
+              {applicable && (
+                <Button
+                  onClick={() => {
+                    edited.value = { seq: policy.seq, yaml };
+                    saveDraft(key, edited.value);
+                  }}
+                >
+                  I have checked them: keep my draft
+                </Button>
+              )}
             </p>
           )}
-          <YamlEditor label="Policy as YAML" value={yaml} onInput={write} errors={errors} />
+          <div class={form ? "policy-both" : undefined}>
+            {form && <div>{form(yaml, write)}</div>}
+            <YamlEditor label="Policy as YAML" value={yaml} onInput={write} errors={errors} />
+          </div>
           <div class="editor-actions">
             <Button onClick={revert} disabled={!changed}>
               Reset to the policy in force
             </Button>
+            {applicable && (
+              <Button primary disabled={disabledReason !== null || offline !== null || state.loading} onClick={() => (applying.value = true)}>
+                Apply…
+              </Button>
+            )}
+            {applicable && (offline ?? disabledReason) && <span class="soft">{offline ?? disabledReason}</span>}
           </div>
         </Card>
         <div class="submit-side">
@@ -84,6 +120,17 @@ function PolicyEditor({ pool, policy }: { pool: string; policy: Policy }) {
           </Card>
         </div>
       </div>
+      {applying.value && (
+        <ApplyPolicyDialog
+          pool={pool}
+          yaml={yaml}
+          revision={edited.value?.seq ?? policy.seq}
+          onClose={() => {
+            applying.value = false;
+            if (policy.seq !== edited.value?.seq) revert();
+          }}
+        />
+      )}
       {changed && <PolicyDiff before={policy.yaml} after={yaml} />}
       <PastSimulation pool={pool} yaml={yaml} disabledReason={disabledReason} />
     </>

@@ -1,0 +1,86 @@
+import { useSignal } from "@preact/signals";
+
+import { Button } from "../../ui/Button";
+import { ACTIONS, fieldsOf, withAction, withNewProject, withoutProject, withProject, withSetting, type ProjectFields } from "./policyForm";
+
+const COLUMNS: [keyof ProjectFields, string, string][] = [["name", "Name", ""], ["parent", "Parent", "none"], ["quota", "GPU quota", "unlimited"], ["limit", "GPU limit", "unlimited"], ["weight", "Weight", "1"], ["priority", "Priority", "0"], ["description", "Description", ""]];
+
+/** Projects and the settings that are changed most, as a form of the YAML beside it. */
+export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string) => void }) {
+  const adding = useSignal("");
+  const fields = fieldsOf(yaml);
+  if (!fields) return <p class="soft">The YAML cannot be shown as a form: fix its errors first.</p>;
+  return (
+    <div class="policy-form">
+      <fieldset class="policy-settings">
+        <legend class="label">Actions</legend>
+        {ACTIONS.map((action) => (
+          <label key={action} class="check">
+            <input type="checkbox" checked={fields.actions[action]} onChange={(event) => write(withAction(yaml, action, event.currentTarget.checked))} /> {action}
+          </label>
+        ))}
+      </fieldset>
+      <div class="policy-settings">
+        <label class="field">
+          <span class="label">Preemption scope</span>
+          <select class="input" value={fields.scope} onChange={(event) => write(withSetting(yaml, "preemption", "scope", event.currentTarget.value))}>
+            <option value="">own project, where there are projects</option>
+            <option value="pool">whole pool</option>
+            <option value="project">own project</option>
+          </select>
+        </label>
+        <label class="field">
+          <span class="label">Grace period</span>
+          <input class="input" value={fields.grace} onInput={(event) => write(withSetting(yaml, "eviction", "grace", event.currentTarget.value))} />
+        </label>
+      </div>
+      <h3>Projects</h3>
+      {fields.projects.length > 0 && (
+        <div class="table-scroll" tabIndex={0} role="region" aria-label="Projects of the policy">
+          <table class="table policy-projects">
+            <thead>
+              <tr>
+                {COLUMNS.map(([name, head]) => (
+                  <th key={name} scope="col">
+                    {head}
+                  </th>
+                ))}
+                <th scope="col">
+                  <span class="visually-hidden">Remove</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {fields.projects.map((row, at) => (
+                <tr key={at}>
+                  {COLUMNS.map(([name, head, placeholder]) => (
+                    <td key={name} data-field={name}>
+                      <input class="input" aria-label={`${head} of ${row.name || `project ${at + 1}`}`} value={row[name]} placeholder={placeholder} maxLength={300} onInput={(event) => write(withProject(yaml, at, name, event.currentTarget.value))} />
+                    </td>
+                  ))}
+                  <td>
+                    <Button quiet title={`Remove ${row.name}`} onClick={() => write(withoutProject(yaml, at))}>
+                      ✕<span class="visually-hidden">Remove {row.name}</span>
+                    </Button>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <form
+        class="policy-add"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!adding.value.trim()) return;
+          write(withNewProject(yaml, adding.value.trim()));
+          adding.value = "";
+        }}
+      >
+        <input class="input" aria-label="Name of the new project" placeholder="new project" maxLength={63} value={adding.value} onInput={(event) => (adding.value = event.currentTarget.value)} />
+        <Button submit>Add project</Button>
+      </form>
+    </div>
+  );
+}
