@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { evictedText } from "./JobHeading";
+import { evictedText } from "./evictedText";
 import { comparison } from "./comparison";
 import { evictionReason, restartCostOf } from "./evictionReason";
 import { jobProgress } from "./progressModel";
