@@ -95,3 +95,18 @@ def test_the_next_best_set_spares_the_dearest_victims_first() -> None:
     found = answer(sketch, sketch.job("preemptor", group(gpus=2), priority=75))
     assert [victim.job for victim in found.victims] == ["j0", "j1"]
     assert found.explanation.runner_up == ("j0", "j2")
+
+
+def test_a_shortlist_is_extended_until_no_node_outside_can_be_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`a` looks cheaper, with its youngest work on one GPU; but only its old job frees two GPUs. The job on `b` costs less."""
+    monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
+    monkeypatch.setattr(shortlist, "INITIAL_SIZE", 0)
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    sketch.node("b", gpus=2)
+    sketch.running("young", "a", [0], age=MINUTE)
+    sketch.running("old", "a", [1, 2], age=50 * MINUTE)
+    sketch.running("middle", "b", range(2), age=30 * MINUTE)
+    found = answer(sketch, sketch.job("preemptor", group(gpus=2), priority=75))
+    assert [victim.job for victim in found.victims] == ["middle"]
+    assert found.explanation.proven
