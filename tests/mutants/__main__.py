@@ -101,8 +101,8 @@ def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: flo
 
 def _printed(outcomes: Iterable[tuple[Mutant, str | None]]) -> Iterator[tuple[Mutant, str | None]]:
     for done, (mutant, failure) in enumerate(outcomes, 1):
-        if failure == "":
-            print(f"{done}. survived: {mutant}", file=sys.stderr, flush=True)
+        what = "survived" if failure == "" else "killed"
+        print(f"{done}. {what}: {mutant}", file=sys.stderr, flush=True)
         yield mutant, failure
 
 

@@ -11,13 +11,13 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-import bailiff_core
 from tests.builders import requested_unit
 from tests.property.busy_stories import Busy
 from tests.property.decided import _step
 from tests.property.random_stories import Chance
 from tests.property.victim_worlds import in_racks, random_world, world_of_moves
 
+import bailiff_core
 from bailiff_core.placement import GangPlacement, StepBudget
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import SelectionBatch, select_victims
@@ -129,4 +129,4 @@ def test_nothing_that_was_tried_is_left() -> None:
     seen: dict[tuple[str, str], None] = {}
     searches(seen)
     histories(seen)
-    assert NAMED == seen.keys(), f"not seen at all: {NAMED - seen.keys()}"
+    assert seen.keys() == NAMED, f"not seen at all: {NAMED - seen.keys()}"

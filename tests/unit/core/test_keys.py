@@ -1,4 +1,4 @@
-"""Keys in the state: the root key and its changes, revoked keys, and the way of a node from its first message to its enrolment."""
+"""Keys in the state: the root key, revoked keys, and the way of a node from its first message to its enrolment."""
 
 from tests.log_builder import SECOND, Story, digest
 

@@ -3,6 +3,9 @@
 import pytest
 from tests.log_builder import HOUR, MINUTE, policy
 
+from bailiff_core.decision_cycle import wake_at
+from bailiff_core.records.facts import ClockAdvanced
+
 
 def moving(story):
     """`low` runs on n1, `high` requests all of n1, and `low` fits on n2."""
@@ -45,6 +48,19 @@ def test_the_reservation_is_lost(story):
     moving(story)
     story.silent("n2")
     story.expect("ReservationDropped", job="low", reason="resources-lost")
+    assert story.job("low").reservation == []
+
+
+def test_the_reservation_ends_at_its_expiry_and_not_before(tell):
+    story = tell(policy(preemption={"reservation_expiry": "1m"}))
+    moving(story)
+    story.begin("low")
+    until = story.job("low").reservation_until
+    story.cycle(ClockAdvanced(), after=until - story.time - 1)
+    assert story.job("low").reservation
+    assert wake_at(story.state) == until
+    story.cycle(ClockAdvanced(), after=1)
+    story.expect("ReservationDropped", job="low", reason="expired")
     assert story.job("low").reservation == []
 
 

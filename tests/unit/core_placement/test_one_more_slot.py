@@ -90,3 +90,15 @@ def test_a_pool_without_victims_has_none() -> None:
     sketch.node("a", gpus=2)
     sketch.running("fixed", "a", range(2), preemptible=False)
     assert Search(sketch).cheapest() == (None, True)
+
+
+def test_a_node_that_must_cost_more_than_the_cheapest_is_not_searched(sketch: Sketch) -> None:
+    """Two jobs of one GPU each must go from `a`: together they cost more than the job on `b`, each of them less."""
+    for device in range(2):
+        sketch.running(f"small-{device}", "a", [device], age=HOUR)
+    sketch.running("wide", "b", range(2), age=MINUTE)
+    search = Search(sketch)
+    assert search.cheapest() == (["wide"], True)
+    searched = {part.nodes[0].name: part.known for part in search.knapsack.parts}
+    assert searched == {"a": False, "b": True}
+    assert search.cheapest(without="wide") == (["small-1", "small-0"], True)

@@ -1,4 +1,4 @@
-"""The lowest price of a node that the shortlist leaves out: never above the cheapest victims on it, and equal where jobs are alike."""
+"""The lowest price of a node that the shortlist leaves out: never above that of the cheapest victims on it."""
 
 from random import Random
 

@@ -1,0 +1,108 @@
+"""Comparing proposals with a search of one's own: each way in which a claim can be none of a search's."""
+
+import pytest
+from tests.log_builder import Story, folded
+
+from bailiff_core.engine import LOGIC
+from bailiff_core.model.proposal import Explanation, Proposal
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.facts import ProposalReceived
+from bailiff_core.victims.batch import compute_proposals
+from bailiff_core.victims.search_again import MAX_PENDING, ProposalCheck, Searched, differing_fields
+
+
+@pytest.fixture
+def state() -> PoolState:
+    """A pool in which one job asks for the GPUs of another."""
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("low", gpus=2)
+    story.submit("high", gpus=2, cls="interactive")
+    state = folded(story.wires)
+    assert state.selection is not None
+    return state
+
+
+def received(state: PoolState, *proposals: Proposal, **other: int) -> ProposalReceived:
+    given = proposals or compute_proposals(state)
+    assert state.selection is not None
+    fields = {"selection": state.selection.number, "computed_at": state.seq, "logic": LOGIC, **other}
+    return ProposalReceived(proposals=given, **fields)
+
+
+def problems(state: PoolState, fact: ProposalReceived, seq: int | None = None) -> list[str]:
+    check = ProposalCheck()
+    check.search(state)
+    found = check.compare(state, state.seq + 1 if seq is None else seq, fact)
+    assert found is not None
+    assert check.checked == 1
+    return [each.problem or ",".join(each.differing) or "missing" for each in found]
+
+
+def test_what_the_search_gives_is_reproduced(state):
+    assert problems(state, received(state)) == []
+
+
+def test_a_request_is_answered_once(state):
+    (proposal,) = compute_proposals(state)
+    assert problems(state, received(state, proposal, proposal)) == [f"request #{proposal.request} is answered twice"]
+
+
+def test_each_difference_is_named_by_its_path(state):
+    (proposal,) = compute_proposals(state)
+    explanation = proposal.explanation.model_copy(update={"steps": proposal.explanation.steps + 1, "proven": False})
+    claim = proposal.model_copy(update={"explanation": explanation, "would_need": "more"})
+    assert differing_fields(claim, proposal) == ("would_need", "explanation.steps", "explanation.proven")
+    assert differing_fields(Proposal(request=1, job="a", explanation=Explanation()), Proposal(request=1, job="b")) == ("job",)
+
+
+def test_an_answer_to_no_request_and_a_request_without_answer(state):
+    (proposal,) = compute_proposals(state)
+    other = proposal.model_copy(update={"request": proposal.request + 1})
+    assert problems(state, received(state, other)) == ["missing", "missing"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"logic": LOGIC + 1}, f"its logic is {LOGIC + 1}, and this part of the log is written by logic {LOGIC}"),
+        ({"computed_at": 10_000}, "#10000 is not before it"),
+        ({"computed_at": 1}, "no selection was open after #1 that is open at #"),
+        ({"selection": 7}, "selection 7 was not open after #"),
+    ],
+)
+def test_a_claim_that_no_search_can_have_given(state, change, problem):
+    (found,) = problems(state, received(state, **change))
+    assert found.startswith(problem)
+
+
+def test_the_record_itself_is_not_before_it_and_the_opening_record_is(state):
+    at = state.seq
+    assert problems(state, received(state), seq=at) == [f"#{at} is not before it"]
+    assert problems(state, received(state), seq=at + 1) == []
+    assert state.selection is not None
+    state.selection.opened_seq = at
+    assert problems(state, received(state)) == []
+    state.selection.opened_seq = at + 1
+    assert problems(state, received(state)) == [f"no selection was open after #{at} that is open at #{at + 1}"]
+
+
+def test_nothing_is_searched_within_a_cycle_or_without_a_selection(state):
+    state.cycle_open, state.last_fact = True, state.seq - 1
+    assert "is within the decisions of a cycle" in Searched.on(state).problem
+    state.last_fact = state.seq
+    assert Searched.on(state).problem == ""
+    state.selection = None
+    assert Searched.on(state) == Searched(state.seq)
+
+
+def test_only_the_newest_searches_are_kept(state):
+    check, first = ProposalCheck(), state.seq
+    for _ in range(MAX_PENDING + 1):
+        check.search(state)
+        state.seq += 1
+    fact = received(state, computed_at=first)
+    assert check.compare(state, state.seq, fact) is None, "the oldest was dropped"
+    assert check.checked == 0
+    assert check.compare(state, state.seq, fact.model_copy(update={"computed_at": first + 1})) == []
+    assert check.compare(state, state.seq, fact.model_copy(update={"computed_at": first + 1})) is None, "each is used once"
