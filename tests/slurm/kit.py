@@ -1,6 +1,7 @@
-"""Slurm from Debian's packages, unpacked into a folder (nothing is installed): munged, mariadbd, slurmdbd, slurmctld and one slurmd.
+"""Slurm from Debian's packages, unpacked into a folder: munged, mariadbd, slurmdbd, slurmctld and one slurmd.
 
-Everything listens on 127.0.0.1. GPUs are empty files. Partitions: `low` (requeued by preemption), `cancel` (cancelled by it) and `high`.
+Everything listens on 127.0.0.1. GPUs are empty files. Preemption requeues jobs of the partition `low`, and cancels those of
+`cancel`, for jobs of `high`.
 """
 
 import os
@@ -18,7 +19,7 @@ GPUS = 8
 
 
 def unpack(into: Path) -> str:
-    """Downloads the packages with all that they need and this machine lacks, and unpacks them. Returns why it cannot, or nothing."""
+    """Downloads the packages and what they need, and unpacks them. Returns why it cannot, or nothing."""
     if os.getuid() != 0:
         return "munged and slurmd run as root here"
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
@@ -170,7 +171,8 @@ class Slurm:
             "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny", "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none",
             "SwitchType=switch/none", "MpiDefault=none", "JobAcctGatherType=jobacct_gather/none",
             "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
-            f"AccountingStoragePort={self._dbd}", f"AccountingStoragePass={self.at}/munge/socket", "AccountingStorageTRES=gres/gpu,gres/gpu:a100", "AccountingStorageEnforce=limits,qos",
+            f"AccountingStoragePort={self._dbd}", f"AccountingStoragePass={self.at}/munge/socket",
+            "AccountingStorageTRES=gres/gpu,gres/gpu:a100", "AccountingStorageEnforce=limits,qos",
             "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU", "GresTypes=gpu", "PriorityType=priority/multifactor",
             "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", "JobRequeue=1", "KillWait=1", "ReturnToService=2",
             "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=1", "SlurmdParameters=config_overrides",

@@ -39,7 +39,9 @@ def test_what_slurm_itself_prints_is_imported_with_its_preemptions(cluster: Slur
 
     go = tmp_path / "go"
     long = f"while [ ! -e {go} ]; do sleep 0.2; done"
-    train = cluster.submit("--partition=low", "--account=vision", "--gres=gpu:a100:4", "--job-name=train|a", "--time=60", script=long)
+    train = cluster.submit(
+        "--partition=low", "--account=vision", "--gres=gpu:a100:4", "--job-name=train|a", "--time=60", script=long
+    )
     gone = cluster.submit("--partition=cancel", "--account=vision", "--gres=gpu:2", script="sleep 600")
     array = cluster.submit("--partition=low", "--account=speech", "--gres=gpu:1", "--array=1-2", script=long)
     cluster.until("all run", lambda: state(train) + state(gone) + state(array) == ["RUNNING"] * 4)

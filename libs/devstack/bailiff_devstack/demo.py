@@ -8,6 +8,7 @@ bit for bit; the log is verified, and every decision is replayed and compared.
 
 import argparse
 import asyncio
+import shlex
 import shutil
 import signal
 import sys
@@ -25,6 +26,7 @@ from bailiff.render.record_text.lines import lines
 from bailiff_bus.kafka import KafkaBus
 from bailiff_core.humanize import duration_text
 from bailiff_core.records import decisions, facts
+from bailiff_service.access_tokens import API_TOKEN_FILE
 
 from .demo_costs import preemption_costs, table
 from .demo_jobs import NoUsableGpu
@@ -145,6 +147,21 @@ Next steps
 """
 
 
+def for_cli(stack: Stack) -> str:
+    """What a shell needs so that `bailiff` reads and writes this system, as lines to copy."""
+    exported = {
+        **stack.kafka_environment("operator"),
+        "BAILIFF_API": stack.api,
+        "BAILIFF_API_TOKEN_FILE": str(stack.folder / "state" / API_TOKEN_FILE),
+    }
+    values = " ".join(f"{name}={shlex.quote(value)}" for name, value in exported.items())
+    return (
+        "In another terminal, to use the command line:\n"
+        f"  export {values} PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH\n"
+        "  bailiff list --all; bailiff explain train-1; bailiff audit tail -f"
+    )
+
+
 def main() -> int:
     """Start everything, run the demo, stop everything."""
     parser = argparse.ArgumentParser(prog="bailiff_devstack.demo")
@@ -163,9 +180,11 @@ def main() -> int:
         if stay:
             stack.processes.wait_ready(CONSOLE, timeout_s=CONSOLE_TIMEOUT_S)
             console.print(f"\nWeb console: {stack.console_link}\n", style="bold", soft_wrap=True)
+            console.print(f"{for_cli(stack)}\n", soft_wrap=True, markup=False)
         code = asyncio.run(run_demo(stack, console, options.gpus, options.picture))
         if stay:
             console.print(f"\nStill running; stop it with Ctrl-C. Web console: {stack.console}", style="bold")
+            console.print(for_cli(stack), soft_wrap=True, markup=False)
             signal.pause()
         console.print(NEXT, highlight=False)
         return code

@@ -6,7 +6,7 @@ On a terminal it is redrawn in place; otherwise each act and each event is print
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import NoReturn, Self
@@ -26,6 +26,8 @@ from bailiff_core.records.facts import EvictionStageReached
 
 EVENTS_SHOWN = 12
 GPUS_IN_A_ROW = 8
+CELL_WIDTH = 10  # a job's name, and a gap
+FRAME = 4  # of the panel and its padding, in columns; and in lines the panel, the rule, and the cursor's
 PICTURE_WIDTH = 100
 REDRAW_INTERVAL_S = 0.125
 QUIET = {"ClockAdvanced", "StateDigest", "InputsAdvanced", "ProposalReceived", "EvictionStarted", "TaskProgressed"}
@@ -50,14 +52,14 @@ class Screen:
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.update(self._panel())
+            self._live.update(self._panel(*self._console.size))
             self._live.stop()
 
     async def redraw(self) -> NoReturn:
         """Redraw at intervals until cancelled."""
         while True:
             if self._live is not None:
-                self._live.update(self._panel(), refresh=True)
+                self._live.update(self._panel(*self._console.size), refresh=True)
             await asyncio.sleep(REDRAW_INTERVAL_S)
 
     def act(self, text: str) -> None:
@@ -77,28 +79,37 @@ class Screen:
         committed = isinstance(record.data, EvictionStageReached) and record.data.stage == "checkpoint_committed"
         if self._picture is not None and committed:
             canvas = Console(record=True, width=PICTURE_WIDTH, file=StringIO())
-            canvas.print(self._panel())
+            canvas.print(self._panel(PICTURE_WIDTH, None))
             picture = canvas.export_svg(title="make demo")
             self._picture.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))  # no external fonts
             self._picture = None
 
-    def _panel(self) -> Panel:
-        body = Group(*(self._node(node) for node in self._nodes()), Rule(style="dim"), *self._events)
+    def _panel(self, width: int, height: int | None) -> Panel:
+        """The panel within this size; without a height it has all events. A low terminal shows fewer events, then less of each GPU."""
+        columns = max(1, min(GPUS_IN_A_ROW, (width - FRAME) // CELL_WIDTH))
+        nodes, details = self._nodes(), True
+        left = EVENTS_SHOWN if height is None else height - FRAME - _lines_of(nodes, columns, details)
+        if left < 1:
+            details = False
+            left = max(0, (height or 0) - FRAME - _lines_of(nodes, columns, details))
+        events = list(self._events)[-left:] if left else []
+        body = Group(*(self._node(node, columns, details) for node in nodes), Rule(style="dim"), *events)
         return Panel(body, title=f"[bold]{self._act}[/]", title_align="left", padding=(0, 1))
 
     def _nodes(self) -> list[Node | None]:
         return [*self._state.nodes.values()] or [None]
 
-    def _node(self, node: Node | None) -> Group:
+    def _node(self, node: Node | None, columns: int, details: bool) -> Group:
         if node is None:
             return Group(Text("waiting for the node to join", style="dim"))
         drained = Text(" drained", style="yellow") if node.drain is not None else Text()
         model = node.devices[0].model if node.devices else "no GPU"
         table = Table.grid(padding=(0, 1), expand=True)
-        for _ in node.devices[:GPUS_IN_A_ROW]:
+        for _ in node.devices[:columns]:
             table.add_column(ratio=1)
-        for first in range(0, len(node.devices), GPUS_IN_A_ROW):
-            table.add_row(*(self._cell(node.number, device.number) for device in node.devices[first : first + GPUS_IN_A_ROW]))
+        for first in range(0, len(node.devices), columns):
+            row = (self._cell(node.number, device.number) for device in node.devices[first : first + columns])
+            table.add_row(*(cell if details else cell.split()[0] for cell in row))
         return Group(Text.assemble((node.name, "bold"), (f", {len(node.devices)} × {model}", "dim"), drained), table)
 
     def _cell(self, node: int, device: int) -> Text:
@@ -117,6 +128,12 @@ class Screen:
                 "evicting" if evicting else f"step {step}" if step is not None else "", style="yellow" if evicting else "dim"
             )
         return cell
+
+
+def _lines_of(nodes: Sequence[Node | None], columns: int, details: bool) -> int:
+    """Height of the nodes: a line each, and one or two for each row of GPUs."""
+    rows = sum(-(-len(node.devices) // columns) for node in nodes if node is not None)
+    return len(nodes) + rows * (2 if details else 1)
 
 
 def short(line: Line) -> Text:

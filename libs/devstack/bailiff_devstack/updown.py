@@ -14,8 +14,9 @@ from .identity import stop_recorded
 from .jobs import end_jobs
 from .operator_key import make_operator, operator_key, user_name
 from .ports import free_port
+from .scrape import metrics_lines, write_scrape_file
 from .secure_kafka import SecureKafka
-from .stack import START_ERRORS, Plan, Stack
+from .stack import MODULES, START_ERRORS, Plan, Stack
 
 ADDRESS = "kafka.json"
 
@@ -55,6 +56,8 @@ def up(state: Path, gpus: str, *, secure: bool = False) -> int:
     connect = f". {state}/environment; export" if secure else f"export {' '.join(exported)}"
     _private(state / "archive", stack.postgres.dsn + "\n")
     _private(state / "witness", stack.witness + "\n")
+    addresses = {name: stack.address(name) for name in MODULES}
+    write_scrape_file(state / "prometheus.yml", addresses)
     print(
         f"""
 Bailiff is running. Console: {stack.console_link}
@@ -69,6 +72,10 @@ Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   bailiff audit verify --witnesses 1 --witness-key "$(cat {state}/witness)"     compare the log with what the witness has seen
   export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     let `bailiff` read from the archive
   curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the HTTP API itself
+  prometheus --config.file={state}/prometheus.yml         scrape every service; the addresses change at each `make up`
+
+Metrics:
+{metrics_lines(addresses)}
 
 The link signs in to the console: whoever has it is its user.{_signature(signs)}
 {_isolation(state)}

@@ -59,8 +59,9 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
     recorded = _run("recorded", log, log.recorded, {}, since, to)
     counted = [name for name, job in again.jobs.items() if job.submitted <= to and (job.ended is None or job.ended >= since)]
     rejected = {name: changed.refused[name] for name in counted if name in changed.refused}
-    runs = (_only(run, counted) for run in (recorded, again, changed))
-    return WhatIf(*runs, since, to, assumptions, rejected, log.scheduler)
+    return WhatIf(
+        _only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumptions, rejected, log.scheduler
+    )
 
 
 def compared(found: WhatIf) -> dict[str, object]:
@@ -88,8 +89,8 @@ def headline(found: WhatIf) -> list[str]:
     if found.rejected:
         name, reason = next(iter(found.rejected.items()))
         lines.append(
-            f"{len(found.rejected)} of {count_text(len(found.again.jobs), 'job')} rejected under the other policy: they are in no figure "
-            f"of its column. The first is {name}: {reason}"
+            f"{len(found.rejected)} of {count_text(len(found.again.jobs), 'job')} rejected under the other policy: they are in "
+            f"no figure of its column. The first is {name}: {reason}"
         )
     late = never_started(found)
     if late:
@@ -129,9 +130,9 @@ def confidence(same: Mapping[str, Any], scheduler: str = "") -> str:
     """How well the simulation reproduces the recorded run, as text. scheduler: what recorded it, if not Bailiff."""
     if scheduler:
         return (
-            f"The first column is {scheduler}'s own record. The second is Bailiff with the classes and limits that were imported; the "
-            "difference between these two is that of the schedulers and of all that the record does not show, so it is no measure of "
-            "the simulation's error."
+            f"The first column is {scheduler}'s own record. The second is Bailiff with the classes and limits that were "
+            "imported; the difference between these two is that of the schedulers and of all that the record does not show, so "
+            "it is no measure of the simulation's error."
         )
     alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
     others = f", the others up to {nearest_text(round(largest * SECOND))} longer or shorter" if alike < same["jobs"] else ""

@@ -17,7 +17,8 @@ SLURM = ROOT / "tests/slurm/recorded"
 FILES = ROOT / "tests/unit/sim/history_files"
 GUIDE = ROOT / "docs/how-to/import-history.md"
 GIVEN = {
-    "sacct.txt": SLURM / "sacct.txt", "slurm.conf": SLURM / "slurm.conf", "qos.txt": SLURM / "qos.txt", "assoc.txt": SLURM / "assoc.txt",
+    "sacct.txt": SLURM / "sacct.txt", "slurm.conf": SLURM / "slurm.conf", "qos.txt": SLURM / "qos.txt",
+    "assoc.txt": SLURM / "assoc.txt",
     "kueue.json": FILES / "kueue.json", "pods.json": FILES / "pods.json", "audit.log": FILES / "audit.log",
     "jobs.csv": FILES / "jobs.csv",
 }  # fmt: skip
@@ -35,7 +36,9 @@ def test_every_command_of_the_guide_works(tmp_path: Path, monkeypatch: pytest.Mo
     mapping = re.search(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert mapping
     (tmp_path / "mapping.yaml").write_text(mapping[1])
-    commands = [shlex.split(line, comments=True) for line in re.findall(r"^ {4}(bailiff .*)$", text.replace("\\\n", ""), re.MULTILINE)]
+    commands = [
+        shlex.split(line, comments=True) for line in re.findall(r"^ {4}(bailiff .*)$", text.replace("\\\n", ""), re.MULTILINE)
+    ]
     assert {command[2] for command in commands if command[1] == "import"} == {"slurm", "kueue", "kubernetes", "csv"}
     for command in commands:
         found = bailiff(*command[1:])
@@ -54,7 +57,9 @@ def test_the_report_says_who_was_preempted_what_it_cost_and_how_sure_that_is(tmp
 
 
 def test_data_for_programs(tmp_path: Path) -> None:
-    found = json.loads(bailiff("import", "csv", FILES / "jobs.csv", "--mapping", FILES / "mapping.yaml", "--out", tmp_path, "-o", "json").stdout)
+    found = json.loads(
+        bailiff("import", "csv", FILES / "jobs.csv", "--mapping", FILES / "mapping.yaml", "--out", tmp_path, "-o", "json").stdout
+    )
     assert [run["label"] for run in found["runs"]] == ["recorded: the farm", "Bailiff"]
     assert (found["recorded"]["preemptions"], found["bad_lines"], found["runs"][0]["evictions"]) == (1, 1, 1)
     assert found["runs"][0]["gpu_hours"]["lost"] == pytest.approx(found["recorded"]["gpu_hours_lost"])
@@ -95,7 +100,8 @@ def test_what_cannot_be_imported_is_said_in_one_line(arguments: tuple[object, ..
 def test_what_if_says_first_what_the_other_policy_rejects(tmp_path: Path) -> None:
     """Also `worsened most` never says none over jobs that could not run."""
     small = tmp_path / "small.yaml"
-    document = "priority_classes:\n- {name: high, value: 20, preemptible: true}\n- {name: low, value: 10, preemptible: true, global_default: true}\n"
+    document = "priority_classes:\n- {name: high, value: 20, preemptible: true}\n"
+    document += "- {name: low, value: 10, preemptible: true, global_default: true}\n"
     small.write_text(document + "projects:\n- {name: speech, quota: {gpus: 8}}\n")
     bailiff("import", "csv", FILES / "jobs.csv", "--mapping", FILES / "mapping.yaml", "--out", tmp_path / "h", "--no-simulate")
     found = bailiff("what-if", "--file", tmp_path / "h", "--policy", small)
@@ -105,4 +111,6 @@ def test_what_if_says_first_what_the_other_policy_rejects(tmp_path: Path) -> Non
     assert "job-j1" in found.output.split("worsened most")[1]
     data = json.loads(bailiff("what-if", "--file", tmp_path / "h", "--policy", small, "-o", "json").stdout)
     assert [each["job"] for each in data["rejected"]] == ["job-j1"]
-    assert "--from and --to are for a log" in bailiff("what-if", "--file", tmp_path / "h", "--policy", small, "--from", "3").stderr
+    assert (
+        "--from and --to are for a log" in bailiff("what-if", "--file", tmp_path / "h", "--policy", small, "--from", "3").stderr
+    )

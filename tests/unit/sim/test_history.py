@@ -1,4 +1,4 @@
-"""Histories of other schedulers: real sacct output, Kueue's and Kubernetes' objects, tables. What cannot be read is named, never guessed."""
+"""Histories of other schedulers. What cannot be read is named and counted, never guessed."""
 
 import json
 import tracemalloc
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bailiff_sim.history import kueue, kubernetes, slurm, slurm_config, slurm_values, table
+from bailiff_sim.history import kubernetes, kueue, slurm, slurm_config, slurm_values, table
 from bailiff_sim.history.folder import read_jobs, read_manifest
 from bailiff_sim.history.importing import Assumptions, import_history
 from bailiff_sim.history.records import HOUR, SECOND, AttemptRow, HistoryJob, Site, Skipped, Source
@@ -22,7 +22,9 @@ MINUTE = 60 * SECOND
 HEAD = "JobID|JobName|User|Account|Partition|QOS|Submit|Start|End|Elapsed|State|AllocTRES|NodeList"
 
 
-def imported(source: Source, folder: Path, every: int | None = 30 * MINUTE) -> tuple[dict[str, HistoryJob], dict[str, Any], list[str]]:
+def imported(
+    source: Source, folder: Path, every: int | None = 30 * MINUTE
+) -> tuple[dict[str, HistoryJob], dict[str, Any], list[str]]:
     """Jobs by id, the recorded figures, and the lines that cannot be read."""
     bad: list[str] = []
     history = import_history(source, folder, Assumptions(every), lambda line: bad.append(str(line)))
@@ -36,7 +38,9 @@ def sacct(tmp_path: Path, *lines: str, head: str = HEAD, **options: Any) -> Sour
     return slurm.read([file], Site("Slurm"), slurm.Options(**options))
 
 
-def line(job: str, start: str, end: str, state: str = "COMPLETED", tres: str = "gres/gpu=2,node=1", name: str = "n", at: str = "00:00") -> str:
+def line(
+    job: str, start: str, end: str, state: str = "COMPLETED", tres: str = "gres/gpu=2,node=1", name: str = "n", at: str = "00:00"
+) -> str:
     return f"{job}|{name}|ada|vision|low|normal|2026-03-01T{at}:00|{start}|{end}||{state}|{tres}|gpu[01-02]"
 
 
@@ -102,7 +106,7 @@ def test_values_of_slurm() -> None:
     assert slurm_values.nodes("None assigned") == ()
     assert slurm_values.tres("cpu=8,gres/gpu:a100=4,gres/gpu=4,node=2") == (4, "a100", 2)
     assert slurm_values.tres("gres/gpu:a100=4,gres/gpu:v100=2") == (6, "", None)
-    assert slurm_values.tres("cpu=8,node=1").count == 0
+    assert slurm_values.tres("cpu=8,node=1").number == 0
     assert slurm_values.gres("gpu:a100:8(S:0-1),gpu:2,shard:4") == (10, "a100", None)
     assert elapsed("1-02:03:04") == ((26 * 60 + 3) * 60 + 4) * SECOND
     assert elapsed("03:04") == 184 * SECOND
@@ -142,9 +146,15 @@ def test_bad_lines_are_named_and_counted_and_the_rest_is_read(tmp_path: Path) ->
 
 def test_a_delimiter_in_a_name_is_only_resolved_where_one_column_is_free_text(tmp_path: Path) -> None:
     head = HEAD + "|Comment"
-    _, _, bad = imported(sacct(tmp_path, line("1", at(1), at(2)) + "|c", line("2", at(1), at(2), name="a|b") + "|c", head=head), tmp_path)
-    assert bad == ["sacct.txt:3: line: expected 14 values, found 15: a value contains the delimiter, use --delimiter with sacct and here"]
-    jobs, _, bad = imported(sacct(tmp_path, line("1", at(1), at(2)).replace("|", ";;"), head=HEAD.replace("|", ";;"), delimiter=";;"), tmp_path)
+    _, _, bad = imported(
+        sacct(tmp_path, line("1", at(1), at(2)) + "|c", line("2", at(1), at(2), name="a|b") + "|c", head=head), tmp_path
+    )
+    assert bad == [
+        "sacct.txt:3: line: expected 14 values, found 15: a value contains the delimiter, use --delimiter with sacct and here"
+    ]
+    jobs, _, bad = imported(
+        sacct(tmp_path, line("1", at(1), at(2)).replace("|", ";;"), head=HEAD.replace("|", ";;"), delimiter=";;"), tmp_path
+    )
     assert (list(jobs), bad) == (["1"], [])
 
 
@@ -176,7 +186,8 @@ def test_the_older_file_had_the_job_running_and_the_newer_one_its_end(tmp_path: 
 
 
 def test_local_times_are_those_of_the_zone_also_when_the_clock_is_set_back(tmp_path: Path) -> None:
-    row = "1|n|ada|vision|low|normal|2026-10-25T01:00:00|2026-10-25T01:30:00|2026-10-25T02:30:00|02:00:00|COMPLETED|gres/gpu=1|gpu01"
+    times = "2026-10-25T01:00:00|2026-10-25T01:30:00|2026-10-25T02:30:00|02:00:00"
+    row = f"1|n|ada|vision|low|normal|{times}|COMPLETED|gres/gpu=1|gpu01"
     jobs, _, bad = imported(sacct(tmp_path, row, timezone=BERLIN), tmp_path)
     assert (bad, jobs["1"].attempts[0].end) == ([], jobs["1"].attempts[0].start + 2 * HOUR)  # type: ignore[operator]
 
@@ -203,8 +214,8 @@ def test_slurm_conf_with_defaults_continuations_and_gres_conf(tmp_path: Path) ->
     conf, gres = tmp_path / "slurm.conf", tmp_path / "gres.conf"
     conf.write_text(
         "PreemptType=preempt/partition_prio  # by partition\nPreemptMode=REQUEUE\nInclude extra.conf\n"
-        "NodeName=DEFAULT CPUs=64 \\\n RealMemory=1000\nnodename=a[1-2] Gres=gpu:h100:4\nNodeName=b1 Gres=gpu:2\nNodeName=c1 Gres=gpu\n"
-        "NodeName=cpu1\nPartitionName=DEFAULT PriorityTier=5\nPartitionName=low Nodes=a[1-2]\n"
+        "NodeName=DEFAULT CPUs=64 \\\n RealMemory=1000\nnodename=a[1-2] Gres=gpu:h100:4\nNodeName=b1 Gres=gpu:2\n"
+        "NodeName=c1 Gres=gpu\nNodeName=cpu1\nPartitionName=DEFAULT PriorityTier=5\nPartitionName=low Nodes=a[1-2]\n"
         "PartitionName=top Nodes=ALL PriorityTier=9 PreemptMode=OFF\n"
     )
     gres.write_text("NodeName=c1 Name=gpu Type=v100 File=/dev/nvidia[0-3]\n")
@@ -221,14 +232,18 @@ def test_slurm_conf_with_defaults_continuations_and_gres_conf(tmp_path: Path) ->
 
 def rows_of_many(count: int) -> Any:
     for number in range(count):
-        yield AttemptRow(str(number), number * SECOND, number * SECOND, (number + 60) * SECOND, "succeeded", 1, nodes=("a",), tier="t")
+        yield AttemptRow(
+            str(number), number * SECOND, number * SECOND, (number + 60) * SECOND, "succeeded", 1, nodes=("a",), tier="t"
+        )
         yield Skipped("job steps")
 
 
 def test_many_rows_are_not_kept_in_memory(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         tracemalloc.start()
-        imported_count = import_history(Source(Site("Slurm"), rows_of_many(count)), tmp_path, Assumptions(None), print).recorded["jobs"]
+        imported_count = import_history(Source(Site("Slurm"), rows_of_many(count)), tmp_path, Assumptions(None), print).recorded[
+            "jobs"
+        ]
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert imported_count == count
@@ -248,7 +263,9 @@ def test_workloads_of_both_versions_with_their_events(tmp_path: Path) -> None:
     assert [(attempt.state, attempt.work) for attempt in train.attempts] == [("preempted", 2 * HOUR), ("succeeded", 4 * HOUR)]
     assert [(attempt.state, attempt.start) for attempt in sweep.attempts] == [("preempted", None)]
     assert (found["preemptions"], found["preemptions_of_unknown_length"], found["preempted_and_not_back"]) == (2, 1, 1)
-    assert [(pair["preemptor_class"], pair["victim_class"], pair["inferred"]) for pair in found["pairs"]] == [("high", "low", False)]
+    assert [(pair["preemptor_class"], pair["victim_class"], pair["inferred"]) for pair in found["pairs"]] == [
+        ("high", "low", False)
+    ]
     assert (jobs["vision/job-serve-d3e4f"].gpus, jobs["vision/job-serve-d3e4f"].node_count) == (8, 2)
     history = read_manifest(tmp_path)
     assert (history.projects["vision-cq"].gpu_quota, history.tiers["high"].value) == (8, 1000)
@@ -270,7 +287,9 @@ def test_pods_preempted_by_kube_scheduler(tmp_path: Path) -> None:
     jobs, found, bad = imported(kubernetes.Reader().read([FILES / "pods.json", FILES / "audit.log"]), tmp_path)
     assert bad == []
     assert [attempt.state for attempt in jobs["vision/train/0"].attempts] == ["preempted", "succeeded"]
-    assert [(pair["preemptor_class"], pair["victim_class"], pair["inferred"]) for pair in found["pairs"]] == [("high", "low", False)]
+    assert [(pair["preemptor_class"], pair["victim_class"], pair["inferred"]) for pair in found["pairs"]] == [
+        ("high", "low", False)
+    ]
     assert "vision/rank/0" in jobs
     assert any("GPUs and run times of 1 preempted pod: only an Event" in each for each in read_manifest(tmp_path).certainty)
 
@@ -330,7 +349,10 @@ def test_a_table_with_a_mapping(tmp_path: Path) -> None:
         ("colums: {}", "colums: no such field; expected some of columns"),
         ("columns: {job: a, gpu: b}", "columns.gpu: no such field"),
         ("[1]", "expected fields"),
-        ("columns: {job: a, submitted: b, started: c, ended: d, gpus: e}\nstates: {X: gone}", "states.X: expected one of succeeded"),
+        (
+            "columns: {job: a, submitted: b, started: c, ended: d, gpus: e}\nstates: {X: gone}",
+            "states.X: expected one of succeeded",
+        ),
     ],
 )
 def test_a_mapping_with_a_fault_is_refused(tmp_path: Path, text: str, expected: str) -> None:

@@ -83,8 +83,8 @@ def slurm(
 ) -> None:
     """Read Slurm's accounting: sacct --allusers --duplicates --parsable2 --format=…
 
-    Prints how often Slurm preempted whom, the GPU-hours lost to that, what Bailiff would have done with the same jobs, and what is
-    unknown. docs/how-to/import-history.md is the guide.
+    Prints how often Slurm preempted whom, the GPU-hours lost to that, what Bailiff would have done with the same jobs, and
+    what is unknown. docs/how-to/import-history.md is the guide.
     """
     if tier not in (None, "qos", "partition"):
         raise ClientError(ExitCode.USAGE, f"--tier: expected qos or partition, found {tier!r}")
@@ -111,8 +111,8 @@ def kueue(
 ) -> None:
     """Read Kueue's Workloads: kubectl get workloads,events,nodes,clusterqueues,localqueues -A -o json
 
-    Both v1beta1 and v1beta2. Add workloadpriorityclasses, and files of the API server's audit log, where there are any: a Workload
-    keeps only its last eviction.
+    Both v1beta1 and v1beta2. Add workloadpriorityclasses, and files of the API server's audit log, where there are any: a
+    Workload keeps only its last eviction.
     """
     source = options.simulator("history.kueue").Reader().read(files)
     with import_errors():

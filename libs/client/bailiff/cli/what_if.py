@@ -40,7 +40,8 @@ async def what_if(
 
     The whole log is read. Its arrivals, failures, user requests and run times are simulated twice: under the recorded policies,
     which shows the error of the simulation, and under the other policy. Nothing is sent.
-    --file also takes a folder of `bailiff import`. TIME is as in 2026-01-31T12:00:00Z, or -2h: before now, of a file before its end.
+    --file also takes a folder of `bailiff import`.
+    TIME is as in 2026-01-31T12:00:00Z, or -2h: before now, of a file before its end.
     """
     from rich.progress import Progress
 

@@ -111,7 +111,7 @@ def _simulate(chosen: ImportOptions, history: Any, progress: Any) -> dict[str, A
     experiment = runs.Experiment(f"history:{chosen.folder}", cluster, choices, delays, policies, (), range(1))
     found = runs.run_all(experiment, source, progress)
     workload = builder.assemble(source, catalogue.cluster(cluster), choices, 0)
-    was = load.recorded_run(chosen.folder, source, workload, next(iter(policies.values())))
+    was = load.recorded_run(chosen.folder, workload, next(iter(policies.values())))
     return {
         "runs": runs.summary([was, *found]), "rejected": runs.refusals(found), "simulated_jobs": len(was.jobs),
         "policies": [str(path) for path in files],

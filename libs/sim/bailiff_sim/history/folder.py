@@ -5,7 +5,7 @@ The bytes follow from the sources alone.
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -96,7 +96,8 @@ def read_jobs(folder: Path) -> Iterator[HistoryJob]:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for line in lines:
                 *fields, attempts = json.loads(line)
-                yield HistoryJob(*fields, tuple(Attempt(*each[:4], tuple(each[4]), each[5]) for each in attempts))
+                made = tuple(Attempt._make((*each[:4], tuple(each[4]), each[5])) for each in attempts)
+                yield HistoryJob._make((*fields, made))
     except (OSError, EOFError, ValueError, TypeError) as error:
         raise ValueError(f"{path}: cannot be read: {error}") from None
 
@@ -126,9 +127,8 @@ def site_policy(site: Site, gpus: int) -> dict[str, object]:
     return document
 
 
-def _projects(site: Site, gpus: int, named: "object") -> list[dict[str, object]]:
-    assert callable(named)
-    found = {"default": {"name": "default", "quota": {"gpus": gpus}}}
+def _projects(site: Site, gpus: int, named: Callable[[str], str]) -> list[dict[str, object]]:
+    found: dict[str, dict[str, object]] = {"default": {"name": "default", "quota": {"gpus": gpus}}}
     for name, project in sorted(site.projects.items()):
         quota = project.gpu_quota if project.gpu_quota is not None else project.gpu_limit
         each: dict[str, object] = {"name": named(name), "quota": {"gpus": gpus if quota is None else quota}}

@@ -55,7 +55,8 @@ def import_history(source: Source, folder: Path, assumed: Assumptions, report_ba
             tuple(_certainty(source, recorded, store, assumed)),
         )  # fmt: skip
         write_manifest(folder, history)
-        head = f"# Written by bailiff import from the record of {site.scheduler}: the order of its classes and the limits of its projects.\n"
+        what = "the order of its classes and the limits of its projects"
+        head = f"# Written by bailiff import from the record of {site.scheduler}: {what}.\n"
         text = yaml.safe_dump(site_policy(site, gpus or peaks.total), sort_keys=False)
         (folder / POLICY).write_text(head + text, encoding="utf-8")
     finally:
@@ -75,7 +76,8 @@ def _certainty(source: Source, recorded: Recorded, store: Store, assumed: Assump
         found.append(f"unknown: {count_text(store.bad, 'line')} could not be read and is left out of all figures")
     if not recorded.preemptions:
         found.append(
-            "unknown: whether anything was preempted: the record shows no preemption, which is also what a record without them looks like"
+            "unknown: whether anything was preempted: the record shows no preemption, which is also what a record without "
+            "them looks like"
         )
     elif not recorded.rows_again:
         found.append(
@@ -85,8 +87,8 @@ def _certainty(source: Source, recorded: Recorded, store: Store, assumed: Assump
         found.append(f"unknown: how long {count_text(recorded.unmeasured, 'preempted attempt')} had run: they count as no loss")
     if recorded.not_back:
         found.append(
-            f"unknown: the full run time of {count_text(recorded.not_back, 'job')} that did not start again after a preemption: all its "
-            "work counts as lost, and the simulation takes what it ran"
+            f"unknown: the full run time of {count_text(recorded.not_back, 'job')} that did not start again after a "
+            "preemption: all its work counts as lost, and the simulation takes what it ran"
         )
     if recorded.running:
         found.append(
@@ -98,6 +100,6 @@ def _certainty(source: Source, recorded: Recorded, store: Store, assumed: Assump
     found.append(
         "assumed: jobs make no checkpoints, so a preemption loses all work of its attempt"
         if every is None
-        else f"assumed: each job makes a checkpoint every {nearest_text(every)}, so a preemption loses the work since the last one"
+        else f"assumed: each job makes a checkpoint every {nearest_text(every)}, so a preemption loses the work since then"
     )
     return found

@@ -1,4 +1,7 @@
-"""Pods that kube-scheduler placed: their preemptions by Event and condition. Each pod is a job; a pod that replaces one, its next attempt."""
+"""Pods that kube-scheduler placed: their preemptions by Event and condition.
+
+Each pod is a job; a pod that replaces a preempted one is its next attempt.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +19,8 @@ PREEMPTED_BY = re.compile(r"Preempted by (?:pod )?(\S+) on node ")
 INDEX = "batch.kubernetes.io/job-completion-index"
 REPLACED = 60 * SECOND  # a controller makes the next pod before the old one is gone, at most so long
 DISRUPTIONS: Mapping[str, State] = {
-    "PreemptionByScheduler": "preempted", "DeletionByTaintManager": "lost", "DeletionByPodGC": "lost", "TerminationByKubelet": "lost",
-    "EvictionByEvictionAPI": "requeued",
+    "PreemptionByScheduler": "preempted", "DeletionByTaintManager": "lost", "DeletionByPodGC": "lost",
+    "TerminationByKubelet": "lost", "EvictionByEvictionAPI": "requeued",
 }  # fmt: skip
 
 
@@ -188,13 +191,13 @@ class Reader:
     def _say_unknown(self, unseen: int) -> None:
         unknown = self.site.unknown
         unknown.append(
-            "pods that were deleted before the files were written, unless an audit log has them: a preempted pod is deleted, and Events "
-            "are kept for an hour"
+            "pods that were deleted before the files were written, unless an audit log has them: a preempted pod is deleted, and "
+            "Events are kept for an hour"
         )
         unknown.append("which pods belong together: kube-scheduler places them one by one, so each is a job here")
         if unseen:
             unknown.append(
-                f"GPUs and run times of {count_text(unseen, 'preempted pod')}: only an Event is left of them; they are in no figure"
+                f"GPUs and run times of {count_text(unseen, 'preempted pod')}: only an Event is left; they are in no figure"
             )
         if self._other_gpus:
             unknown.append("GPU slices (MIG, time slicing) and resource claims: they are not counted")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from bailiff_core.humanize import count_text
 
 from .kube_objects import (
+    GPU_RESOURCES,
     Seen,
     conditions,
     gpus_of_pod,
@@ -18,7 +19,6 @@ from .kube_objects import (
     quantity,
     time_of,
     uses_other_gpus,
-    GPU_RESOURCES,
 )
 from .records import SECOND, AttemptRow, BadLine, Found, ProjectFact, Site, Skipped, Source, State, Tier
 from .values import Unreadable
@@ -204,21 +204,23 @@ class Reader:
                 ended.append((start, at, state, by))
                 start = None
         unseen = workload.preemptions - sum(state == "preempted" for _, _, state, _ in ended)
-        rows = [(None, None, "preempted", "")] * max(0, unseen) + list(ended)  # type: ignore[operator]
+        rows: list[tuple[int | None, int | None, State, str]] = [(None, None, "preempted", "")] * max(0, unseen)
+        rows += ended
         if start is not None:
-            rows.append((start, max(self._latest, start), "running", ""))  # type: ignore[arg-type]
+            rows.append((start, max(self._latest, start), "running", ""))
         if not rows:
             yield Skipped("never admitted")
-        for began, end, state, by in rows:
+        for began, end, how, by in rows:
             yield AttemptRow(
-                workload.name, workload.submitted, began, end, state, workload.gpus, node_count=workload.pods,  # type: ignore[arg-type]
+                workload.name, workload.submitted, began, end, how, workload.gpus, node_count=workload.pods,
                 project=self._queues.get(workload.project, workload.project), tier=workload.tier, preemptor=by,
             )  # fmt: skip
 
     def _say_unknown(self) -> None:
         unknown = self.site.unknown
         unknown.append(
-            "evictions before the last one of each Workload, unless their Events or an audit log are in the files: a Workload keeps one"
+            "evictions before the last one of each Workload, unless their Events or an audit log are in the files: a Workload "
+            "keeps one"
         )
         if self._gaps:
             unknown.append(f"when {count_text(self._gaps, 'attempt')} began: their admission is not in the files")

@@ -13,10 +13,10 @@ def text_of(path: Path) -> TextIOWrapper:
     try:
         with path.open("rb") as file:
             zipped = file.read(2) == GZIP
-        raw = gzip.open(path) if zipped else path.open("rb")
+        raw = gzip.open(path) if zipped else path.open("rb")  # noqa: SIM115 - closed with the text
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline=None)  # type: ignore[arg-type]
+    return TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline=None)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

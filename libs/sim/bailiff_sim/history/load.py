@@ -52,8 +52,8 @@ def machines(folder: Path) -> list[Machine]:
     return found
 
 
-def recorded_run(folder: Path, source: Trace, workload: Workload, policy: Policy) -> Run:
-    """What the old scheduler did with the jobs of the workload, as statistics like those of a simulation. policy: names classes."""
+def recorded_run(folder: Path, workload: Workload, policy: Policy) -> Run:
+    """What the old scheduler did with the jobs of the workload, as statistics like a simulation's. policy: names classes."""
     history = read_manifest(folder)
     wanted = {demand.job: demand.priority_class or _default(policy) for _, demand in workload.demands()}
     values = {each.name: each.value for each in policy.priority_classes}
@@ -73,11 +73,11 @@ def recorded_run(folder: Path, source: Trace, workload: Workload, policy: Policy
 
 
 def from_history(folder: Path, policy: Policy, choices: Choices) -> FromLog:
-    """A history as `what-if` compares it. policy: in force in the simulation of how it was. Raises `ValueError`, `TraceProblem`."""
+    """A history as `what-if` compares it. policy: in force in the simulation of how it was. Raises as `trace` does."""
     source = trace(folder)
     history = read_manifest(folder)
     workload = assemble(source, machines(folder), choices, 0)
-    run = recorded_run(folder, source, workload, policy)
+    run = recorded_run(folder, workload, policy)
     assumptions = [*history.certainty, "a job runs at the same speed on every placement; CPU and memory are not compared"]
     return FromLog(
         workload, Delays(), [(workload.begin, -1, policy)], run.stats, workload.begin, run.end, {}, assumptions, history.scheduler

@@ -1,4 +1,4 @@
-"""What the old scheduler did: preemptions, GPU-hours lost to them, waiting times. Counted job by job, without keeping the jobs."""
+"""What the old scheduler did: preemptions, GPU-hours lost to them, waiting times. Counted job by job, without keeping them."""
 
 from array import array
 from collections.abc import Mapping

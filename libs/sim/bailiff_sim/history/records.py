@@ -24,10 +24,10 @@ class BadLine(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A line or object that is left out on purpose, such as a job step. count: how many jobs it stands for."""
+    """A line or object that is left out on purpose, such as a job step. jobs: how many jobs it stands for."""
 
     reason: str
-    count: int = 1
+    jobs: int = 1
 
 
 class AttemptRow(NamedTuple):

@@ -1,6 +1,6 @@
 """Rows of `sacct -P`, line by line: array tasks, heterogeneous jobs, requeued attempts; steps are left out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -103,7 +103,9 @@ class _Reader:
             if job.waiting > 1 or state == "pending":
                 return Skipped("had not started", job.waiting)
             for column in ("submit", "start", "end", "elapsed", "timelimitraw", "timelimit", *GPU_COLUMNS, "nodelist", "nnodes"):
-                _CHECKS.get(column, _pass)(row.get(column, ""), self._options.timezone)
+                check = _CHECKS.get(column)
+                if check is not None:
+                    check(row.get(column, ""), self._options.timezone)
         except Unreadable as error:
             return BadLine(where, column, str(error))
         return self._attempt(where, job, state, row)
@@ -125,7 +127,7 @@ class _Reader:
         if row["start"] in NO_TIME or not placed:
             return Skipped("never started")
         gpus = _gpus(row)
-        if not gpus.count:
+        if not gpus.number:
             return Skipped("without a GPU")
         self._by_request += asked
         try:
@@ -141,7 +143,7 @@ class _Reader:
         if tier:
             self._site.tiers.setdefault(tier, Tier())
         return AttemptRow(
-            job.job, min(submitted, start), start, end if end is not None else start + (ran or 0), state, gpus.count,
+            job.job, min(submitted, start), start, end if end is not None else start + (ran or 0), state, gpus.number,
             component=job.component, ran=ran, node_count=max(1, gpus.nodes or 1), nodes=slurm.nodes(row.get("nodelist", "")),
             user=row.get("user", ""), project=row.get("account", ""), tier=tier, model=gpus.model,
             limit=slurm.time_limit(row.get("timelimitraw", row.get("timelimit", ""))),
@@ -183,8 +185,8 @@ def _gpus(row: Mapping[str, str]) -> slurm.Gpus:
             found = found if found.nodes is not None else found._replace(nodes=int(nodes or 1))
         else:
             per_node = slurm.gres(row.get(column, ""))
-            found = slurm.Gpus(per_node.count * int(nodes or 1), per_node.model, int(nodes or 1))
-        if found.count:
+            found = slurm.Gpus(per_node.number * int(nodes or 1), per_node.model, int(nodes or 1))
+        if found.number:
             return found
     return slurm.Gpus(0, "", None)
 
@@ -192,10 +194,6 @@ def _gpus(row: Mapping[str, str]) -> slurm.Gpus:
 def _time(text: str, local: ZoneInfo) -> None:
     if text not in NO_TIME:
         moment(text, local)
-
-
-def _pass(_text: str, _local: ZoneInfo) -> None:
-    """Columns without a check."""
 
 
 def _number(text: str, _local: ZoneInfo) -> None:
@@ -207,7 +205,7 @@ def _submit(text: str, local: ZoneInfo) -> None:
     moment(text, local)
 
 
-_CHECKS = {
+_CHECKS: Mapping[str, Callable[[str, ZoneInfo], object]] = {
     "submit": _submit, "start": _time, "end": _time, "nnodes": _number,
     "elapsed": lambda text, _: elapsed(text) if text else None,
     "timelimitraw": lambda text, _: slurm.time_limit(text), "timelimit": lambda text, _: slurm.time_limit(text),

@@ -91,13 +91,13 @@ def _nodes(where: str, pairs: Mapping[str, str], counts: Mapping[str, slurm.Gpus
         given = slurm.gres(pairs["gres"]) if "gres" in pairs else None
         found = []
         for name in names:
-            gpus = given if given is not None and given.count else counts.get(name, counts.get("", slurm.Gpus(0, "", None)))
-            if gpus.count > 64:
-                raise Unreadable(f"expected at most 64 GPUs on a node, found {gpus.count}")
-            if gpus.count:
+            gpus = given if given is not None and given.number else counts.get(name, counts.get("", slurm.Gpus(0, "", None)))
+            if gpus.number > 64:
+                raise Unreadable(f"expected at most 64 GPUs on a node, found {gpus.number}")
+            if gpus.number:
                 found.append(
                     Machine(
-                        name, gpus.count, model_name(gpus.model), cpu_milli=1000 * int(pairs.get("cpus", "0") or 0),
+                        name, gpus.number, model_name(gpus.model), cpu_milli=1000 * int(pairs.get("cpus", "0") or 0),
                         memory_bytes=MIB * int(pairs.get("realmemory", "0") or 0),
                     )
                 )  # fmt: skip
@@ -123,7 +123,7 @@ def _gres_file(path: Path) -> dict[str, slurm.Gpus]:
             for node in slurm.nodes(pairs["nodename"]) if "nodename" in pairs else ("",):
                 before = found.get(node, slurm.Gpus(0, pairs.get("type", ""), None))
                 model = before.model if before.model == pairs.get("type", "") else ""
-                found[node] = slurm.Gpus(before.count + count, model, None)
+                found[node] = slurm.Gpus(before.number + count, model, None)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
     return found
@@ -164,7 +164,7 @@ def _accounts(path: Path) -> dict[str, ProjectFact]:
         found[row["account"]] = ProjectFact(
             "" if parent == "root" else parent,
             None,
-            limit.count if has_limit else None,
+            limit.number if has_limit else None,
             int(share) if share.isdecimal() else None,
         )
     return found

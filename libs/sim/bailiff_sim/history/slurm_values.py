@@ -11,13 +11,15 @@ JOB_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([^\]]*)\]))?(?:\+(\d+))?(\..+)?")
 STATES: dict[str, State] = {
     "COMPLETED": "succeeded", "FAILED": "failed", "TIMEOUT": "failed", "OUT_OF_MEMORY": "failed", "DEADLINE": "failed",
     "BOOT_FAIL": "lost", "NODE_FAIL": "lost", "CANCELLED": "cancelled", "REVOKED": "cancelled", "PREEMPTED": "preempted",
-    "REQUEUED": "requeued", "REQUEUE_HOLD": "requeued", "SPECIAL_EXIT": "requeued", "LAUNCH_FAILED": "lost", "RECONFIG_FAIL": "lost",
+    "REQUEUED": "requeued", "REQUEUE_HOLD": "requeued", "SPECIAL_EXIT": "requeued", "LAUNCH_FAILED": "lost",
+    "RECONFIG_FAIL": "lost",
     "RUNNING": "running", "SUSPENDED": "running", "COMPLETING": "running", "RESIZING": "running", "STOPPED": "running",
     "STAGE_OUT": "running", "SIGNALING": "running", "CONFIGURING": "running",
     "PENDING": "pending", "REQUEUE_FED": "pending", "RESV_DEL_HOLD": "pending",
 }  # fmt: skip
 SHORT = {
-    "CD": "COMPLETED", "F": "FAILED", "TO": "TIMEOUT", "OOM": "OUT_OF_MEMORY", "DL": "DEADLINE", "BF": "BOOT_FAIL", "NF": "NODE_FAIL",
+    "CD": "COMPLETED", "F": "FAILED", "TO": "TIMEOUT", "OOM": "OUT_OF_MEMORY", "DL": "DEADLINE", "BF": "BOOT_FAIL",
+    "NF": "NODE_FAIL",
     "CA": "CANCELLED", "RV": "REVOKED", "PR": "PREEMPTED", "RQ": "REQUEUED", "R": "RUNNING", "S": "SUSPENDED", "CG": "COMPLETING",
     "RS": "RESIZING", "PD": "PENDING", "CF": "CONFIGURING",
 }  # fmt: skip
@@ -27,7 +29,7 @@ RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class JobId(NamedTuple):
-    """job: of the whole job or array task; component: of a heterogeneous job; step: whether it is a step; waiting: array tasks."""
+    """job: of the whole job or array task; component: of a heterogeneous job; step: it is a step; waiting: array tasks."""
 
     job: str
     component: int
@@ -57,9 +59,9 @@ def state(text: str) -> State:
 
 
 class Gpus(NamedTuple):
-    """count: GPUs of all nodes; model: empty if none or several are named; nodes: None if not given."""
+    """number: GPUs of all nodes; model: empty if none or several are named; nodes: None if not given."""
 
-    count: int
+    number: int
     model: str
     nodes: int | None
 

@@ -1,10 +1,11 @@
-"""Collects rows in a temporary SQLite file and yields jobs: rows of a job may be far apart, and a file may have millions of them."""
+"""Collects rows in a temporary SQLite file and yields jobs: rows of a job may be far apart, and there may be millions."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from .records import ENDS_A_JOB, Attempt, AttemptRow, BadLine, Found, HistoryJob, Skipped
 
@@ -18,8 +19,9 @@ CREATE = (
 )
 # The same attempt in two files, of which the older was written while it ran: the later state holds.
 INSERT = (
-    f"insert into attempts values ({','.join('?' * (len(COLUMNS) + 1))}) on conflict (job, component, submitted, began) do update set"
-    " end = excluded.end, state = excluded.state, ran = excluded.ran where attempts.state in ('running', 'pending')"
+    f"insert into attempts values ({','.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608 - question marks only
+    " on conflict (job, component, submitted, began) do update set end = excluded.end, state = excluded.state,"
+    " ran = excluded.ran where attempts.state in ('running', 'pending')"
 )
 
 
@@ -46,7 +48,7 @@ class Store:
                     self._database.executemany(INSERT, batch)
                     batch.clear()
             elif isinstance(each, Skipped):
-                self.skipped[each.reason] = self.skipped.get(each.reason, 0) + each.count
+                self.skipped[each.reason] = self.skipped.get(each.reason, 0) + each.jobs
             else:
                 self.bad += 1
                 report_bad(each)
@@ -62,14 +64,15 @@ class Store:
             "select * from attempts order by job, coalesce(start, end, submitted), submitted, began, component"
         )
         for name, of_id in groupby(rows, key=itemgetter(0)):
-            whole = [AttemptRow(*row[:NODES], tuple(row[NODES].split()), *row[NODES + 1 : len(COLUMNS)]) for row in of_id]
+            whole = [_row(row) for row in of_id]
             for number, rows_of_job in enumerate(_by_use(whole)):
                 yield _job(name if not number else f"{name}.{number + 1}", rows_of_job)
 
     def by_start(self) -> Iterator[tuple[int, int, int, int, tuple[str, ...]]]:
         """Start, end, GPUs, number of nodes and nodes of each attempt with known times, by start."""
         rows = self._database.execute(
-            "select start, end, gpus, node_count, nodes from attempts where start is not null and end is not null order by start, job"
+            "select start, end, gpus, node_count, nodes from attempts where start is not null and end is not null"
+            " order by start, job"
         )
         for start, end, gpus, count, nodes in rows:
             yield start, end, gpus, count, tuple(nodes.split())
@@ -95,6 +98,10 @@ class Store:
         self._database.close()
 
 
+def _row(values: tuple[Any, ...]) -> AttemptRow:
+    return AttemptRow._make((*values[:NODES], tuple(values[NODES].split()), *values[NODES + 1 : len(COLUMNS)]))
+
+
 def _by_use(rows: list[AttemptRow]) -> list[list[AttemptRow]]:
     found: list[list[AttemptRow]] = []
     ended = True
@@ -115,5 +122,6 @@ def _job(name: str, rows: list[AttemptRow]) -> HistoryJob:
     models = {row.model for row in parts.values()}
     return HistoryJob(
         name, first.user, first.project, first.tier, min(row.submitted for row in rows), sum(row.gpus for row in parts.values()),
-        first.gpu_milli, sum(row.node_count for row in parts.values()), first.model if len(models) == 1 else "", first.limit, attempts,
+        first.gpu_milli, sum(row.node_count for row in parts.values()), first.model if len(models) == 1 else "", first.limit,
+        attempts,
     )  # fmt: skip

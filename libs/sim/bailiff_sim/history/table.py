@@ -22,7 +22,7 @@ COLUMNS = (
 NEEDED = ("job", "submitted", "started", "gpus")
 STATES: dict[str, State] = {
     name: name for name in ("succeeded", "failed", "cancelled", "preempted", "lost", "requeued", "running", "pending")
-}  # type: ignore[misc]
+}
 UNITS = {"seconds": SECOND, "milliseconds": 1000, "minutes": 60 * SECOND, "hours": 3600 * SECOND}
 KEYS = ("columns", "delimiter", "times", "timezone", "durations", "states", "priorities", "not_preemptible", "scheduler")
 
@@ -89,7 +89,8 @@ def read(path: Path, how: Mapped) -> Source:
         how.scheduler, tiers={name: Tier(value, name not in how.not_preemptible) for name, value in how.priorities.items()}
     )
     for name, meaning in (
-        ("preempted_by", "which job preempted which: no column preempted_by"), ("nodes", "on which machines jobs ran: no column nodes"),
+        ("preempted_by", "which job preempted which: no column preempted_by"),
+        ("nodes", "on which machines jobs ran: no column nodes"),
         ("state", "how jobs ended: no column state, so all count as succeeded"),
     ):  # fmt: skip
         if name not in how.columns:
@@ -158,8 +159,8 @@ def _attempt(where: str, row: Mapping[str, str], how: Mapped, site: Site) -> Fou
         site.tiers.setdefault(tier, Tier(None, tier not in how.not_preemptible))
     return AttemptRow(
         row["job"], min(submitted, start), start, end, state, gpus, ran=ran, node_count=max(1, count), nodes=nodes,
-        user=row.get("user", ""), project=row.get("project", ""), tier=tier, model=model_name(model) if model else "", limit=limit,
-        preemptor=row.get("preempted_by", ""), gpu_milli=gpu_milli,
+        user=row.get("user", ""), project=row.get("project", ""), tier=tier, model=model_name(model) if model else "",
+        limit=limit, preemptor=row.get("preempted_by", ""), gpu_milli=gpu_milli,
     )  # fmt: skip
 
 

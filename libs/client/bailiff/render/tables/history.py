@@ -46,8 +46,8 @@ def headline(found: dict[str, Any]) -> list[str]:
     share = 100 * recorded["gpu_hours_lost"] / recorded["gpu_hours_used"] if recorded["gpu_hours_used"] else 0.0
     lines.append(
         f"{count_text(recorded['preemptions'], 'preemption')} of {count_text(recorded['jobs_preempted'], 'job')}: "
-        f"{recorded['gpu_hours_lost']:,.1f} GPU-hours lost ({share:.1f} % of those used). {recorded['gpu_hours_preempted']:,.1f} without "
-        "any checkpoint"
+        f"{recorded['gpu_hours_lost']:,.1f} GPU-hours lost ({share:.1f} % of those used). "
+        f"{recorded['gpu_hours_preempted']:,.1f} without any checkpoint"
     )
     if recorded["preempted_and_not_back"]:
         lines.append(f"{count_text(recorded['preempted_and_not_back'], 'job')} did not start again after a preemption")
@@ -61,8 +61,8 @@ def comparison(runs: list[dict[str, Any]]) -> list[str]:
     was, *others = runs
     lines = [
         f"{each['label']}: {count_text(each['evictions'], 'eviction')} instead of {was['evictions']:,}, "
-        f"{each['gpu_hours']['lost'] + each['gpu_hours']['restarts']:,.1f} GPU-hours lost instead of {was['gpu_hours']['lost']:,.1f}, "
-        f"waiting {_hours(each)} instead of {_hours(was)} on average."
+        f"{each['gpu_hours']['lost'] + each['gpu_hours']['restarts']:,.1f} GPU-hours lost instead of "
+        f"{was['gpu_hours']['lost']:,.1f}, waiting {_hours(each)} instead of {_hours(was)} on average."
         for each in others
     ]
     return [*lines, "The simulation starts with an empty pool, and knows neither failing machines nor slow starts."]
@@ -76,7 +76,8 @@ def _victims(rows: list[dict[str, Any]]) -> RenderableType:
     shown = table("PROJECT", "CLASS", "PREEMPTIONS", "GPU-H RUN", "GPU-H LOST", right=("PREEMPTIONS", "GPU-H RUN", "GPU-H LOST"))
     for row in rows[:20]:
         shown.add_row(
-            plain(row["project"] or "-"), plain(row["class"] or "-"), f"{row['preemptions']:,}", f"{row['gpu_hours_preempted']:,.2f}",
+            plain(row["project"] or "-"), plain(row["class"] or "-"), f"{row['preemptions']:,}",
+            f"{row['gpu_hours_preempted']:,.2f}",
             f"{row['gpu_hours_lost']:,.2f}",
         )  # fmt: skip
     return shown
