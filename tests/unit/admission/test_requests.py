@@ -169,7 +169,7 @@ def test_a_job_may_wait_for_jobs_that_there_are_and_that_can_still_end_as_needed
     (fact,) = ask(story, submit(**after("low")))
     assert [each.job for each in fact.demand.after] == ["low"]
     assert isinstance(ask(story, submit(**after("done"))), list)
-    assert "there is no job 'nobody'" in refused(story, submit(**after("nobody")), "unknown-job").reason
+    assert "there is no job 'nobody'" in refused(story, submit(**after("nobody")), "no-such-job").reason
     assert "would wait for itself" in refused(story, submit(**after("new")), "malformed").reason
     twice = {"after": (Dependency(job="low"), Dependency(job="low", until="ended"))}
     assert "low is named twice" in refused(story, submit(**twice), "malformed").reason
@@ -177,9 +177,9 @@ def test_a_job_may_wait_for_jobs_that_there_are_and_that_can_still_end_as_needed
     story.cycle(*ask(story, submit("behind", **after("low"))))
     story.submit("gone", gpus=1)
     story.cancel("gone")
-    found = refused(story, submit(**after("gone")), "dependency-failed")
+    found = refused(story, submit(**after("gone")), "dependency-failed", id="q-2")
     assert "gone had to succeed and has ended as cancelled: wait for gone:ended" in found.reason
-    assert isinstance(ask(story, submit(**after("gone", "ended"))), list)
+    assert isinstance(ask(story, submit(**after("gone", "ended")), id="q-3"), list)
 
 
 def test_an_unknown_class(story):
