@@ -1,4 +1,4 @@
-"""Jobs that wait for others, in random histories: none starts too early, none waits for nothing, and none that must end is kept."""
+"""Jobs that wait for others, in random histories: none starts too early, waits for nothing, or is kept when it must end."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,7 +63,9 @@ class Waiting:
         for job in state.jobs.values():
             outcomes = {each: self.ended.get(each.job) for each in self.needs[job.id]}
             unmet = [each for each, outcome in outcomes.items() if outcome is None]
-            failed = [each for each, outcome in outcomes.items() if each.until == "succeeded" and outcome in ("failed", "cancelled")]
+            failed = [
+                each for each, outcome in outcomes.items() if each.until == "succeeded" and outcome in ("failed", "cancelled")
+            ]
             if job.attempt:
                 assert not unmet, f"{job.id} was placed before {unmet}"
                 assert not failed, f"{job.id} was placed although {failed} did not succeed"

@@ -125,7 +125,14 @@ def _conditions(state: PoolState) -> int:
 
 def _is_settled(job: Job) -> bool:
     """Whether the job has no open request and no task that ended, has a failed device, or exceeds its share or the job's size."""
-    if job.phase == "waiting" or job.cancelled or job.restart_pending or job.reservation or job.paused_seq is not None or job.operator_request is not None:
+    if (
+        job.phase == "waiting"
+        or job.cancelled
+        or job.restart_pending
+        or job.reservation
+        or job.paused_seq is not None
+        or job.operator_request is not None
+    ):
         return False
     for task in job.tasks:
         if task.state in ("exited", "released") or task.device_failed or task.over_share:

@@ -23,6 +23,8 @@ def dependency_problem(state: PoolState, demand: JobDemand) -> Rejected | None:
             why = "it was not submitted, or it ended longer ago than the pool remembers (policy field retention.ended_jobs)"
             return Rejected("no-such-job", f"after: there is no job {dependency.job!r}: {why}", demand.job)
         if dependency.until == "succeeded" and other.phase in ENDED and other.phase != "succeeded":
-            why = f"after: {other.id} had to succeed and has ended as {other.phase}: wait for {other.id}:ended, or submit it again"
+            why = (
+                f"after: {other.id} had to succeed and has ended as {other.phase}: wait for {other.id}:ended, or submit it again"
+            )
             return Rejected("dependency-failed", why, demand.job)
     return None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from bailiff.client.projects import below
 from bailiff.render.record_text.phrases import node_name, with_reason
+from bailiff_core.explain.dependencies import waits_for_text
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.humanize import memory_text, thousandths_text
 from bailiff_core.model.placement_ranges import bits
@@ -35,7 +36,7 @@ STATES = (
 class JobRow(TypedDict):
     """One job in `bailiff list`.
 
-    user: who submitted it. state: one of `STATES`: the phase (`waiting`: for other jobs), or `suspended` (a decision about it failed), `cancelling` or
+    user: who submitted it. state: one of `STATES`: the phase, or `suspended` (a decision about it failed), `cancelling` or
     `pausing`. jobs_ahead: pending jobs ahead of it in the queue, null unless it is pending. pending_s counts from its submission
     or last eviction, running_s since all its tasks run. priority: the effective one; base_priority: that of its class. gpus:
     whole GPUs of the gang; gpus_text includes parts of GPUs, placed_gpus_text those of placed_tasks. reserved_nodes: where
@@ -112,7 +113,7 @@ class JobDetails(TypedDict):
 
 
 def job_rows(state: PoolState, now: int, *, ended: bool = False, project: str | None = None) -> list[JobRow]:
-    """Active jobs in queue order, pending jobs, those that wait for others, paused jobs, and with `ended` ended jobs, newest first.
+    """Active jobs in queue order, pending, waiting and paused jobs, and with `ended` ended jobs, newest first.
 
     project: only its jobs and those of subprojects.
     """
