@@ -1,0 +1,1 @@
+import{N as e}from"./index-BvMr6HPO.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};

@@ -1,1 +1,0 @@
-import{N as e}from"./index-BU3Gtljh.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};
