@@ -107,3 +107,32 @@ async def test_a_what_if_with_another_policy(stack: Stack, page: Page) -> None:
     async with page.expect_popup() as opened:
         await page.get_by_role("link", name="Full report with plots").click()
     await expect((await opened.value).locator("svg").first).to_be_visible()
+
+
+async def test_gpu_hours_over_time_and_the_report_of_a_month(stack: Stack, page: Page) -> None:
+    see = Seeing(page, stack.console)
+    await see.open(f"/{POOL}/projects")
+    await page.get_by_role("link", name="Accounting").click()
+    table = page.get_by_role("region", name="GPU-hours by project")
+    await expect(table.get_by_role("row", name="vision")).to_be_visible()
+    await page.get_by_role("radio", name="1 hour").check()
+    await expect(page).to_have_url(re.compile(r"/accounting\?range=1h$"))
+    await expect(page.get_by_role("img", name=re.compile(r"Used GPUs over time by project: \d"))).to_be_visible()
+    await page.get_by_role("radio", name="Borrowed").check()
+    await page.reload()
+    await expect(page.get_by_role("img", name=re.compile("^Borrowed GPUs over time"))).to_be_visible()
+    await see.accessible("GPU-hours")
+    async with page.expect_download() as saving:
+        await page.get_by_role("link", name="Download CSV").click()
+    lines = (await (await saving.value).path()).read_text().splitlines()
+    assert lines[0].startswith("time,project,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,")
+    assert any(",vision," in line for line in lines[1:])
+
+    await table.get_by_role("link", name="vision").click()
+    await expect(page).to_have_url(re.compile(r"/accounting\?project=vision&month=\d{4}-\d{2}$"))
+    await expect(page.get_by_role("region", name="GPU-hours by job").get_by_role("row", name="videos")).to_be_visible()
+    await see.accessible("the report of a month")
+    await page.emulate_media(media="print")
+    await expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
+    await expect(page.get_by_role("button", name="Print")).to_be_hidden()
+    await page.emulate_media(media="screen")

@@ -48,6 +48,7 @@ class JobFields(TypedDict, total=False):
     groups: Sequence[Mapping[str, Any]]
     sub_groups: Sequence[Mapping[str, Any]]
     topology: Mapping[str, str]
+    after: str | Sequence[str]
     pack: str
     preemptible: bool
     elastic: str

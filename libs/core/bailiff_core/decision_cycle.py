@@ -9,6 +9,7 @@ from bailiff_core.actions.schedule_timeouts import schedule_timeouts
 from bailiff_core.fold import enact
 from bailiff_core.fold.elasticity import tasks_above_size
 from bailiff_core.lifecycle.ageing import ageing
+from bailiff_core.lifecycle.dependencies import dependencies
 from bailiff_core.lifecycle.devices import device_evictions
 from bailiff_core.lifecycle.enforcement import enforcement
 from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions, stuck_at, stuck_evictions
@@ -44,6 +45,7 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (cancelled_jobs, UNSETTLED),
     (shrunk_gangs, UNSETTLED),
     (finished_attempts, UNSETTLED),
+    (dependencies, UNSETTLED),
     (broken_attempts, UNSETTLED),
     (device_evictions, UNSETTLED),
     (scaled_down, UNSETTLED),
@@ -123,7 +125,14 @@ def _conditions(state: PoolState) -> int:
 
 def _is_settled(job: Job) -> bool:
     """Whether the job has no open request and no task that ended, has a failed device, or exceeds its share or the job's size."""
-    if job.cancelled or job.restart_pending or job.reservation or job.paused_seq is not None or job.operator_request is not None:
+    if (
+        job.phase == "waiting"
+        or job.cancelled
+        or job.restart_pending
+        or job.reservation
+        or job.paused_seq is not None
+        or job.operator_request is not None
+    ):
         return False
     for task in job.tasks:
         if task.state in ("exited", "released") or task.device_failed or task.over_share:

@@ -239,7 +239,7 @@ def _submitted(model: ReadModel, record: Record, data: facts.JobSubmitted) -> No
         priority_class=entry.name if entry is not None else demand.priority_class,
         tasks=sum(group.count for group in demand.tasks),
         gpu_milli=int(sum(group.count * _gpu_milli(group, model.policy) for group in demand.tasks)),
-        state="pending",
+        state="waiting" if demand.after else "pending",
     )  # fmt: skip
 
 
@@ -255,6 +255,11 @@ def _paused(model: ReadModel, _: Record, data: facts.JobPaused) -> None:
 
 @handles(facts.JobResumed)
 def _resumed(model: ReadModel, _: Record, data: facts.JobResumed) -> None:
+    model.job(data.job, state="pending")
+
+
+@handles(decisions.DependenciesMet)
+def _dependencies_met(model: ReadModel, _: Record, data: decisions.DependenciesMet) -> None:
     model.job(data.job, state="pending")
 
 

@@ -18,7 +18,7 @@ from bailiff_bus.messages import (
 )
 from bailiff_bus.messages.requests import runtime_label, spec_digest
 from bailiff_core.canonical import canonical_json
-from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup, TopologyRule
+from bailiff_core.model.demand import Dependency, JobDemand, SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records.facts import JobCancelled, JobSubmitted, LogTruncated, NodeReplaced, NodeReturned, PolicyApplied
 
@@ -159,6 +159,27 @@ def test_a_class_for_some_users_only(story):
 def test_a_name_that_is_taken(story, job, phase):
     found = refused(story, submit(job), "job-exists")
     assert (found.job, phase in found.reason) == (job, True)
+
+
+def after(job, until="succeeded"):
+    return {"after": (Dependency(job=job, until=until),)}
+
+
+def test_a_job_may_wait_for_jobs_that_there_are_and_that_can_still_end_as_needed(story):
+    (fact,) = ask(story, submit(**after("low")))
+    assert [each.job for each in fact.demand.after] == ["low"]
+    assert isinstance(ask(story, submit(**after("done"))), list)
+    assert "there is no job 'nobody'" in refused(story, submit(**after("nobody")), "no-such-job").reason
+    assert "would wait for itself" in refused(story, submit(**after("new")), "malformed").reason
+    twice = {"after": (Dependency(job="low"), Dependency(job="low", until="ended"))}
+    assert "low is named twice" in refused(story, submit(**twice), "malformed").reason
+    story.cancel("low")
+    story.cycle(*ask(story, submit("behind", **after("low"))))
+    story.submit("gone", gpus=1)
+    story.cancel("gone")
+    found = refused(story, submit(**after("gone")), "dependency-failed", id="q-2")
+    assert "gone had to succeed and has ended as cancelled: wait for gone:ended" in found.reason
+    assert isinstance(ask(story, submit(**after("gone", "ended")), id="q-3"), list)
 
 
 def test_an_unknown_class(story):

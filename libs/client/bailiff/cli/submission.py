@@ -24,7 +24,7 @@ LARGEST_ARRAY = 10_000
 ARRAY_INDEX, ARRAY_SIZE, PORT = "BAILIFF_ARRAY_INDEX", "BAILIFF_ARRAY_SIZE", "BAILIFF_PORT"
 FIELDS = (
     "name", "user", "project", "gpus", "fraction", "gpu_memory", "gpu_devices", "mig", "cpu", "memory", "tasks", "min_tasks",
-    "gpu_model", "pack", "placement", "run_time_limit", "grace", "kill_after", "preemptible", "on_eviction", "on_term",
+    "after", "gpu_model", "pack", "placement", "run_time_limit", "grace", "kill_after", "preemptible", "on_eviction", "on_term",
     "max_failures", "on_failure", "working_dir", "image", "sim_run_for", "command",
 )  # fmt: skip
 """Options that are fields of a job under the same name."""

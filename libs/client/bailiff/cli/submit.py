@@ -73,6 +73,10 @@ async def submit(
     placement: Annotated[
         str | None, typer.Option(help="'prefer nvlink' (GPUs on one NVLink island if possible) or any. Default: the policy's.")
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB[:succeeded|ended]", help="Wait until this job has succeeded (default) or ended; repeatable."),
+    ] = None,
     run_time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Run time limit, as in 2h.")] = None,
     grace: Annotated[str | None, typer.Option(help="Grace period between notice and KILL, as in 30s.")] = None,
     kill_after: Annotated[str | None, typer.Option(help="Part of the grace period between TERM and KILL, as in 5s.")] = None,

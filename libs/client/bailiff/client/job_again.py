@@ -44,7 +44,8 @@ async def job_again(client: Client, state: PoolState, job: Job) -> Again:
     document |= {"groups": groups} if len(groups) > 1 else groups[0]
     if spec is not None:
         document |= _fields(JOB_FIELDS, "spec", spec.to_data())
-    document.pop("user", None)
+    for name in ("user", "after"):  # what it waited for has ended, or is waited for again by --after
+        document.pop(name, None)
     return Again({**document, "name": free_name(state, job.id)}, missing)
 
 

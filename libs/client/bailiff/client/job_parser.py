@@ -159,6 +159,20 @@ def _one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def dependencies(value: object) -> list[object]:
+    """Jobs to wait for: `prep-1`, `prep-1:ended`, or mappings with `job` and `until`; one, or a list."""
+    found: list[object] = []
+    for each in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(each, dict):
+            found.append(each)
+            continue
+        name, _, until = _text(each, "a job, as in prep-1 or prep-1:ended").partition(":")
+        if until not in ("", "succeeded", "ended"):
+            raise InvalidValue(f"expected JOB, JOB:succeeded or JOB:ended; found {_shown(each)}")
+        found.append({"job": name, "until": until or "succeeded"})
+    return found
+
+
 def _underscored(fields: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name).replace("-", "_"): value for name, value in fields.items()}
 
@@ -190,6 +204,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "on_term": Field(("demand", "on_term")),
     "pack": Field(("demand", "pack")),
     "placement": Field(("demand", "placement")),
+    "after": Field(("demand", "after"), dependencies),
     "command": Field(("spec", "command")),
     "env": Field(("spec", "env")),
     "working_dir": Field(("spec", "working_dir")),

@@ -207,13 +207,14 @@ DOCUMENTS: dict[type[Document], Fields] = {
     facts.Checkpoint: {"bytes": rounded, "sha256": fixed("0" * 64), **kept("step", "duration", "agreed")},
     demand.JobDemand: {
         "job": JOB, "tasks": inside, "priority_class": class_name, "project": PROJECT, "user": USER, "labels": labels,
-        "sub_groups": inside, "topology": inside,
+        "sub_groups": inside, "topology": inside, "after": inside,
         **kept(
             "min_tasks", "preemptible", "grace", "kill_after", "run_time_limit", "preemption_delay", "stale_grace",
             "on_eviction", "on_term", "max_failures", "on_failure", "restart_backoff", "elastic", "pack",
             "placement",
         ),
     },
+    demand.Dependency: {"job": JOB, **kept("until")},
     demand.TaskGroup: {
         "gpu_models": model, "node_labels": labels, "nodes": NODE, "sub_group": GROUP,
         **kept("count", "gpu_milli", "cpu_milli", "memory_bytes", "gpu_share_milli", "gpu_share_bytes", "gpu_devices", "order"),
@@ -373,6 +374,7 @@ RECORDS: dict[type[Payload], Fields] = {
     decisions.JobStarting: {"job": JOB, "tasks": ranges, **kept("attempt")},
     decisions.ReservationDropped: {"job": JOB, "preemption": seq, "tasks": ranges, **kept("reason")},
     decisions.JobPending: {"job": JOB, "reason": NO_TEXT},
+    decisions.DependenciesMet: {"job": JOB},
     decisions.PreemptionRequested: {
         "job": JOB, "class_name": class_name, "reason": NO_TEXT, "deadline": time, "tasks": ranges,
         **kept("action", "selection", "priority", "actions"),

@@ -17,6 +17,7 @@ from bailiff_core.quota.quota_checks import may_reclaim, over_bounds
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scheduling_snapshot import current_snapshot
 
+from .dependencies import dependency_sentences, waits_for_text
 from .evictions import (
     REQUESTS,
     earlier_evictions,
@@ -44,7 +45,9 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
             (_state_sentence(state, job, history), *_backfilled(state, job, history), *_island(job, history)),
         )
     ]
-    if job.phase == "pending":
+    if job.phase == "waiting":
+        sections.append(Section("Which jobs does it wait for?", tuple(dependency_sentences(state, job))))
+    elif job.phase == "pending":
         sections.append(Section("Why is it pending?", tuple(_pending_sentences(state, job, history))))
         refusal = _newest_refusal(_since_queued(history))
         sections.append(Section("What would unblock it?", tuple(unblocking_sentences(state, job, refusal))))
@@ -82,7 +85,7 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
     if job.phase in ENDED:
         last = newest_of(history, decisions.JobEnded)
         reason = last.data.reason if last is not None and isinstance(last.data, decisions.JobEnded) else ""
-        why = f", {reason}" if job.phase == "failed" and reason else ""
+        why = f", {reason}" if (job.phase == "failed" or job.failed_dependency) and reason else ""
         why = f" by {job.requester}" if job.phase == "cancelled" and job.requester else why
         return Sentence(
             f"{subject} ended at {clock(job.ended_at)}: {job.phase}{why}.", seqs_of(last.seq if last is not None else None)
@@ -101,11 +104,13 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
         by = _by(history, job.paused_seq)
         text = f"{subject} {f'has been paused{by}' if by else 'is paused'}{reason}. To resume it: bailiff resume {job.id}."
         return Sentence(text, seqs_of(job.paused_seq))
+    if job.phase == "waiting":
+        return Sentence(f"{subject} {waits_for_text(job)}.", seqs_of(job.seq))
     if job.phase == "pending":
         pending = [name for name in state.queue if name not in state.active]
         ahead = pending.index(job.id) if job.id in pending else 0
         before = f"{count_text(ahead, 'job')} ahead of it in the queue" if ahead else "first in the queue"
-        since = max(job.submitted_at, job.last_eviction or 0)
+        since = max(job.submitted_at, job.last_eviction or 0, job.pending_since if job.demand.after else 0)
         duration = f" ({duration_text(state.now - since)})" if state.now - since >= SECOND else ""
         return Sentence(f"{subject} has been pending since {clock(since)}{duration}, {before}.", seqs_of(job.seq))
     where = _nodes(state, (task.node for task in job.tasks))

@@ -68,7 +68,7 @@ def job_scaled(state: PoolState, fact: facts.JobScaled) -> None:
     job = state.jobs[fact.job]
     minimum = fact.min_tasks
     if minimum is None:
-        minimum = job.demand.min_tasks if job.phase in ("pending", "paused") else job.minimum
+        minimum = job.demand.min_tasks if job.phase in ("waiting", "pending", "paused") else job.minimum
     groups = list(job.demand.tasks)
     groups[fact.group] = groups[fact.group].model_copy(update={"count": fact.tasks})
     if minimum is not None:

@@ -7,6 +7,7 @@ from bailiff_core.records import decisions, facts
 
 from .allocation import changing, close_preemption, drop_reservation, reindex, reordering, set_phase, set_reservation, tasks_of
 from .classes import apply_priority_class
+from .dependencies import note_dependencies, settle_dependents
 from .displacements import forget_displacements
 from .elasticity import drop_reserved
 from .gang import note_stale
@@ -52,7 +53,11 @@ def job_submitted(state: PoolState, fact: facts.JobSubmitted) -> None:
     state.jobs[job.id] = job
     state.indices.touched[job.id] = None
     state.indices.changed_jobs[job.id] = state.indices.changed_times[job.id] = None
-    enqueue(state, job)
+    if demand.after:
+        job.phase = "waiting"
+        note_dependencies(state, job)
+    else:
+        enqueue(state, job)
     remember(state, fact.request)
 
 
@@ -228,3 +233,4 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
     forget_displacements(state, job.id)
     outcome = decision.outcome
     set_phase(state, job, "failed" if outcome == "evicted" or outcome == "timed-out" else outcome)
+    settle_dependents(state, job)

@@ -27,7 +27,7 @@ def cancelled_jobs(state: PoolState) -> Iterator[Decision]:
     for job in state.touched_jobs():
         if job.cancelled and job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="cancelled", preemption=job.preemption)
-        if job.cancelled and job.phase in ("pending", "paused"):
+        if job.cancelled and job.phase in ("waiting", "pending", "paused"):
             yield JobEnded(job=job.id, attempt=job.attempt, outcome="cancelled")
 
 

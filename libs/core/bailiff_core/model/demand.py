@@ -49,6 +49,13 @@ class TopologyRule(Document):
     preferred: Label | None = None
 
 
+class Dependency(Document):
+    """Another job of the pool that must succeed, or only end, before this one may start. `job`: its name at the submission."""
+
+    job: Name
+    until: Literal["succeeded", "ended"] = "succeeded"
+
+
 class JobDemand(Document):
     """A gang of tasks, scheduled all or nothing. Omitted fields take the policy's defaults.
 
@@ -58,7 +65,8 @@ class JobDemand(Document):
     further one. on_term: what exit code 0 after an eviction notice means: the task was preempted and starts again, or it has
     finished. elastic: how the number of tasks of a job with a minimum changes: live, or by restarting all tasks. The
     records of accepted jobs state both; where records of the first release lack them, they are 0 and live. placement: whether
-    its GPUs should be on one island (GPUs of a node that NVLink connects) where possible; omitted: the policy's.
+    its GPUs should be on one island (GPUs of a node that NVLink connects) where possible; omitted: the policy's. after: jobs that
+    this one waits for.
     """
 
     job: Name
@@ -84,6 +92,7 @@ class JobDemand(Document):
     elastic: Literal["live", "restart"] | None = None
     pack: Literal["binpack", "spread"] | None = None
     placement: Placement | None = None
+    after: Annotated[tuple[Dependency, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
     def _gang_is_countable(self) -> "JobDemand":

@@ -11,7 +11,10 @@ from .policy import Policy
 from .proposal import Proposal
 
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
-JobPhase = Literal["pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
+JobPhase = Literal[
+    "waiting", "pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled",
+]  # fmt: skip
+"""waiting: for other jobs, outside the queue."""
 NodeState = Literal["ready", "unreachable", "lost"]
 EvictionCause = Literal[
     "preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share",
@@ -205,7 +208,8 @@ class Job:
     last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
     there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
     user: whose it is; user_verified: whether that name was verified. requester, request_reason: of the newest request to cancel,
-    pause, evict or migrate it.
+    pause, evict or migrate it. waits_for: the jobs that must succeed, or end, before it joins the queue; failed_dependency: the
+    one that did not succeed.
     """
 
     id: str
@@ -260,6 +264,8 @@ class Job:
     user_verified: bool = False
     requester: str = ""
     request_reason: str = ""
+    waits_for: dict[str, Literal["succeeded", "ended"]] = field(default_factory=dict)
+    failed_dependency: str = ""
 
     def groups(self) -> list[TaskGroup]:
         """Returns the task group of each task, by index; includes tasks beyond the size of a job that was scaled down."""
@@ -403,7 +409,7 @@ class PoolState:
     within a cycle, a policy was applied with `enforce`. reclaimed_at: when a project was last reclaimed from.
     displaced_by: by victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
     entitlements_changed: the last record of `fold/entitlement_changes.py`. freed_seq: the last record after which a job that did
-    not fit may fit.
+    not fit may fit. dependents: by job, those that wait for it.
     """
 
     pool: str = ""
@@ -457,6 +463,7 @@ class PoolState:
     freed_seq: int = -1
     draining: dict[int, None] = field(default_factory=dict)
     enforcing: bool = False
+    dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     indices: Indices = field(default_factory=Indices)
 
     @property

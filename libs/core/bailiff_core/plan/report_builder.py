@@ -344,7 +344,7 @@ def pending_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> t
     without_selection = ReasonsWithoutSelection(state)
     for name, members in names.items():
         job = state.jobs.get(name)
-        if job is None or job.phase in (*ENDED, "paused") or job.eviction is not None:
+        if job is None or job.phase in (*ENDED, "paused", "waiting") or job.eviction is not None:
             continue
         unplaced = tuple(member for index, member in enumerate(members) if job.task(index) is None)
         if not unplaced:

@@ -240,7 +240,7 @@ class Usage:
 
     def _usage_of(self, job: Job) -> _JobUsage:
         leaf = self.leaf_of(job)
-        if job.phase == "paused":
+        if job.phase in ("paused", "waiting"):
             return _JobUsage(leaf, job.preemptible, ZERO, ZERO)
         demand = of_job(job, self.smallest)
         if not job.tasks and not job.reservation:

@@ -69,6 +69,12 @@ class JobPending(Decision):
     reason: Annotated[str, Field(max_length=2000)]
 
 
+class DependenciesMet(Decision):
+    """All jobs that the job waits for have ended as it needs: it joins the queue."""
+
+    job: Name
+
+
 class Preemptor(Document):
     """The job for which others are preempted."""
 

@@ -12,7 +12,7 @@ from .rejected import Rejected
 from .submission import class_for
 
 MAX_TASKS = 10_000
-PENDING_PHASES = ("pending", "paused")
+PENDING_PHASES = ("waiting", "pending", "paused")
 
 
 def cancelled(state: PoolState, request: RequestId, requester: Requester, cancel: CancelJob) -> list[Fact] | Rejected:

@@ -17,6 +17,7 @@ from bailiff_core.records.facts import JobSubmitted, RequestId
 from bailiff_core.records.payload import Fact
 from bailiff_core.scheduling_snapshot import current_snapshot
 
+from .dependencies import dependency_problem
 from .rejected import Rejected
 from .start_size import start_command_too_large
 
@@ -55,6 +56,9 @@ def submitted(
             why = f"no node of this pool has the runtime {runtime}: leave the image out, or add it to the runtimes of a node"
             return Rejected("never-fits", why, job)
         demand = _on_nodes_with(demand, label)
+    dependency = dependency_problem(state, demand)
+    if dependency is not None:
+        return dependency
     unknown = _unknown_topology(state, demand)
     if unknown is not None:
         return Rejected("unknown-topology", unknown, job)

@@ -18,7 +18,7 @@ from .query import Listing, PoolQuery, Reading, in_pool
 router = APIRouter(tags=["jobs"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
 State = Literal[
-    "pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled", "evicted",
+    "waiting", "pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled", "evicted",
     "timed-out",
 ]  # fmt: skip
 

@@ -89,6 +89,11 @@ def _job_pending(decision: decisions.JobPending, _state: PoolState) -> Statement
     return Statement("job pending", decision.job, decision.reason)
 
 
+@describes(decisions.DependenciesMet, event="DependenciesMet")
+def _dependencies_met(decision: decisions.DependenciesMet, _state: PoolState) -> Statement:
+    return Statement("dependencies met", decision.job, "it joins the queue")
+
+
 @describes(decisions.JobPriorityBoosted, event="PriorityBoosted")
 def _job_priority_boosted(decision: decisions.JobPriorityBoosted, _state: PoolState) -> Statement:
     now = f"effective priority {decision.effective_priority} instead of {decision.priority}"

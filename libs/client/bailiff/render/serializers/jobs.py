@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from bailiff.client.projects import below
 from bailiff.render.record_text.phrases import node_name, with_reason
+from bailiff_core.explain.dependencies import waits_for_text
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.humanize import memory_text, thousandths_text
 from bailiff_core.model.placement_ranges import bits
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 REQUESTS = {"requested": "evicted", "cancelled": "cancelled", "paused": "paused"}
 """What the requester did, by the cause of an eviction."""
 STATES = (
-    "running", "starting", "reserved", "evicting", "pausing", "cancelling", "suspended", "pending", "paused",
+    "running", "starting", "reserved", "evicting", "pausing", "cancelling", "suspended", "pending", "waiting", "paused",
     "succeeded", "failed", "cancelled",
 )  # fmt: skip
 """The states of a job, one word each, on the command line, in the console and in the Python client."""
@@ -112,7 +113,7 @@ class JobDetails(TypedDict):
 
 
 def job_rows(state: PoolState, now: int, *, ended: bool = False, project: str | None = None) -> list[JobRow]:
-    """Active jobs in queue order, pending jobs, paused jobs, and with `ended` ended jobs, newest first.
+    """Active jobs in queue order, pending, waiting and paused jobs, and with `ended` ended jobs, newest first.
 
     project: only its jobs and those of subprojects.
     """
@@ -125,7 +126,8 @@ def job_rows(state: PoolState, now: int, *, ended: bool = False, project: str | 
     paused = sorted((job for job in state.jobs.values() if job.phase == "paused"), key=queue_key)
     over = [state.jobs[name] for name in reversed(state.ended)] if ended else []
     ahead = {name: at for at, name in enumerate(waits)}
-    found = [job for job in [*active, *waiting, *paused, *over] if mine is None or job.project in mine]
+    behind = sorted((job for job in state.jobs.values() if job.phase == "waiting"), key=queue_key)
+    found = [job for job in [*active, *waiting, *behind, *paused, *over] if mine is None or job.project in mine]
     return [job_row(state, job, now, ahead.get(job.id)) for job in found]
 
 
@@ -134,7 +136,7 @@ def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> J
     end = job.ended_at or now
     running = job.phase in ("running", "evicting") or (job.phase in ENDED and job.last_start is not None)
     waits = job.phase in ("pending", "reserved", "starting")
-    since = max(job.submitted_at, job.last_eviction or 0)
+    since = max(job.submitted_at, job.last_eviction or 0, job.pending_since if job.demand.after else 0)
     placed = [task for task in job.tasks if task.state in ("starting", "running", "exited")]
     return {
         "job": job.id,
@@ -200,7 +202,7 @@ def job_state(job: Job) -> str:
         return "suspended"
     if job.cancelled:
         return "cancelling"
-    return "pausing" if job.paused_seq is not None and job.phase != "paused" else job.phase
+    return "pausing" if job.paused_seq is not None and job.phase not in ("paused", "waiting") else job.phase
 
 
 def job_note(state: PoolState, job: Job) -> str:
@@ -208,6 +210,10 @@ def job_note(state: PoolState, job: Job) -> str:
     if job.suspended_reason is not None and job.phase not in ENDED:
         return f"decision failed: {job.suspended_reason}"
     by = f" by {job.requester}" if job.requester else ""
+    if job.phase == "waiting":
+        return waits_for_text(job)
+    if job.phase == "cancelled" and job.failed_dependency:
+        return f"{job.failed_dependency} did not succeed"
     if job.phase == "paused":
         return with_reason(f"since #{job.paused_seq}{by}", job.pause_reason)
     if job.phase == "cancelled":

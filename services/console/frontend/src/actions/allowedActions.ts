@@ -22,7 +22,7 @@ export const NAMES: Record<JobAction, string> = {
 
 const ENDED = ["succeeded", "failed", "cancelled"];
 const RUNNING_STATES = ["starting", "running"];
-const PENDING_STATES = ["pending", "paused"];
+const PENDING_STATES = ["waiting", "pending", "paused"];
 
 export const hasEnded = (job: Pick<LiveJob, "state">): boolean => ENDED.includes(job.state);
 

@@ -8,7 +8,7 @@ export function StackedAreas({ chart, words, capacity }: { chart: Chart; words: 
   const width = chart.times.length;
   const edges = [chart.times.map(() => 0)];
   for (const area of chart.areas) edges.push(edges.at(-1)!.map((value, at) => value + area.values[at]!));
-  const round = (value: number): number => Math.round(value * 10) / 10;
+  const round = (value: number): number => (value < 1 ? Number(value.toPrecision(2)) : Math.round(value * 10) / 10);
   return (
     <figure class="areas">
       <div class="areas-frame">

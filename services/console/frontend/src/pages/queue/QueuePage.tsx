@@ -69,6 +69,7 @@ function Queue({ pool, live }: { pool: string; live: LivePool }) {
           </Card>
           <JobSection pool={pool} title="Suspended" description="A decision about these jobs failed. They are excluded from scheduling until an operator intervenes." jobs={view.suspended.filter(matches)} />
           <JobSection pool={pool} title="Running with fewer tasks than requested" description="Their other tasks are pending." jobs={view.partial.filter(matches)} />
+          <JobSection pool={pool} title="Waiting for other jobs" description="They join the queue when those have ended as needed." jobs={view.waiting.filter(matches)} />
           <JobSection pool={pool} title="Paused" description="Not in the queue until they are resumed." jobs={view.paused.filter(matches)} />
         </div>
         <div class="queue-side">

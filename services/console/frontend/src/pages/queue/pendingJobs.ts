@@ -13,6 +13,8 @@ export interface QueueView {
   pending: QueueEntry[];
   suspended: LiveJob[];
   paused: LiveJob[];
+  /** For other jobs; outside the queue. */
+  waiting: LiveJob[];
   /** Running with fewer tasks than requested. */
   partial: LiveJob[];
 }
@@ -20,7 +22,7 @@ export interface QueueView {
 const RUNNING_STATES = new Set(["running", "starting"]);
 
 export function queueView(jobs: ReadonlyMap<string, LiveJob>, queue: readonly string[]): QueueView {
-  const view: QueueView = { pending: [], suspended: [], paused: [], partial: [] };
+  const view: QueueView = { pending: [], suspended: [], paused: [], waiting: [], partial: [] };
   for (const name of queue) {
     const job = jobs.get(name);
     if (!job) continue;
@@ -28,7 +30,8 @@ export function queueView(jobs: ReadonlyMap<string, LiveJob>, queue: readonly st
     else if (RUNNING_STATES.has(job.state) && job.placed_tasks < job.tasks) view.partial.push(job);
   }
   for (const job of jobs.values()) {
-    if (job.state === "suspended") view.suspended.push(job);
+    if (job.state === "waiting") view.waiting.push(job);
+    else if (job.state === "suspended") view.suspended.push(job);
     else if (job.state === "paused" || job.state === "pausing") view.paused.push(job);
   }
   return view;

@@ -1,0 +1,113 @@
+"""Jobs that wait for others (`submit --after`)."""
+
+from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
+
+from bailiff_core.model.demand import Dependency
+from bailiff_core.queue.pending_since import pending_since
+
+
+def submit_after(story: Story, job: str, *jobs: str, until: str = "succeeded", **requested: object) -> None:
+    """Submit a job that waits for these."""
+    named = tuple(Dependency.model_validate({"job": name, "until": until}) for name in jobs)
+    story.cycle(story.submitted(job, after=named, **requested))
+
+
+def one_node(**rules: object) -> Story:
+    story = Story(policy(**rules))
+    story.node("n1", gpus=4)
+    return story
+
+
+def test_a_job_starts_after_the_jobs_that_it_waits_for_have_succeeded() -> None:
+    story = one_node()
+    story.runs("prep-1", gpus=1)
+    story.runs("prep-2", gpus=1)
+    submit_after(story, "train", "prep-1", "prep-2", gpus=1)
+    assert story.phases()["train"] == "waiting"
+    story.ends("prep-1", after=HOUR)
+    assert story.phases()["train"] == "waiting"
+    story.ends("prep-2", after=HOUR)
+    story.expect("DependenciesMet", job="train")
+    story.expect("JobPlaced", job="train")
+    assert pending_since(story.job("train")) == story.state.now, "its waiting time counts from when it may start"
+    story.holds()
+
+
+def test_one_that_had_to_succeed_and_did_not_cancels_those_behind_it_by_rule() -> None:
+    story = one_node()
+    story.runs("prep", gpus=1, max_failures=0)
+    submit_after(story, "train", "prep", gpus=1)
+    submit_after(story, "test", "train", gpus=1)
+    submit_after(story, "report", "test", until="ended", gpus=1)
+    submit_after(story, "clean", "prep", until="ended", gpus=1)
+    story.ends("prep", code=1, after=HOUR)
+    ended = {decision.job: decision for decision in story.decisions("JobEnded")}
+    assert ended["train"].outcome == "cancelled"
+    assert ended["train"].reason == "prep, which had to succeed before it, did not (rule dependency-failed)"
+    assert "train" in ended["test"].reason
+    assert story.phases()["report"] == story.phases()["clean"] == "starting", "their jobs have ended, which is all they need"
+    assert story.state.dependents == {}
+    story.holds()
+
+
+def test_a_dependency_that_ended_before_the_submission_is_met_at_once() -> None:
+    story = one_node()
+    story.runs("prep", gpus=1)
+    story.ends("prep")
+    submit_after(story, "train", "prep", gpus=1)
+    assert story.phases()["train"] == "starting"
+    story.holds()
+
+
+def test_a_waiting_job_takes_no_place_in_the_queue_and_blocks_no_backfill() -> None:
+    story = one_node(backfill="reserve")
+    story.runs("prep", gpus=1)
+    submit_after(story, "wide", "prep", gpus=4, cls="inference")
+    story.submit("small", gpus=2, cls="train", after=SECOND)
+    assert story.phases() == {"prep": "running", "wide": "waiting", "small": "starting"}
+    assert not story.job("small").backfilled, "nobody was ahead of it"
+    assert story.state.queue == []
+
+
+def test_its_time_limits_of_waiting_begin_when_it_may_start() -> None:
+    story = one_node(protections={"schedule_timeout": {"after": "10m", "action": "fail"}})
+    story.runs("prep", gpus=4)
+    submit_after(story, "train", "prep", gpus=4)
+    story.wait(HOUR)
+    assert story.phases()["train"] == "waiting"
+    story.submit("next", gpus=4, cls="inference", after=MINUTE)
+    story.ends("prep", after=MINUTE)
+    assert story.phases()["next"] == "starting"
+    assert story.phases()["train"] == "pending"
+    story.wait(11 * MINUTE)
+    assert story.phases()["train"] == "failed"
+
+
+def test_it_can_be_paused_and_cancelled_while_it_waits() -> None:
+    story = one_node()
+    story.runs("prep", gpus=1)
+    for name in ("one", "two", "three"):
+        submit_after(story, name, "prep", gpus=1)
+    story.cancel("one")
+    story.pause("two")
+    story.pause("three")
+    story.resume("three")
+    assert story.phases() == {"prep": "running", "one": "cancelled", "two": "waiting", "three": "waiting"}
+    story.ends("prep")
+    assert story.phases() == {"prep": "succeeded", "one": "cancelled", "two": "paused", "three": "starting"}
+    story.resume("two")
+    assert story.phases()["two"] == "starting"
+    story.holds()
+
+
+def test_a_preempted_or_restarted_dependency_has_not_ended() -> None:
+    story = one_node()
+    story.runs("prep", gpus=1, max_failures=3)
+    submit_after(story, "train", "prep", until="ended", gpus=1)
+    story.ends("prep", code=1, after=MINUTE)
+    assert story.phases()["train"] == "waiting", "prep is tried again"
+    story.wait(HOUR)
+    story.started("prep")
+    story.ends("prep")
+    assert story.phases()["train"] == "starting"
+    story.holds()
