@@ -133,6 +133,7 @@ NODE_COMMANDS = Topic(
         "CancelEviction",
         "SendInventory",
         "ClearDevice",
+        "AttachTask",
     ),
     retention=timedelta(days=7),
 )
@@ -144,7 +145,7 @@ NODE_REPORTS = Topic(
         "EvictionStageReport", "TaskExitedReport", "TaskReleasedReport", "TaskEvictionCancelledReport",
         "TaskCancelEvictionRefusedReport", "TaskProgressReport", "TaskResumedReport", "DeviceQuarantinedReport",
         "DeviceClearedReport", "DeviceUnhealthyReport", "DeviceHealthyReport", "ShareExceededReport",
-        "TaskIdleReport",
+        "TaskIdleReport", "AttachReadyReport", "AttachStartedReport", "AttachEndedReport",
     ),
     retention=timedelta(days=7),
 )  # fmt: skip

@@ -50,6 +50,7 @@ RESULTS: Mapping[str, type[Fact]] = {
     "bailiff.PauseJob.v1": facts.JobPaused,
     "bailiff.ResumeJob.v1": facts.JobResumed,
     "bailiff.MigrateJob.v1": facts.JobMigrationRequested,
+    "bailiff.AttachJob.v1": facts.AttachGranted,
     "bailiff.DrainNode.v1": facts.NodeDrained,
     "bailiff.UndrainNode.v1": facts.NodeUndrained,
     "bailiff.ApplyPolicy.v1": facts.PolicyApplied,
