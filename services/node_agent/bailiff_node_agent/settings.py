@@ -82,9 +82,9 @@ class NodeAgentSettings(ServiceSettings):
     `bailiff node enrol` prints, for a node without a certificate; needed until it is enrolled.
     docker_engine: the socket of this machine's Docker engine. docker_network: the network of
     containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes share, for the checkpoints of
-    jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never. attach_listen: where people connect
-    to the terminals and ports of jobs, `HOST:PORT`, port 0 for any; without it nobody can. attach_address: the address by which
-    they reach it, if it is another one.
+    jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never. attach_listen: where people
+    connect to the terminals and ports of jobs, `HOST:PORT`, port 0 for any; without it nobody can. attach_address: the address
+    by which they reach it, if it is another one.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]

@@ -6,7 +6,16 @@ from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
-from bailiff_core.records.facts import MAX_DEVICES, AttachEnd, Checkpoint, DeviceInfo, DeviceReading, HostReading, QuarantineReason, Stage
+from bailiff_core.records.facts import (
+    MAX_DEVICES,
+    AttachEnd,
+    Checkpoint,
+    DeviceInfo,
+    DeviceReading,
+    HostReading,
+    QuarantineReason,
+    Stage,
+)
 
 from .base import MessageBody
 
@@ -216,7 +225,7 @@ class TaskCancelEvictionRefusedReport(TaskReport):
 
 
 class AttachReadyReport(TaskReport):
-    """The agent waits at this address for whom the record `grant` names. fingerprint: SHA-256 of the agent's X.509 certificate."""
+    """The agent waits at this address for whom the record `grant` names. fingerprint: SHA-256 of its X.509 certificate."""
 
     TYPE: ClassVar[str] = "bailiff.AttachReadyReport.v1"
     grant: Count

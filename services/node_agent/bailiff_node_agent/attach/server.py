@@ -33,7 +33,8 @@ class Grant:
 class AttachServer:
     """Listens from the first grant on, with a certificate of its own for each run of the agent.
 
-    listen: `HOST:PORT`, port 0 for any; None: attachments are not offered. advertised: the address that clients use, by default the same.
+    listen: `HOST:PORT`, port 0 for any; None: attachments are not offered. advertised: the
+    address that clients use, by default the same.
     """
 
     def __init__(self, listen: str | None, advertised: str | None = None) -> None:

@@ -82,7 +82,12 @@ class ProcessRuntime(SupervisedRuntime):
             inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
         return {
             "command": launch.command,
-            "env": {**inherited, **({"TERM": "xterm"} if launch.tty else {}), **launch.env, **task_environment(launch.key, control)},
+            "env": {
+                **inherited,
+                **({"TERM": "xterm"} if launch.tty else {}),
+                **launch.env,
+                **task_environment(launch.key, control),
+            },
             "control_dir": str(control),
             "user": ids_of(user),
             "tty": launch.tty,

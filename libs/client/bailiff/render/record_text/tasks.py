@@ -125,8 +125,8 @@ def _task_vanished(fact: facts.TaskVanished, _state: PoolState) -> Statement:
 
 
 @describes(facts.AttachGranted, event="AttachGranted")
-def _attach_granted(fact: facts.AttachGranted, state: PoolState) -> Statement:
-    return Statement("attach granted", _task(fact), _on(fact, f"to {state.indices.actor}" if state.indices.actor else ""))
+def _attach_granted(fact: facts.AttachGranted, _state: PoolState) -> Statement:
+    return Statement("attach granted", _task(fact), _on(fact))
 
 
 @describes(facts.AttachReady)
