@@ -25,12 +25,12 @@ class Desks:
 
     def __init__(self, system: System, folder: Path) -> None:
         self._system, self._stack = system, ExitStack()
-        self._files = {name: folder / f"{name}.key" for name in ("ada", "bob", "op")}
+        self._files = {name: folder / f"{name}.key" for name in ("ada", "bob")}
         self._keys = {name: make_private_key(file) for name, file in self._files.items()}
 
     @property
     def policy(self) -> Policy:
-        identity = {"keys": {key_id(key): name for name, key in self._keys.items()}, "operators": ["op"]}
+        identity = {"keys": {key_id(key): name for name, key in self._keys.items()}}
         return Policy.model_validate({**POLICY.model_dump(mode="json"), "identity": identity}, strict=False)
 
     def bailiff(self, person: str, *arguments: str) -> PtyProgram:
@@ -64,8 +64,9 @@ def say(program: PtyProgram, word: str) -> None:
 async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job(battered: System, desks: Desks) -> None:
     async with battered.watch("pool-a") as watch:
         await watch.apply(desks.policy)
-        ada = desks.bailiff("ada", "submit", "--interactive", "--name", JOB, "--gpus", "1", "--", "sh", "-i")
+        ada = desks.bailiff("ada", "submit", "--interactive", "--name", JOB, "--gpus", "1", "--env", "PS1=ready> ", "--", "sh", "-i")
         await watch.until_running(JOB)
+        ada.until("ready> ")
         say(ada, "hello")
 
         ada.type("stty size; tty\r")
@@ -79,6 +80,7 @@ async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job
         ada.type("swallowed\r")
         ada.until("swallowed\r\nswallowed")
         ada.type("\x03")
+        ada.until("ready> ")
         say(ada, "interrupted")
 
         elsewhere = desks.bailiff("ada", "attach", JOB)

@@ -34,7 +34,7 @@ class LocalTerminal:
         before: Any = termios.tcgetattr(self._in) if self._raw else None
         try:
             if self._raw:
-                tty.setraw(self._in)
+                tty.setraw(self._in, termios.TCSADRAIN)
             yield
         finally:
             if self._shown:
