@@ -64,7 +64,9 @@ def say(program: PtyProgram, word: str) -> None:
 async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job(battered: System, desks: Desks) -> None:
     async with battered.watch("pool-a") as watch:
         await watch.apply(desks.policy)
-        ada = desks.bailiff("ada", "submit", "--interactive", "--name", JOB, "--gpus", "1", "--env", "PS1=ready> ", "--", "sh", "-i")
+        ada = desks.bailiff(
+            "ada", "submit", "--interactive", "--name", JOB, "--gpus", "1", "--env", "PS1=ready> ", "--", "sh", "-i"
+        )
         await watch.until_running(JOB)
         ada.until("ready> ")
         say(ada, "hello")
@@ -106,8 +108,11 @@ async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job
         assert ada.is_restored
         await watch.until_ended(JOB, "failed")
         await check_records(watch)
+        logs = desks.bailiff("ada", "logs", JOB)
+        logs.until("still-here")
+        verified = desks.bailiff("ada", "audit", "verify")
+        assert verified.ended() == 0, verified.screen
         await watch.apply(POLICY)
-    assert "still-here" in battered.command("pool-a", "logs", JOB)
 
 
 async def check_records(watch: Watch) -> None:

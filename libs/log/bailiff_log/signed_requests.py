@@ -241,6 +241,8 @@ def _differences(fact: Fact, found: SignedRequest, actor: str) -> list[str]:
     expected = _members(MESSAGE_TYPES[found.type].model_validate_json(found.data).to_data())
     if isinstance(fact, facts.DeviceClearRequested) and str(expected.get("device", "")).isdigit():
         expected["device"] = recorded["device"]  # given by its number, recorded by its id
+    if isinstance(fact, facts.AttachGranted):
+        expected |= {name: recorded[name] for name in ("attempt", "node")}  # where the task ran at the time
     return [*differing, *(name for name in {**expected, **recorded} if expected.get(name) != recorded.get(name))]
 
 

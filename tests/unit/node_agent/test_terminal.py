@@ -53,7 +53,9 @@ async def exited(runtime: ProcessRuntime) -> Exit:
 
 
 async def test_a_job_has_a_controlling_terminal_with_its_clients_size(runtime: ProcessRuntime, tmp_path: Path) -> None:
-    attach = await start(runtime, tmp_path, "trap 'stty size; exit 3' INT; read line; echo got $line; stty size; sleep 100 & wait")
+    attach = await start(
+        runtime, tmp_path, "trap 'stty size; exit 3' INT; read line; echo got $line; stty size; sleep 100 & wait"
+    )
     reader, writer = await attach()
     writer.write(resize(33, 77) + frame(INPUT, b"word\n"))
     await shown(reader, b"got word\r\n33 77\r\n")

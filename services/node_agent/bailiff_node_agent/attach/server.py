@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from bailiff_core.records.facts import AttachEnd
 from bailiff_service.logs import logger
@@ -40,7 +41,7 @@ class AttachServer:
     def __init__(self, listen: str | None, advertised: str | None = None) -> None:
         self._listen, self._advertised = listen, advertised
         self._identity = TunnelIdentity.new() if listen is not None else None
-        self._server: asyncio.Server | None = None
+        self._socket: socket.socket | None = None
         self._starting = asyncio.Lock()
         self._expected: dict[str, tuple[Grant, asyncio.TimerHandle]] = {}
         self._handshakes = 0
@@ -68,24 +69,24 @@ class AttachServer:
 
     async def close(self) -> None:
         """End all connections."""
-        if self._server is not None:
-            self._server.close()
         for _, timer in self._expected.values():
             timer.cancel()
         self._expected.clear()
         for tunnel in self._tunnels:
             tunnel.cancel()
         await asyncio.gather(*self._tunnels, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
 
     async def _address(self) -> str:
         assert self._listen is not None
         async with self._starting:
-            if self._server is None:
-                host, _, port = self._listen.rpartition(":")
-                self._server = await asyncio.start_server(self._accept, host.strip("[]"), int(port), limit=CHUNK)
+            if self._socket is None:
+                self._socket = await _listening(self._listen)
+                self._spawn(self._accept(self._socket))
         if self._advertised is not None:
             return self._advertised
-        host, port = self._server.sockets[0].getsockname()[:2]
+        host, port = self._socket.getsockname()[:2]
         if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
             host = socket.getfqdn()
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -95,43 +96,59 @@ class AttachServer:
         if found is not None:
             found[0].ended("expired")
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Without a grant nobody gets as far as a handshake; with one, only those who have its private key get further."""
-        if not self._expected or self._handshakes >= MAX_HANDSHAKES:
-            writer.transport.abort()
-            return
-        task = asyncio.current_task()
-        assert task is not None
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tunnels.add(task)
-        grant = None
-        try:
-            grant = await self._identify(writer)
-            if grant is not None:
-                await self._serve(grant, reader, writer)
-        finally:
-            self._tunnels.discard(task)
-            if grant is None:
-                writer.transport.abort()
-            else:
-                writer.close()
+        task.add_done_callback(self._tunnels.discard)
 
-    async def _identify(self, writer: asyncio.StreamWriter) -> Grant | None:
-        """The grant of this client, which is used up."""
+    async def _accept(self, listener: socket.socket) -> None:
+        """Without a grant nobody gets as far as a handshake; with one, only those who have its private key get further."""
+        while True:
+            try:
+                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+            except OSError as error:  # no handles are left, say
+                logger().warning("connections cannot be accepted", reason=str(error))
+                await asyncio.sleep(1)
+                continue
+            if not self._expected or self._handshakes >= MAX_HANDSHAKES:
+                connection.close()
+            else:
+                self._spawn(self._welcome(connection))
+
+    async def _welcome(self, connection: socket.socket) -> None:
+        streams = await self._handshake(connection)
+        if streams is None:
+            return
+        found = self._expected.pop(peer_fingerprint(streams[1]), None)
+        if found is None:
+            streams[1].transport.abort()
+            return
+        grant, timer = found
+        timer.cancel()
+        try:
+            await self._serve(grant, *streams)
+        finally:
+            streams[1].close()
+
+    async def _handshake(self, connection: socket.socket) -> Streams | None:
+        """TLS with a client that has the private key of an expected certificate, or of one that it has issued itself."""
         assert self._identity is not None
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=CHUNK)
+        protocol = asyncio.StreamReaderProtocol(reader)
         self._handshakes += 1
         try:
             context = server_context(self._identity, [each.certificate for each, _ in self._expected.values()])
-            await asyncio.wait_for(writer.start_tls(context, ssl_handshake_timeout=HANDSHAKE_S), HANDSHAKE_S)
-        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except OSError as error:  # of `ssl`, too
             logger().info("a client could not attach", reason=str(error)[:200])
+            connection.close()
             return None
         finally:
             self._handshakes -= 1
-        found = self._expected.pop(peer_fingerprint(writer), None)
-        if found is None:
-            return None
-        found[1].cancel()
-        return found[0]
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _serve(self, grant: Grant, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Where the agent ends meanwhile, the next one reports it."""
@@ -146,6 +163,22 @@ class AttachServer:
             grant.ended(await _relay((reader, writer), (inner_reader, inner_writer)))
         finally:
             inner_writer.close()
+
+
+async def _listening(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    loop = asyncio.get_running_loop()
+    family, kind, _, _, where = (await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM))[0]
+    listener = socket.socket(family, kind)
+    listener.setblocking(False)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(MAX_HANDSHAKES)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 async def _relay(client: Streams, task: Streams) -> AttachEnd:
