@@ -124,5 +124,5 @@ async def test_a_client_trusts_only_the_agent_that_the_log_names(task: Echo) -> 
 
 def test_a_certificate_that_is_none_is_refused() -> None:
     for text in ("A" * 400, TunnelIdentity.new().certificate[:-40] + "A" * 40):
-        with pytest.raises(ValueError, match="certificate|asn1"):
+        with pytest.raises(ValueError, match=r"certificate|asn1"):
             certificate_bytes(text)
