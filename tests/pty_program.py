@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 PATIENCE_S = float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))
+PROGRAM = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from bailiff.cli import main; main()"
 
 
 class PtyProgram:
@@ -25,8 +26,7 @@ class PtyProgram:
         self.screen = ""
         self.first_mode = termios.tcgetattr(self._slave)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-             "from bailiff.cli import main; main()", *arguments],
+            [sys.executable, "-c", PROGRAM, *arguments],
             stdin=self._slave, stdout=self._slave, stderr=self._slave, env={**os.environ, **env}, start_new_session=True,
         )  # fmt: skip
 

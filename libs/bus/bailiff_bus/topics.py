@@ -76,6 +76,7 @@ REQUESTS = Topic(
         "PauseJob",
         "ResumeJob",
         "MigrateJob",
+        "AttachJob",
         "ApplyPolicy",
         "DrainNode",
         "UndrainNode",

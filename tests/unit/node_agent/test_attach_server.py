@@ -1,4 +1,4 @@
-"""Who gets through to a task: only the holder of a granted certificate, once, in time, and only from the agent that was reported."""
+"""Who gets through to a task: the holder of a granted certificate, once and in time; and to which agent a client speaks."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,7 +1,7 @@
 """Frames between a client and a task's terminal: a type, a length of four bytes (big-endian), and the content.
 
 To the task: `I` input, `R` rows and columns. From it: `O` output, `S` how many bytes of output were left out because the client
-was too slow. The other end is the task's supervisor (docs/reference/attach-protocol.md).
+was too slow. The other end is the task's supervisor (docs/how-to/interactive.md#the-protocol).
 """
 
 from __future__ import annotations
