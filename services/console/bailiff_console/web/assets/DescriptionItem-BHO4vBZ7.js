@@ -1,0 +1,1 @@
+import{N as e,P as t}from"./index-D6QueIGf.js";function n(){let{value:e,failure:n}=t(`/api/pools`).value;return e?{state:e.archive.configured?`there`:`none`,behind:e.archive.behind}:{state:n?`none`:`loading`,behind:{}}}function r({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{n,r as t};
