@@ -29,7 +29,8 @@ LOOKBACK = 50_000  # messages, of all jobs, scanned for earlier output
 READ_S = 0.5
 LINES = 400  # per event
 MAX_LINE = 8_000  # characters
-ANSI_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\[[0-9;]*\?[0-9;?]*m")  # those that are no colours would leave text behind
+ANSI_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\[[0-9;]*\?[0-9;?]*m")
+"""Those that are no colours, which would leave text behind."""
 
 
 class Lines:
