@@ -76,6 +76,7 @@ REQUESTS = Topic(
         "PauseJob",
         "ResumeJob",
         "MigrateJob",
+        "AttachJob",
         "ApplyPolicy",
         "DrainNode",
         "UndrainNode",
@@ -133,6 +134,7 @@ NODE_COMMANDS = Topic(
         "CancelEviction",
         "SendInventory",
         "ClearDevice",
+        "AttachTask",
     ),
     retention=timedelta(days=7),
 )
@@ -144,7 +146,7 @@ NODE_REPORTS = Topic(
         "EvictionStageReport", "TaskExitedReport", "TaskReleasedReport", "TaskEvictionCancelledReport",
         "TaskCancelEvictionRefusedReport", "TaskProgressReport", "TaskResumedReport", "DeviceQuarantinedReport",
         "DeviceClearedReport", "DeviceUnhealthyReport", "DeviceHealthyReport", "ShareExceededReport",
-        "TaskIdleReport",
+        "TaskIdleReport", "AttachReadyReport", "AttachStartedReport", "AttachEndedReport",
     ),
     retention=timedelta(days=7),
 )  # fmt: skip

@@ -52,6 +52,7 @@ class JobFields(TypedDict, total=False):
     pack: str
     preemptible: bool
     elastic: str
+    tty: bool
     grace: Duration
     kill_after: Duration
     run_time_limit: Duration

@@ -13,7 +13,7 @@ from .model.state import Job
 
 ROOT_ACTOR = "root-key"
 """The actor of requests that the pool's root key has signed."""
-PHRASES: dict[str, str] = {"set_class": "change the priority class of", "logs": "read the output of"}
+PHRASES: dict[str, str] = {"set_class": "change the priority class of", "logs": "read the output of", "attach": "attach to"}
 
 
 @dataclass(frozen=True, slots=True)

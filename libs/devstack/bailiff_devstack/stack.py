@@ -194,6 +194,7 @@ class Stack(Managed):
         if process.startswith("node-agent"):
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
             settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
+            settings["BAILIFF_ATTACH_LISTEN"] = "127.0.0.1:0"
             settings["BAILIFF_RUN_AS"] = "agent"  # a single user's machine
             settings["BAILIFF_HIDDEN_FROM_JOBS"] = json.dumps([str(self.folder / name) for name in NOT_FOR_JOBS])
         if process.startswith((AUDITOR, API)):

@@ -51,6 +51,7 @@ RESULTS: Mapping[str, type[Fact]] = {
     "bailiff.PauseJob.v1": facts.JobPaused,
     "bailiff.ResumeJob.v1": facts.JobResumed,
     "bailiff.MigrateJob.v1": facts.JobMigrationRequested,
+    "bailiff.AttachJob.v1": facts.AttachGranted,
     "bailiff.DrainNode.v1": facts.NodeDrained,
     "bailiff.UndrainNode.v1": facts.NodeUndrained,
     "bailiff.ApplyPolicy.v1": facts.PolicyApplied,
@@ -259,6 +260,8 @@ def _differences(fact: Fact, found: SignedRequest, actor: str) -> list[str]:
     expected = _members(MESSAGE_TYPES[found.type].model_validate_json(found.data).to_data())
     if isinstance(fact, facts.DeviceClearRequested) and str(expected.get("device", "")).isdigit():
         expected["device"] = recorded["device"]  # given by its number, recorded by its id
+    if isinstance(fact, facts.AttachGranted):
+        expected |= {name: recorded[name] for name in ("attempt", "node")}  # where the task ran at the time
     return [*differing, *(name for name in {**expected, **recorded} if expected.get(name) != recorded.get(name))]
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from bailiff_bus.messages import NodeHeartbeat, SendInventory
+from bailiff_bus.messages import AttachTask, NodeHeartbeat, SendInventory
+from bailiff_bus.messages.commands import RecordRef
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.facts import (
+    AttachGranted,
     DecisionFailed,
     DeviceClearRequested,
     DeviceQuarantined,
@@ -25,6 +27,8 @@ from .pending_commands import RESEND_AFTER
 from .poison_inputs import PoisonInputs
 from .publisher import Publisher
 from .reconciler import Reconciler
+
+ATTACH_WITHIN = 60_000_000
 
 
 class Reactions:
@@ -78,6 +82,8 @@ class Reactions:
                         "stopped it by itself, as when its lease expires, or somebody has the executor's key"
                     )
                     await self._publisher.alarm("warning", "eviction-not-ordered", text, record.seq)
+                case AttachGranted() as granted:
+                    await self._attach(state, granted, record)
                 case DeviceClearRequested():
                     self._reconciler.resend_clears()
 
@@ -101,6 +107,16 @@ class Reactions:
         await self._publisher.command(
             SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=state.epoch)
         )
+
+    async def _attach(self, state: PoolState, granted: AttachGranted, record: Record) -> None:
+        """Send the grant to the task's agent. A client that gets no answer asks again."""
+        node = state.nodes[state.node_numbers[granted.node]]
+        command = AttachTask(
+            node=node.name, incarnation=node.incarnation, sender="admission", sender_epoch=state.epoch,
+            ordered_by=RecordRef(epoch=record.epoch, seq=record.seq), job=granted.job, attempt=granted.attempt,
+            task=granted.task, client_certificate=granted.client_certificate, valid_for=ATTACH_WITHIN, requester=record.actor,
+        )  # fmt: skip
+        await self._publisher.command(command)
 
     async def report_refusals(self, heartbeat: NodeHeartbeat) -> None:
         """Raise an alarm when an agent has refused more commands than before: somebody sends commands without the right key."""

@@ -29,7 +29,8 @@ LOOKBACK = 50_000  # messages, of all jobs, scanned for earlier output
 READ_S = 0.5
 LINES = 400  # per event
 MAX_LINE = 8_000  # characters
-ANSI_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # also those that are no colours, which would leave text behind
+ANSI_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\[[0-9;]*\?[0-9;?]*m")
+"""Those that are no colours, which would leave text behind."""
 
 
 class Lines:
@@ -58,7 +59,7 @@ class Lines:
         new = message.value[max(0, known - begin) :]
         self._ends[source] = max(known, begin + len(message.value))
         fields = {"task": _number(task), "attempt": _number(attempt), "at": moment(message.time)}
-        text = harmless_output(ANSI_ESCAPES.sub("", new.decode(errors="replace")), colours=False)
+        text = harmless_output(ANSI_ESCAPES.sub("", new.decode(errors="replace")), colours=True)
         return [{**fields, "text": line[:MAX_LINE]} for line in text.splitlines()]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from bailiff_bus.envelope import Envelope, InvalidMessage
 from bailiff_bus.messages import (
+    AttachTask,
     CancelEviction,
     CheckpointAtStep,
     ClearDevice,
@@ -45,6 +46,7 @@ from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 
 from .agent_context import AgentContext
+from .attach import Attachments, AttachServer
 from .background import Background
 from .command_trust import CommandTrust
 from .device_quarantine import DeviceQuarantine
@@ -65,7 +67,12 @@ class Agent:
     """Carries out commands, watches tasks, reports. `run` must be running for exits and deadlines to be noticed."""
 
     def __init__(
-        self, context: AgentContext, clock_and_ids: ClockAndIds, metrics: Metrics, has_reports: Callable[[], None]
+        self,
+        context: AgentContext,
+        clock_and_ids: ClockAndIds,
+        metrics: Metrics,
+        has_reports: Callable[[], None],
+        attach_server: AttachServer | None = None,
     ) -> None:
         self.context, self.tasks = context, TaskTable()
         self._clock_and_ids, self._metrics, self._log = clock_and_ids, metrics, context.log()
@@ -84,6 +91,7 @@ class Agent:
         exits = ExitHandler(tasks, messages, stages, releaser, reporter, background)
         self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter)
         self._evictions = EvictionDriver(context, tasks, messages, stages, exits, reporter, background, clock_and_ids)
+        self._attachments = Attachments(context, tasks, reporter, attach_server or AttachServer(None))
         self._reporter, self._background, self._shares, self._quarantine = reporter, background, shares, quarantine
         self._stages, self._messages, self._releaser, self._exits = stages, messages, releaser, exits
 
@@ -107,6 +115,7 @@ class Agent:
             self._stages.record_supervisor_stages(self.tasks[end.key], end, report=False)
         self._quarantine.start()
         self.announce()
+        self._attachments.adopt()
 
     async def run(self) -> None:
         """Watch exits and deadlines until cancelled."""
@@ -197,6 +206,7 @@ class Agent:
         """Kafka has this report and all before it: tasks whose release they report can be forgotten."""
         self.context.reports.sent(number)
         self._releaser.received(number)
+        self._attachments.received(number)
 
     def logs(self) -> list[tuple[TaskKey, Path]]:
         """The log file of every task that has one."""
@@ -275,6 +285,8 @@ class Agent:
                 self.announce()
             case StartTask() | EncryptedStartTask() if not self.lease.is_known:
                 self._request_lease()
+            case AttachTask():
+                await self._attachments.grant(command)
             case ClearDevice():
                 self._quarantine.clear(command.device, command.requested_by)
             case StartTask():

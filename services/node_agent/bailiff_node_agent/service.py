@@ -15,6 +15,7 @@ from bailiff_service.race import race
 
 from .agent import Agent
 from .agent_context import AgentContext
+from .attach import AttachServer
 from .checkpoints import shared_identity
 from .command_trust import CommandTrust
 from .credentials import NodeCredentials, read_node_credentials
@@ -54,11 +55,12 @@ class NodeAgentService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Tasks continue without the agent."""
+        attach_server = AttachServer(self._settings.attach_listen, self._settings.attach_address)
         with ExitStack() as locks:
             agents = []
             for node in (each for declared in self._settings.nodes for each in declared.each()):
                 context = self._context(node, locks)
-                agent = Agent(context, self._clock_and_ids, self._metrics, self._link.has_reports)
+                agent = Agent(context, self._clock_and_ids, self._metrics, self._link.has_reports, attach_server)
                 await agent.adopt()
                 self._link.add(agent)
                 agents.append(agent)
@@ -73,6 +75,7 @@ class NodeAgentService:
             try:
                 await race(*works, stop.wait())
             finally:
+                await attach_server.close()
                 await self._bus.close()
 
     def _context(self, node: NodeDeclaration, locks: ExitStack) -> AgentContext:

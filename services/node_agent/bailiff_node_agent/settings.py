@@ -15,6 +15,7 @@ from .runtime.registry import MODULES
 from .users import RunAs
 
 GIB = 1 << 30
+ADDRESS = r"^[A-Za-z0-9._:%\[\]-]{1,253}:[0-9]{1,5}$"
 
 
 class NodeDeclaration(BaseModel):
@@ -81,7 +82,9 @@ class NodeAgentSettings(ServiceSettings):
     `bailiff node enrol` prints, for a node without a certificate; needed until it is enrolled.
     docker_engine: the socket of this machine's Docker engine. docker_network: the network of
     containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes share, for the checkpoints of
-    jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never.
+    jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never. attach_listen: where people
+    connect to the terminals and ports of jobs, `HOST:PORT`, port 0 for any; without it nobody can. attach_address: the address
+    by which they reach it, if it is another one.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
@@ -107,6 +110,8 @@ class NodeAgentSettings(ServiceSettings):
     ship_logs: bool = True
     telemetry_s: Annotated[float, Field(ge=0)] = 15.0
     log_bytes: Annotated[int, Field(ge=0)] = 256 << 20
+    attach_listen: Annotated[str, Field(pattern=ADDRESS)] | None = None
+    attach_address: Annotated[str, Field(pattern=ADDRESS)] | None = None
 
     @property
     def hidden(self) -> tuple[Path, ...]:

@@ -4,7 +4,17 @@ Each type is a frozen, versioned document; `envelope` wraps it in CloudEvents. A
 """
 
 from .base import MESSAGE_TYPES, MessageBody
-from .commands import CancelEviction, CheckpointAtStep, EncryptedStartTask, Evict, Fence, SendInventory, StartTask, TaskAssignment
+from .commands import (
+    AttachTask,
+    CancelEviction,
+    CheckpointAtStep,
+    EncryptedStartTask,
+    Evict,
+    Fence,
+    SendInventory,
+    StartTask,
+    TaskAssignment,
+)
 from .dead_letters import Alarm, DeadLetter
 from .devices import (
     ClearDevice,
@@ -20,6 +30,9 @@ from .devices import (
 from .progress import AbandonPreemption, StartEviction
 from .proposals import ProposalBatch
 from .reports import (
+    AttachEndedReport,
+    AttachReadyReport,
+    AttachStartedReport,
     Enrolment,
     EvictionStageReport,
     NodeHeartbeat,
@@ -39,6 +52,7 @@ from .reports import (
 from .requests import (
     AcceptTruncation,
     ApplyPolicy,
+    AttachJob,
     CancelJob,
     ChangeRootKey,
     DrainNode,
@@ -77,6 +91,11 @@ __all__ = [
     "AcceptTruncation",
     "Alarm",
     "ApplyPolicy",
+    "AttachEndedReport",
+    "AttachJob",
+    "AttachReadyReport",
+    "AttachStartedReport",
+    "AttachTask",
     "CancelEviction",
     "CancelJob",
     "ChangeRootKey",

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Role, RootKeyChange
 from bailiff_core.model.document import Count, Document, Duration, Name, OpaqueId
+from bailiff_core.records.facts import X509
 
 from .base import MessageBody
 from .requests import JobSpec
@@ -135,6 +136,19 @@ class CancelEviction(JobCommand):
     TYPE: ClassVar[str] = "bailiff.CancelEviction.v1"
     SENDERS: ClassVar[tuple[Sender, ...]] = ("executor",)
     tasks: tuple[Count, ...]
+
+
+class AttachTask(JobCommand):
+    """Let one client attach to this task, once: the holder of the certificate's private key, within `valid_for` of the arrival.
+
+    requester: who asked, for the agent's log.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.AttachTask.v1"
+    task: Count
+    client_certificate: X509
+    valid_for: Duration
+    requester: Annotated[str, Field(max_length=256)] = ""
 
 
 class SendInventory(CommandBody):

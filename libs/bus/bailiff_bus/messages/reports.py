@@ -6,7 +6,16 @@ from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
-from bailiff_core.records.facts import MAX_DEVICES, Checkpoint, DeviceInfo, DeviceReading, HostReading, QuarantineReason, Stage
+from bailiff_core.records.facts import (
+    MAX_DEVICES,
+    AttachEnd,
+    Checkpoint,
+    DeviceInfo,
+    DeviceReading,
+    HostReading,
+    QuarantineReason,
+    Stage,
+)
 
 from .base import MessageBody
 
@@ -213,3 +222,27 @@ class TaskCancelEvictionRefusedReport(TaskReport):
     """The cancellation came too late: the eviction was carried out."""
 
     TYPE: ClassVar[str] = "bailiff.TaskCancelEvictionRefusedReport.v1"
+
+
+class AttachReadyReport(TaskReport):
+    """The agent waits at this address for whom the record `grant` names. fingerprint: SHA-256 of its X.509 certificate."""
+
+    TYPE: ClassVar[str] = "bailiff.AttachReadyReport.v1"
+    grant: Count
+    address: Annotated[str, Field(min_length=3, max_length=300)]
+    fingerprint: Hash
+
+
+class AttachStartedReport(TaskReport):
+    """A client is attached to the task."""
+
+    TYPE: ClassVar[str] = "bailiff.AttachStartedReport.v1"
+    grant: Count
+
+
+class AttachEndedReport(TaskReport):
+    """An attachment has ended, or did not begin."""
+
+    TYPE: ClassVar[str] = "bailiff.AttachEndedReport.v1"
+    grant: Count
+    reason: AttachEnd

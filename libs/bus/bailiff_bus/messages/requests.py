@@ -12,6 +12,7 @@ from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId, Time
 from bailiff_core.model.identity import SignIn
 from bailiff_core.model.policy import Policy
+from bailiff_core.records.facts import X509
 
 from .base import MessageBody
 
@@ -30,7 +31,8 @@ class JobSpec(Document):
 
     command: a program with its arguments, or one line for the shell. runtime `simulated` runs no process
     (`BAILIFF_SIM_RUN_FOR` seconds long); `docker` runs a container of `image`.
-    secrets: names that the node resolves, by the variable that holds the value.
+    secrets: names that the node resolves, by the variable that holds the value. tty: run each task under a pseudo-terminal, to
+    which people can attach.
     """
 
     command: Annotated[tuple[str, ...], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
@@ -39,6 +41,7 @@ class JobSpec(Document):
     secrets: dict[str, str] = Field(default_factory=dict)
     runtime: Name = "process"
     image: Annotated[str, Field(min_length=1, max_length=1000, pattern=IMAGE)] | None = None
+    tty: bool = False
 
 
 class RequestBody(MessageBody):
@@ -136,6 +139,15 @@ class MigrateJob(RequestBody):
     job: Name
     node: Name | None = None
     reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class AttachJob(RequestBody):
+    """Let the sender attach to this running task, with the private key of this X.509 certificate (DER, base64url)."""
+
+    TYPE: ClassVar[str] = "bailiff.AttachJob.v1"
+    job: Name
+    task: Count
+    client_certificate: X509
 
 
 class DrainNode(RequestBody):

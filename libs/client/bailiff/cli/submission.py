@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,7 @@ from bailiff.client.errors import ClientError, ExitCode
 
 from .jobs import pairs_of
 from .session import Output, Session, as_text
-from .waiting import attend, wait_for
+from .waiting import attach_when_started, attend, wait_for
 
 if TYPE_CHECKING:
     from bailiff.client import job_parser
@@ -25,7 +27,7 @@ ARRAY_INDEX, ARRAY_SIZE, PORT = "BAILIFF_ARRAY_INDEX", "BAILIFF_ARRAY_SIZE", "BA
 FIELDS = (
     "name", "user", "project", "gpus", "fraction", "gpu_memory", "gpu_devices", "mig", "cpu", "memory", "tasks", "min_tasks",
     "after", "gpu_model", "pack", "placement", "run_time_limit", "grace", "kill_after", "preemptible", "on_eviction", "on_term",
-    "max_failures", "on_failure", "working_dir", "image", "sim_run_for", "command",
+    "max_failures", "on_failure", "working_dir", "image", "tty", "sim_run_for", "command",
 )  # fmt: skip
 """Options that are fields of a job under the same name."""
 MAPPINGS = {"env": "env", "secret": "secrets", "label": "labels", "node_label": "node_labels"}
@@ -55,6 +57,8 @@ def fields_given(options: Mapping[str, Any], document: Mapping[str, Any]) -> dic
             given.setdefault("class", "interactive")
         if "max_failures" not in document:
             given.setdefault("max_failures", 0)  # an attached user sees that it failed
+        if _is_terminal() and not {"image", "tty", "sim_run_for"} & {*document, *given}:
+            given["tty"] = True
     topology = _topology(options["topology"], options["near"])
     return given | ({"topology": topology} if topology is not None else {})
 
@@ -64,6 +68,8 @@ def with_mappings(document: dict[str, Any], options: Mapping[str, Any]) -> None:
     from bailiff.client import job_parser
 
     port = [f"{PORT}={options['port']}"] if options["port"] is not None else []
+    if document.get("tty") and options["interactive"] and os.environ.get("TERM"):
+        document["env"] = {"TERM": os.environ["TERM"], **(document.get("env") or {})}
     for option, field in MAPPINGS.items():
         texts = [*(options[option] or []), *(port if option == "env" else [])]
         if texts:
@@ -96,6 +102,8 @@ async def submit_document(
         await _warn(session, client, accepted[0][0].pool, jobs[0])
         if how.interactive:
             (sent, seq) = accepted[0]
+            if jobs[0].spec.tty and _is_terminal():
+                return await attach_when_started(session, client, sent, seq, how.port)
             return await attend(session, client, sent, seq, how.port)
         if how.wait or how.follow:
             return await wait_for(session, client, accepted, follow=how.follow)
@@ -160,6 +168,11 @@ async def _tell(session: Session, client: Client, accepted: Accepted, *, is_arra
 
 
 # --- parsing options
+
+
+def _is_terminal() -> bool:
+    """Whether a person types and reads here."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def request_text(job: SubmitJob) -> str:

@@ -53,8 +53,14 @@ async def submit(
         int | None, typer.Option(metavar="N", help="Submit N jobs NAME-0 …, each with its index in BAILIFF_ARRAY_INDEX.")
     ] = None,
     interactive: Annotated[
-        bool, typer.Option("--interactive", help="Use class interactive, and attach: print its node and its output.")
+        bool,
+        typer.Option(
+            "--interactive", help="Use class interactive, and attach: to its terminal from a terminal, else to its output."
+        ),
     ] = False,
+    tty: Annotated[
+        bool | None, typer.Option(help="Run the tasks under a pseudo-terminal, for bailiff attach. Default: with --interactive.")
+    ] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT.")] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable.")] = None,
     secret: Annotated[

@@ -89,7 +89,7 @@ async def attend(session: Session, client: Client, sent: SentRequest, seq: int, 
         code = await _events_of(session, client, sent, seq, port)
         over.set()
         await output
-        return code
+        return code or ExitCode.DONE
     except asyncio.CancelledError:
         _leave(session, [sent.job], sent.pool)
         raise
@@ -97,7 +97,28 @@ async def attend(session: Session, client: Client, sent: SentRequest, seq: int, 
         output.cancel()
 
 
-async def _events_of(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> ExitCode:
+async def attach_when_started(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> ExitCode:
+    """Waits until the job runs, with its events, then attaches to the terminal of its first task."""
+    import asyncio
+
+    from .attach import attach_terminal
+
+    try:
+        code = await _events_of(session, client, sent, seq, port, until_started=True)
+    except asyncio.CancelledError:
+        _leave(session, [sent.job], sent.pool)
+        raise
+    state = (await client.projection(sent.pool)).state
+    job = state.jobs.get(sent.job)
+    if code is None and job is not None and job.tasks:
+        await attach_terminal(client, sent.pool, sent.job, job.tasks[0].index, job.attempt, seq)
+    return code or ExitCode.DONE
+
+
+async def _events_of(
+    session: Session, client: Client, sent: SentRequest, seq: int, port: int | None, *, until_started: bool = False
+) -> ExitCode | None:
+    """How the job ended; until_started: None once its first task runs."""
     from bailiff.render.record_text.lines import lines
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.decisions import JobEnded
@@ -111,6 +132,8 @@ async def _events_of(session: Session, client: Client, sent: SentRequest, seq: i
         if isinstance(data, TaskStarted) and data.task == state.jobs[job].tasks[0].index:
             for sentence in where_to_reach(data.node, port):
                 session.err.print(sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
+            if until_started:
+                return None
         if isinstance(data, JobEnded):
             return OUTCOMES[data.outcome]
     raise AssertionError("following ends only with the job")

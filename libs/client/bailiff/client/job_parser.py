@@ -211,6 +211,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "secrets": Field(("spec", "secrets")),
     "runtime": Field(("spec", "runtime")),
     "image": Field(("spec", "image")),
+    "tty": Field(("spec", "tty")),
 }
 GROUP_FIELDS: Mapping[str, Field] = {
     "tasks": Field(("count",)),

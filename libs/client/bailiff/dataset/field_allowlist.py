@@ -353,6 +353,10 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.ShareExceeded: {**AT, "device": DEVICE, "used_bytes": rounded, **kept("share_bytes")},
     facts.TaskIdle: {**AT, **kept("idle", "duration")},
     facts.TaskVanished: AT,
+    facts.AttachGranted: {**AT, "request": request, "client_certificate": fixed("A" * 100)},
+    facts.AttachReady: {**AT, "grant": seq, "address": fixed("0:0"), "fingerprint": fixed("0" * 64)},
+    facts.AttachStarted: {**AT, "grant": seq},
+    facts.AttachEnded: {**AT, "grant": seq, **kept("reason")},
     facts.EvictionStageReached: {
         **AT, "checkpoint": inside, **kept("stage", "elapsed", "step", "attached", "term_after", "kill_after",
         "step_rate_milli", "stuck_in"),

@@ -4,7 +4,21 @@ The fold neither validates nor decides: it applies the log and can read every re
 from the resulting state.
 """
 
-from . import dependencies, devices, elasticity, evictions, idle, jobs, keys, log, nodes, operator_requests, preemptions, tasks  # noqa: F401  registers the folds
+from . import (  # noqa: F401  registers the folds
+    attachments,
+    dependencies,
+    devices,
+    elasticity,
+    evictions,
+    idle,
+    jobs,
+    keys,
+    log,
+    nodes,
+    operator_requests,
+    preemptions,
+    tasks,
+)
 from .apply import apply, close_cycle, enact, fold
 
 __all__ = ["apply", "close_cycle", "enact", "fold"]

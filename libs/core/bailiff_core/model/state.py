@@ -334,6 +334,21 @@ class Preemption:
 
 
 @dataclass(slots=True)
+class Attachment:
+    """A grant to attach to a task, until it has ended. node: its name; incarnation: of the agent that it was sent to."""
+
+    job: str
+    attempt: int
+    task: int
+    node: str
+    incarnation: str
+    user: str
+    granted_at: int
+    ready: bool = False
+    started_at: int | None = None
+
+
+@dataclass(slots=True)
 class SeenRequest:
     """An accepted request id: digest of its content, time, and seq of its record."""
 
@@ -409,7 +424,8 @@ class PoolState:
     within a cycle, a policy was applied with `enforce`. reclaimed_at: when a project was last reclaimed from.
     displaced_by: by victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
     entitlements_changed: the last record of `fold/entitlement_changes.py`. freed_seq: the last record after which a job that did
-    not fit may fit. dependents: by job, those that wait for it.
+    not fit may fit. dependents: by job, those that wait for it. attachments: by the seq of `AttachGranted`
+    (`fold/attachments.py`).
     """
 
     pool: str = ""
@@ -461,6 +477,7 @@ class PoolState:
     displaced_by: dict[str, dict[str, int]] = field(default_factory=dict)
     entitlements_changed: int = -1
     freed_seq: int = -1
+    attachments: dict[int, Attachment] = field(default_factory=dict)
     draining: dict[int, None] = field(default_factory=dict)
     enforcing: bool = False
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)

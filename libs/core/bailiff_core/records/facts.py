@@ -13,6 +13,9 @@ from bailiff_core.model.proposal import Proposal
 
 from .payload import Fact
 
+X509 = Annotated[str, Field(min_length=100, max_length=1000, pattern=r"^[A-Za-z0-9_-]+$")]
+"""An X.509 certificate: DER, base64url."""
+
 # --- the log itself
 
 
@@ -565,6 +568,40 @@ class TaskIdle(TaskFact):
 
     idle: bool = True
     duration: Duration = 0
+
+
+class AttachGranted(TaskFact):
+    """The requester may attach to this running task once, with the private key of this X.509 certificate (DER, base64url)."""
+
+    request: RequestId
+    client_certificate: X509
+
+
+class AttachReady(TaskFact):
+    """The task's agent waits at this address for whom the record `grant` names.
+
+    fingerprint: SHA-256 of the agent's own X.509 certificate, for this connection.
+    """
+
+    grant: Count
+    address: Annotated[str, Field(min_length=3, max_length=300)]
+    fingerprint: Hash
+
+
+class AttachStarted(TaskFact):
+    """The holder of the certificate has connected, and is attached to the task."""
+
+    grant: Count
+
+
+AttachEnd = Literal["detached", "task-ended", "expired", "agent-restarted", "no-terminal", "not-running", "not-offered", "failed"]
+
+
+class AttachEnded(TaskFact):
+    """The attachment has ended, or did not begin, for this reason. Nothing is recorded of what was typed or shown."""
+
+    grant: Count
+    reason: AttachEnd
 
 
 class TaskVanished(TaskFact):

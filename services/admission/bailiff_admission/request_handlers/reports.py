@@ -43,6 +43,7 @@ from bailiff_core.records.facts import (
 )
 from bailiff_core.records.payload import Fact
 
+from .attach import facts_of_attachment
 from .devices import facts_of_device, facts_of_quarantined
 from .rejected import Rejected
 
@@ -93,6 +94,9 @@ def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact] | Reject
         return facts_of_device(node, report)
     if node is None or not isinstance(report, TaskReport):
         return []
+    about_attachment = facts_of_attachment(state, node, report)
+    if about_attachment is not None:
+        return about_attachment
     found = _task(state, node, report.job, report.attempt, report.task)
     if found is None or _is_about_earlier_start(found[1], report):
         return []

@@ -7,6 +7,7 @@ from bailiff_bus.envelope import Auth
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
+    AttachJob,
     CancelJob,
     ChangeRootKey,
     ClearQuarantine,
@@ -32,6 +33,7 @@ from bailiff_core.permissions import Requester, keys_denial, name_denial, operat
 from bailiff_core.records.facts import LogTruncated, PolicyApplied, RequestId
 from bailiff_core.records.payload import Fact
 
+from .attach import attach_granted
 from .job_changes import cancelled, reclassified, scaled
 from .keys import request_for_keys
 from .nodes import request_for_node
@@ -108,6 +110,8 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
             return reclassified(state, request, requester, change)
         case EvictJob() | PauseJob() | ResumeJob() | MigrateJob() as job_request:
             return request_for_job(state, request, requester, job_request)
+        case AttachJob() as attach:
+            return attach_granted(state, request, requester, attach)
         case DrainNode() | UndrainNode() | ReplaceNode() | ReturnNode() | ClearQuarantine() as node_request:
             return request_for_node(state, request, node_request)
         case EnrolNode() | RevokeKey() | ChangeRootKey() as key_request:

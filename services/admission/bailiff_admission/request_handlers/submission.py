@@ -87,6 +87,8 @@ def _image_problem(spec: JobSpec) -> str | None:
         return f"image: missing; the runtime {spec.runtime} runs container images"
     if not runs_images and spec.image is not None:
         return f"image: the runtime {spec.runtime} runs no images: leave it out, or choose another runtime, such as docker"
+    if spec.tty and spec.runtime != "process":
+        return f"tty: the runtime {spec.runtime} gives tasks no terminal: leave it out"
     return None
 
 

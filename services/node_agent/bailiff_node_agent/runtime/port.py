@@ -76,6 +76,7 @@ class Launch:
     limits where the runtime can enforce them; 0: no limit. user: None runs the task as the agent's user. ordered_by: seq of the
     record that ordered the start; it is returned with the task's state. For runtimes with images: the image, the
     host folders mounted at the same path inside, and the grace between TERM and KILL where the engine itself stops the container.
+    tty: run the task under a pseudo-terminal, where the runtime has them.
     """
 
     key: TaskKey
@@ -91,6 +92,7 @@ class Launch:
     folders: tuple[Path, ...] = ()
     grace_s: int = 10
     ordered_by: int | None = None
+    tty: bool = False
 
     @property
     def is_only_task(self) -> bool:
@@ -254,6 +256,10 @@ class Runtime(Protocol):
 
     def log_path(self, key: TaskKey) -> Path | None:
         """The task's log file on this machine; None where it writes none. Raises `UnknownTask`."""
+        ...
+
+    def terminal_path(self, key: TaskKey) -> Path | None:
+        """The socket of the task's terminal; None where it has none. Raises `UnknownTask`."""
         ...
 
     async def forget(self, key: TaskKey) -> None:

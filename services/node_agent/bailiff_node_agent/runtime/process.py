@@ -82,9 +82,15 @@ class ProcessRuntime(SupervisedRuntime):
             inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
         return {
             "command": launch.command,
-            "env": {**inherited, **launch.env, **task_environment(launch.key, control)},
+            "env": {
+                **inherited,
+                **({"TERM": "xterm"} if launch.tty else {}),
+                **launch.env,
+                **task_environment(launch.key, control),
+            },
             "control_dir": str(control),
             "user": ids_of(user),
+            "tty": launch.tty,
             "working_dir": launch.working_dir or inherited.get("HOME", "/"),
             "log": str(log),
             "is_only_task": launch.is_only_task,

@@ -74,6 +74,9 @@ class SimulatedRuntime:
     def log_path(self, key: TaskKey) -> Path | None:  # noqa: ARG002 - a simulated task prints nothing
         return None
 
+    def terminal_path(self, key: TaskKey) -> Path | None:  # noqa: ARG002 - nor has it a terminal
+        return None
+
     async def forget(self, key: TaskKey) -> None:
         self._machine.forget(key)
 

@@ -36,6 +36,7 @@ from .port import (
     User,
 )
 from .process_tree import is_alive, stray_processes
+from .supervisor.terminal import SOCKET
 from .task_record import TaskRecord, exit_of, is_supervised, read_json, read_running, read_task_record
 
 POLL_S = 0.02
@@ -169,6 +170,10 @@ class SupervisedRuntime(ABC):
 
     def log_path(self, key: TaskKey) -> Path | None:
         return read_task_record(self._known(key)).log
+
+    def terminal_path(self, key: TaskKey) -> Path | None:
+        path = self._known(key) / SOCKET
+        return path if path.exists() else None
 
     async def forget(self, key: TaskKey) -> None:
         task = self._known(key)

@@ -112,6 +112,7 @@ class TaskStarter:
             folders=host_folders(env) if capabilities.images else (),
             grace_s=command.grace // 1_000_000,
             ordered_by=order,
+            tty=spec.tty,
         )
         self.tasks.add(LocalTask(key, spec.runtime, assigned.devices, ordered_by=order))
         return launch

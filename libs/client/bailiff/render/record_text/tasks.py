@@ -1,5 +1,7 @@
 """Text of records about tasks, as their nodes report them."""
 
+from collections.abc import Mapping
+
 from bailiff_core.humanize import count_text, duration_text, memory_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, facts
@@ -28,6 +30,17 @@ def _running_word(job: Job) -> str:
 
 
 SECOND = 1_000_000
+ATTACH_ENDS: Mapping[facts.AttachEnd, str] = {
+    "detached": "the client detached",
+    "task-ended": "the task ended",
+    "expired": "nobody connected in time",
+    "agent-restarted": "the node agent was restarted",
+    "no-terminal": "the task has no terminal",
+    "not-running": "the task does not run",
+    "not-offered": "the node accepts no attachments",
+    "failed": "the connection failed",
+}
+"""Why an attachment ended, for people."""
 
 
 def _task(fact: facts.TaskFact) -> str:
@@ -109,3 +122,24 @@ def _task_idle(fact: facts.TaskIdle, _state: PoolState) -> Statement:
 @describes(facts.TaskVanished)
 def _task_vanished(fact: facts.TaskVanished, _state: PoolState) -> Statement:
     return Statement("task vanished", _task(fact), _on(fact, "unknown to its node; exit status unknown"), "bad")
+
+
+@describes(facts.AttachGranted, event="AttachGranted")
+def _attach_granted(fact: facts.AttachGranted, _state: PoolState) -> Statement:
+    return Statement("attach granted", _task(fact), _on(fact))
+
+
+@describes(facts.AttachReady)
+def _attach_ready(fact: facts.AttachReady, _state: PoolState) -> Statement:
+    return Statement("attach ready", _task(fact), _on(fact, f"at {fact.address}"), "quiet")
+
+
+@describes(facts.AttachStarted, event="Attached")
+def _attach_started(fact: facts.AttachStarted, state: PoolState) -> Statement:
+    found = state.attachments.get(fact.grant)
+    return Statement("attached", _task(fact), _on(fact, found.user if found is not None else "", f"granted by #{fact.grant}"))
+
+
+@describes(facts.AttachEnded, event="AttachEnded")
+def _attach_ended(fact: facts.AttachEnded, _state: PoolState) -> Statement:
+    return Statement("attachment ended", _task(fact), _on(fact, ATTACH_ENDS[fact.reason], f"granted by #{fact.grant}"))

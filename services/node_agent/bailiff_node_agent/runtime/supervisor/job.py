@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import signal
+import termios
 from typing import Any
 
 from .host import boottime_us
@@ -19,8 +20,8 @@ PR_SET_PDEATHSIG = 1
 FIRST_INHERITED = 100  # lower handles are those of the job's own choice
 
 
-def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
-    """The job's pid, and the error if it could not be started."""
+def start_job(launch: dict[str, Any], lease: Lease, tty: int | None = None) -> tuple[int, str | None]:
+    """The job's pid, and the error if it could not be started. tty: the terminal that it gets."""
     command = launch["command"]
     arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
     lease.has_expired()  # read before there is a task to stop: a file that is missing later was removed
@@ -32,13 +33,19 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
             return pid, why.read() or None
     step, code = "log file", 126
     try:
-        log = os.open(launch["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        user = launch.get("user")
+        if tty is None:
+            log = os.open(launch["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            if user is not None:
+                os.fchown(log, user["uid"], user["gid"])
+        os.setsid()
+        if tty is not None:
+            step = "terminal"
+            fcntl.ioctl(tty, termios.TIOCSCTTY, 0)
+            os.dup2(tty, 0)
+            log = tty
         os.dup2(log, 1)
         os.dup2(log, 2)
-        user = launch.get("user")
-        if user is not None:
-            os.fchown(log, user["uid"], user["gid"])
-        os.setsid()
         if launch.get("cgroup"):
             step = "cgroup"
             with open(f"{launch['cgroup']}/cgroup.procs", "w") as group:

@@ -24,8 +24,9 @@ def supervise(task_dir: str, launch: dict[str, Any], lease: Lease, ready: int) -
     control_dir = ControlDir(task_dir, launch["control_dir"], launch["user"])
     watchdog = Watchdog(control_dir, lease, launch["is_only_task"])
     launch["env"]["BAILIFF_SOCKET"] = watchdog.server.path()
+    terminal = watchdog.server.open_terminal(launch["log"]) if launch["tty"] else None
     started = boottime_us()
-    pid, error = start_job(launch, lease)
+    pid, error = start_job(launch, lease, terminal.slave if terminal is not None else None)
     lease.killed_at_start = error == LEASE_EXPIRED
     write_running(task_dir, pid, started)
     os.close(ready)

@@ -1,4 +1,4 @@
-"""The Unix socket on which the job sends its messages."""
+"""The Unix socket on which the job sends its messages; it also serves the task's terminal, where it has one."""
 
 import contextlib
 import json
@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from .journal import Journal, parse_message
+from .terminal import Terminal
 
 MAX_LINE_BYTES = 4096
 MAX_CONNECTIONS, BACKLOG, BURST_LINES, LINES_PER_S = 16, 128, 100, 20
@@ -41,6 +42,12 @@ class SocketServer:
         self._poll.register(self._wakeup, select.POLLIN)
         self.folder = os.open(control_dir.folder, os.O_RDONLY | os.O_DIRECTORY)
         self._listener = self._listen()
+        self._terminal: Terminal | None = None
+
+    def open_terminal(self, log: str) -> Terminal:
+        """The task's pseudo-terminal, served from now on. log: where its output goes."""
+        self._terminal = Terminal(self._poll, self.control_dir.task_dir, log, self.control_dir.user)
+        return self._terminal
 
     def path(self) -> str:
         """The socket's path for the job. One that is too long for an address goes through /proc, closed to other users."""
@@ -61,13 +68,18 @@ class SocketServer:
                     os.read(handle, 1024)
             elif handle in self._connections:
                 self._receive(handle, event)
-            elif self._listener is not None:
+            elif self._terminal is not None and handle in self._terminal:
+                self._terminal.handle(handle, event)
+            elif self._listener is not None and handle == self._listener.fileno():
                 self._accept(self._listener)
 
     def drain(self) -> None:
         """Take the messages that were sent before the end, then close: the journal is complete."""
         for _ in range(3):  # accept, receive, see the end of the connection
             self.wait(0)
+        if self._terminal is not None:
+            self._terminal.drain()
+            self._terminal = None
         for handle in [*self._connections]:
             self._disconnect(handle)
         if self._listener is not None:

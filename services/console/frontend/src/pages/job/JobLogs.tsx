@@ -7,6 +7,7 @@ import { count } from "../../lib/format";
 import { useFetch } from "../../lib/useFetch";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
+import { LogTools } from "./LogTools";
 import { LINES_KEPT, type LogLine, LogLines, type SentLine } from "./logLines";
 
 const DRAWN = 500; // rendering more lines at a time is slow
@@ -24,7 +25,7 @@ export function JobLogs({ pool, job, live }: { pool: string; job: string; live: 
   );
 }
 
-/** The log, streamed. Lines are shown as plain text. */
+/** The log, streamed. Of what a program prints, text and colours are shown. */
 function LogStream({ pool, job, live }: { pool: string; job: string; live: boolean }) {
   const lines = useMemo(() => new LogLines(), [pool, job]);
   const shown = useSignal<LogLine[]>([]);
@@ -33,6 +34,8 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
   const task = useSignal<number | null>(null);
   const pausedAt = useSignal<number | null>(null);
   const follow = useSignal(true);
+  const search = useSignal("");
+  const wrap = useSignal(true);
   const box = useRef<HTMLDivElement>(null);
 
   useEffect(() => {
@@ -75,7 +78,7 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
     const drawing = setInterval(() => {
       if (!fresh || pausedAt.peek() !== null || !follow.peek()) return; // keep the position of a user who has scrolled up
       fresh = false;
-      shown.value = lines.shown(DRAWN, task.peek());
+      shown.value = lines.shown(DRAWN, task.peek(), Infinity, search.peek());
     }, DRAW_EVERY_MS);
     open();
     document.addEventListener("visibilitychange", seen);
@@ -87,8 +90,8 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
   }, [pool, job]);
 
   useEffect(() => {
-    shown.value = lines.shown(DRAWN, task.value, pausedAt.value ?? Infinity);
-  }, [task.value, pausedAt.value]);
+    shown.value = lines.shown(DRAWN, task.value, pausedAt.value ?? Infinity, search.value);
+  }, [task.value, pausedAt.value, search.value]);
 
   useLayoutEffect(() => {
     if (follow.peek() && box.current) box.current.scrollTop = box.current.scrollHeight;
@@ -100,7 +103,7 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
   };
   const toEnd = (): void => {
     follow.value = true;
-    shown.value = lines.shown(DRAWN, task.value, pausedAt.value ?? Infinity);
+    shown.value = lines.shown(DRAWN, task.value, pausedAt.value ?? Infinity, search.value);
   };
   const waiting = pausedAt.value === null ? 0 : lines.count - pausedAt.value;
   const aside = (
@@ -118,23 +121,24 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
           </select>
         </label>
       )}
+      <LogTools search={search} wrap={wrap} name={job} lines={() => lines.shown(LINES_KEPT, task.value, Infinity, search.value)} />
       {!follow.value && <Button onClick={toEnd}>Jump to end</Button>}
       <Button onClick={() => (pausedAt.value = pausedAt.value === null ? lines.count : null)}>{pausedAt.value === null ? "Pause" : "Resume"}</Button>
     </span>
   );
   return (
     <Card title="Log" aside={aside}>
-      <div class="log" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-live="off" aria-label={`Log of ${job}`}>
+      <div class={wrap.value ? "log" : "log log-unwrapped"} ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-live="off" aria-label={`Log of ${job}`}>
         {shown.value.map((line) => (
           <div key={line.number} class="log-line">
             <span class="log-at" title={line.at ?? ""}>
               {line.at?.slice(11, 19)}
               {lines.tasks.size > 1 && ` ${line.task}`}
             </span>
-            <span class="log-text">{line.text}</span>
+            <span class="log-text">{line.spans?.map((span, at) => (<span key={at} class={span.classes}>{span.text}</span>)) ?? line.text}</span>
           </div>
         ))}
-        {!shown.value.length && <p class="soft">{emptyWords(state.value, live)}</p>}
+        {!shown.value.length && <p class="soft">{search.value && lines.count > 0 ? "No line contains this." : emptyWords(state.value, live)}</p>}
       </div>
       <p class="soft note" role="status">
         {state.value === "lost" && "Connection lost; reconnecting. "}

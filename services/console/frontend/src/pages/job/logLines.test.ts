@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 
 import { sanitizeLine } from "../../lib/sanitizeLine";
 import { LogLines } from "./logLines";
+import { logText } from "./LogTools";
 
 describe("sanitizing a log line", () => {
   test.each([
@@ -39,4 +40,12 @@ describe("the line buffer", () => {
     expect(lines.shown(2, null, 5).map((line) => line.text)).toEqual(["3", "4"]);
     expect([...lines.tasks]).toEqual([0, 1]);
   });
+});
+
+test("a search finds lines in whatever case, and the file has times and tasks", () => {
+  const lines = new LogLines();
+  lines.add({ task: 0, at: "2026-01-31T12:00:00Z", text: "\u001b[31mError\u001b[0m: disk full" });
+  lines.add({ task: 1, at: "2026-01-31T12:00:01Z", text: "ok" });
+  expect(lines.shown(10, null, Infinity, "ERROR: d").map((line) => line.number)).toEqual([0]);
+  expect(logText(lines.shown(10))).toBe("2026-01-31T12:00:00Z task 0 Error: disk full\n2026-01-31T12:00:01Z task 1 ok\n");
 });

@@ -1,4 +1,5 @@
 // The newest lines of a job's log, in a bounded buffer.
+import { ansiSpans, type Span } from "../../lib/ansiSpans";
 import { sanitizeLine } from "../../lib/sanitizeLine";
 
 export interface LogLine {
@@ -7,6 +8,7 @@ export interface LogLine {
   attempt: number;
   at: string | null;
   text: string;
+  spans: Span[] | null; // with its colours, if it has any
 }
 
 export const LINES_KEPT = 5_000;
@@ -30,7 +32,8 @@ export class LogLines {
   add(sent: SentLine): void {
     const task = Number(sent.task ?? 0);
     this.tasks.add(task);
-    this.lines.push({ number: this.next, task, attempt: Number(sent.attempt ?? 0), at: sent.at ?? null, text: sanitizeLine(String(sent.text ?? "")) });
+    const text = String(sent.text ?? "");
+    this.lines.push({ number: this.next, task, attempt: Number(sent.attempt ?? 0), at: sent.at ?? null, text: sanitizeLine(text), spans: ansiSpans(text) });
     this.next += 1;
     if (this.lines.length > this.most * 1.2) this.lines.splice(0, this.lines.length - this.most); // in batches, not for every line
   }
@@ -43,10 +46,10 @@ export class LogLines {
     return this.next - Math.min(this.lines.length, this.most);
   }
 
-  /** The newest lines, at most `many`, of this task or all, before line `until`. */
-  shown(many: number, task: number | null = null, until = Infinity): LogLine[] {
-    const kept = this.lines.slice(-this.most);
-    return kept.filter((line) => (task === null || line.task === task) && line.number < until).slice(-many);
+  /** The newest lines, at most `many`, of this task or all, before line `until`, that contain this text in whatever case. */
+  shown(many: number, task: number | null = null, until = Infinity, search = ""): LogLine[] {
+    const [kept, wanted] = [this.lines.slice(-this.most), search.toLowerCase()];
+    return kept.filter((line) => (task === null || line.task === task) && line.number < until && line.text.toLowerCase().includes(wanted)).slice(-many);
   }
 
   clear(): void {

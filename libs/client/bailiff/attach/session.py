@@ -1,0 +1,133 @@
+"""One attachment from its first request to its end: again and again where the agent is restarted meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bailiff.client.answers import ANSWER_WITHIN, require_accepted
+from bailiff.client.errors import ClientError, ExitCode, Rejected
+from bailiff_core.records.facts import AttachEnded
+from bailiff_service.tunnel_tls import TunnelIdentity, connect_tunnel
+
+from .job_events import JobEvents
+
+if TYPE_CHECKING:
+    from bailiff.client.client import Client
+
+    from .local_terminal import LocalTerminal
+
+AGENT_ANSWERS_WITHIN_S, EXIT_FOLLOWS_WITHIN_S, TRY_AGAIN_FOR_S, LAST_EXIT_WITHIN_S = 10.0, 3.0, 300.0, 30.0
+ADVICE = {
+    "no-terminal": "only a job that was submitted with --tty or --interactive has one; its output: bailiff logs",
+    "not-offered": "its operator sets BAILIFF_ATTACH_LISTEN on the node agent",
+}
+REASONS = {
+    "no-terminal": "the task has no terminal",
+    "not-offered": "its node accepts no attachments",
+    "not-running": "the task does not run there any more",
+    "agent-restarted": "its node agent was restarted",
+    "expired": "the grant has expired",
+}
+AGAIN = ("agent-restarted", "not-running", "failed", "expired")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """exit_code: the task's; None if it runs on, or nobody knows. detached: the person has left."""
+
+    detached: bool
+    exit_code: int | None = None
+
+
+@dataclass(slots=True)
+class AttachSession:
+    """Of one client with one task. attempt: of the job, at the beginning."""
+
+    client: Client
+    pool: str
+    job: str
+    task: int
+    attempt: int
+    events: JobEvents
+    terminal: LocalTerminal
+
+    async def run(self) -> Ended:
+        """Until the person detaches, or the task has ended."""
+        loop = asyncio.get_running_loop()
+        reader, writer = await self._connect()
+        while True:
+            try:
+                with self.terminal.raw():
+                    detached = await self.terminal.run(reader, writer)
+            finally:
+                writer.close()
+            if detached:
+                return Ended(detached=True)
+            if await self.events.exited(self.attempt, self.task, EXIT_FOLLOWS_WITHIN_S):
+                return self._exited()
+            self.terminal.notice("the connection was lost; attaching again, Ctrl-C ends")
+            again = await self._connect_again(loop.time() + TRY_AGAIN_FOR_S)
+            if again is None:
+                return self._exited()
+            reader, writer = again
+
+    async def _connect_again(self, until: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """None: the task has exited meanwhile."""
+        pause = 0.5
+        while True:
+            try:
+                return await self._connect()
+            except (ClientError, OSError) as error:
+                ended = isinstance(error, Rejected) and error.code in ("not-running", "already-ended", "no-such-job")
+                if await self.events.exited(self.attempt, self.task, LAST_EXIT_WITHIN_S if ended else pause):
+                    return None
+                if ended or asyncio.get_running_loop().time() > until:
+                    raise
+                pause = min(2 * pause, 8.0)
+
+    def _exited(self) -> Ended:
+        return Ended(detached=False, exit_code=self.events.exit_code(self.attempt, self.task))
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises `ClientError` or `OSError`."""
+        from bailiff_bus.messages import AttachJob
+
+        identity = TunnelIdentity.new()
+        body = AttachJob(job=self.job, task=self.task, client_certificate=identity.certificate)
+        granted = await require_accepted(self.client, await self.client.request(self.pool, body), ANSWER_WITHIN)
+        answer = await self.events.answer(granted.seq, AGENT_ANSWERS_WITHIN_S)
+        where = f"task {self.task} of {self.job}"
+        if answer is None:
+            text = f"granted at {self.pool}#{granted.seq}, but the node agent of {where} did not answer"
+            raise ClientError(ExitCode.NO_ANSWER, text, "check its node: bailiff nodes, bailiff doctor")
+        if isinstance(answer, AttachEnded):
+            text = f"cannot attach to {where} on {answer.node}: {REASONS.get(answer.reason, 'the connection failed')}"
+            raise ClientError(ExitCode.REJECTED, text, ADVICE.get(answer.reason, ""))
+        try:
+            return await connect_tunnel(answer.address, identity, answer.fingerprint)
+        except (OSError, TimeoutError) as error:
+            text = f"cannot connect to {answer.node} at {answer.address}: {error or 'no response'}"
+            advice = "the address must be reachable from here; its operator sets BAILIFF_ATTACH_LISTEN and BAILIFF_ATTACH_ADDRESS"
+            raise ClientError(ExitCode.UNREACHABLE, text, advice) from None
+
+
+async def attach_to(
+    client: Client, pool: str, job: str, task: int, attempt: int, from_seq: int, terminal: LocalTerminal
+) -> Ended:
+    """Attach to this task of this attempt. from_seq: the newest record that the caller has read."""
+    events = JobEvents(client, pool, job, from_seq, terminal.notice)
+    following = asyncio.create_task(events.follow())
+    session = asyncio.create_task(AttachSession(client, pool, job, task, attempt, events, terminal).run())
+    try:
+        done, _ = await asyncio.wait((following, session), return_when=asyncio.FIRST_COMPLETED)
+        if session not in done:
+            following.result()  # raises: the log cannot be read any more
+        return await session
+    finally:
+        for each in (following, session):
+            each.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(following, session, return_exceptions=True)

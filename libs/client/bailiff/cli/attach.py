@@ -1,0 +1,82 @@
+"""`bailiff attach`: the terminal of a running task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bailiff.attach.detach_keys import DEFAULT, InvalidKeys, parse_keys
+from bailiff.client.answers import no_such_job
+from bailiff.client.errors import ClientError, ExitCode
+
+from .jobs import PANEL
+from .session import Session, command
+
+if TYPE_CHECKING:
+    from bailiff.client.client import Client
+
+KEYS = typer.Option("--detach-keys", metavar="KEYS", help=f"Keys that detach. Default: {DEFAULT}.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    command(app, rich_help_panel=PANEL, leave_out=("output",))(attach)
+
+
+async def attach(
+    session: Session,
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    task: Annotated[int, typer.Option(min=0, help="Index of the task.")] = 0,
+    detach_keys: Annotated[str, KEYS] = DEFAULT,
+) -> None:
+    """Attach to the terminal of a job's task, which was submitted with --tty or --interactive. Only its owner and operators may;
+    it is on record, without what is typed. Ctrl-P Ctrl-Q detaches, and the job runs on.
+
+    The exit code is the task's once it has ended, 128 and the signal's number if a signal ended it, and 0 after detaching.
+    """
+    async with session.client() as client:
+        state = (await client.projection(session.pool)).state
+        found = state.jobs.get(job)
+        if found is None:
+            raise no_such_job(job, state.pool)
+        await attach_terminal(client, state.pool, job, task, found.attempt, state.seq, detach_keys)
+
+
+async def attach_terminal(
+    client: Client, pool: str, job: str, task: int, attempt: int, from_seq: int, detach_keys: str = DEFAULT
+) -> None:
+    """Attach, and end this program with the task's exit code."""
+    import asyncio
+    import signal
+
+    from bailiff.attach.local_terminal import LocalTerminal
+    from bailiff.attach.session import attach_to
+
+    try:
+        terminal = LocalTerminal(parse_keys(detach_keys))
+    except InvalidKeys as error:
+        raise ClientError(ExitCode.USAGE, f"--detach-keys: {error}") from None
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    assert this is not None
+    received = list[int]()
+
+    def stop(number: int) -> None:
+        received.append(number)
+        this.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        ended = await attach_to(client, pool, job, task, attempt, from_seq, terminal)
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        raise typer.Exit(128 + received[0]) from None
+    if ended.detached:
+        terminal.notice(f"detached from {job}, which runs on; to attach again: bailiff attach {job}")
+        return
+    if ended.exit_code is None:
+        raise ClientError(ExitCode.JOB_FAILED, f"task {task} of {job} has ended; its exit code is not known")
+    terminal.notice(f"task {task} of {job} ended with exit code {ended.exit_code}")
+    raise typer.Exit(ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code)

@@ -1,0 +1,129 @@
+"""Ada works in a terminal on a GPU: real CLI in a pseudo-terminal, real Kafka, admission, agent and job.
+
+Others try to get in; the agent is killed while she is attached; her job ends, and so does her command, with the job's exit code.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.pty_program import PtyProgram
+from tests.system import POLICY, System, Watch
+
+from bailiff_core.model.policy import Policy
+from bailiff_core.records.facts import AttachEnded, AttachGranted, AttachStarted, InputRejected, TaskExited
+from bailiff_log.keys import key_id, make_private_key
+
+pytestmark = pytest.mark.kafka
+
+AGENT, JOB = "node-agent", "shell-1"
+
+
+class Desks:
+    """The people at their terminals. Each signs with a key of their own."""
+
+    def __init__(self, system: System, folder: Path) -> None:
+        self._system, self._stack = system, ExitStack()
+        self._files = {name: folder / f"{name}.key" for name in ("ada", "bob")}
+        self._keys = {name: make_private_key(file) for name, file in self._files.items()}
+
+    @property
+    def policy(self) -> Policy:
+        identity = {"keys": {key_id(key): name for name, key in self._keys.items()}}
+        return Policy.model_validate({**POLICY.model_dump(mode="json"), "identity": identity}, strict=False)
+
+    def bailiff(self, person: str, *arguments: str) -> PtyProgram:
+        env = {
+            **self._system.stack.kafka_environment("operator"),
+            "BAILIFF_POOL": "pool-a",
+            "BAILIFF_KEY": str(self._files[person]),
+            "BAILIFF_ACTOR": person,
+        }
+        program = PtyProgram(arguments, env, rows=30, columns=100)
+        self._stack.callback(program.close)
+        return program
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture
+def desks(battered: System, tmp_path: Path) -> Iterator[Desks]:
+    found = Desks(battered, tmp_path)
+    yield found
+    found.close()
+
+
+def say(program: PtyProgram, word: str) -> None:
+    """Have the shell print a word that stands in no command line."""
+    program.type(f"echo {word[:2]}''{word[2:]}\r")
+    program.until(word)
+
+
+async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job(battered: System, desks: Desks) -> None:
+    async with battered.watch("pool-a") as watch:
+        await watch.apply(desks.policy)
+        ada = desks.bailiff(
+            "ada", "submit", "--interactive", "--name", JOB, "--gpus", "1", "--env", "PS1=ready> ", "--", "sh", "-i"
+        )
+        await watch.until_running(JOB)
+        ada.until("ready> ")
+        say(ada, "hello")
+
+        ada.type("stty size; tty\r")
+        ada.until("30 100")
+        ada.until("/dev/pts/")
+        ada.resize(40, 120)
+        ada.type('until [ "$(stty size)" = "40 120" ]; do sleep 0.05; done\r')
+        say(ada, "resized")
+
+        ada.type("exec 3<&0; cat\r")
+        ada.type("swallowed\r")
+        ada.until("swallowed\r\nswallowed")
+        ada.type("\x03")
+        ada.until("ready> ")
+        say(ada, "interrupted")
+
+        elsewhere = desks.bailiff("ada", "attach", JOB)
+        elsewhere.until("interrupted")  # what was printed before is shown again
+        say(elsewhere, "from-elsewhere")
+        ada.until("from-elsewhere")
+        elsewhere.type("\x10\x11")
+        assert elsewhere.ended() == 0
+        assert elsewhere.is_restored
+
+        bob = desks.bailiff("bob", "attach", JOB)
+        assert bob.ended() == 3, bob.screen
+        assert "may not attach to" in bob.screen
+        assert (await watch.record(InputRejected, code="not-permitted", job=JOB)).rule == "permissions.attach"
+
+        battered.kill_and_restart(AGENT)
+        ada.until("attaching again")
+        await watch.record(AttachEnded, reason="agent-restarted", job=JOB)
+        say(ada, "still-here")
+
+        ada.type("exit 7\r")
+        assert ada.ended() == 7, ada.screen
+        assert ada.is_restored
+        await watch.until_ended(JOB, "failed")
+        await check_records(watch)
+        logs = desks.bailiff("ada", "logs", JOB)
+        logs.until("still-here")
+        verified = desks.bailiff("ada", "audit", "verify")
+        assert verified.ended() == 0, verified.screen
+        await watch.apply(POLICY)
+
+
+async def check_records(watch: Watch) -> None:
+    """Who was attached, and from when to when; nothing of what was typed or shown."""
+    await watch.record(AttachEnded, reason="task-ended", job=JOB)
+    grants = [entry.record for entry in watch.entries if isinstance(entry.record.data, AttachGranted)]
+    ends = {data.grant: data.reason for data in watch.facts(AttachEnded, job=JOB)}
+    assert {record.actor for record in grants} == {"ada"}
+    assert {record.auth for record in grants} == {"signed"}
+    assert [ends[record.seq] for record in grants if record.seq in ends][:2] == ["agent-restarted", "detached"]
+    assert {data.grant for data in watch.facts(AttachStarted, job=JOB)} <= ends.keys()
+    assert watch.facts(TaskExited, job=JOB, exit_code=7)
+    for word in (b"still-here", b"swallowed", b"stty"):
+        assert not any(word in entry.wire.value for entry in watch.entries)
