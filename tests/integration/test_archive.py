@@ -34,7 +34,7 @@ from bailiff_log.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.credentials import make_credentials
 from bailiff_log.keys import new_private_key
-from bailiff_log.read_model import UPSERTS, ReadModel
+from bailiff_log.read_model import TABLES, ReadModel
 from bailiff_log.seals import SealChain, SealVerifier
 from bailiff_service.exit_code import MustStop
 from bailiff_service.settings import PoolDeclaration
@@ -471,7 +471,9 @@ async def fill(connection: asyncpg.Connection, messages: list[Message]) -> None:
         rows.append(record_row(1, message, record, digest))
     await connection.copy_records_to_table("records", records=rows, columns=RECORD_COLUMNS)
     for table, text in model.take().items():
-        await connection.execute(UPSERTS[table], text)
+        columns = TABLES[table]
+        first = tuple(column for column in columns.first if column != "user_verified")
+        await connection.execute(dataclasses.replace(columns, first=first).upsert(table), text)
     await connection.execute(
         """UPDATE pools SET next_seq = $1::bigint, next_offset = $1, head_offset = $1::bigint - 1, head_hash = $2,
            head_time = $3, epoch = $4, peaks = $5, identity = $6""",

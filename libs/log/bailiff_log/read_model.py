@@ -55,7 +55,10 @@ TABLES = {
     "jobs": Table(
         ("pool", "job", "submitted_seq"),
         ("priority_class", "state", "attempt", "ended_seq", "ended_at", "outcome", "reason"),
-        ("submitted_at", "actor", "user_name", "user_verified", "project", "tasks", "gpu_milli", "first_placed_at", "first_started_at"),
+        (
+            "submitted_at", "actor", "user_name", "user_verified", "project", "tasks", "gpu_milli", "first_placed_at",
+            "first_started_at",
+        ),
     ),
     "attempts": Table(
         ("pool", "job", "submitted_seq", "attempt"),

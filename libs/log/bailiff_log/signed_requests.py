@@ -144,7 +144,7 @@ class RequestVerifier:
 
     @classmethod
     def after(cls, state: PoolState, used: Mapping[str, int]) -> "RequestVerifier":
-        """Of the records after this state. used: signatures of earlier requests, and the times of the records that they led to."""
+        """Of the records after this state. used: signatures of earlier requests, and when they were recorded."""
         found = cls(state.pool)
         found._root, found._revoked, found._used = state.root_key, set(state.revoked_keys), dict(used)
         found._keys = {}

@@ -60,8 +60,9 @@ async def follow_usage(
     alarms: Alarms,
     metrics: Metrics,
 ) -> None:
-    """Run forever; also stores GPU allocations, and checks proposals and requests. Raises `StateDiverged` if the log's digests contradict
-    this fold, and `LogReplaced`.
+    """Run forever; also stores GPU allocations, and checks proposals and requests.
+
+    Raises `StateDiverged` if the log's digests contradict this fold, and `LogReplaced`.
     """
     newest = await connection.fetchrow("SELECT seq, time FROM project_usage WHERE pool = $1 ORDER BY seq DESC LIMIT 1", pool_id)
     sampler = UsageSampler(pool_id, UsageSchedule(interval))

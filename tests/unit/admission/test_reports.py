@@ -361,3 +361,15 @@ def test_a_task_running_on_a_mere_reservation_runs_without_the_log(story):
     assert story.state.jobs["high"].phase == "reserved", "its start was in records that are lost"
     (entry,) = orphans_of(story.state, announced(tasks=[held("high")]))
     assert entry.job == "high"
+
+
+def test_a_node_has_at_most_64_devices_with_those_that_are_gone_and_in_use(story):
+    """Device masks have 64 bits: beyond that, each decision that looks at the node would fail."""
+    gone = announced(gpus=64)
+    other = gone.model_copy(update={"devices": tuple(each.model_copy(update={"id": f"X-{each.id}"}) for each in gone.devices)})
+    refused = facts_of_report(story.state, other)
+    assert isinstance(refused, Rejected)
+    assert refused.code == "too-many-devices"
+    assert "n1 would have 72 devices" in refused.reason
+    fits = other.model_copy(update={"devices": other.devices[:56]})
+    assert names(facts_of_report(story.state, fits))[0] == "NodeJoined"

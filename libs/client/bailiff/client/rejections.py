@@ -21,8 +21,8 @@ MAX_ALARMS = 500  # of each partition
 READ_S = 0.5
 REFUSALS = frozenset({
     "commands-refused", "record-not-signed", "proposal-not-reproduced", "request-not-verified", "log-truncated", "spec-replaced",
-    "eviction-not-ordered", "seal-foreign", "seal-key-unknown", "witness-refused", "archive-forked", "archive-log-broken", "archive-log-lost",
-    "state-diverged",
+    "eviction-not-ordered", "seal-foreign", "seal-key-unknown", "witness-refused", "archive-forked", "archive-log-broken",
+    "archive-log-lost", "state-diverged",
 })  # fmt: skip
 """Alarms about messages that somebody sent who may not, or that are not true."""
 SENDERS: tuple[Role, ...] = ("admission", "victim-selection", "eviction-executor", "auditor")

@@ -1,5 +1,7 @@
 """Nodes: inventory, reachability, loss."""
 
+from collections.abc import Collection
+
 from bailiff_core.model.state import Device, Node, PoolState, Resources
 from bailiff_core.records import facts
 
@@ -23,8 +25,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     devices = list(known.devices) if known is not None else []
     numbers = {device.id: device.number for device in devices}
     present = {device.id for device in fact.devices}
-    used = _used(known) if known is not None else 0
-    vacant = [device.number for device in devices if device.id not in present and not used >> device.number & 1]
+    vacant = [] if known is None else _vacant(known, present)
     for info in fact.devices:
         number = numbers.get(info.id, -1)
         if number < 0:
@@ -97,6 +98,18 @@ def _keep_fault(state: PoolState, node: Node | None, before: Device, device: Dev
         device.fault_job, device.clear_seq = before.fault_job, before.clear_seq
     if before.healthy and not device.healthy:
         mark_device_failed(state, node, device)
+
+
+def device_numbers_after(node: Node, present: Collection[str]) -> int:
+    """How many device numbers the node has once it has joined with these devices: one in use is not given to another device."""
+    new = len(set(present).difference(device.id for device in node.devices))
+    return len(node.devices) + max(0, new - len(_vacant(node, present)))
+
+
+def _vacant(node: Node, present: Collection[str]) -> list[int]:
+    """Numbers of devices that are gone and not in use."""
+    used = _used(node)
+    return [device.number for device in node.devices if device.id not in present and not used >> device.number & 1]
 
 
 def _used(node: Node) -> int:

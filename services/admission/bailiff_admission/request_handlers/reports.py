@@ -22,8 +22,10 @@ from bailiff_bus.messages import (
     TrackedTask,
 )
 from bailiff_bus.messages.reports import TaskReport
+from bailiff_core.fold.nodes import device_numbers_after
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
+    MAX_DEVICES,
     EvictionStage,
     EvictionStageReached,
     NodeJoined,
@@ -189,12 +191,16 @@ def _staged(at: dict[str, Any], stage: Stage) -> EvictionStageReached:
     return EvictionStageReached(**at, **{name: getattr(stage, name) for name in Stage.model_fields})
 
 
-def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact]:
+def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact] | Rejected:
     number = state.node_numbers.get(report.node)
     known = state.nodes[number] if number is not None else None
     if known is not None and known.machine_id != report.machine_id and known.state != "lost":
         reason = f"{report.node} is machine {known.machine_id}, which is not lost: an operator must replace the node"
         return [NodeRefused(node=report.node, machine_id=report.machine_id, reason=reason)]
+    numbers = 0 if known is None else device_numbers_after(known, [device.id for device in report.devices])
+    if numbers > MAX_DEVICES:
+        text = f"{report.node} would have {numbers} devices with those that are gone and still in use; at most {MAX_DEVICES}"
+        return Rejected("too-many-devices", text)
     joined = NodeJoined(
         node=report.node,
         number=len(state.nodes) if number is None else number,
