@@ -1,5 +1,6 @@
 """Devices that are not allocated: quarantined and broken ones; and jobs that use more than their share of one."""
 
+import pytest
 from tests.log_builder import HOUR, Story, policy
 
 from bailiff_core.model.demand import TaskGroup
@@ -150,3 +151,14 @@ def test_a_device_that_breaks_while_quarantined_is_at_fault_since_its_quarantine
     story.wait(HOUR)
     story.breaks("n1", 0)
     assert story.state.nodes[0].devices[0].fault_since == first
+
+
+@pytest.mark.parametrize("minimum", [1, 2, 3])
+@pytest.mark.parametrize("broken", [1, 2, 3])
+def test_the_job_is_evicted_whole_where_the_tasks_on_healthy_devices_are_too_few(story: Story, minimum: int, broken: int) -> None:
+    story.node("n1", gpus=3)
+    story.runs("gang", gpus=1, tasks=3, min_tasks=minimum)
+    devices = story.state.nodes[0].devices[:broken]
+    story.cycle(*(facts.DeviceUnhealthy(node="n1", device=device.id, reason="xid", code=79) for device in devices))
+    evicted = story.expect("EvictionDecided", job="gang", cause="device")
+    assert bool(evicted.tasks) is (0 < 3 - broken >= minimum)

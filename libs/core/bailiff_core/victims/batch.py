@@ -128,11 +128,7 @@ def _merged(request: OpenRequest, accepted: Proposal | None, refused: Sequence[P
     if accepted is None and any(proposal.refused == "gave-up" for proposal in searched):
         chosen = chosen.model_copy(update={"refused": "gave-up"})
     attempted = tuple(_attempted(proposal) for proposal in searched if proposal.action != chosen.action)
-    return (
-        chosen.model_copy(update={"explanation": chosen.explanation.model_copy(update={"attempted_actions": attempted})})
-        if attempted
-        else chosen
-    )
+    return chosen.model_copy(update={"explanation": chosen.explanation.model_copy(update={"attempted_actions": attempted})})
 
 
 def _attempted(proposal: Proposal) -> AttemptedAction:
