@@ -7,7 +7,7 @@ import pytest
 import yaml
 from rich.console import Console
 from rich.text import Text
-from tests.builders import pool_of_two
+from tests.log_builder import Story, policy
 
 from bailiff_devstack.demo_screen import EVENTS_SHOWN, Screen
 from bailiff_devstack.scrape import RULES, metrics_lines, write_scrape_file
@@ -30,7 +30,9 @@ def test_the_scrape_file_has_the_job_names_of_the_rules_and_every_address(tmp_pa
 def test_the_panel_of_the_demo_fits_the_terminal_and_ends_with_the_newest_event(width: int, height: int) -> None:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=True)
     screen = Screen(console)
-    screen._state = pool_of_two().state
+    story = Story(policy())
+    story.node("node-1", gpus=8)
+    screen._state = story.state
     for number in range(EVENTS_SHOWN):
         screen._events.append(Text(f"event {number}"))
     lines = console.render_lines(screen._panel(width, height))
