@@ -85,7 +85,7 @@ class Screen:
             self._picture = None
 
     def _panel(self, width: int, height: int | None) -> Panel:
-        """The panel within this size; without a height it has all events. A low terminal shows fewer events, then less of each GPU."""
+        """The panel within this size; without a height it has all events. A low terminal shows fewer, then less of each GPU."""
         columns = max(1, min(GPUS_IN_A_ROW, (width - FRAME) // CELL_WIDTH))
         nodes, details = self._nodes(), True
         left = EVENTS_SHOWN if height is None else height - FRAME - _lines_of(nodes, columns, details)

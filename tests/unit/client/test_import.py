@@ -91,7 +91,7 @@ def test_lines_that_cannot_be_read_are_limited_on_the_screen_and_whole_in_a_file
         (("slurm", SLURM / "sacct.txt", "--checkpoint-every", "soon"), "--checkpoint-every: 'soon' is not a duration"),
     ],
 )
-def test_what_cannot_be_imported_is_said_in_one_line(arguments: tuple[object, ...], expected: str, tmp_path: Path) -> None:
+def test_what_cannot_be_imported_is_reported_in_one_line(arguments: tuple[object, ...], expected: str, tmp_path: Path) -> None:
     found = bailiff("import", *arguments, "--out", tmp_path / "h")
     assert found.exit_code == ExitCode.USAGE, found.output
     assert expected in found.stderr.replace("\n", " ")

@@ -200,7 +200,7 @@ def test_loss_depends_on_the_checkpoint_interval(tmp_path: Path) -> None:
     assert never["gpu_hours_lost"] == never["gpu_hours_preempted"] == pytest.approx(2 * 1.75)
 
 
-def test_no_preemption_on_record_is_said_to_be_unknown(tmp_path: Path) -> None:
+def test_no_preemption_on_record_counts_as_unknown(tmp_path: Path) -> None:
     imported(sacct(tmp_path, line("1", at(1), at(2))), tmp_path)
     assert any("whether anything was preempted" in each for each in read_manifest(tmp_path).certainty)
 
@@ -294,7 +294,7 @@ def test_pods_preempted_by_kube_scheduler(tmp_path: Path) -> None:
     assert any("GPUs and run times of 1 preempted pod: only an Event" in each for each in read_manifest(tmp_path).certainty)
 
 
-def test_without_the_audit_log_the_preempted_pod_is_unknown_and_said_so(tmp_path: Path) -> None:
+def test_without_the_audit_log_the_preempted_pod_is_reported_as_unknown(tmp_path: Path) -> None:
     jobs, found, _ = imported(kubernetes.Reader().read([FILES / "pods.json"]), tmp_path)
     assert (len(jobs["vision/train/0"].attempts), found["preemptions"]) == (1, 0)
     assert any("GPUs and run times of 2 preempted pods" in each for each in read_manifest(tmp_path).certainty)

@@ -70,7 +70,11 @@ def slurm(
     ] = None,
     tier: Annotated[
         str | None,
-        opt("--tier", metavar="COLUMN", help="qos or partition: what ranks jobs. Default: as PreemptType in --conf, else qos."),
+        opt(
+            "--tier",
+            metavar="COLUMN",
+            help="qos or partition: what ranks jobs. Default: what preemption goes by in --conf, else qos.",
+        ),
     ] = None,
     errors: Errors = None,
     max_errors: Most = 20,

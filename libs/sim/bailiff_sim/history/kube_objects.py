@@ -28,7 +28,6 @@ class Seen(NamedTuple):
     where: str
     object: Mapping[str, Any]
     at: int | None = None
-    verb: str = ""
 
 
 def objects(files: Sequence[Path]) -> Iterator[Seen | BadLine]:
@@ -60,7 +59,7 @@ def _unpacked(where: str, found: Mapping[str, Any]) -> Seen | BadLine:
         at = time_of(found, "stageTimestamp", "requestReceivedTimestamp")
     except Unreadable as error:
         return BadLine(where, "stageTimestamp", str(error))
-    return Seen(where, body if isinstance(body, dict) else {"kind": "none"}, at, str(found.get("verb", "")))
+    return Seen(where, body if isinstance(body, dict) else {"kind": "none"}, at)
 
 
 def _documents(path: Path) -> Iterator[Any]:
