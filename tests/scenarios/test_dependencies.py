@@ -1,7 +1,12 @@
 """Jobs that wait for others (`submit --after`)."""
 
+import pytest
 from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
 
+from bailiff.client.errors import ClientError
+from bailiff.client.job_parser import job_from
+from bailiff.render.serializers.jobs import job_rows
+from bailiff_core.explain.job import explain_job
 from bailiff_core.model.demand import Dependency
 from bailiff_core.queue.pending_since import pending_since
 
@@ -111,3 +116,46 @@ def test_a_preempted_or_restarted_dependency_has_not_ended() -> None:
     story.ends("prep")
     assert story.phases()["train"] == "starting"
     story.holds()
+
+
+def test_explain_and_list_say_what_it_waits_for() -> None:
+    story = one_node()
+    story.runs("prep", gpus=1)
+    story.runs("load", gpus=1)
+    submit_after(story, "train", "prep", gpus=1)
+    submit_after(story, "clean", "prep", "load", until="ended", gpus=1)
+    sections = {section.question: section for section in explain_job(story.state, story.job("train"), story.records)}
+    texts = [sentence.text for sentence in sections["Which jobs does it wait for?"].sentences]
+    assert texts[0] == "It waits for prep to succeed."
+    assert texts[1] == "prep is running."
+    assert "rule dependency-failed" in texts[2]
+    assert "Why is it pending?" not in sections
+    rows = {row["job"]: row for row in job_rows(story.state, story.time)}
+    assert (rows["train"]["state"], rows["train"]["note"], rows["train"]["jobs_ahead"]) == (
+        "waiting",
+        "waits for prep to succeed",
+        None,
+    )
+    assert rows["clean"]["note"] == "waits for prep to end and load to end"
+    story.ends("prep", code=0, after=MINUTE)
+    rows = {row["job"]: row for row in job_rows(story.state, story.time + MINUTE)}
+    assert rows["train"]["state"] == "starting"
+    assert rows["train"]["pending_s"] == 60, "counted from when it joined the queue"
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("prep", [("prep", "succeeded")]),
+        (["prep", "load:ended"], [("prep", "succeeded"), ("load", "ended")]),
+        ({"job": "prep", "until": "ended"}, [("prep", "ended")]),
+    ],
+)
+def test_a_job_file_names_the_jobs_to_wait_for(given: object, read: list[tuple[str, str]]) -> None:
+    request = job_from({"name": "train", "gpus": 1, "command": "true", "after": given})
+    assert [(each.job, each.until) for each in request.demand.after] == read
+
+
+def test_a_job_file_that_waits_for_nonsense_is_refused() -> None:
+    with pytest.raises(ClientError, match="expected JOB, JOB:succeeded or JOB:ended"):
+        job_from({"name": "train", "gpus": 1, "command": "true", "after": "prep:soon"})

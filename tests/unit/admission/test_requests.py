@@ -175,7 +175,7 @@ def test_a_job_may_wait_for_jobs_that_there_are_and_that_can_still_end_as_needed
     assert "low is named twice" in refused(story, submit(**twice), "malformed").reason
     story.cancel("low")
     story.cycle(*ask(story, submit("behind", **after("low"))))
-    story.submit("gone", gpus=1)
+    story.submit("gone", gpus=9)  # pending
     story.cancel("gone")
     found = refused(story, submit(**after("gone")), "dependency-failed", id="q-2")
     assert "gone had to succeed and has ended as cancelled: wait for gone:ended" in found.reason

@@ -191,6 +191,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "JobStarting": ({"job": "serve-2", "attempt": 1}, "job starting         serve-2  its reserved resources are free"),
     "ReservationDropped": ({"job": "serve-2", "reason": "expired", "preemption": 21}, "reservation dropped  serve-2  the reservation expired, preemption #21"),
     "JobPending": ({"job": "train-9", "reason": "needs 8 GPUs"}, "job pending          train-9  needs 8 GPUs"),
+    "DependenciesMet": ({"job": "train-9"}, "dependencies met     train-9  it joins the queue"),
     "PreemptionRequested": (
         {"job": "serve-2", "selection": 1, "class_name": "inference", "priority": 125, "reason": "needs 8 GPUs"},
         "preemption requested serve-2  (inference 125) needs 8 GPUs",
