@@ -96,6 +96,17 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         "job idle             train-7  its GPUs were idle for 10m: it is paused",
     ),
     "TaskIdle": ({**TASK, "duration": 60 * SECOND}, "task idle            train-7/0  on gpu-01, its GPUs were idle for 1m"),
+    "AttachGranted": (
+        {**TASK, "request": REQUEST, "client_certificate": "A" * 400}, "attach granted       train-7/0  on gpu-01",
+    ),
+    "AttachReady": (
+        {**TASK, "grant": 7, "address": "gpu-01:7443", "fingerprint": "0" * 64},
+        "attach ready         train-7/0  on gpu-01, at gpu-01:7443",
+    ),
+    "AttachStarted": ({**TASK, "grant": 7}, "attached             train-7/0  on gpu-01, granted by #7"),
+    "AttachEnded": (
+        {**TASK, "grant": 7, "reason": "detached"}, "attachment ended     train-7/0  on gpu-01, the client detached, granted by #7",
+    ),
     "DrainDeadlineReached": ({"node": "gpu-01"}, "drain deadline       gpu-01  remaining jobs are evicted"),
     "MigrationDecided": (
         {"job": "train-7", "attempt": 1, "placement": PLACE, "grace": 30 * SECOND, "expires": NOON, "reason": "noise"},
