@@ -112,7 +112,9 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await page.keyboard.press("Enter")
     await page.wait_for_url("**/nodes/node-1")
     await see.text("What ran here")
-    await expect(page.get_by_role("region", name="Allocations on node-1").get_by_role("link", name="serve-1").first).to_be_visible()
+    await expect(
+        page.get_by_role("region", name="Allocations on node-1").get_by_role("link", name="serve-1").first
+    ).to_be_visible()
     await see.accessible("a node")
     await page.keyboard.press("?")
     await see.text("go to a page, job, node or project")

@@ -49,7 +49,18 @@ def application(
         faults = dict(readiness())
         return JsonResponse(faults, status_code=503 if any(faults.values()) else 200)
 
-    for module in (auth_routes, action_routes, stream, measurements, point_in_time, explain, decision, logs, rejections, archive_proxy):
+    for module in (
+        auth_routes,
+        action_routes,
+        stream,
+        measurements,
+        point_in_time,
+        explain,
+        decision,
+        logs,
+        rejections,
+        archive_proxy,
+    ):
         app.include_router(module.router)
     app.include_router(web.router)  # last: it matches every remaining path
     app.add_middleware(AuthMiddleware, auth=auth)

@@ -194,7 +194,9 @@ def _victims(trial: PoolState, action: Action, preemptor: Job, running: Iterable
 
 
 def _evictable_text(each: Evictable) -> str:
-    parts = [f"{'preempted' if action == 'preempt' else 'reclaimed'} by {_whose(whose)}" for action, whose in each.actions.items()]
+    parts = [
+        f"{'preempted' if action == 'preempt' else 'reclaimed'} by {_whose(whose)}" for action, whose in each.actions.items()
+    ]
     return f"{each.job} would become evictable: it could be {' and '.join(parts)}."
 
 

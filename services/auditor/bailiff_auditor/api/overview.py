@@ -48,7 +48,9 @@ class Overview(BaseModel):
     interval_s: int
     points: list[OverviewPoint]
     pool: RangeFigures
-    projects: list[RangeFigures] = Field(description=f"Those with work lost, preemptions or jobs in this time, at most {MOST_PROJECTS}.")
+    projects: list[RangeFigures] = Field(
+        description=f"Those with work lost, preemptions or jobs in this time, at most {MOST_PROJECTS}."
+    )
 
 
 POINTS = """SELECT least($5, greatest(0, floor(extract(epoch FROM time - $2) / $4)))::int AS bucket,

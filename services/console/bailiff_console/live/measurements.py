@@ -58,13 +58,17 @@ async def attention(request: Request, pool: str) -> JsonResponse:
 
 def late_starts(state: PoolState) -> list[dict[str, Any]]:
     """Jobs that have not started within their class's target, longest wait first."""
-    targets = {entry.name: max(time for _, time in slo_targets(entry)) for entry in state.rules.priority_classes if slo_targets(entry)}
+    targets = {
+        entry.name: max(time for _, time in slo_targets(entry)) for entry in state.rules.priority_classes if slo_targets(entry)
+    }
     found = []
     for job in state.jobs.values() if targets else ():
         target, waited = targets.get(job.class_name), start_delay(state, job)
         if job.phase in ENDED or job.first_wait is not None or target is None or waited is None or waited <= target:
             continue
-        found.append({"job": job.id, "priority_class": job.class_name, "since": moment(job.submitted_at), "within_s": target // 1_000_000})
+        found.append(
+            {"job": job.id, "priority_class": job.class_name, "since": moment(job.submitted_at), "within_s": target // 1_000_000}
+        )
     return sorted(found, key=lambda each: (each["since"] or "", each["job"]))
 
 

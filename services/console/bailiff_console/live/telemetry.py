@@ -52,7 +52,9 @@ class Telemetry:
                 while not self._pools() or not all(each.ready for each in self._pools().values()):
                     await asyncio.sleep(EVERY_S)
         spans = await self._bus.spans(TELEMETRY.name)
-        return await self._bus.reader([(TELEMETRY.name, partition, max(span.begin, span.end - BACKLOG)) for partition, span in spans.items()])
+        return await self._bus.reader(
+            [(TELEMETRY.name, partition, max(span.begin, span.end - BACKLOG)) for partition, span in spans.items()]
+        )
 
     async def _follow(self, reader: Reader) -> None:
         loop = asyncio.get_running_loop()
