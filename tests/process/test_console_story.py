@@ -26,7 +26,7 @@ SERVE = "name: serve-1\nclass: inference\ngpus: 4\ncpu: 4\nmemory: 4GiB\ngrace: 
 async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     await see.open("/")
-    await see.text("GPU allocation")
+    await see.text("Needs attention")
     await see.accessible("an empty pool")
 
     await see.submit(TRAIN, "would start immediately")
