@@ -124,7 +124,7 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await see.open(f"/{POOL}/policy")
     await page.get_by_label("Name of the new project").fill("robots")
     await page.get_by_role("button", name="Add project").click()
-    await expect(page.get_by_label("Policy as YAML")).to_contain_text("robots")
+    await expect(page.get_by_label("GPU quota of robots")).to_have_value("0")
     await see.text("projects.robots: new")
     await see.accessible("the policy")
     await page.get_by_role("button", name="Apply…").click()
