@@ -227,8 +227,8 @@ async def test_lists_of_a_hundred_thousand_ended_jobs_are_read_from_an_index(dat
             database,
             """INSERT INTO jobs (pool, job, submitted_seq, submitted_at, project, priority_class, tasks, gpu_milli, state,
                 ended_seq, ended_at, outcome)
-                SELECT p.id, 'old-' || n, 1000000 + n, now(), 'p' || n % 7, 'train', 1, n % 9 * 1000, 'succeeded', 2000000 + n, now(),
-                'succeeded' FROM pools p, generate_series(1, 100000) n""",
+                SELECT p.id, 'old-' || n, 1000000 + n, now(), 'p' || n % 7, 'train', 1, n % 9 * 1000, 'succeeded',
+                2000000 + n, now(), 'succeeded' FROM pools p, generate_series(1, 100000) n""",
         )
         await query(database, "ANALYZE jobs")
         for sort in ("submitted", "ended", "gpus", "job"):

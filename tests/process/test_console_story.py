@@ -26,7 +26,7 @@ SERVE = "name: serve-1\nclass: inference\ngpus: 4\ncpu: 4\nmemory: 4GiB\ngrace: 
 async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     await see.open("/")
-    await see.text("GPU allocation")
+    await see.text("Needs attention")
     await see.accessible("an empty pool")
 
     await see.submit(TRAIN, "would start immediately")
@@ -124,7 +124,7 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await see.open(f"/{POOL}/policy")
     await page.get_by_label("Name of the new project").fill("robots")
     await page.get_by_role("button", name="Add project").click()
-    await expect(page.get_by_label("Policy as YAML")).to_contain_text("robots")
+    await expect(page.get_by_label("GPU quota of robots")).to_have_value("0")
     await see.text("projects.robots: new")
     await see.accessible("the policy")
     await page.get_by_role("button", name="Apply…").click()

@@ -184,7 +184,7 @@ async def jobs(
     outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "failed")] = None,
     reason: Annotated[list[given.Text] | None, given.several("Only ended for this reason.", "")] = None,
     contains: Annotated[given.Text | None, Query(description="Only jobs whose name contains this.", examples=["train"])] = None,
-    sort: Annotated[Literal["submitted", "ended", "gpus", "job"], Query(description="The order; not ended: newest.")] = "submitted",
+    sort: Annotated[Literal["submitted", "ended", "gpus", "job"], Query(description="Not ended: newest.")] = "submitted",
     from_: given.From = None, to: given.To = None,
 ) -> JsonResponse:  # fmt: skip
     """Submissions, newest first unless sorted otherwise. `from` and `to` apply to the submission time."""

@@ -110,5 +110,5 @@ async def _figures(reading: Reading, project: str, begin: datetime, until: datet
     for question in QUESTIONS:
         for row in await reading.fetch(question.format(project=project), reading.pool["id"], begin, until):
             figures = found.setdefault(row["project"], {"project": row["project"], **NO_FIGURES})
-            figures.update({name: row[name] for name in row.keys() if name != "project"})
+            figures.update({name: value for name, value in row.items() if name != "project"})
     return found

@@ -1,4 +1,4 @@
-"""GPU utilization as measured by agents: the newest sample of each node, published at most once a second; older ones in memory."""
+"""GPU utilization as measured by agents: the newest sample of each node, published once a second; older ones in memory."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ class Telemetry:
         """A reader near the end of the topic, once the pools are followed: samples of unknown nodes are skipped."""
         with suppress(TimeoutError):
             async with asyncio.timeout(POOLS_WITHIN_S):
-                while not self._pools() or not all(each.ready for each in self._pools().values()):
+                while not self._pools() or not all(each.ready for each in self._pools().values()):  # noqa: ASYNC110 - followers have no event for it
                     await asyncio.sleep(EVERY_S)
         spans = await self._bus.spans(TELEMETRY.name)
         return await self._bus.reader(

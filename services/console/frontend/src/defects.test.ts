@@ -13,7 +13,7 @@ import type { Cell } from "./live/types";
 
 const usage = (time: string, gpus: number): UsageItem => ({ project: "", seq: 1, time, gpus, quota: null, limit: null, fair_share: 16, borrowed: null });
 
-test("the time axis goes on to the newest time of the log, and the newest sample holds until then", () => {
+test("the time axis extends to the newest time of the log, and the newest sample holds until then", () => {
   const items = [usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:09Z", 8)];
   const [from, to] = axisOf(items, "2025-12-31T18:00:00Z", "2026-01-01T00:05:00Z");
   expect([from, to]).toEqual([Date.parse("2026-01-01T00:00:00Z") / 1000, Date.parse("2026-01-01T00:05:00Z") / 1000]);

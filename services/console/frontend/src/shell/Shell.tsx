@@ -71,9 +71,11 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
         {known && <ConnectionStatus pool={pool} />}
         <span class="spring" />
         {known && <JobSearch key={pool} pool={pool} />}
-        {known && <CommandPalette pool={pool} pages={PAGES} />}
+        <span class="top-second">
+          {known && <CommandPalette pool={pool} pages={PAGES} />}
+          <TimeZoneButton />
+        </span>
         {known && <Bell key={`bell ${pool}`} pool={pool} />}
-        <TimeZoneButton />
         <ThemeButton />
         <UserBadge />
       </header>

@@ -18,7 +18,7 @@ test("a preemption of one's own job is an urgent notice, that of another's is no
   expect(isMine("", "")).toBe(false);
 });
 
-test("operators are told of silent nodes and quarantined GPUs, once", () => {
+test("operators get a notice of a silent node and of a quarantined GPU, once", () => {
   const ready = aNode("n", [FREE]);
   expect(nodeNotice(ready, { ...ready, state: "unreachable" })!.text).toBe("Node n is unreachable.");
   expect(nodeNotice({ ...ready, state: "unreachable" }, { ...ready, state: "lost" })).toBeNull();

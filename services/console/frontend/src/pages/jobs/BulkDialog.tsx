@@ -87,7 +87,7 @@ export function BulkDialog({ pool, action, jobs, onClose }: { pool: string; acti
         <>
           <h3>Other jobs that are affected</h3>
           <AffectedJobsTable pool={pool} rows={others} />
-          <p class="soft note">Each request is previewed on its own: together they may free room for other jobs.</p>
+          <p class="soft note">Each request is previewed on its own: together they may free resources for other jobs.</p>
         </>
       )}
       {phase.value !== "sent" && (

@@ -122,7 +122,7 @@ function History({ pool, overview, busy }: { pool: string; overview: Overview; b
               from={moment(points[0]!.time)}
               to={moment(overview.to)}
               unit="GPUs"
-              label={`GPUs in use: ${Math.round(last.gpus * 10) / 10} of ${Math.round(last.capacity * 10) / 10} at the end, ${allocation(points)} % on average.`}
+              label={`GPUs in use: ${Math.round(last.gpus * 10) / 10} of ${Math.round(last.capacity * 10) / 10} at the end, ${allocation(points) ?? 0} % on average.`}
             />
           ) : (
             <p class="soft">No samples in this time range. The archive records use about once a minute.</p>

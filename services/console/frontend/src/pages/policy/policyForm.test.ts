@@ -37,6 +37,7 @@ test("a change in the form changes that field of the YAML and keeps the rest, co
 });
 
 test("projects are added, also the first one, and removed", () => {
+  expect(fieldsOf("projects:\n- name: guests\n")!.projects[0]!.quota).toBe("0"); // as the policy says of a missing quota
   expect(fieldsOf(withNewProject(POLICY, "speech"))!.projects.map((row) => row.name)).toEqual(["vision", "speech"]);
   expect(fieldsOf(withNewProject("priority_classes: []\n", "first"))!.projects.map((row) => row.name)).toEqual(["first"]);
   expect(fieldsOf(withoutProject(POLICY, 0))!.projects).toEqual([]);

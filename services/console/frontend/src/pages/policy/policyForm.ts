@@ -37,7 +37,7 @@ export function fieldsOf(yaml: string): PolicyFields | null {
   const part = (of: unknown, name: string): unknown => (typeof of === "object" && of !== null ? (of as Record<string, unknown>)[name] : undefined);
   const actions = part(preemption, "actions");
   return {
-    projects: rows.map((row) => ({ name: text(row.name), parent: text(row.parent), quota: gpus(part(row.quota, "gpu_milli")), limit: gpus(part(row.limit, "gpu_milli")), weight: text(part(row.over_quota_weight, "gpu") ?? 1), priority: text(row.priority ?? 0), description: text(row.description) })),
+    projects: rows.map((row) => ({ name: text(row.name), parent: text(row.parent), quota: gpus(part(row.quota, "gpu_milli") === undefined ? 0 : part(row.quota, "gpu_milli")), limit: gpus(part(row.limit, "gpu_milli")), weight: text(part(row.over_quota_weight, "gpu") ?? 1), priority: text(row.priority ?? 0), description: text(row.description) })),
     actions: Object.fromEntries(ACTIONS.map((action) => [action, Array.isArray(actions) ? actions.includes(action) : true])),
     scope: text(part(preemption, "scope")),
     grace: text(part(eviction, "grace")),
