@@ -270,6 +270,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-10": shared_devices_and_moves,
     "cancelled-evictions-10": cancelled_evictions,
     "node-lost-10": node_lost,
+    "preemption-of-one-node-11": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-11": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-11": borrow_and_reclaim,
+    "operator-requests-11": operator_requests,
+    "no-counter-reclaim-11": no_counter_reclaim,
+    "shared-devices-and-moves-11": shared_devices_and_moves,
+    "cancelled-evictions-11": cancelled_evictions,
+    "node-lost-11": node_lost,
 }
 
 

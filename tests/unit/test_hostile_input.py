@@ -106,12 +106,12 @@ async def test_100_mb_in_one_line_arrive_in_small_pieces_and_are_cut_in_the_page
         assert [len(line["text"]) for line in shown] == [MAX_LINE]
 
 
-def test_the_page_gets_no_escapes_and_no_marks_that_reorder_text() -> None:
+def test_the_page_gets_colours_but_no_other_escapes_and_no_marks_that_reorder_text() -> None:
     value = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2J safe\u202egpj.exe\n".encode()
     (line,) = Lines("pool-a", "train-1", None, None).of(
         Message("", 0, 0, 1, b"train-1", (("ce_task", b"0"), ("ce_attempt", b"1")), value)
     )
-    assert line["text"] == "red �]0;title� safe�gpj.exe"
+    assert line["text"] == "\x1b[31mred\x1b[0m �]0;title� safe�gpj.exe"
 
 
 def test_a_job_does_not_write_lines_of_another_task() -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from bailiff.client.projects import below
 from bailiff.render.record_text.phrases import node_name, with_reason
-from bailiff_core.explain.dependencies import waits_for_text
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.humanize import memory_text, thousandths_text
 from bailiff_core.model.placement_ranges import bits
@@ -211,6 +210,8 @@ def job_note(state: PoolState, job: Job) -> str:
         return f"decision failed: {job.suspended_reason}"
     by = f" by {job.requester}" if job.requester else ""
     if job.phase == "waiting":
+        from bailiff_core.explain.dependencies import waits_for_text  # loads the scheduling rules, which a list seldom needs
+
         return waits_for_text(job)
     if job.phase == "cancelled" and job.failed_dependency:
         return f"{job.failed_dependency} did not succeed"
