@@ -4,7 +4,7 @@ Each of its messages leaves a trace: a rejection or another record at its positi
 its node has refused or obeyed, or a counter of inputs without effect.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -77,6 +77,7 @@ class Adversary:
     outcomes: dict[Place, set[str]] = field(default_factory=dict)
     commanded: set[tuple[str, int]] = field(default_factory=set)
     _ids: dict[str, Place] = field(default_factory=dict)
+    _copies: dict[Place, Place] = field(default_factory=dict)
 
     @property
     def speaks_for(self) -> str:
@@ -92,6 +93,8 @@ class Adversary:
         partition = random.randrange(len(self.cluster.partitions(forgery.topic)))
         place = forgery.topic, partition, self.cluster.partitions(forgery.topic)[partition].end
         self.sent[place] = forgery.what
+        if forgery.copy_of is not None:
+            self._copies[place] = forgery.copy_of
         self._ids[dict(forgery.headers).get("ce_id", b"").decode(errors="replace")] = place
         self.cluster.store(forgery.topic, partition, forgery.key, forgery.headers, forgery.value)
         return f"*** lie at {place}: {forgery.what}"
@@ -137,7 +140,8 @@ class Adversary:
                 yield f"{what} at {place} was obeyed"
             if topic not in INPUTS:
                 continue
-            if record and record != "InputRejected" and topic not in (*OWN_TOPICS.get(self.role, ()), topics.REQUESTS.name):
+            allowed = topic in (*OWN_TOPICS.get(self.role, ()), topics.REQUESTS.name) or self._read_first(place, records)
+            if record and record != "InputRejected" and not allowed:
                 yield f"{what} at {place} had an effect: {record}"
             if record or offset < self.cluster.partitions(topic)[partition].begin:
                 continue
@@ -147,6 +151,13 @@ class Adversary:
                 yield f"{what} at {place} left no trace: {outcomes or 'it was not read'}"
         if silent > counted:
             yield f"{silent} lies had no effect, and {counted} inputs were counted as without effect"
+
+    def _read_first(self, place: Place, records: Mapping[Place, str]) -> bool:
+        """Whether it is a copy in another partition, read before the original: then only the copy has the effect."""
+        original = self._copies.get(place)
+        if original is None or original[1] == place[1]:
+            return False
+        return records.get(original, "InputRejected") == "InputRejected"
 
 
 def _by_cause(log: Sequence[tuple[Record, Wire]]) -> Iterator[tuple[Place, str]]:

@@ -27,13 +27,14 @@ COUNTS = (0, 1, 2**31, 10**14, MAX_INTEGER - 1, MAX_INTEGER)
 
 @dataclass(frozen=True)
 class Forgery:
-    """A message of the adversary."""
+    """A message of the adversary. copy_of: topic, partition and offset of the message that it repeats."""
 
     topic: str
     headers: Headers
     value: bytes
     what: str
     key: bytes = b"pool-a"
+    copy_of: tuple[str, int, int] | None = None
 
 
 @dataclass

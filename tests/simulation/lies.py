@@ -218,7 +218,8 @@ def replayed(liar: Liar) -> Iterator[Forgery]:
         end = liar.random.randrange(len(old)) + 1
         for message in reversed(old[max(0, end - liar.random.choice((1, 1, 5))) : end]):
             kind = dict(message.headers).get("ce_type", b"?").decode(errors="replace")
-            yield Forgery(topic, message.headers, message.value, f"{kind} again")
+            original = message.topic, message.partition, message.offset
+            yield Forgery(topic, message.headers, message.value, f"{kind} again", copy_of=original)
 
 
 def records(liar: Liar) -> Iterator[Forgery]:
