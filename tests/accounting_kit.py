@@ -34,7 +34,10 @@ def waited_for_by(job: Job) -> int:
     """Thousandths of GPUs that the job requests while it has none."""
     if job.phase not in ("pending", "reserved") or any(task.state in ("starting", "running", "exited") for task in job.tasks):
         return 0
-    return sum((group.gpu_share_milli or 1000) * (group.gpu_devices or group.gpu_milli // 1000) for group in job.groups())
+    return sum(
+        group.gpu_milli if group.gpu_share_milli is None else group.gpu_share_milli * (group.gpu_devices or 1)
+        for group in job.groups()
+    )
 
 
 def summed(wires: Sequence[Wire], begin: int, end: int) -> dict[tuple[str, int], dict[str, int]]:

@@ -406,7 +406,7 @@ async def test_job_output_is_streamed_line_by_line_without_duplicates(world: Wor
     prints("\x1b[31mred\x1b[0m <script>alert(1)</script>\n", 0, task="1")
     prints("two\nthree\n", 4)  # a restarted agent sends part of it again
     async with world.console() as console:
-        red = "red <script>alert(1)</script>"
+        red = "\x1b[31mred\x1b[0m <script>alert(1)</script>"
         assert await lines(console, 4) == [(0, "one"), (0, "two"), (1, red), (0, "three")]
         assert await lines(console, 1, task=1) == [(1, red)]
         await until(lambda: not console.service.app.state.reading_logs)

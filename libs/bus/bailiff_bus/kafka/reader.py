@@ -12,7 +12,7 @@ from bailiff_bus.port import READ_LIMIT, Headers, Message, OffsetOutOfRange, Spa
 
 from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
 
-IDLE_FETCH_MS = 500
+IDLE_FETCH_MS = 100
 """How long a broker keeps a request while there is no new message; `follow` may wait so long."""
 
 _CONTENT = itemgetter(1)
