@@ -139,7 +139,7 @@ async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> 
     see = Seeing(page, stack.console)
     hostile_line = HOSTILE.replace("'", '"')
     group = TaskGroup(gpu_milli=0, cpu_milli=1000, memory_bytes=1 << 30)
-    demand = JobDemand(job="hostile", tasks=(group,), priority_class="inference", labels={"link": LINK})
+    demand = JobDemand(job="hostile", project="robots", tasks=(group,), priority_class="inference", labels={"link": LINK})
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test", actor=HOSTILE) as client:
         requested = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{hostile_line}'; sleep 3000")), pool=POOL)
         assert (await client.outcome_of(requested, PATIENCE_S)) is not None
