@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -45,6 +45,19 @@ def objects(files: Sequence[Path]) -> Iterator[Seen | BadLine]:
                 )
             else:
                 yield _unpacked(where, found)
+
+
+def unreadable_of(files: Sequence[Path], take: Callable[[Seen], None]) -> Iterator[BadLine]:
+    """Give each object of the files to `take`; yields those that cannot be read or do not have the form of the API."""
+    for seen in objects(files):
+        if isinstance(seen, BadLine):
+            yield seen
+            continue
+        try:
+            take(seen)
+        except (Unreadable, KeyError, TypeError, AttributeError) as error:
+            text = str(error) if isinstance(error, Unreadable) else f"expected the form of the API, found {error!r}"
+            yield BadLine(seen.where, f"{seen.object.get('kind', 'an object')} {name_of(seen.object)}", text)
 
 
 def _unpacked(where: str, found: Mapping[str, Any]) -> Seen | BadLine:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bailiff_core.humanize import count_text
 
-from .kube_objects import Seen, conditions, gpus_of_pod, machine, name_of, objects, time_of, uses_other_gpus
+from .kube_objects import Seen, conditions, gpus_of_pod, machine, name_of, time_of, unreadable_of, uses_other_gpus
 from .records import SECOND, AttemptRow, BadLine, Found, Site, Skipped, Source, State, Tier
 from .values import Unreadable
 
@@ -56,15 +56,7 @@ class Reader:
 
     def rows(self, files: Sequence[Path]) -> Iterator[Found]:
         """Attempts by pod."""
-        for seen in objects(files):
-            if isinstance(seen, BadLine):
-                yield seen
-                continue
-            try:
-                self._take(seen)
-            except (Unreadable, KeyError, TypeError, AttributeError) as error:
-                text = str(error) if isinstance(error, Unreadable) else f"expected the form of the API, found {error!r}"
-                yield BadLine(seen.where, f"{seen.object.get('kind', 'an object')} {name_of(seen.object)}", text)
+        yield from unreadable_of(files, self._take)
         if not self._pods:
             raise ValueError("the files have no Pod: kubectl get pods,events,nodes,priorityclasses --all-namespaces -o json")
         unseen = [uid for uid in self._preempted if uid not in self._pods]

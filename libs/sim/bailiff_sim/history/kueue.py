@@ -15,12 +15,12 @@ from .kube_objects import (
     gpus_of_pod,
     machine,
     name_of,
-    objects,
     quantity,
     time_of,
+    unreadable_of,
     uses_other_gpus,
 )
-from .records import SECOND, AttemptRow, BadLine, Found, ProjectFact, Site, Skipped, Source, State, Tier
+from .records import SECOND, AttemptRow, Found, ProjectFact, Site, Skipped, Source, State, Tier
 from .values import Unreadable
 
 PREEMPTOR = re.compile(r"workload \(UID: ([^,)\s]+)")
@@ -71,16 +71,7 @@ class Reader:
 
     def rows(self, files: Sequence[Path]) -> Iterator[Found]:
         """Attempts by workload."""
-        for seen in objects(files):
-            if isinstance(seen, BadLine):
-                yield seen
-                continue
-            try:
-                self._take(seen)
-            except (Unreadable, KeyError, TypeError, AttributeError) as error:
-                kind = seen.object.get("kind", "an object")
-                text = str(error) if isinstance(error, Unreadable) else f"expected the form of the API, found {error!r}"
-                yield BadLine(seen.where, f"{kind} {name_of(seen.object)}", text)
+        yield from unreadable_of(files, self._take)
         if not self._workloads:
             raise ValueError("the files have no Workload of Kueue: kubectl get workloads,events,nodes --all-namespaces -o json")
         for uid, workload in sorted(self._workloads.items(), key=lambda each: each[1].name):
