@@ -25,7 +25,7 @@ def attach_granted(
     if task is None or task.state != "running":
         what = f"task {attach.task} of {job.id}" if job.phase == "running" and job.size > 1 else job.id
         phase = job.phase if job.phase != "running" else task.state if task is not None else "not there"
-        return Rejected("not-running", f"{what} is {phase}: only to a running task can be attached", job.id)
+        return Rejected("not-running", f"{what} is {phase}: you can attach only to a running task", job.id)
     count = len(live_attachments(state, job.id))
     if count >= MAX_PER_JOB:
         return Rejected("too-many-attachments", f"{job.id} has {count} attachments, the most there may be: end one", job.id)
