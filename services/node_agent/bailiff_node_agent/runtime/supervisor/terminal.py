@@ -66,10 +66,19 @@ class _Client:
         if len(self.waiting) + len(data) > MAX_WAITING:
             self.skipped += len(data)
             return
+        self._say_skipped()
+        self.waiting += frame(OUTPUT, data)
+
+    def send(self) -> None:
+        """Send what the client takes. It learns what was left out once it has read the rest, even if no output follows."""
+        del self.waiting[: self.connection.send(self.waiting)]
+        if not self.waiting:
+            self._say_skipped()
+
+    def _say_skipped(self) -> None:
         if self.skipped:
             self.waiting += frame(SKIPPED, COUNT.pack(self.skipped))
             self.skipped = 0
-        self.waiting += frame(OUTPUT, data)
 
 
 class Terminal:
@@ -191,7 +200,7 @@ class Terminal:
             return
         try:
             if event & select.POLLOUT and client.waiting:
-                del client.waiting[: client.connection.send(client.waiting)]
+                client.send()
             if event & (select.POLLIN | select.POLLHUP | select.POLLERR):
                 data = client.connection.recv(READ_BYTES)
                 if not data:
