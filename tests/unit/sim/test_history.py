@@ -330,6 +330,15 @@ def test_json_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     assert "not JSON" in bad[0]
 
 
+def test_json_that_is_nested_too_deeply_is_a_bad_line(tmp_path: Path) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 200_000)
+    jobs, _, bad = imported(kubernetes.Reader().read([FILES / "pods.json", file]), tmp_path)
+    assert jobs
+    assert "deep.json: object 1" in bad[-1]
+    assert "nested too deeply" in bad[-1]
+
+
 # --- tables
 
 

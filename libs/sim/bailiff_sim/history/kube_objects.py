@@ -100,6 +100,9 @@ def _documents(path: Path) -> Iterator[Any]:
                     return
                 held, at = held[at:] + added, 0
                 continue
+            except RecursionError:
+                yield "not JSON of Kubernetes: nested too deeply; the rest of the file is not read"
+                return
             yield value
 
 
