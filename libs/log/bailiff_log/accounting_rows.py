@@ -60,8 +60,10 @@ def gpus_of(state: PoolState, job: Job) -> JobGpus | None:
 
 def scale_of(state: PoolState, job: Job) -> DeviceScale:
     """What the job's requests in bytes count as: parts of the pool's smallest GPU; MIG devices: their weight."""
-    memories = (device.memory_bytes for node in state.nodes.values() for device in node.devices if by_bytes(job))
-    return DeviceScale(min((memory for memory in memories if memory), default=NO_DEVICE), mig_weights_of(state.policy))
+    memories: Iterable[int] = ()
+    if by_bytes(job):
+        memories = (device.memory_bytes for node in state.nodes.values() for device in node.devices if device.memory_bytes)
+    return DeviceScale(min(memories, default=NO_DEVICE), mig_weights_of(state.policy))
 
 
 def borrowed_of(state: PoolState, leaf: str, jobs: Iterable[JobGpus]) -> dict[Key, int]:
