@@ -1,4 +1,4 @@
-"""Connections of people to tasks: the terminal of an interactive job, and its port.
+"""Connections of people to the terminals of interactive jobs.
 
 The agent accepts one connection for each grant of admission, from the holder of the certificate that it names, and passes bytes
 on in both directions. It does not read them. Nothing here starts or stops a task.
