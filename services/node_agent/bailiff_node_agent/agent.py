@@ -89,7 +89,7 @@ class Agent:
         messages = MessagePump(context, tasks, stages, reporter, background, clock_and_ids)
         releaser = Releaser(context, tasks, quarantine, shares, scratch, reporter, background)
         exits = ExitHandler(tasks, messages, stages, releaser, reporter, background)
-        self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter)
+        self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter, background)
         self._evictions = EvictionDriver(context, tasks, messages, stages, exits, reporter, background, clock_and_ids)
         self._attachments = Attachments(context, tasks, reporter, attach_server or AttachServer(None))
         self._reporter, self._background, self._shares, self._quarantine = reporter, background, shares, quarantine
@@ -265,7 +265,12 @@ class Agent:
             self._evictions.evict_all(self.lease.grace, REVOKED)
 
     async def obey(self, command: CommandBody, evidence: dict[str, Any] | None = None) -> None:
-        """Carry out the command if it is for this incarnation and no fence forbids it. evidence: that it is, if it was signed."""
+        """Carry out the command if it is for this incarnation and no fence forbids it. evidence: that it is, if it was signed.
+
+        Tasks may still be launching when it returns; `launched` waits for them, as a later command of the same job does.
+        """
+        if isinstance(command, JobCommand):
+            await self.launched(command.job)
         self.check_lease()
         context = self.context
         if command.incarnation != context.incarnation.incarnation:
@@ -301,6 +306,10 @@ class Agent:
             case CheckpointAtStep():
                 verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence)
                 self._evictions.checkpoint_at_step(command, verdicts)
+
+    async def launched(self, job: str) -> None:
+        """Wait until the tasks of this job that were ordered to start have been started."""
+        await self._starter.launched(job)
 
     async def _start_encrypted(self, command: EncryptedStartTask, evidence: dict[str, Any] | None) -> None:
         """A command encrypted for other keys than this node's is refused; admission repeats it for the keys that it knows."""

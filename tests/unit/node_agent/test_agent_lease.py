@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent_kit import carry_out
 
 from bailiff_bus.messages import EvictionStageReport, Fence, JobSpec, NodeInventory, StartTask, TaskAssignment, TaskStartedReport
 from bailiff_bus.messages.commands import RecordRef
@@ -54,7 +55,7 @@ class Node:
         return {"node": "n1", "incarnation": incarnation or self.incarnation, "sender": "admission", "sender_epoch": 1}
 
     async def fence(self, incarnation: str = "") -> None:
-        await self.agent.obey(Fence(**self.common(incarnation), lease=LEASE, lost_margin=MARGIN))
+        await carry_out(self.agent, Fence(**self.common(incarnation), lease=LEASE, lost_margin=MARGIN))
 
     def start(self, job: str, seq: int) -> StartTask:
         return StartTask.model_validate(
@@ -123,11 +124,11 @@ async def test_the_lease_counts_from_when_the_report_was_sent(node: Node) -> Non
 async def test_a_command_delayed_beyond_the_lease_is_void(node: Node) -> None:
     await node.fence()
     node.agent.renew(node.clock[0])
-    await node.agent.obey(node.start("first", 10))
+    await carry_out(node.agent, node.start("first", 10))
     assert node.runtime.pids(TaskKey("first", 1, "0"))
     waited = node.start("second", 11)
     node.later(LEASE + 1)
-    await node.agent.obey(waited)
+    await carry_out(node.agent, waited)
     assert not node.runtime.pids(TaskKey("second", 1, "0"))
     to_report = node.messages()[0]
     assert isinstance(to_report, NodeInventory)
@@ -138,7 +139,7 @@ async def test_a_command_delayed_beyond_the_lease_is_void(node: Node) -> None:
     # It obeys commands to its new incarnation.
     node.agent.renew(node.clock[0])
     await node.fence()
-    await node.agent.obey(node.start("third", 12))
+    await carry_out(node.agent, node.start("third", 12))
     assert node.runtime.pids(TaskKey("third", 1, "0"))
 
 
@@ -162,7 +163,7 @@ async def test_a_fence_for_another_agent_of_the_node_ends_what_runs_here(node: N
     await node.fence("an earlier one")
     await node.fence()
     node.agent.renew(node.clock[0])
-    await node.agent.obey(node.start("first", 10))
+    await carry_out(node.agent, node.start("first", 10))
     assert not node.agent.context.evictions.running()
     await node.fence("a later one")
     [eviction] = node.agent.context.evictions.running()
@@ -171,15 +172,15 @@ async def test_a_fence_for_another_agent_of_the_node_ends_what_runs_here(node: N
 
 
 async def test_an_agent_whose_fence_was_lost_starts_nothing_and_announces_again(node: Node) -> None:
-    await node.agent.obey(node.start("too-early", 10))
+    await carry_out(node.agent, node.start("too-early", 10))
     assert not node.runtime.pids(TaskKey("too-early", 1, "0"))
     assert [type(report) for report in node.messages()] == [NodeInventory]  # its first one may still be answered
 
     node.later(2 * SECOND)
-    await node.agent.obey(node.start("too-early", 10))
-    await node.agent.obey(node.start("another", 11))
+    await carry_out(node.agent, node.start("too-early", 10))
+    await carry_out(node.agent, node.start("another", 11))
     assert [type(report) for report in node.messages()] == [NodeInventory, NodeInventory]
 
     await node.fence()
-    await node.agent.obey(node.start("too-early", 10))
+    await carry_out(node.agent, node.start("too-early", 10))
     assert node.runtime.pids(TaskKey("too-early", 1, "0"))

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.agent_kit import carry_out
 from tests.unit.node_agent.test_agent_lease import SECOND, Node, node
 
 from bailiff_bus.messages import (
@@ -64,42 +65,42 @@ def messages(node: Node, kind: type[Any]) -> list[Any]:
 
 async def test_two_halves_of_a_device_run_side_by_side_and_a_third_part_does_not(node: Node) -> None:
     for number, job in enumerate(("one", "two")):
-        await node.agent.obey(start(node, job, 10 + number, half()))
+        await carry_out(node.agent, start(node, job, 10 + number, half()))
     assert [report.job for report in messages(node, TaskStartedReport)] == ["one", "two"]
-    await node.agent.obey(start(node, "three", 12, half(milli=100)))
+    await carry_out(node.agent, start(node, "three", 12, half(milli=100)))
     refused = messages(node, TaskStartRefusedReport)
     assert [(report.job, report.reason) for report in refused] == [("three", f"{GPU} is still in use by one, attempt 1")]
 
 
 async def test_a_shared_device_is_not_given_out_whole_nor_a_whole_one_shared(node: Node) -> None:
-    await node.agent.obey(start(node, "part", 10, half()))
-    await node.agent.obey(start(node, "whole", 11, TaskAssignment(task=0, devices=(GPU,))))
-    await node.agent.obey(start(node, "other", 12, TaskAssignment(task=0, devices=("GPU-sim-n1-1",))))
-    await node.agent.obey(start(node, "guest", 13, TaskAssignment(task=0, devices=("GPU-sim-n1-1",), gpu_share_bytes=1)))
+    await carry_out(node.agent, start(node, "part", 10, half()))
+    await carry_out(node.agent, start(node, "whole", 11, TaskAssignment(task=0, devices=(GPU,))))
+    await carry_out(node.agent, start(node, "other", 12, TaskAssignment(task=0, devices=("GPU-sim-n1-1",))))
+    await carry_out(node.agent, start(node, "guest", 13, TaskAssignment(task=0, devices=("GPU-sim-n1-1",), gpu_share_bytes=1)))
     assert [report.job for report in messages(node, TaskStartRefusedReport)] == ["whole", "guest"]
 
 
 async def test_a_start_that_was_overtaken_on_a_shared_device_still_counts(node: Node) -> None:
-    await node.agent.obey(start(node, "late", 20, half()))
-    await node.agent.obey(start(node, "early", 10, half()))
+    await carry_out(node.agent, start(node, "late", 20, half()))
+    await carry_out(node.agent, start(node, "early", 10, half()))
     assert [report.job for report in messages(node, TaskStartedReport)] == ["late", "early"]
 
 
 async def test_the_next_agent_knows_the_shares_of_devices(node: Node) -> None:
-    await node.agent.obey(start(node, "one", 10, half()))
+    await carry_out(node.agent, start(node, "one", 10, half()))
     again = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
     await again.adopt()
     node.agent = again
     await node.fence()
-    await again.obey(start(node, "two", 11, half()))
-    await again.obey(start(node, "three", 12, half()))
+    await carry_out(again, start(node, "two", 11, half()))
+    await carry_out(again, start(node, "three", 12, half()))
     assert [report.job for report in messages(node, TaskStartedReport)][-1] == "two"
     assert [report.job for report in messages(node, TaskStartRefusedReport)] == ["three"]
 
 
 async def test_a_share_that_is_forgotten_is_free(node: Node) -> None:
     ledger = ShareLedger(node.agent.context.storage)
-    await node.agent.obey(start(node, "one", 10, half()))
+    await carry_out(node.agent, start(node, "one", 10, half()))
     assert ShareLedger(node.agent.context.storage).part("one-1-0") is not None
     held = node.agent.tasks[TaskKey("one", 1, "0")]
     node.machine.kill(held.key)
@@ -118,29 +119,80 @@ async def test_the_tasks_of_a_gang_start_concurrently(node: Node, monkeypatch: p
 
     monkeypatch.setattr(runtime, "start", once_both_begin)
     async with asyncio.timeout(10):
-        await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
+        await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
     assert sorted(report.task for report in messages(node, TaskStartedReport)) == [0, 1]
 
 
+class SlowStarts:
+    """Holds each start of these jobs back until the test permits it."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch, *jobs: str) -> None:
+        self.begun = list[str]()
+        self.permitted = {job: asyncio.Event() for job in jobs}
+        start_now = node.runtime.start
+
+        async def start_later(launch: Launch) -> Any:
+            self.begun.append(launch.key.job)
+            if launch.key.job in self.permitted:
+                await self.permitted[launch.key.job].wait()
+            return await start_now(launch)
+
+        monkeypatch.setattr(node.runtime, "start", start_later)
+
+
+async def test_a_job_starts_while_another_one_takes_long_to_start(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = SlowStarts(node, monkeypatch, "slow")
+    await node.agent.obey(start(node, "slow", 10, TaskAssignment(task=0)))
+    await carry_out(node.agent, start(node, "quick", 11, TaskAssignment(task=0)))
+    assert [report.job for report in messages(node, TaskStartedReport)] == ["quick"]
+    starts.permitted["slow"].set()
+    await node.agent.launched("slow")
+    assert [report.job for report in messages(node, TaskStartedReport)] == ["quick", "slow"]
+
+
+async def test_the_devices_of_a_task_that_is_starting_are_in_use(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = SlowStarts(node, monkeypatch, "slow")
+    await node.agent.obey(start(node, "slow", 10, TaskAssignment(task=0, devices=(GPU,))))
+    await carry_out(node.agent, start(node, "thief", 11, TaskAssignment(task=0, devices=(GPU,))))
+    (refused,) = messages(node, TaskStartRefusedReport)
+    assert refused.job == "thief"
+    assert GPU in refused.reason
+    starts.permitted["slow"].set()
+    await node.agent.launched("slow")
+    assert starts.begun == ["slow"]
+
+
+async def test_an_eviction_waits_until_its_task_has_started(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = SlowStarts(node, monkeypatch, "slow")
+    await node.agent.obey(start(node, "slow", 10, TaskAssignment(task=0)))
+    eviction = asyncio.create_task(node.agent.obey(evict(node, "slow", 30, 0)))
+    await carry_out(node.agent, start(node, "other", 31, TaskAssignment(task=0)))
+    assert not eviction.done()
+    starts.permitted["slow"].set()
+    await eviction
+    assert [report.job for report in messages(node, TaskStartedReport)] == ["other", "slow"]
+    assert not messages(node, TaskStartRefusedReport)  # as an eviction of a task that is not there would say
+
+
 async def test_a_task_starts_while_another_one_is_evicted(node: Node) -> None:
-    await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
-    await node.agent.obey(evict(node, "wide", 30, 1))
-    await node.agent.obey(start(node, "wide", 25, TaskAssignment(task=2)))  # ordered before, delivered after
+    await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
+    await carry_out(node.agent, evict(node, "wide", 30, 1))
+    await carry_out(node.agent, start(node, "wide", 25, TaskAssignment(task=2)))  # ordered before, delivered after
     assert [report.task for report in messages(node, TaskStartedReport)] == [0, 1, 2]
-    await node.agent.obey(start(node, "wide", 29, TaskAssignment(task=1)))
+    await carry_out(node.agent, start(node, "wide", 29, TaskAssignment(task=1)))
     assert [report.task for report in messages(node, TaskStartedReport)] == [0, 1, 2]
 
 
 async def test_an_answer_names_the_order_that_it_is_about(node: Node) -> None:
-    await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0)))
-    await node.agent.obey(evict(node, "wide", 30, 5))
+    await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0)))
+    await carry_out(node.agent, evict(node, "wide", 30, 5))
     assert [report.ordered_by for report in messages(node, TaskStartedReport)] == [10]
     assert [report.ordered_by for report in messages(node, TaskReleasedReport)] == [30]
 
 
 async def test_the_next_agent_still_knows_by_which_order_a_member_came(node: Node) -> None:
     """Its end is on the way; the log, which has it already, may have ordered another member of that number meanwhile."""
-    await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0)))
+    await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0)))
     node.machine.kill(TaskKey("wide", 1, "0"))
     node.agent = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
     await node.agent.adopt()
@@ -149,13 +201,13 @@ async def test_the_next_agent_still_knows_by_which_order_a_member_came(node: Nod
 
 
 async def test_a_start_interrupted_by_an_agent_crash_is_not_answered_with_the_previous_members_exit(node: Node) -> None:
-    await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0)))
+    await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0)))
     node.machine.kill(TaskKey("wide", 1, "0"))
     node.agent.context.fences.obey("wide", 1, {0: ()}, (1, 25))  # all that the agent came to do
     node.agent = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
     await node.agent.adopt()
     await node.fence()
-    await node.agent.obey(start(node, "wide", 25, TaskAssignment(task=0)))
+    await carry_out(node.agent, start(node, "wide", 25, TaskAssignment(task=0)))
     assert [(report.ordered_by, report.reason) for report in messages(node, TaskStartRefusedReport)] == [
         (25, "the task was started on this node before, and is gone")
     ]
@@ -164,11 +216,11 @@ async def test_a_start_interrupted_by_an_agent_crash_is_not_answered_with_the_pr
 
 async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -> None:
     """A device may fall off the bus between decision and start; specs come from any user. None may end the agent."""
-    await node.agent.obey(start(node, "gone", 10, TaskAssignment(task=0, devices=("GPU-that-was-here",))))
+    await carry_out(node.agent, start(node, "gone", 10, TaskAssignment(task=0, devices=("GPU-that-was-here",))))
     secrets = JobSpec(command="true", runtime="simulated", secrets={"TOKEN": "x" * 5000})
-    await node.agent.obey(start(node, "secret", 11, TaskAssignment(task=0)).model_copy(update={"spec": secrets}))
+    await carry_out(node.agent, start(node, "secret", 11, TaskAssignment(task=0)).model_copy(update={"spec": secrets}))
     other = JobSpec(command="true", runtime="process")
-    await node.agent.obey(start(node, "other", 12, TaskAssignment(task=0)).model_copy(update={"spec": other}))
+    await carry_out(node.agent, start(node, "other", 12, TaskAssignment(task=0)).model_copy(update={"spec": other}))
     refused = {report.job: report.reason for report in messages(node, TaskStartRefusedReport)}
     assert list(refused) == ["gone", "secret", "other"]
     assert "GPU-that-was-here" in refused["gone"]
@@ -178,23 +230,23 @@ async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -
 
 async def test_fences_of_lost_commands_do_not_outrank_commands_of_the_log(node: Node) -> None:
     """The log was cut short: it holds the eviction, and has lost the cancellation of the eviction after it."""
-    await node.agent.obey(start(node, "low", 10, TaskAssignment(task=0)))
+    await carry_out(node.agent, start(node, "low", 10, TaskAssignment(task=0)))
     cancellation = {**node.common(), "sender": "executor", "job": "low", "attempt": 1, "tasks": (0,)}
-    await node.agent.obey(CancelEviction.model_validate({**cancellation, "ordered_by": RecordRef(epoch=1, seq=40)}))
-    await node.agent.obey(evict(node, "low", 30, 0))
+    await carry_out(node.agent, CancelEviction.model_validate({**cancellation, "ordered_by": RecordRef(epoch=1, seq=40)}))
+    await carry_out(node.agent, evict(node, "low", 30, 0))
     assert not node.agent.context.evictions.running(), "a sender of the same epoch is merely late"
-    await node.agent.obey(evict(node, "low", 30, 0).model_copy(update={"sender_epoch": 2}))
+    await carry_out(node.agent, evict(node, "low", 30, 0).model_copy(update={"sender_epoch": 2}))
     assert [eviction.key for eviction in node.agent.context.evictions.running()] == ["low-1-0"]
 
 
 async def test_a_start_that_was_overtaken_by_lost_orders_is_answered_and_not_carried_out(node: Node) -> None:
     """Without an answer the job would start for ever; carried out, it might run twice."""
-    await node.agent.obey(start(node, "low", 10, TaskAssignment(task=0)).model_copy(update={"attempt": 2}))
+    await carry_out(node.agent, start(node, "low", 10, TaskAssignment(task=0)).model_copy(update={"attempt": 2}))
     await node.fence()
     late = start(node, "low", 5, TaskAssignment(task=0))
-    await node.agent.obey(late)
+    await carry_out(node.agent, late)
     assert not messages(node, TaskStartRefusedReport)
-    await node.agent.obey(late.model_copy(update={"sender_epoch": 2}))
+    await carry_out(node.agent, late.model_copy(update={"sender_epoch": 2}))
     (answer,) = messages(node, TaskStartRefusedReport)
     assert (answer.attempt, answer.ordered_by) == (1, 5)
     assert [report.attempt for report in messages(node, TaskStartedReport)] == [2]
@@ -202,9 +254,9 @@ async def test_a_start_that_was_overtaken_by_lost_orders_is_answered_and_not_car
 
 async def test_a_task_is_not_taken_over_by_a_later_start_of_its_name(node: Node) -> None:
     """The attempt's number is given out again where the log has forgotten it; what runs is to be ended first."""
-    await node.agent.obey(start(node, "low", 10, TaskAssignment(task=0, devices=(GPU,))))
+    await carry_out(node.agent, start(node, "low", 10, TaskAssignment(task=0, devices=(GPU,))))
     again = start(node, "low", 8, TaskAssignment(task=0, devices=(GPU,)))
-    await node.agent.obey(again.model_copy(update={"sender_epoch": 2, "ordered_by": RecordRef(epoch=2, seq=8)}))
+    await carry_out(node.agent, again.model_copy(update={"sender_epoch": 2, "ordered_by": RecordRef(epoch=2, seq=8)}))
     (refusal,) = messages(node, TaskStartRefusedReport)
     assert refusal.reason == "attempt 1 of this task still runs here; its start is not in the log any more"
     assert len(messages(node, TaskStartedReport)) == 1

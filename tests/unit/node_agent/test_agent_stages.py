@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent_kit import carry_out
 from tests.simulation.processes import VirtualLoop
 
 from bailiff_bus.messages import (
@@ -96,20 +97,20 @@ class World:
     async def starts(self, talks: str | None = "10:2", world: int = 1, task: TaskAssignment = ALONE, **env: str) -> None:
         spec = JobSpec(command="train", runtime="simulated", env=env | ({"BAILIFF_SIM_CHECKPOINTS": talks} if talks else {}))
         about = {"tasks": (task,), "spec": spec, "grace": SECOND, "master_node": "n1", "world_size": world}
-        await self.agent.obey(StartTask(sender="admission", **self.common(5), **about))
+        await carry_out(self.agent, StartTask(sender="admission", **self.common(5), **about))
 
     def leaves(self, grace: int = 150, term_after: int | None = 120) -> dict[str, Any]:
         soft = None if term_after is None else term_after * SECOND
         return {"tasks": (0,), "grace": grace * SECOND, "term_after": soft, "cause": "preemption", "for_job": "serve-1"}
 
     async def evict(self, grace: int = 150, term_after: int | None = 120) -> None:
-        await self.agent.obey(Evict(sender="executor", **self.common(9), **self.leaves(grace, term_after)))
+        await carry_out(self.agent, Evict(sender="executor", **self.common(9), **self.leaves(grace, term_after)))
 
     async def cancel_eviction(self, seq: int = 20) -> None:
-        await self.agent.obey(CancelEviction(sender="executor", **self.common(seq), tasks=(0,)))
+        await carry_out(self.agent, CancelEviction(sender="executor", **self.common(seq), tasks=(0,)))
 
     async def together(self, step: int, *, agreed: bool = False) -> None:
-        await self.agent.obey(CheckpointAtStep(sender="executor", **self.common(9), tasks=(0,), step=step, agreed=agreed))
+        await carry_out(self.agent, CheckpointAtStep(sender="executor", **self.common(9), tasks=(0,), step=step, agreed=agreed))
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [report for report in self.sent_reports if isinstance(report, kind)]
@@ -126,8 +127,9 @@ def story(tells: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], N
         async def whole() -> None:
             world = World()
             await world.agent_starts()
-            await world.agent.obey(
-                Fence(node="n1", incarnation=world.agent.context.incarnation.incarnation, sender="admission", sender_epoch=1)
+            await carry_out(
+                world.agent,
+                Fence(node="n1", incarnation=world.agent.context.incarnation.incarnation, sender="admission", sender_epoch=1),
             )
             await tells(world)
             await world.agent_dies()
@@ -316,7 +318,7 @@ async def test_an_eviction_is_cancelled_while_the_job_saves_and_the_next_one_sta
     await asyncio.sleep(300)
     assert not world.of(TaskExitedReport)
     world.sent_reports.clear()
-    await world.agent.obey(Evict(sender="executor", **world.common(30), **world.leaves()))
+    await carry_out(world.agent, Evict(sender="executor", **world.common(30), **world.leaves()))
     await asyncio.sleep(100)
     assert [stage for stage, _ in world.stages()] == [
         "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding",
@@ -333,8 +335,8 @@ async def test_a_cancelled_eviction_stays_cancelled_for_the_next_agent_and_a_rep
     await world.agent_dies()
     await world.agent_starts()
     await asyncio.sleep(300)
-    await world.agent.obey(
-        Fence(node="n1", incarnation=world.agent.context.incarnation.incarnation, sender="admission", sender_epoch=1)
+    await carry_out(
+        world.agent, Fence(node="n1", incarnation=world.agent.context.incarnation.incarnation, sender="admission", sender_epoch=1)
     )
     await world.cancel_eviction()
     assert (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent_kit import carry_out
 
 from bailiff_bus.messages import (
     ClearDevice,
@@ -71,13 +72,13 @@ class Host:
         spec = JobSpec(command="train", runtime="simulated", env={"BAILIFF_SIM_ON_TERM": on_term})
         rest: dict[str, Any] = {"grace": 0, "master_node": "n1", "tasks": (at,), "spec": spec}
         ordered_by = RecordRef(epoch=1, seq=self.seq)
-        await self.agent.obey(StartTask(**self.common, ordered_by=ordered_by, job=job, attempt=1, **rest))
+        await carry_out(self.agent, StartTask(**self.common, ordered_by=ordered_by, job=job, attempt=1, **rest))
 
     async def evict(self, job: str) -> None:
         self.seq += 1
         ordered_by = RecordRef(epoch=1, seq=self.seq)
-        await self.agent.obey(
-            Evict(**self.common, ordered_by=ordered_by, job=job, attempt=1, tasks=(0,), grace=0, cause="preemption")
+        await carry_out(
+            self.agent, Evict(**self.common, ordered_by=ordered_by, job=job, attempt=1, tasks=(0,), grace=0, cause="preemption")
         )
 
     def messages(self, *kinds: type) -> list[Any]:
@@ -126,7 +127,7 @@ async def begin(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
         await agent.adopt()
         host = Host(machine, storage, faults, agent, asyncio.ensure_future(agent.run()), before.seq if before else 10)
         hosts.append(host)
-        await agent.obey(Fence(**host.common))
+        await carry_out(agent, Fence(**host.common))
         return host
 
     yield begin
@@ -227,7 +228,7 @@ async def test_an_operator_clears_a_device_as_it_is(begin: Any) -> None:
     host.fault(f"leak={GIB}")
     await host.evict("leaky")
     await host.says(TaskReleasedReport)
-    await host.agent.obey(ClearDevice(**host.common, device=GPU, requested_by=77))
+    await carry_out(host.agent, ClearDevice(**host.common, device=GPU, requested_by=77))
     assert (await host.says(DeviceClearedReport)).requested_by == 77
     await host.start("next", GPU)
     await host.says(TaskStartedReport, 2)
@@ -278,13 +279,13 @@ async def test_an_operator_clears_an_unhealthy_device(begin: Any) -> None:
     host = await begin()
     host.fault("xid=79")
     await host.says(DeviceUnhealthyReport)
-    await host.agent.obey(ClearDevice(**host.common, device=GPU, requested_by=5))
+    await carry_out(host.agent, ClearDevice(**host.common, device=GPU, requested_by=5))
     await host.says(DeviceHealthyReport)
     host.fault("dead", 1)
     await host.says(DeviceUnhealthyReport, 2)
-    await host.agent.obey(ClearDevice(**host.common, device=OTHER, requested_by=6))
+    await carry_out(host.agent, ClearDevice(**host.common, device=OTHER, requested_by=6))
     assert (await host.says(DeviceUnhealthyReport, 3)).device == OTHER  # it still is, and that is the answer
-    await host.agent.obey(ClearDevice(**host.common, device="GPU-nobody", requested_by=7))
+    await carry_out(host.agent, ClearDevice(**host.common, device="GPU-nobody", requested_by=7))
     assert (await host.says(DeviceUnhealthyReport, 4)).device == "GPU-nobody"
 
 

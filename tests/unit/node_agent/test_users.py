@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.agent_kit import carry_out
 
 from bailiff_bus.messages import (
     Fence,
@@ -75,13 +76,13 @@ class Node:
 
     async def start(self, command: str, user: str) -> None:
         common = {"node": "n1", "incarnation": self.context.incarnation.incarnation, "sender": "admission", "sender_epoch": 1}
-        await self.agent.obey(Fence.model_validate(common))
+        await carry_out(self.agent, Fence.model_validate(common))
         order = {
             "ordered_by": RecordRef(epoch=1, seq=5), "job": "job", "attempt": 1, "tasks": (TaskAssignment(task=0),), "grace": 1,
             "user": user,
             "master_node": "n1", "spec": JobSpec(command=command),
         }  # fmt: skip
-        await self.agent.obey(StartTask.model_validate({**common, **order}))
+        await carry_out(self.agent, StartTask.model_validate({**common, **order}))
 
     async def ends(self) -> Exit:
         return await asyncio.wait_for(self.runtime.wait_exit(), 20)

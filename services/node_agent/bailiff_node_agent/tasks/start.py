@@ -1,11 +1,15 @@
-"""Starts of tasks, each carried out once; a repeated command is answered with the task's present state."""
+"""Starts of tasks, each carried out once; a repeated command is answered with the task's present state.
+
+A start is checked, and its devices are allocated, in the order of the commands. The launches then run side by side.
+"""
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bailiff_bus.messages import StartTask, TaskAssignment, TaskStartedReport, TaskStartRefusedReport
 from bailiff_node_agent.agent_context import AgentContext
+from bailiff_node_agent.background import Background
 from bailiff_node_agent.device_quarantine import DeviceQuarantine
 from bailiff_node_agent.devices.ledger import ShareLedger, part_of
 from bailiff_node_agent.disk.fences import Verdict
@@ -19,6 +23,9 @@ from .exits import ExitHandler
 from .release import Releaser
 from .task_table import LocalTask, TaskTable
 
+LAUNCHES_AT_ONCE = 8
+"""More would not start sooner, and keep notices and releases waiting for the same disk and threads."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskStarter:
@@ -30,10 +37,13 @@ class TaskStarter:
     exits: ExitHandler
     releaser: Releaser
     reporter: Reporter
+    background: Background
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LAUNCHES_AT_ONCE))
+    _launching: dict[str, set[asyncio.Task[None]]] = field(default_factory=dict)
+    """By job, its launches that have not ended."""
 
     async def start(self, command: StartTask, verdicts: Mapping[int, Verdict]) -> None:
-        """Start the command's tasks concurrently, each under its own fence: a repeated command starts nothing."""
-        launches = list[Launch | None]()
+        """Begin to launch the command's tasks, each under its own fence: a repeated command starts nothing."""
         for assigned in command.tasks:
             key = TaskKey(command.job, command.attempt, str(assigned.task))
             if verdicts[assigned.task] == "stale":
@@ -45,8 +55,26 @@ class TaskStarter:
             if refusal is not None:
                 self.reporter.report_task(key, command.ordered_by.seq, TaskStartRefusedReport, reason=refusal)
             else:
-                launches.append(await self._prepare(command, assigned, key))
-        await asyncio.gather(*(self._launch(launch) for launch in launches if launch is not None))
+                launch = await self._prepare(command, assigned, key)
+                if launch is not None:
+                    self._spawn(launch)
+
+    async def launched(self, job: str) -> None:
+        """Wait until every launch of this job that has begun is reported."""
+        while launching := self._launching.get(job):
+            await asyncio.wait(launching)
+
+    def _spawn(self, launch: Launch) -> None:
+        job, task = launch.key.job, self.background.spawn(self._launch(launch))
+        launching = self._launching.setdefault(job, set())
+        launching.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            launching.discard(task)
+            if not launching:
+                self._launching.pop(job, None)
+
+        task.add_done_callback(ended)
 
     def _missing(self, command: StartTask, assigned: TaskAssignment) -> str | None:
         """Why this node cannot run the task at all."""
@@ -119,7 +147,8 @@ class TaskStarter:
 
     async def _launch(self, launch: Launch) -> None:
         task = self.tasks[launch.key]
-        state = await self.context.runtimes[task.runtime].start(launch)
+        async with self._slots, task.lock:
+            state = await self.context.runtimes[task.runtime].start(launch)
         self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport)
         if isinstance(state, Exit):
             self.exits.exited(task, state)

@@ -18,7 +18,7 @@ class LocalTask:
     """One task. state: `running`, `exited` or `released`. runtime: its name. ordered_by: seq of the record behind its start.
 
     before, pids: its devices and processes when its eviction began. last_report: number of its release report.
-    stages: reached stages of its eviction. lock: held while its eviction is carried out or cancelled.
+    stages: reached stages of its eviction. lock: held while it is launched, and while its eviction is carried out or cancelled.
     """
 
     key: TaskKey
