@@ -12,9 +12,6 @@ from bailiff_bus.port import READ_LIMIT, Headers, Message, OffsetOutOfRange, Spa
 
 from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
 
-IDLE_FETCH_MS = 100
-"""How long a broker keeps a request while there is no new message; `follow` may wait so long."""
-
 _CONTENT = itemgetter(1)
 
 
@@ -25,14 +22,14 @@ class KafkaReader:
     if they do not answer.
     """
 
-    def __init__(self, settings: KafkaSettings, positions: Sequence[tuple[str, int, int]]) -> None:
+    def __init__(self, settings: KafkaSettings, positions: Sequence[tuple[str, int, int]], idle_fetch_ms: int) -> None:
         self._settings = settings
         self._positions = {TopicPartition(topic, partition): offset for topic, partition, offset in positions}
         self._consumer = AIOKafkaConsumer(
             **client_arguments(settings),
             auto_offset_reset="none",
             enable_auto_commit=False,
-            fetch_max_wait_ms=IDLE_FETCH_MS,
+            fetch_max_wait_ms=idle_fetch_ms,
             max_partition_fetch_bytes=4 * MIB,
         )
         self._last_contact = 0.0
