@@ -66,12 +66,13 @@ INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.
 
 @dataclass
 class Outcome:
-    """The result of one run. `partition`: the raw audit partition."""
+    """The result of one run. `partition`: the raw audit partition; `messages`: how many each topic has."""
 
     plan: Plan
     violation: str | None
     checker: RunChecker
     partition: list[Message] = field(default_factory=list)
+    messages: Mapping[str, int] = field(default_factory=dict)
 
     def bytes(self) -> bytes:
         """The whole audit partition, orphans included."""
@@ -636,8 +637,9 @@ def run(what: int | Plan) -> Outcome:
         except Exception as error:  # noqa: BLE001 - a run that cannot continue is a finding, too
             world.checker.violated(f"the run ended with {type(error).__name__}: {error}")
         partition = world.cluster.messages(topics.AUDIT.name, 0)
+        messages = {topic: sum(part.end - part.begin for _, part in world._partitions(topic)) for topic in topics.TOPICS}
         violation = world.checker.violation
         world.checker.violation = violation or "the run is over"
         loop.run_until_complete(world.tear_down())
         loop.close()
-    return Outcome(plan, violation, world.checker, partition)
+    return Outcome(plan, violation, world.checker, partition, messages)
