@@ -12,7 +12,7 @@ NOT := not long and not gpu and not nvml and not compose
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of short processes would compile everything anew, each of them
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test quick test-long test-compose test-nvml test-gpu gpu-bundle seeds chaos mutants check docs docs-site pictures web bench clean
+.PHONY: help install install-dev demo up down test quick test-long test-compose test-nvml test-gpu gpu-bundle seeds chaos mutants check docs docs-site pictures web bench bench-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -92,6 +92,9 @@ web: ## the console's pages from their sources (needs Node 20.19 or later; what 
 
 bench: install-dev ## measure, each figure beside its baseline
 	$(BIN)/python -m tests.bench
+
+bench-check: install-dev ## compare what is quick to measure with the figures in git, by ratio to its baseline: 20 % worse fails
+	$(BIN)/python -m tests.bench --check
 
 clean: down ## remove the virtual environment and all state
 	rm -rf $(VENV) .venv-frameworks .venv-docs build/docs-site $(STATE)

@@ -1,10 +1,11 @@
-"""`python -m tests.bench [NAME…] [--json FILE] [--quick] [--records N]`."""
+"""`python -m tests.bench [NAME…] [--json FILE] [--quick] [--records N] [--check | --record]`."""
 
 import argparse
 import json
 import os
 import platform
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -40,6 +41,7 @@ from . import (
     wasted,
     weight,
 )
+from .regression import measured, read_figures, worse, write_figures
 from .table import Row, Run, show
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # measured commands are compiled once, as installed ones
@@ -81,11 +83,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all figures here, too")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, smaller logs: about a minute")
     parser.add_argument("--records", type=int, help="length of the log that a service is restarted on")
+    check = parser.add_mutually_exclusive_group()
+    check.add_argument("--check", action="store_true", help="compare the short forms with the figures in git; 1 if one is worse")
+    check.add_argument("--record", action="store_true", help="replace the figures in git by those of the short forms")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:
         parser.error(f"there is no bench {unknown[0]!r}; there is {', '.join(BENCHES)}")
     console = Console(width=150)
+    if options.check or options.record:
+        sys.exit(_compare(options.names, console, record=options.record))
     records = options.records or (10_500 if options.quick else 100_500)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="bailiff-bench-") as folder:
@@ -100,6 +107,27 @@ def main() -> None:
     show(console, rows)
     if options.json:
         options.json.write_text(json.dumps({"machine": machine(), "rows": [row.to_data() for row in rows]}, indent=2))
+
+
+def _compare(names: list[str], console: Console, *, record: bool) -> int:
+    """Measure the short form of each bench a few times. Returns the exit status."""
+    before, now, lines = read_figures(), {}, list[str]()
+    for name in names or before:
+        with tempfile.TemporaryDirectory(prefix="bailiff-bench-") as folder:
+            console.print(f"• {name} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)", highlight=False)
+            places = iter(Path(folder) / str(number) for number in range(1000))
+            now[name], better = measured(lambda: BENCHES[name](Run(True, next(places), 10_500, console)))  # noqa: B023 - called at once
+        for what, ratio in now[name].items():
+            console.print(
+                f"  {what}: {ratio:.3g}× its baseline, in git {before.get(name, {}).get(what, 0):.3g}×", highlight=False
+            )
+        lines += worse(before.get(name, {}), now[name], better)
+    if record:
+        write_figures({**before, **now})
+        return 0
+    for line in lines:
+        console.print(f"WORSE {line}", style="bold red", highlight=False)
+    return 1 if lines else 0
 
 
 def machine() -> dict[str, object]:

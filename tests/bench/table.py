@@ -25,6 +25,11 @@ class Row:
         """Figure by baseline."""
         return self.figure / self.baseline if self.baseline else None
 
+    @property
+    def higher_is_better(self) -> bool:
+        """Rates; of times and sizes less is better."""
+        return self.unit.endswith("/s")
+
     def to_data(self) -> dict[str, Any]:
         """For the JSON file."""
         return {**asdict(self), "ratio": self.ratio}
