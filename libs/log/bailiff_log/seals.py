@@ -261,13 +261,15 @@ class SealVerifier:
 
     problem: describes the first mismatch. verified: number of records from the start of the log that match a seal. tree: Merkle
     tree of the records before the first one added. closing: proof from the last record to the next seal, for an export that ends
-    before that seal. require_sealed_end: report records after the last seal as a problem.
+    before that seal. require_sealed_end: report records after the last seal as a problem. continues: the log goes on after the
+    records that are added, and somebody else verifies its end.
     """
 
     chain: SealChain
     tree: Frontier = field(default_factory=Frontier)
     closing: ConsistencyProof | None = None
     require_sealed_end: bool = False
+    continues: bool = False
     problem: str = ""
     verified: int = 0
     _next: int = 0
@@ -299,6 +301,8 @@ class SealVerifier:
         seals = self.chain.seals
         if not self.problem and self.chain.trusted and not seals:
             self.problem = "no seal is signed by a trusted key"
+        if self.continues:
+            return self.problem
         if not self.problem and self._next < len(seals) and self._is_closed_by(seals[self._next]):
             self.verified, self._next = self.tree.size, len(seals)
         if not self.problem and self._next < len(seals):

@@ -67,6 +67,7 @@ RESULTS: Mapping[str, type[Fact]] = {
 NOT_RECORDED = ("vouched_by", "expected_revision")
 """Members of requests that their record does not have, or has in `request`."""
 BY_ADMISSION = ("request", "user", "user_verified")
+ABOUT_KEYS = (facts.PoolCreated, facts.PolicyApplied, facts.RootKeyChanged, facts.KeyRevoked)
 FILLED_DEMAND = ("project", "max_failures", "elastic")
 """Members of a demand that admission completes, if they are left out."""
 RUNTIME_LABELS = runtime_label("")
@@ -113,6 +114,11 @@ def signed_request(record: Record) -> SignedRequest | None:
 def is_signed_request(record: Record) -> bool:
     """Whether the record says that a signed request caused it."""
     return bool(record.request) or record.auth == "signed"
+
+
+def concerns_requests(record: Record) -> bool:
+    """Whether `RequestVerifier` looks at this record."""
+    return bool(record.request or record.auth) or isinstance(record.data, ABOUT_KEYS)
 
 
 def signing_key(record: Record) -> str:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable
 
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
-from bailiff_core.records import ChainHead, decode
+from bailiff_core.records import ChainHead, Record, Wire, decode
 from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import UnreadableRecord, time_text
 from bailiff_log.chain_verifier import (
@@ -40,10 +40,12 @@ async def verify(
     seals: SealVerifier | None = None,
     start: ChainHead | None = None,
     on_record: Callable[[ChainHead, Frontier], None] | None = None,
+    keep: Callable[[Wire, Record], None] | None = None,
 ) -> Verification:
     """Verify the whole log against its seals. start: the chain head before the first message, if it is not the beginning.
 
-    on_record: called with chain head and Merkle tree after each record; only with seals.
+    on_record: called with chain head and Merkle tree after each record; only with seals. keep: called with each record, where the
+    caller verifies who asked.
     """
     from bailiff_log.signed_requests import RequestVerifier  # imported here: other readers load no message models
 
@@ -58,9 +60,14 @@ async def verify(
                 if on_record is not None:
                     on_record(verifier.head, seals.tree)
             try:
-                requests.take(decode(wire))
+                record = decode(wire)
             except UnreadableRecord as error:
                 verifier.mark_unreadable(wire, message.offset, error)
+                continue
+            if keep is not None:
+                keep(wire, record)
+            else:
+                requests.take(record)
     found = verifier.verification()
     found["requests"] = requests.result()
     found["ok"] = found["ok"] and not found["requests"]["fault_count"]

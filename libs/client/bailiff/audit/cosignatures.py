@@ -65,6 +65,11 @@ class CosignatureVerifier:
             for identity, found in others.items():
                 self.problems.append(f"{_names(found)} cosigned another log of {self.chain.pool}, {identity[:16]}…")
 
+    @property
+    def sizes(self) -> frozenset[int]:
+        """The sizes of the log at which a checkpoint has not been compared: `add` needs these records only, and the last one."""
+        return frozenset(self._at_size)
+
     def add(self, head: ChainHead, tree: Frontier) -> None:
         """Add the next record: chain head and tree after it."""
         self._end = head.next_seq

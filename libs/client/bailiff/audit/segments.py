@@ -105,18 +105,20 @@ class Closed:
 class SegmentFolder:
     """A folder of segments, read in order. Raises `ClientError` with file and position for invalid content.
 
-    closed: segments read so far that match the manifest.
+    closed: segments read so far that match the manifest. only: the numbers of the segments to read; all by default. following:
+    the next one after these.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, only: slice = slice(None)) -> None:
         self.folder = folder
         manifest = _manifest(folder)
         if manifest is None or not manifest.segments:
             log = next(iter(sorted(folder.glob("log.jsonl*"))), None)
             advice = f"name the file in it: {log}" if log is not None else "create one: bailiff audit export FOLDER --segment N"
             raise ClientError(ExitCode.USAGE, f"{folder}: not a folder of segments: it has no {MANIFEST}", advice)
-        self.pool, self.partition, self.segments = manifest.pool, manifest.partition, manifest.segments
-        first, closing = self.segments[0], manifest.closing
+        self.pool, self.partition, self.segments = manifest.pool, manifest.partition, manifest.segments[only]
+        self.following = next(iter(manifest.segments[only.stop :]), None) if only.stop is not None else None
+        first, closing = self.segments[0], manifest.closing if self.following is None else None
         try:
             self.seals = [seal_from(each) for each in manifest.seals]
             self.cosignatures = [CheckpointCosigned.model_validate_json(json.dumps(each)) for each in manifest.cosignatures]
@@ -142,13 +144,13 @@ class SegmentFolder:
         at = len(self.closed)
         if at == len(self.segments) or head.next_seq != self.segments[at].last_seq + 1:
             return
-        segment, later = self.segments[at], self.segments[at + 1 : at + 2]
+        segment = self.segments[at]
+        later = self.segments[at + 1] if at + 1 < len(self.segments) else self.following
         self.closed.append(Closed(segment, head, b"".join(tree.peaks)))
         if segment.after != head.hash:
             self._contradictions.append(f"{segment.name} ends with another record {segment.last_seq} than its manifest says")
-        for each in later:
-            if (each.head, each.peaks) != (head, [peak.hex() for peak in tree.peaks]):
-                self._contradictions.append(f"the manifest contradicts the records before {each.name} about where it begins")
+        if later is not None and (later.head, later.peaks) != (head, [peak.hex() for peak in tree.peaks]):
+            self._contradictions.append(f"the manifest contradicts the records before {later.name} about where it begins")
 
     def misstated(self) -> list[str]:
         """Contradictions between manifest and records, as sentences. Call after all messages were read."""
@@ -160,7 +162,7 @@ class SegmentFolder:
         found = []
         if self.segments[0].first_seq != self.start.next_seq:
             found.append(f"the manifest names both {self.segments[0].first_seq} and {self.start.next_seq} as the first record")
-        for before, segment in pairwise(self.segments):
+        for before, segment in pairwise([*self.segments, self.following] if self.following is not None else self.segments):
             if segment.first_seq != before.last_seq + 1:
                 found.append(f"records {before.last_seq + 1} to {segment.first_seq - 1} are in none of the files")
         for segment in self.segments:

@@ -11,6 +11,7 @@ from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed
 from . import chain_report
 from .cosignatures import Asked, CosignatureVerifier, Witnessed
 from .log_sources import Source
+from .parallel_verify import verify_in_parallel
 
 
 class Verified(Verification):
@@ -44,33 +45,48 @@ async def verified(
     wanted: int = 0,
     witnesses: Sequence[WitnessAddress] = (),
     asked: Asked | None = None,
+    processes: int = 1,
 ) -> Verified:
     """The verification result. trust: the log's first sealing key, obtained out of band; without it the keys named by the seals
     are trusted. wanted: number of these witnesses that must have cosigned the log. asked: their
-    answers, from before the source was opened.
+    answers, from before the source was opened. processes: how many verify the segments of a folder side by side.
 
     Raises `ClientError` for a file that cannot be read.
     """
     chain, problem = chain_of(source, trust)
+    folder, asked = source.folder, asked or Asked()
+
+    def witnesses_of_source() -> CosignatureVerifier:
+        found = CosignatureVerifier(chain, witnesses, source.cosignatures, wanted, asked.found, list(asked.problems))
+        if source.start.next_seq:
+            found.add(source.start, source.tree)
+        return found
+
+    cosigned, found, in_parallel = witnesses_of_source(), None, False
+    if folder is not None and min(processes, len(folder.segments)) > 1:
+        found = await verify_in_parallel(folder, chain, cosigned, min(processes, len(folder.segments)))
+        in_parallel = found is not None
+    if found is None:
+        cosigned = witnesses_of_source()
+        found = await _verified_in_order(source, chain, cosigned)
+    faults = [problem or found["seal_problem"]]
+    if folder is not None:
+        faults += folder.faults()
+        if found["broken"] is None and not in_parallel:
+            faults += folder.misstated()
+    found["seal_problem"] = "; ".join(filter(None, faults))
+    witnessed = cosigned.finish()
+    found["ok"] = found["ok"] and not found["seal_problem"] and not witnessed["problems"]
+    return {**found, "witnesses": witnessed, "seals_ignored": chain.ignored}
+
+
+async def _verified_in_order(source: Source, chain: SealChain, cosigned: CosignatureVerifier) -> Verification:
     folder = source.folder
     sealed = SealVerifier(chain, source.tree.copy(), folder.closing if folder else None, require_sealed_end=folder is not None)
-    asked = asked or Asked()
-    cosigned = CosignatureVerifier(chain, witnesses, source.cosignatures, wanted, asked.found, list(asked.problems))
-    if source.start.next_seq:
-        cosigned.add(source.start, source.tree)
 
     def on_record(head: ChainHead, tree: Frontier) -> None:
         cosigned.add(head, tree)
         if folder is not None:
             folder.on_record(head, tree)
 
-    found = await chain_report.verify(source.pool, source.messages, sealed, source.start, on_record)
-    faults = [problem or found["seal_problem"]]
-    if folder is not None:
-        faults += folder.faults()
-        if found["broken"] is None:
-            faults += folder.misstated()
-    found["seal_problem"] = "; ".join(filter(None, faults))
-    witnessed = cosigned.finish()
-    found["ok"] = found["ok"] and not found["seal_problem"] and not witnessed["problems"]
-    return {**found, "witnesses": witnessed, "seals_ignored": chain.ignored}
+    return await chain_report.verify(source.pool, source.messages, sealed, source.start, on_record)

@@ -183,6 +183,16 @@ async def verify(
     derived: Annotated[
         bool, typer.Option("--derived", help="With --archive: also compare the derived tables with the records.")
     ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="With a folder of segments: how many to verify at the same time. Default: one for each core, if it is large.",
+        ),
+    ] = None,
 ) -> ExitCode:
     """Verify the hash chain and the seals: no record is changed or missing.
 
@@ -196,6 +206,7 @@ async def verify(
     --witness-key, cosignatures are compared with the log, but anybody could have made them.
     """
     from bailiff.audit.cosignatures import ask
+    from bailiff.audit.parallel_verify import processes_for
     from bailiff.audit.verify import chain_of, verified
     from bailiff.audit.verify_derived import derived as compare_derived
     from bailiff.render.tables.audit import verification_block
@@ -211,7 +222,8 @@ async def verify(
         async with source_of(session, file, archive) as source:
             asked = await ask(chain_of(source, trust or ())[0], addresses)
     async with source_of(session, file, archive) as source:
-        found = await verified(source, trust or (), wanted, addresses, asked)
+        at_once = processes or processes_for(source.folder)
+        found = await verified(source, trust or (), wanted, addresses, asked, at_once)
     if derived and archive is not None and found["ok"]:
         compared = await compare_derived(archive, source.pool)
         found["derived"], found["derived_rows"] = compared.differences, compared.rows
