@@ -15,6 +15,7 @@ from tests.builders import requested_unit
 from tests.log_builder import Story
 from tests.property.busy_stories import Busy
 from tests.property.random_stories import Chance
+from tests.property.rich_stories import Rich
 from tests.property.small_pools import random_pool
 from tests.property.small_worlds import Fields, Waves, small_world, tight_world
 from tests.property.tiny_pools import tiny_pool
@@ -24,6 +25,7 @@ from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.engine import LOGIC
 from bailiff_core.placement import StepBudget, place_unit
+from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.plan import Planning
 from bailiff_core.plan.build import append_facts, submission
 from bailiff_core.plan.snapshot_validation import validate_snapshot
@@ -71,6 +73,18 @@ def busy(random: Random) -> Texts:
     seen: list[str] = []
     steps = [(random.randint(0, 15), random.randint(0, 9), random.randint(0, 7)) for _ in range(60)]
     Busy(lambda story: _note(story, seen)).play(steps)
+    yield from seen
+
+
+def rich(random: Random) -> Texts:
+    """A history of a pool with every feature at once; its texts say the whole state as well."""
+    seen: list[str] = []
+
+    def note(story: Story) -> None:
+        _note(story, seen)
+        seen[-1] += state_digest(story.state)
+
+    Rich(random, note).play(60)
     yield from seen
 
 
@@ -143,6 +157,7 @@ KINDS: dict[str, tuple[Callable[[Random], Texts], int]] = {
     "victims": (victims, 30),
     "sharing-victims": (sharing_victims, 40),
     "places": (places, 20),
+    "rich": (rich, 150),
 }
 NAMES = [f"{kind}-{seed}" for kind, (_, count) in KINDS.items() for seed in range(count)]
 
