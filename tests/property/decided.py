@@ -1,7 +1,7 @@
 """Worlds made from seeds, and a short digest of all that is decided in them, step by step.
 
-`python -m tests.property.decided` writes what the engine decides now to decided.json. It refuses while that file is of the same
-`LOGIC`: other decisions for the same state are a fault, or they raise `LOGIC`.
+`python -m tests.property.decided` writes what the engine decides now to decided.json. While that file is of the same `LOGIC` and
+`STATE_SCHEMA` it only adds worlds: other decisions for the same state are a fault, or they raise `LOGIC`.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from tests.property.victim_worlds import in_racks, random_world
 
 from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.decision_cycle import wake_at
-from bailiff_core.engine import LOGIC
+from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.placement import StepBudget, place_unit
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.plan import Planning
@@ -175,10 +175,14 @@ def digest(seen: list[str]) -> str:
 
 def main() -> int:
     """0 when the file was written."""
-    if FILE.exists() and json.loads(FILE.read_text())["logic"] == LOGIC:
-        print(f"{FILE.name} is of LOGIC {LOGIC} already: what is decided differently raises LOGIC first", file=sys.stderr)
-        return 1
-    document = {"logic": LOGIC, "decided": {name: digest(texts(name)) for name in NAMES}}
+    engine = {"logic": LOGIC, "state_schema": STATE_SCHEMA}
+    document = {**engine, "decided": {name: digest(texts(name)) for name in NAMES}}
+    recorded = json.loads(FILE.read_text())
+    if {name: recorded.get(name) for name in engine} == engine:
+        changed = [name for name, text in recorded["decided"].items() if document["decided"].get(name, text) != text]
+        if changed:
+            print(f"decided otherwise under the same LOGIC, which is a fault or raises it: {', '.join(changed)}", file=sys.stderr)
+            return 1
     FILE.write_text(json.dumps(document, indent=0) + "\n")
     return 0
 

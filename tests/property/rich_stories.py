@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from tests.log_builder import GIB, Story
+from tests.property.rich_facts import rare_facts
 from tests.property.rich_worlds import CLASSES, SECOND, Draw, demand, machine, rules, scaled
 
 from bailiff_core.decision_cycle import wake_at
@@ -36,6 +37,7 @@ class Rich:
         self.steps: tuple[tuple[int, Callable[[], Facts]], ...] = (
             (26, self._submit), (22, self._start), (22, self._evict), (26, self._answer), (4, self._end), (5, self._live),
             (4, self._operator), (4, self._change), (3, self._node), (3, self._device), (1, self._policy),
+            (3, lambda: rare_facts(self.draw, self.story)),
         )  # fmt: skip
         for number in range(self.draw.of(1, 2, 2, 3, 3, 4, 5)):
             self.story.cycle(self._joined(f"n{number}"))
