@@ -24,8 +24,8 @@ from tests.property.victim_worlds import in_racks, random_world
 from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
-from bailiff_core.placement import StepBudget, place_unit
 from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.placement import StepBudget, place_unit
 from bailiff_core.plan import Planning
 from bailiff_core.plan.build import append_facts, submission
 from bailiff_core.plan.snapshot_validation import validate_snapshot

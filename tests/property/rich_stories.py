@@ -1,5 +1,8 @@
-"""Histories of a pool with every feature at once (`rich_worlds`). Agents, executor and victim selection do what they do in a pool,
-and sometimes fail; time moves to what is due, and to just before or after it."""
+"""Histories of a pool with every feature at once (`rich_worlds`).
+
+Agents, executor and victim selection do what they do in a pool, and sometimes fail. Time moves to what is due, or to just before
+or after it.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
@@ -101,7 +104,9 @@ class Rich:
         elif what == "evict" and job.phase in (*LIVE, "reserved"):
             yield facts.JobEvictionRequested(**fields)
         elif what == "migrate" and job.phase in LIVE:
-            yield facts.JobMigrationRequested(**fields, node=self.draw.of(None, *(node.name for node in self.state.nodes.values())))
+            yield facts.JobMigrationRequested(
+                **fields, node=self.draw.of(None, *(node.name for node in self.state.nodes.values()))
+            )
 
     def _change(self) -> Facts:
         jobs = self._jobs()
@@ -126,7 +131,11 @@ class Rich:
         for job, task in self._tasks("starting"):
             if self.draw.chance(80):
                 refused = self.draw.chance(4)
-                yield facts.TaskStartRefused(**self._at(job, task), reason="no") if refused else facts.TaskStarted(**self._at(job, task))
+                yield (
+                    facts.TaskStartRefused(**self._at(job, task), reason="no")
+                    if refused
+                    else facts.TaskStarted(**self._at(job, task))
+                )
 
     def _end(self) -> Facts:
         """A job ends, or one of its tasks; earlier ones are released."""
@@ -162,7 +171,9 @@ class Rich:
                 yield facts.TaskVanished(**at)
 
     def _checkpoint(self) -> dict[str, Any]:
-        saved = facts.Checkpoint(step=self.draw.of(1, 5), bytes=GIB, duration=SECOND, sha256="0" * 64, agreed=self.draw.chance(80))
+        saved = facts.Checkpoint(
+            step=self.draw.of(1, 5), bytes=GIB, duration=SECOND, sha256="0" * 64, agreed=self.draw.chance(80)
+        )
         return {"checkpoint": saved, "checkpoint_age": self.draw.time()} if self.draw.chance(60) else {}
 
     def _shared(self, job: Job, task: Task) -> str:
@@ -173,7 +184,7 @@ class Rich:
     # --- victims
 
     def _answer(self) -> Facts:
-        """Victim selection answers, sometimes in part, of little effort, or wrongly. What it answers on may be some cycles old."""
+        """Victim selection answers, sometimes in part, of little effort, or wrongly. The state that it saw may be older."""
         selection = self.state.selection
         if selection is None or self.state.proposals is not None:
             return
@@ -214,7 +225,9 @@ class Rich:
         plan = self.state.preemptions.get(number) if number is not None else None
         if plan is None or plan.abandoned is not None or self.draw.chance(85):
             return None
-        begun = any(each.eviction.preemption == number and each.eviction.started_seq is not None for each in active_evictions(self.state))
+        begun = any(
+            each.eviction.preemption == number and each.eviction.started_seq is not None for each in active_evictions(self.state)
+        )
         return None if begun else number
 
     def _leave(self, job: Job, task: Task, code: int) -> Facts:
@@ -226,7 +239,9 @@ class Rich:
         elif self.draw.chance(35):
             stage = self.draw.of(*STAGES)
             saved = self._checkpoint().get("checkpoint") if stage == "checkpoint_committed" else None
-            yield facts.EvictionStageReached(**at, stage=stage, elapsed=self.draw.time(), step=self.draw.of(None, 3), checkpoint=saved)
+            yield facts.EvictionStageReached(
+                **at, stage=stage, elapsed=self.draw.time(), step=self.draw.of(None, 3), checkpoint=saved
+            )
         elif task.state == "running":
             yield from self._exit(job, task, code, self.draw.chance(80))
 
@@ -251,7 +266,10 @@ class Rich:
         elif node.drain is not None:
             yield facts.NodeUndrained(request=self.story.request(), node=node.name)
         elif self.draw.chance(50):
-            how = {"mode": self.draw.of("graceful", "graceful", "quick", "fast"), "deadline": self.draw.of(None, self.draw.time(5))}
+            how = {
+                "mode": self.draw.of("graceful", "graceful", "quick", "fast"),
+                "deadline": self.draw.of(None, self.draw.time(5)),
+            }
             yield facts.NodeDrained.model_validate({"request": self.story.request(), "node": node.name, **how})
         elif self.draw.chance(70) or len(self.state.nodes) > 5:
             yield facts.NodeUnreachable(node=node.name, last_contact=self.state.now)

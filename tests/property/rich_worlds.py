@@ -10,7 +10,7 @@ from tests.log_builder import GIB, policy
 from tests.mig_kit import devices
 
 from bailiff_core.model.demand import Dependency, SubGroup, TaskGroup, TopologyRule
-from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.policy import ACTIONS, DEFAULT_POLICY, Policy
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records import facts
 
@@ -61,7 +61,7 @@ def rules(draw: Draw) -> Policy:
         placement=of("any", "any", "prefer nvlink"),
         backfill=of("greedy", "reserve", "reserve", "preemptible"),
         preemption={
-            "actions": of(*[("allocate", "consolidate", "reclaim", "preempt")] * 4, ("allocate", "preempt"), ("allocate", "reclaim")),
+            "actions": of(*[ACTIONS] * 4, ("allocate", "preempt"), ("allocate", "reclaim")),
             "scope": of(None, "pool", "pool", "project"), "quota_shields": draw.chance(60),
             "cap_at_fair_share": draw.chance(60), "max_migrations": of(0, 1, 2, None),
             "selection_timeout": time(5), "selection_backoff": time(5), "reservation_expiry": time(20),
@@ -119,7 +119,10 @@ def _protections(draw: Draw) -> Fields:
             min_runtime={"preempt": time(), "reclaim": time()}, eviction_cap={"evictions": of(1, 2), "window": time(30)},
             cooldown={"job": time(), "project": time()}, preemption_delay=time(), excluded=[{"team": "x"}],
             ageing={"boost": of(10, 25, 30, 60), "evictions": of(None, 1, 2), "waiting": of(None, time(10))},
-            budgets=[{"name": "few", "labels": {"team": "y"}, "max_disruptions": of(0, 1)}, {"name": "all", "max_disruptions": of(1, 2, 3)}],
+            budgets=[
+                {"name": "few", "labels": {"team": "y"}, "max_disruptions": of(0, 1)},
+                {"name": "all", "max_disruptions": of(1, 2, 3)},
+            ],
             schedule_timeout={"after": time(20), "action": of("report", "fail", "pass")},
         ),
     }  # fmt: skip
@@ -172,13 +175,16 @@ def _group(draw: Draw) -> TaskGroup:
     gpus = of(
         *[{"gpu_milli": 1000}] * 6, *[{"gpu_milli": 2000}] * 4, {"gpu_milli": 3000}, {"gpu_milli": 4000}, {"gpu_milli": 8000}, {},
         {"gpu_share_milli": 500}, {"gpu_share_milli": of(250, 300, 700)}, {"gpu_share_bytes": of(10, 20, 40) * GIB},
-        {"gpu_share_milli": 500, "gpu_devices": 2}, {"mig_profile": "3g.40gb"}, {"mig_profile": "1g.10gb", "gpu_devices": of(1, 2)},
+        {"gpu_share_milli": 500, "gpu_devices": 2},
+        {"mig_profile": "3g.40gb"}, {"mig_profile": "1g.10gb", "gpu_devices": of(1, 2)},
     )  # fmt: skip
     rest = draw.some(
-        draw.rare // 2, gpu_models=of(("H100-80GB",), ("A100-40GB",)), node_labels={"disk": "fast"}, nodes=of(("n0",), ("n0", "n1")),
-        order=of(0, 1),
+        draw.rare // 2, gpu_models=of(("H100-80GB",), ("A100-40GB",)), node_labels={"disk": "fast"},
+        nodes=of(("n0",), ("n0", "n1")), order=of(0, 1),
     )  # fmt: skip
-    amounts = draw.some(40, cpu_milli=1000 * of(1, 2, 4), memory_bytes=GIB * of(8, 16)) if gpus else {"cpu_milli": 1000 * of(1, 2, 4)}
+    amounts = (
+        draw.some(40, cpu_milli=1000 * of(1, 2, 4), memory_bytes=GIB * of(8, 16)) if gpus else {"cpu_milli": 1000 * of(1, 2, 4)}
+    )
     return TaskGroup(count=of(1, 1, 1, 2, 2, 3, 4), **gpus, **rest, **amounts)
 
 
