@@ -1,7 +1,7 @@
 """Elastic gangs that cannot take another size while they run: they restart together, in place."""
 
 import pytest
-from tests.log_builder import HOUR, MINUTE, policy
+from tests.log_builder import GIB, HOUR, MINUTE, policy
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records.facts import TaskVanished
@@ -155,5 +155,24 @@ def test_it_does_not_grow_while_a_task_could_not_start_again_in_its_place(tell, 
     story.ends("other")
     assert not list(story.decisions("JobGrown"))
     is_usable(story)
+    starts_again(story)
+    assert story.members("wide", "running") == [0, 1]
+
+
+def test_it_does_not_grow_while_less_of_its_device_is_there_than_jobs_share(tell):
+    story = tell(policy(restarts={"grow_after": "10m"}))
+    story.node("n1", gpus=1)
+    story.node("n2", gpus=1)
+    story.runs("other", gpus=1)
+    story.runs("neighbour", TaskGroup(gpu_share_bytes=40 * GIB))
+    story.submit("wide", TaskGroup(count=2, gpu_share_bytes=40 * GIB), min_tasks=1, elastic="restart")
+    story.started("wide")
+    story.wait(10 * MINUTE)
+    story.check = None  # of the invariants: more is allocated than the device has
+    again = story.joined("n2", gpus=1)
+    story.cycle(again.model_copy(update={"devices": (again.devices[0].model_copy(update={"memory_bytes": 60 * GIB}),)}))
+    story.ends("other")
+    assert not list(story.decisions("JobGrown"))
+    story.node("n2", gpus=1)
     starts_again(story)
     assert story.members("wide", "running") == [0, 1]

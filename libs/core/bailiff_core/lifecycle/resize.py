@@ -52,7 +52,7 @@ def can_restart_in_place(state: PoolState, job: Job) -> bool:
     """Whether all resources that its tasks run on may be reserved for them: else the reservation would be dropped at once."""
     members = [task for task in job.tasks if task.state in ("starting", "running")]
     nodes = {task.node: state.nodes[task.node] for task in members}
-    if any(node.drain is not None or is_overcommitted(node) for node in nodes.values()):
+    if any(node.drain is not None or is_overcommitted(node) or _shares_overcommitted(node) for node in nodes.values()):
         return False
     return all(is_usable(nodes[task.node], task.devices) for task in members)
 
@@ -66,3 +66,8 @@ def is_overcommitted(node: Node) -> bool:
     """Whether more of the node is allocated or reserved, and not releasing, than it has since its agent last joined."""
     later = free_after_release(node)
     return later.cpu_milli < 0 or later.memory_bytes < 0 or later.slots < 0
+
+
+def _shares_overcommitted(node: Node) -> bool:
+    """Whether jobs share more of a device than it has since the node's agent last joined."""
+    return any(units < 0 for units in free_after_release(node).shares.values())
