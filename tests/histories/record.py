@@ -278,6 +278,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-11": shared_devices_and_moves,
     "cancelled-evictions-11": cancelled_evictions,
     "node-lost-11": node_lost,
+    "preemption-of-one-node-12": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-12": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-12": borrow_and_reclaim,
+    "operator-requests-12": operator_requests,
+    "no-counter-reclaim-12": no_counter_reclaim,
+    "shared-devices-and-moves-12": shared_devices_and_moves,
+    "cancelled-evictions-12": cancelled_evictions,
+    "node-lost-12": node_lost,
 }
 
 

@@ -1,7 +1,7 @@
 """Worlds made from seeds, and a short digest of all that is decided in them, step by step.
 
-`python -m tests.property.decided` writes what the engine decides now to decided.json. It refuses while that file is of the same
-`LOGIC`: other decisions for the same state are a fault, or they raise `LOGIC`.
+`python -m tests.property.decided` writes what the engine decides now to decided.json. While that file is of the same `LOGIC` and
+`STATE_SCHEMA` it only adds worlds: other decisions for the same state are a fault, or they raise `LOGIC`.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from tests.builders import requested_unit
 from tests.log_builder import Story
 from tests.property.busy_stories import Busy
 from tests.property.random_stories import Chance
+from tests.property.rich_stories import Rich
 from tests.property.small_pools import random_pool
 from tests.property.small_worlds import Fields, Waves, small_world, tight_world
 from tests.property.tiny_pools import tiny_pool
@@ -22,7 +23,8 @@ from tests.property.victim_worlds import in_racks, random_world
 
 from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.decision_cycle import wake_at
-from bailiff_core.engine import LOGIC
+from bailiff_core.engine import LOGIC, STATE_SCHEMA
+from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.placement import StepBudget, place_unit
 from bailiff_core.plan import Planning
 from bailiff_core.plan.build import append_facts, submission
@@ -71,6 +73,18 @@ def busy(random: Random) -> Texts:
     seen: list[str] = []
     steps = [(random.randint(0, 15), random.randint(0, 9), random.randint(0, 7)) for _ in range(60)]
     Busy(lambda story: _note(story, seen)).play(steps)
+    yield from seen
+
+
+def rich(random: Random) -> Texts:
+    """A history of a pool with every feature at once; its texts say the whole state as well."""
+    seen: list[str] = []
+
+    def note(story: Story) -> None:
+        _note(story, seen)
+        seen[-1] += state_digest(story.state)
+
+    Rich(random, note).play(60)
     yield from seen
 
 
@@ -143,6 +157,7 @@ KINDS: dict[str, tuple[Callable[[Random], Texts], int]] = {
     "victims": (victims, 30),
     "sharing-victims": (sharing_victims, 40),
     "places": (places, 20),
+    "rich": (rich, 150),
 }
 NAMES = [f"{kind}-{seed}" for kind, (_, count) in KINDS.items() for seed in range(count)]
 
@@ -160,10 +175,14 @@ def digest(seen: list[str]) -> str:
 
 def main() -> int:
     """0 when the file was written."""
-    if FILE.exists() and json.loads(FILE.read_text())["logic"] == LOGIC:
-        print(f"{FILE.name} is of LOGIC {LOGIC} already: what is decided differently raises LOGIC first", file=sys.stderr)
-        return 1
-    document = {"logic": LOGIC, "decided": {name: digest(texts(name)) for name in NAMES}}
+    engine = {"logic": LOGIC, "state_schema": STATE_SCHEMA}
+    document = {**engine, "decided": {name: digest(texts(name)) for name in NAMES}}
+    recorded = json.loads(FILE.read_text())
+    if {name: recorded.get(name) for name in engine} == engine:
+        changed = [name for name, text in recorded["decided"].items() if document["decided"].get(name, text) != text]
+        if changed:
+            print(f"decided otherwise under the same LOGIC, which is a fault or raises it: {', '.join(changed)}", file=sys.stderr)
+            return 1
     FILE.write_text(json.dumps(document, indent=0) + "\n")
     return 0
 

@@ -1,7 +1,9 @@
 """Elastic gangs that cannot take another size while they run: they restart together, in place."""
 
-from tests.log_builder import HOUR, MINUTE, policy
+import pytest
+from tests.log_builder import GIB, HOUR, MINUTE, policy
 
+from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records.facts import TaskVanished
 
 
@@ -118,18 +120,59 @@ def test_a_gang_that_restarts_to_shrink_loses_a_member_only_where_no_live_elasti
     assert [choice.job for choice in story.expect("PreemptionDecided").victims] == ["goes-on"]
 
 
-def test_it_does_not_grow_while_one_of_its_nodes_is_silent(tell):
-    """Nothing can be started again there: planned all the same, the plan was dropped and made anew without end."""
+def drains(story):
+    story.drain("n2", mode="graceful")
+
+
+def loses_its_device(story):
+    story.quarantined("n2", 0)
+
+
+def joins_with_less(story):
+    story.check = None  # of the invariants: more is allocated than the node has
+    story.node("n2", gpus=4, cpu=1)
+
+
+@pytest.mark.parametrize(
+    ("becomes_unusable", "is_usable"),
+    [
+        (lambda story: story.silent("n2"), lambda story: story.reachable("n2")),
+        (drains, lambda story: story.undrain("n2")),
+        (loses_its_device, lambda story: story.cleared("n2", 0)),
+        (joins_with_less, lambda story: story.node("n2", gpus=4)),
+    ],
+)
+def test_it_does_not_grow_while_a_task_could_not_start_again_in_its_place(tell, becomes_unusable, is_usable):
+    """Planned all the same, the plan was dropped and made anew without end."""
     story = tell(policy(restarts={"grow_after": "10m"}))
     story.node("n1", gpus=4)
     story.node("n2", gpus=4)
     story.runs("other", gpus=4)
-    story.submit("wide", gpus=4, tasks=2, min_tasks=1, elastic="restart")
+    story.submit("wide", TaskGroup(count=2, gpu_milli=4000, cpu_milli=2000), min_tasks=1, elastic="restart")
     story.started("wide")
     story.wait(10 * MINUTE)
-    story.silent("n2")
+    becomes_unusable(story)
     story.ends("other")
     assert not list(story.decisions("JobGrown"))
-    story.reachable("n2")
+    is_usable(story)
+    starts_again(story)
+    assert story.members("wide", "running") == [0, 1]
+
+
+def test_it_does_not_grow_while_less_of_its_device_is_there_than_jobs_share(tell):
+    story = tell(policy(restarts={"grow_after": "10m"}))
+    story.node("n1", gpus=1)
+    story.node("n2", gpus=1)
+    story.runs("other", gpus=1)
+    story.runs("neighbour", TaskGroup(gpu_share_bytes=40 * GIB))
+    story.submit("wide", TaskGroup(count=2, gpu_share_bytes=40 * GIB), min_tasks=1, elastic="restart")
+    story.started("wide")
+    story.wait(10 * MINUTE)
+    story.check = None  # of the invariants: more is allocated than the device has
+    again = story.joined("n2", gpus=1)
+    story.cycle(again.model_copy(update={"devices": (again.devices[0].model_copy(update={"memory_bytes": 60 * GIB}),)}))
+    story.ends("other")
+    assert not list(story.decisions("JobGrown"))
+    story.node("n2", gpus=1)
     starts_again(story)
     assert story.members("wide", "running") == [0, 1]

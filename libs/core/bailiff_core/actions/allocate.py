@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bailiff_core.fold.pending_queue import queue_key
-from bailiff_core.lifecycle.resize import has_started_members, is_on_ready_nodes
+from bailiff_core.lifecycle.resize import can_restart_in_place, has_started_members
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
@@ -113,8 +113,8 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     if has_started_members(state, unit.job):
         if unit.job.phase == "starting":
             too_soon = "it grows once all of it runs"
-        elif not is_on_ready_nodes(state, unit.job):
-            too_soon = "it grows once all its nodes report again"
+        elif not can_restart_in_place(state, unit.job):
+            too_soon = "it grows once all its tasks can restart where they run"
     if too_soon is not None:
         return too_soon
     state.indices.to_schedule.pop(unit.job.id, None)

@@ -6,7 +6,6 @@ from bailiff_core.fold.gang import active_tasks
 from bailiff_core.humanize import count_text
 from bailiff_core.model.gpu_shares import share_of, shares_devices, units_of
 from bailiff_core.model.placement_ranges import bits, ranges
-from bailiff_core.model.resources import free_after_release
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.islands import islands_used
@@ -14,7 +13,7 @@ from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStarting, ReservationDropped
 from bailiff_core.records.payload import Decision
 
-from .resize import has_started_members, is_on_ready_nodes, restart_in_place
+from .resize import can_restart_in_place, has_started_members, is_overcommitted, is_usable, restart_in_place
 
 
 def moved_jobs(state: PoolState) -> Iterator[Decision]:
@@ -96,7 +95,7 @@ def _of_reserved_tasks(state: PoolState, job: Job, members: list[Task]) -> Itera
 def _restart_to_grow(state: PoolState, job: Job, members: list[Task]) -> Iterator[Decision]:
     """Restarts a gang that cannot grow live, with the tasks whose resources are free; after a preemption only with all."""
     running = [task for task in job.tasks if task.state in ("starting", "running")]
-    if not is_on_ready_nodes(state, job):
+    if not can_restart_in_place(state, job):
         return
     if (
         job.phase != "running"
@@ -125,12 +124,9 @@ def _resources_lost(state: PoolState, job: Job, members: list[Task]) -> bool:
     """Whether any of the reserved resources is neither free nor releasing any more."""
     for task in members:
         node = state.nodes[task.node]
-        if node.state != "ready" or task.devices & (node.quarantined | ~node.capacity.devices):
+        if not is_usable(node, task.devices) or is_overcommitted(node):
             return True
         if task.devices & node.allocated.devices & ~node.releasing.devices or _shares_lost(job, task, node):
-            return True
-        later = free_after_release(node)
-        if later.cpu_milli < 0 or later.memory_bytes < 0 or later.slots < 0:
             return True
     return False
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from bailiff_core.fold.gang import is_done
 from bailiff_core.humanize import count_text
 from bailiff_core.model.grace import grace_of
-from bailiff_core.model.state import Job, PoolState, Task
+from bailiff_core.model.resources import free_after_release
+from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
@@ -47,6 +48,26 @@ def has_started_members(state: PoolState, job: Job) -> bool:
     return any(task.start_seq is not None and task.start_seq <= state.last_fact for task in job.tasks)
 
 
-def is_on_ready_nodes(state: PoolState, job: Job) -> bool:
-    """Whether every node that its tasks run on is ready; tasks on other nodes cannot be restarted."""
-    return all(state.nodes[task.node].state == "ready" for task in job.tasks if task.state in ("starting", "running"))
+def can_restart_in_place(state: PoolState, job: Job) -> bool:
+    """Whether all resources that its tasks run on may be reserved for them: else the reservation would be dropped at once."""
+    members = [task for task in job.tasks if task.state in ("starting", "running")]
+    nodes = {task.node: state.nodes[task.node] for task in members}
+    if any(node.drain is not None or is_overcommitted(node) or _shares_overcommitted(node) for node in nodes.values()):
+        return False
+    return all(is_usable(nodes[task.node], task.devices) for task in members)
+
+
+def is_usable(node: Node, devices: int) -> bool:
+    """Whether tasks may be placed on these devices of the node, once they are free."""
+    return node.state == "ready" and not devices & (node.quarantined | ~node.capacity.devices)
+
+
+def is_overcommitted(node: Node) -> bool:
+    """Whether more of the node is allocated or reserved, and not releasing, than it has since its agent last joined."""
+    later = free_after_release(node)
+    return later.cpu_milli < 0 or later.memory_bytes < 0 or later.slots < 0
+
+
+def _shares_overcommitted(node: Node) -> bool:
+    """Whether jobs share more of a device than it has since the node's agent last joined."""
+    return any(units < 0 for units in free_after_release(node).shares.values())

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.state import Job, PoolState, Task
+from bailiff_core.model.units import allocated_tasks
 from bailiff_core.model.work_lost import counted_cpu_milli, counted_gpu_milli, lost_gpu_ms
 from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.equivalence_classes import EquivalenceClasses
@@ -63,10 +64,9 @@ def started_cost(state: PoolState, job: Job, evicted: Sequence[Task], *, whole: 
     started = _started(evicted)
     if not started:
         return NO_COST
-    gpu_milli = counted_gpu_milli(state, job, started)
-    stopped_gpu_milli = (
-        gpu_milli if whole or job.demand.elastic != "restart" else counted_gpu_milli(state, job, _started(job.tasks))
-    )
+    gpu_milli = stopped_gpu_milli = counted_gpu_milli(state, job, started)
+    if job.demand.elastic == "restart" and not whole:  # the others restart; what is being evicted or has ended stops anyway
+        stopped_gpu_milli = counted_gpu_milli(state, job, _started(allocated_tasks(job)))
     return EvictionCost(
         gpu_milli,
         lost_gpu_ms(state, job, stopped_gpu_milli),
