@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bailiff_core.canonical import canonical_json
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 KEY_BYTES = 32
 
@@ -48,10 +48,9 @@ def sign_bytes(private_key: bytes, content: bytes) -> bytes:
 def is_signed_bytes(key: bytes, signature: bytes, content: bytes) -> bool:
     """Whether this key made this signature over these bytes. False for malformed keys and signatures."""
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+        _loaded_public(key).verify(signature, content)
     except (ValueError, InvalidSignature):
         return False
     return True
@@ -75,6 +74,13 @@ def _loaded(private_key: bytes) -> "Ed25519PrivateKey":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(private_key)
+
+
+@lru_cache(maxsize=256)
+def _loaded_public(key: bytes) -> "Ed25519PublicKey":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    return Ed25519PublicKey.from_public_bytes(key)
 
 
 def read_private_key(path: Path) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bailiff_core.model.certificate import Certificate, RootKeyChange
 from bailiff_core.records import LogKeys, Record, Wire, encode
 from bailiff_core.records.chain import NOT_ANNOUNCED, WRITER_STARTED
-from bailiff_core.records.wire import content_hash, time_value
+from bailiff_core.records.wire import HashedRecord, UnchainedRecord, content_hash, time_value
 
 from .certificates import InvalidCertificate, check_certificate
 from .credentials import Credentials
@@ -27,12 +27,14 @@ class InvalidSignature(Exception):
 class LogSignatureCheck:
     """Checks the signatures of one pool's log, as the chain rule needs (`SignatureCheck`)."""
 
+    deferred: list[tuple[str, Wire]] | None = None
+
     def __init__(self, pool: str) -> None:
         self.pool = pool
 
-    def record(self, keys: LogKeys, signature: str, prev: str, content: str) -> str:
-        """Why the writer's signature over the record with this content after `prev` is invalid, or an empty text."""
-        valid = is_signed(keys.writer_key, signature, [RECORD_TAG, self.pool, prev, content])
+    def record(self, keys: LogKeys, signature: str, prev: str, wire: Wire) -> str:
+        """Why the writer's signature over the content of this record after `prev` is invalid, or an empty text."""
+        valid = is_signed(keys.writer_key, signature, [RECORD_TAG, self.pool, prev, content_hash(wire)])
         return "" if valid else f"its signature is not that of the writer's key {keys.writer_key}"
 
     def certificate(self, certificate: Certificate, root_key: str, revoked: tuple[str, ...], pool: str, time: str) -> str:
@@ -47,10 +49,6 @@ class LogSignatureCheck:
             return str(error)
         return ""
 
-    def defers(self, announced: str, wire: Wire) -> bool:  # noqa: ARG002 - a subclass does
-        """Never: each record is checked when it is read."""
-        return False
-
     def settle(self) -> None:
         """Raises `InvalidSignature` if what was not checked yet is invalid."""
 
@@ -63,30 +61,28 @@ class LogSignatureCheck:
 class DeferredSignatureCheck(LogSignatureCheck):
     """As `LogSignatureCheck`, but keeps the newest signature, and the records after it, unchecked until `settle`.
 
-    A signature vouches for all records before it, through their hashes. So it suffices to check the newest one, and what the
-    records after it announce.
+    A signature vouches for all records before it, through their hashes. So it suffices to check the newest one of each key, and
+    what the records after it announce. Where another key signs, the signatures of the one before are settled first: no writer
+    vouches for another's.
     """
 
     def __init__(self, pool: str) -> None:
         super().__init__(pool)
-        self._pending: tuple[LogKeys, str, str, str] | None = None
-        self._announced: list[tuple[str, Wire]] = []
+        self._pending: tuple[LogKeys, str, str, Wire] | None = None
+        self.deferred = []
 
-    def record(self, keys: LogKeys, signature: str, prev: str, content: str) -> str:
-        """Keeps the signature. Always an empty text."""
-        self._pending = keys, signature, prev, content
-        self._announced.clear()
+    def record(self, keys: LogKeys, signature: str, prev: str, wire: Wire) -> str:
+        """Keeps the signature. Always an empty text. Raises `InvalidSignature`: that of the key before is invalid."""
+        if self._pending is not None and self._pending[0].writer_key != keys.writer_key:
+            self.settle()
+        self._pending = keys, signature, prev, wire
+        self.deferred = []
         return ""
-
-    def defers(self, announced: str, wire: Wire) -> bool:
-        """Keeps the record."""
-        self._announced.append((announced, wire))
-        return True
 
     def settle(self) -> None:
         """Checks the newest signature, and the records after it."""
         pending, self._pending = self._pending, None
-        announced, self._announced = self._announced, []
+        announced, self.deferred = self.deferred or (), []
         refused = pending and super().record(*pending)
         if refused:
             raise InvalidSignature(refused)
@@ -94,22 +90,40 @@ class DeferredSignatureCheck(LogSignatureCheck):
             raise InvalidSignature(NOT_ANNOUNCED)
 
 
+class WriterCheck:
+    """For the writer's own records, which it signs and announces itself (`SignatureCheck`). Readers check them."""
+
+    def __init__(self) -> None:
+        self.deferred: list[tuple[str, Wire]] | None = []
+
+    def record(self, keys: LogKeys, signature: str, prev: str, wire: Wire) -> str:  # noqa: ARG002
+        """Always valid."""
+        return ""
+
+    def certificate(self, certificate: Certificate, root_key: str, revoked: tuple[str, ...], pool: str, time: str) -> str:  # noqa: ARG002
+        """Always valid."""
+        return ""
+
+    def root_change(self, change: RootKeyChange, root_key: str) -> str:  # noqa: ARG002
+        """Always valid."""
+        return ""
+
+
 @dataclass(slots=True)
 class DraftRecord:
-    """A record before its `prev` and, if it is the first of a group, its signature are known. content: its content hash."""
+    """A record before its `prev` and, if it is the first of a group, its signature are known."""
 
     record: Record
-    wire: Wire
-    content: str
+    unchained: UnchainedRecord
 
-    def finish(self, prev: str, credentials: Credentials) -> tuple[Record, Wire]:
-        """The record after `prev`, and its bytes."""
-        record, headers = self.record.continuing(prev), list(self.wire.headers)
-        headers[headers.index(("ce_prev", PLACEHOLDER.encode()))] = "ce_prev", prev.encode()
+    def finish(self, prev: str, credentials: Credentials) -> tuple[Record, HashedRecord]:
+        """The record after `prev`, its bytes, and their hash."""
+        record, signature = self.record, b""
+        record.prev = prev
         if record.signature:
-            record.signature = sign_fields(credentials.private_key, [RECORD_TAG, record.pool, prev, self.content])
-            headers[-1] = "ce_sig", record.signature.encode()
-        return record, Wire(tuple(headers), self.wire.value)
+            record.signature = sign_fields(credentials.private_key, [RECORD_TAG, record.pool, prev, self.unchained.content])
+            signature = record.signature.encode()
+        return record, self.unchained.chained(prev.encode(), signature)
 
 
 def draft_signed(records: Sequence[Record]) -> list[DraftRecord]:
@@ -124,9 +138,8 @@ def draft_signed(records: Sequence[Record]) -> list[DraftRecord]:
         first = number == 0 or records[number].type == WRITER_STARTED
         record = records[number].continuing(PLACEHOLDER)
         record.next_content, record.signature = next_content, PLACEHOLDER if first else ""
-        wire = encode(record)
-        content = content_hash(wire)
-        drafts.append(DraftRecord(record, wire, content))
-        next_content = "" if record.type == WRITER_STARTED else content
+        unchained = UnchainedRecord(encode(record))
+        drafts.append(DraftRecord(record, unchained))
+        next_content = "" if record.type == WRITER_STARTED else unchained.content
     drafts.reverse()
     return drafts

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from bailiff_bus.port import Batch, Bus, BusUnavailable, Producer, Receipt
 from bailiff_bus.topics import AUDIT, AUDIT_LIMIT, message_size
-from bailiff_core.records import Break, ChainHead, Record, Wire, continues, encode
-from bailiff_core.records.chain import WRITER_STARTED
+from bailiff_core.records import Break, ChainHead, Record, Wire, encode
+from bailiff_core.records.chain import WRITER_STARTED, continues_hashed
+from bailiff_core.records.wire import hashed_record
 
 from .credentials import Credentials
-from .log_signatures import draft_signed
+from .log_signatures import WriterCheck, draft_signed
 from .reader import AuditReader, Entry, OnEntries
 
 
@@ -343,15 +344,16 @@ def chain_records(
     drafts = draft_signed(records) if credentials is not None else None
     for number, unchained in enumerate(records):
         if drafts is not None and credentials is not None:
-            record, wire = drafts[number].finish(head.hash, credentials)
+            record, chained = drafts[number].finish(head.hash, credentials)
         else:
             record = unchained.continuing(head.hash)
-            wire = encode(record)
+            chained = hashed_record(encode(record))
+        wire = chained.wire
         where = f"{record.pool}#{record.seq} {record.type}"
         size = message_size(None, wire.headers, wire.value)
         if size > AUDIT_LIMIT:
             raise ValueError(f"{where} has {size} bytes; the limit of an audit record is {AUDIT_LIMIT}")
-        after = continues(head, wire)
+        after = continues_hashed(head, chained, WriterCheck())
         if isinstance(after, Break):
             raise ValueError(f"{where} does not continue the log: {after.reason}")
         prepared.append((record, wire, after))

@@ -244,13 +244,31 @@ def test_one_check_for_many_records_and_one_for_each_find_the_same(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     """A reader checks the newest signature of what it has read at once; the auditor checks each."""
-    owner = credentials(tmp_path_factory.getbasetemp(), "w1")
+    writers = [credentials(tmp_path_factory.getbasetemp(), name) for name in ("w1", "w2", "w3")]
+    owner = writers[0]
     prepared = chain_records(ChainHead(POOL), first_records(ChainHead(POOL), owner), owner)
     log = Log(owner, [wire for _, wire, _ in prepared], prepared[-1][2])
+    tampering = ["unsigned", "between", "signed", "repeat", "old", "vouched for", "cut"]
     for _ in range(data.draw(st.integers(0, 8))):
-        match data.draw(st.sampled_from(["append", "append", "unsigned", "between", "signed", "repeat", "old"])):
+        match data.draw(st.sampled_from(["append", "append", "take over", *tampering])):
             case "append":
-                log.add(*[ClockAdvanced()] * data.draw(st.integers(1, 3)))
+                log.add(*[ClockAdvanced()] * data.draw(st.integers(1, 3)), owner=owner)
+            case "take over":
+                owner = data.draw(st.sampled_from(writers))
+                log.take_over(owner)
+            case "vouched for":  # whoever has the key of a certified admission continues what its writer has not signed
+                begin, intruder = log.head, replace(owner, private_key=new_private_key())
+                log.add(*[ClockAdvanced()] * data.draw(st.integers(1, 3)), owner=intruder)
+                log.take_over(data.draw(st.sampled_from([each for each in writers if each != owner])))
+                log.head = begin
+            case "cut":
+                log.add(ClockAdvanced(), ClockAdvanced(), owner=owner)
+                del log.wires[-1]
+                before = ChainVerifier(POOL)
+                for message in messages(log.wires):
+                    before.verify(message)
+                owner, log.head = data.draw(st.sampled_from(writers)), before.head
+                log.take_over(owner)
             case "unsigned":
                 log.wires.append(encode(forged(log.head)))
             case "between":

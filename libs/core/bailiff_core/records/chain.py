@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from .layout import Layout, Values
 from .log_keys import KEY_RECORDS, InvalidKeys, LogKeys, SignatureCheck, keys_after
 from .payload import AUDIT_TYPES
-from .wire import ParsedHeaders, Record, Wire, decode_following, hash_of, hashes_of, parse_headers
+from .wire import HashedRecord, ParsedHeaders, Record, Wire, content_hash, decode_following, hash_of, hashes_of, parse_headers
 
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
@@ -65,6 +65,12 @@ def continues(head: ChainHead, wire: Wire, check: SignatureCheck | None = None) 
     return _check(head, wire, layout, values, layout.pick(values), check)
 
 
+def continues_hashed(head: ChainHead, record: HashedRecord, check: SignatureCheck | None = None) -> ChainHead | Break:
+    """As `continues`, for a record whose hash is known."""
+    wire, layout, values, whole = record
+    return _check(head, wire, layout, values, layout.pick(values), check, whole)
+
+
 def follow(
     head: ChainHead, wire: Wire, parsed: ParsedHeaders | None = None, check: SignatureCheck | None = None
 ) -> tuple[ChainHead, Record] | Break:
@@ -81,7 +87,7 @@ def follow(
 
 
 def _check(
-    head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values, check: SignatureCheck | None
+    head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values, check: SignatureCheck | None, whole: str = ""
 ) -> ChainHead | Break:
     pool, seq, prev, kind, epoch_text, time_text = found[:6]
     if pool != head.pool.encode():
@@ -103,18 +109,19 @@ def _check(
         return Break(f"time is {time!r}, before {head.time!r}")
     keys = head.keys
     if keys is None and kind != _CREATES_POOL:
-        return ChainHead(head.pool, head.next_seq + 1, hash_of(wire, layout, values), epoch, time)
+        return ChainHead(head.pool, head.next_seq + 1, whole or hash_of(wire, layout, values), epoch, time)
     announced = head.next_content
     if not announced or kind in _KEY_RECORDS or keys is None:
-        whole, content = hashes_of(wire, layout, values)
+        whole = whole or hash_of(wire, layout, values)
         try:
-            keys = _signed_by(head, wire, _text(kind), time, content, _text(found[17]), check)
+            keys = _signed_by(head, wire, _text(kind), time, _text(found[17]), check)
         except InvalidKeys as error:
             return Break(str(error), signed=False)
         if keys is None:
             return ChainHead(head.pool, head.next_seq + 1, whole, epoch, time)
-    elif check is not None and check.defers(announced, wire):
-        whole = hash_of(wire, layout, values)
+    elif check is not None and check.deferred is not None:
+        check.deferred.append((announced, wire))
+        whole = whole or hash_of(wire, layout, values)
     else:
         whole, content = hashes_of(wire, layout, values)
         if content != announced:
@@ -124,9 +131,7 @@ def _check(
     return ChainHead(head.pool, head.next_seq + 1, whole, epoch, time, _text(found[16]), keys)
 
 
-def _signed_by(
-    head: ChainHead, wire: Wire, kind: str, time: str, content: str, signature: str, check: SignatureCheck | None
-) -> LogKeys | None:
+def _signed_by(head: ChainHead, wire: Wire, kind: str, time: str, signature: str, check: SignatureCheck | None) -> LogKeys | None:
     """The log's keys after this record; None if it is not signed. Raises `InvalidKeys`: it is neither signed nor announced."""
     keys = head.keys
     if kind in KEY_RECORDS:
@@ -139,14 +144,14 @@ def _signed_by(
     if keys is None or signer is None:
         return None
     if head.next_content and kind != WRITER_STARTED:
-        if content != head.next_content:
+        if content_hash(wire) != head.next_content:
             raise InvalidKeys(NOT_ANNOUNCED)
         return keys
     if not signature:
         raise InvalidKeys("it is not signed")
     if signer.writer_key in signer.revoked:
         raise InvalidKeys(f"the writer's key {signer.writer_key} was revoked")
-    refused = "" if check is None else check.record(signer, signature, head.hash, content)
+    refused = "" if check is None else check.record(signer, signature, head.hash, wire)
     if refused:
         raise InvalidKeys(refused)
     return keys

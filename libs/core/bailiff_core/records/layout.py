@@ -23,7 +23,8 @@ class Layout:
     pick: returns the values of `READ_HEADERS`, in order; empty for missing ones, the last of duplicates. missing: required
     headers that are absent. hashed: returns the values that the hash covers, in order; None if a name occurs twice, since
     the order then depends on the values. prefixes: the bytes before each of these values, with slots for length and value.
-    content_begin: the first of these bytes in the content hash. not_content: slots of values that it replaces by empty ones.
+    content_begin: the first of these bytes in the content hash. not_content: the headers that it leaves out, each with the slot
+    of its value's length in the prefixes and its position in the record.
     """
 
     __slots__ = ("content_begin", "hashed", "missing", "names", "not_content", "pick", "prefixes")
@@ -38,7 +39,7 @@ class Layout:
         begin = len(hashed).to_bytes(4, "big") + prefixes[0]
         prefixes[0], self.content_begin = TAG + begin, prefixed(CONTENT_TAG) + begin
         self.prefixes = [part for before in prefixes for part in (before, b"", b"")]
-        self.not_content = [3 * number + 1 for number, name in enumerate(hashed) if name in NOT_CONTENT]
+        self.not_content = {name: (3 * number + 1, at[name] - 1) for number, name in enumerate(hashed) if name in NOT_CONTENT}
         self.hashed: Callable[[Values], Values] | None = None
         if len(at) == len(names) and hashed:
             self.hashed = itemgetter(*[at[name] for name in hashed], len(names) + 1)

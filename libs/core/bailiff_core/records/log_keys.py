@@ -33,13 +33,16 @@ class LogKeys:
 
 
 class SignatureCheck(Protocol):
-    """Checks signatures of a log's records. Each method returns why one is invalid, or an empty text."""
+    """Checks signatures of a log's records. Each method returns why one is invalid, or an empty text.
 
-    def record(self, keys: LogKeys, signature: str, prev: str, content: str) -> str:
-        """Whether the writer's key signed the record with this content after the record `prev`; hashes in hex."""
+    deferred: receives the records whose content is compared later with what the one before announces (a hash, in hex), each after
+    that hash; None if each is compared at once.
+    """
 
-    def defers(self, announced: str, wire: Wire) -> bool:
-        """Whether it checks later that the record has the content that the one before it announces: a hash, in hex."""
+    deferred: list[tuple[str, Wire]] | None
+
+    def record(self, keys: LogKeys, signature: str, prev: str, wire: Wire) -> str:
+        """Whether the writer's key signed the content of this record after the record `prev`, a hash in hex."""
 
     def certificate(self, certificate: Certificate, root_key: str, revoked: tuple[str, ...], pool: str, time: str) -> str:
         """Whether the root key permits this key to write the pool's log at this time, RFC 3339."""

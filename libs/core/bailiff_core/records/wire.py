@@ -210,7 +210,7 @@ def hashes_of(wire: Wire, layout: Layout, values: Values) -> tuple[str, str]:
 
 def _content_hash(layout: Layout, parts: list[bytes]) -> str:
     parts[0] = layout.content_begin
-    for slot in layout.not_content:
+    for slot, _ in layout.not_content.values():
         parts[slot], parts[slot + 1] = _NO_LENGTH, b""
     return sha256(b"".join(parts)).hexdigest()
 
@@ -221,6 +221,47 @@ def _hashed_parts(pick: Callable[[Values], Values], layout: Layout, values: Valu
     parts[1::3] = map(_length, map(len, picked))
     parts[2::3] = picked
     return parts
+
+
+class HashedRecord(NamedTuple):
+    """A record with its parsed headers and its hash."""
+
+    wire: Wire
+    layout: Layout
+    values: Values
+    hash: str
+
+
+def hashed_record(wire: Wire) -> HashedRecord:
+    """Parses and hashes the record."""
+    layout, values = parse_headers(wire)
+    return HashedRecord(wire, layout, values, hash_of(wire, layout, values))
+
+
+class UnchainedRecord:
+    """The bytes of a record before its `prev` and signature are known: placeholders stand for them. content: its content hash."""
+
+    __slots__ = ("_layout", "_parts", "_values", "_wire", "content")
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._layout, self._values = layout, values = parse_headers(wire)
+        assert layout.hashed is not None  # `encode` writes each header once
+        self._parts = _hashed_parts(layout.hashed, layout, values)
+        self.content = _content_hash(layout, self._parts)
+
+    def chained(self, prev: bytes, signature: bytes) -> HashedRecord:
+        """The record with these values; without a signature, if that is empty. Call it once."""
+        layout, parts = self._layout, self._parts
+        headers, values = list(self._wire.headers), list(self._values)
+        parts[0] = layout.prefixes[0]
+        for name, value in (("ce_prev", prev), ("ce_sig", signature)):
+            if value:
+                slot, at = layout.not_content[name]
+                headers[at], values[at + 1] = (name, value), value
+                parts[slot], parts[slot + 1] = _length(len(value)), value
+        wire = Wire(tuple(headers), self._wire.value)
+        return HashedRecord(wire, layout, tuple(values), sha256(b"".join(parts)).hexdigest())
 
 
 _split_at_last_equals = methodcaller("rpartition", "=")
@@ -262,7 +303,7 @@ def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: 
             pool, seq, epoch, int(cycle), cycle_end == b"true", time_value(time), prev, fields.writer, fields.engine,
             fields.policy, fields.type, None if fields.read is None else fields.read(wire.value),
             cause.decode(), _positions(inputs.decode()) if inputs else (),
-            actor.decode() if actor else "", auth.decode() if auth else "", following.decode(), sig.decode(),
+            actor.decode() if actor else "", auth.decode() if auth else "", following.decode(), sig.decode() if sig else "",
             request.decode() if request else "",
         )  # fmt: skip
     except ValueError as error:  # pydantic's errors are ValueErrors, too
