@@ -29,7 +29,7 @@ export function JobMeasurements({ pool, devices, attempt, from, to }: Measured) 
   const key = nodes.length ? `${pool} ${nodes.join()} ${attempt} ${from} ${to}` : null;
   const { value, failure } = usePolling<NodeHistory[]>(key, (signal) => Promise.all(nodes.map((node) => loadNodeHistory(pool, node, from, signal))));
   if (!nodes.length) return null;
-  const begin = value ? Math.min(...value.flatMap((each) => each.times.slice(0, 1))) * 1000 : from;
+  const late = value?.some((each) => each.times.length > 0 && each.times[0]! * 1000 - from > each.step_s * 1000) ?? false;
   return (
     <Card title={`Utilisation and memory of its GPUs, attempt ${attempt}`}>
       {failure ? (
@@ -48,7 +48,7 @@ export function JobMeasurements({ pool, devices, attempt, from, to }: Measured) 
           ))}
         </div>
       )}
-      {Number.isFinite(begin) && begin - from > value![0]!.step_s * 1000 && <p class="soft note">The attempt started at {moment(new Date(from).toISOString())}. Telemetry is kept for a day and since the console’s start; the charts begin with the first that is known.</p>}
+      {late && <p class="soft note">The attempt started at {moment(new Date(from).toISOString())}. Telemetry is kept for a day and since the console’s start; the charts begin with the first that is known.</p>}
       {devices.size > MOST_NODES && <p class="soft note">{MOST_NODES} of {devices.size} nodes are shown.</p>}
     </Card>
   );
