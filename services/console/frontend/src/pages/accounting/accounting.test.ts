@@ -46,6 +46,7 @@ describe("a young pool", () => {
     const found = answer([row("2026-01-01T23:00:00Z", "red", 1)], [["2026-01-01T05:00:00Z", 0], ["2026-01-01T23:00:00Z", 4]]);
     expect(knownPart(found, window)).toEqual({ from: at("2026-01-01T23:00Z"), to: window.to, period: "minute" });
     expect(knownPart(answer([], []), window)).toEqual(window);
+    expect(knownPart({ ...found, known_until: "2026-01-01T23:40:00Z" }, window).to).toBe(at("2026-01-01T23:40Z"));
     expect(knownPart(answer([row("2025-12-31T23:00:00Z", "red", 1)], []), window).from).toBe(window.from);
   });
 });

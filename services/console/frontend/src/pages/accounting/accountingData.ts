@@ -112,11 +112,17 @@ function periodOf(from: number, to: number): Period {
   return hours <= 2 ? "minute" : hours <= 24 * 14 ? "hour" : "day";
 }
 
-/** The window without the periods before the first one that is known: a young pool is not one line at the edge. */
+/**
+ * The part of the window that is known: a young pool is not one line at the edge, and the mean of the running period is that of
+ * its past.
+ */
 export function knownPart(found: Accounting, window: TimeWindow): TimeWindow {
   const times = [...found.rows.map((row) => Date.parse(row.time!)), ...found.capacity.filter((each) => each.gpu_hours > 0).map((each) => Date.parse(each.time))];
+  if (!times.length) return window;
   const from = Math.min(window.to - LENGTHS[window.period], Math.max(window.from, Math.min(...times, window.to)));
-  return times.length ? { from, to: window.to, period: periodOf(from, window.to) } : window;
+  const until = found.known_until === null ? window.to : Date.parse(found.known_until);
+  const to = until > from ? Math.min(window.to, until) : window.to;
+  return { from, to, period: periodOf(from, to) };
 }
 
 /** The request. by: may name the period. filters: by parameter. */

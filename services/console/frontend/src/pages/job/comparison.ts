@@ -1,5 +1,6 @@
 // Things side by side: one row per property, marked where they differ.
 import { gpuTime } from "../../lib/format";
+import { NOTHING_MS } from "./evictionReason";
 
 export interface Compared {
   name: string;
@@ -14,7 +15,7 @@ export function comparison(columns: readonly Compared[]): { name: string; values
   });
 }
 
-const gpuHours = (hours: number): string => (hours > 0 ? gpuTime(hours * 3_600_000) : "none");
+const gpuHours = (hours: number): string => (hours * 3_600_000 < NOTHING_MS ? "none" : gpuTime(hours * 3_600_000));
 
 /** Work since the last checkpoint and the cost of the restart, which the records count together. restartMs: of each GPU; null: unknown. */
 export function losses(attempts: readonly { lost_gpu_hours: number | null }[], gpus: number | null, restartMs: number | null): Record<string, string> {
@@ -22,6 +23,5 @@ export function losses(attempts: readonly { lost_gpu_hours: number | null }[], g
   const sum = (values: number[]): number => values.reduce((all, value) => all + value, 0);
   if (restartMs === null || gpus === null) return { "Lost, with the restart": gpuHours(sum(lost)) };
   const restarts = lost.map((hours) => Math.min(hours, (gpus * restartMs) / 3_600_000));
-  const work = sum(lost) - sum(restarts);
-  return { "Work lost": gpuHours(work * 3_600_000 < 1 ? 0 : work), "Restart cost": gpuHours(sum(restarts)) };
+  return { "Work lost": gpuHours(sum(lost) - sum(restarts)), "Restart cost": gpuHours(sum(restarts)) };
 }

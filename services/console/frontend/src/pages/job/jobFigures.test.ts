@@ -30,6 +30,8 @@ test("the restart cost is read from the policy in force", () => {
 test("the progress of a job that succeeded is full, that of another one is as reported", () => {
   expect(jobProgress(null, null, [progressed], true).step).toBe(100);
   expect(jobProgress(null, null, [progressed], false).step).toBe(90);
+  const exited: RecordItem = { ...progressed, seq: 4, type: "TaskExited", data: { step: 97, exit_code: 0 } };
+  expect(jobProgress(null, null, [exited, progressed], false).step).toBe(97); // the last step that it published
 });
 
 test("how often a job was preempted and what came back", () => {
