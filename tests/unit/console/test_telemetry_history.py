@@ -52,7 +52,8 @@ def test_a_day_of_a_node_is_kept_as_means_of_longer_steps() -> None:
     long, short = history.of_node("n", day), history.of_node("n", 2 * day - 600)
     assert (long["step_s"], long["times"][0], long["times"][-1]) == (LONG_STEP_S, day, 2 * day - LONG_STEP_S)
     assert len(long["times"]) == LONG_STEPS
-    assert set(long["busy"][0]) == {75} and set(long["busy"][1]) == {None}
+    assert set(long["busy"][0]) == {75}
+    assert set(long["busy"][1]) == {None}
     assert set(long["memory"][1]) == {25}
     assert (short["step_s"], short["times"][0]) == (STEP_S, 2 * day - 600)
     assert history.of_node("n", 0)["times"][0] == day - LONG_STEP_S  # no more than a day is kept
