@@ -17,7 +17,7 @@ const two = (value: number): string => String(Math.abs(value)).padStart(2, "0");
 /** Minutes east of UTC, in the chosen zone. */
 export const zoneOffset = (at: Date): number => (timeZone.value === "utc" ? 0 : -at.getTimezoneOffset());
 
-/** The offset as text: `UTC`, `+01:00`. */
+/** The offset as text: `+01:00`. */
 export const offsetText = (offset: number): string => `${offset < 0 ? "−" : "+"}${two(Math.trunc(offset / 60))}:${two(offset % 60)}`;
 
 /** `2026-01-01T02:01:05` on a clock that is so many minutes east of UTC. */
