@@ -1,15 +1,19 @@
 """Drives the console's pages as a user does: navigates, reads, presses buttons, and checks accessibility with axe."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Literal
 
 import pytest
-from playwright.async_api import ConsoleMessage, Page, Request, expect
+import pytest_asyncio
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, expect
 from tests.browser import LAPTOP, chromium, faults_of_access
 from tests.system import PATIENCE_S
 
 from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
 
+Scheme = Literal["dark", "light"]
 POOL = "pool-a"
+IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="module")
 PATIENCE_MS = PATIENCE_S * 1000
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -36,8 +40,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield stack
 
 
-@pytest.fixture
-async def page(stack: Stack) -> AsyncIterator[Page]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """One browser for all tests of a file, which run on one event loop: `IN_ONE_BROWSER`."""
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(stack: Stack, browser: Browser) -> AsyncIterator[Page]:
     """A page at laptop size.
 
     The test fails if the page sends a request to another server, logs an error, opens a browser dialog, or runs or tries to
@@ -54,27 +65,26 @@ async def page(stack: Stack) -> AsyncIterator[Page]:
         if message.type == "error" and not any(word in message.text for word in AWAY):
             errors.append(f"{page.url}: {message.text}")
 
-    async with chromium() as browser:
-        context = await browser.new_context(viewport={"width": LAPTOP[0], "height": LAPTOP[1]}, color_scheme="light")
-        context.set_default_timeout(PATIENCE_MS)
-        await context.add_init_script(WATCH)
-        page = await context.new_page()
-        await page.request.get(stack.console_link)
-        page.on("request", requested)
-        page.on("console", on_message)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
-        yield page
-        await context.close()
+    context = await browser.new_context(viewport={"width": LAPTOP[0], "height": LAPTOP[1]}, color_scheme="light")
+    context.set_default_timeout(PATIENCE_MS)
+    await context.add_init_script(WATCH)
+    page = await context.new_page()
+    await page.request.get(stack.console_link)
+    page.on("request", requested)
+    page.on("console", on_message)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
+    yield page
+    await context.close()
     assert elsewhere == []
     assert errors == []
 
 
 class Seeing:
-    """Helpers for a page: navigate, read, act."""
+    """Helpers for a page: navigate, read, act. schemes: those that `accessible` checks; dark first, since the page is light."""
 
-    def __init__(self, page: Page, address: str) -> None:
-        self.page, self.address = page, address
+    def __init__(self, page: Page, address: str, schemes: tuple[Scheme, ...] = ("dark", "light")) -> None:
+        self.page, self.address, self.schemes = page, address, schemes
 
     async def open(self, path: str) -> None:
         """Go there."""
@@ -111,8 +121,8 @@ class Seeing:
         await dialog.get_by_role("button", name="Close").last.click()
 
     async def accessible(self, what: str) -> None:
-        """Check with axe, in both colour schemes."""
-        for scheme in ("dark", "light"):
+        """Check with axe."""
+        for scheme in self.schemes:
             await self.page.emulate_media(color_scheme=scheme)
             found = await faults_of_access(self.page)
             assert found == [], f"{what}, {scheme}:\n" + "\n".join(found)

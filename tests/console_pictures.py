@@ -131,6 +131,9 @@ class Camera:
             await page.get_by_text("live, record").wait_for()
             evicted = await preemption(page)
         job, seq = evicted["job"], evicted["decided_seq"]
+        await self.take("overview", "/overview", ".linechart")
+        await self.take("jobs", "/jobs", "main .badge")
+        await self.take("policy", "/policy", ".cm-content")
         await self.take("pool", "", "canvas", choose_a_job)
         await self.take("pool-dark", "", "canvas", dark=True)
         await self.take("queue", "/queue", ".pending-job", open_first)

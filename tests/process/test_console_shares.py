@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from playwright.async_api import Locator, Page, expect
-from tests.console_eyes import POOL, Seeing
+from tests.console_eyes import IN_ONE_BROWSER, POOL, Seeing
 from tests.log_builder import policy
 from tests.system import PATIENCE_S
 
 from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 FOUR = {"gpus": 4}
 PROJECTS = [
@@ -108,6 +108,17 @@ async def test_a_what_if_with_another_policy(stack: Stack, page: Page) -> None:
         await page.get_by_role("link", name="Full report with plots").click()
     await expect((await opened.value).locator("svg").first).to_be_visible()
 
+    # Without its project a job could not run at all: that is said first, and nobody is "hurt most: nobody".
+    without = yaml.safe_load(in_force)
+    without["projects"] = [each for each in without["projects"] if each["name"] != "speech"]
+    await see.open(f"/{POOL}/policy")
+    await page.get_by_label("Policy as YAML").fill(yaml.safe_dump(without))
+    await page.get_by_role("button", name="Simulate").click()
+    await expect(page.locator(".result-headline")).to_contain_text("rejected under the other policy")
+    lost = page.get_by_role("table", name="Jobs that could not run under the other policy")
+    await expect(lost.get_by_role("row", name="voices")).to_contain_text("rejected")
+    await see.accessible("a what-if in which a job could not run")
+
 
 async def test_gpu_hours_over_time_and_the_report_of_a_month(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
@@ -118,6 +129,11 @@ async def test_gpu_hours_over_time_and_the_report_of_a_month(stack: Stack, page:
     await page.get_by_role("radio", name="1 hour").check()
     await expect(page).to_have_url(re.compile(r"/accounting\?range=1h$"))
     await expect(page.get_by_role("img", name=re.compile(r"Used GPUs over time by project: \d"))).to_be_visible()
+    await page.get_by_role("radio", name="From … to").check()
+    await page.get_by_label("From", exact=True).fill("2026-01-01 12:30")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page).to_have_url(re.compile(r"from=2026-01-01T12%3A30Z&to="))
+    await page.get_by_role("radio", name="1 hour").check()
     await page.get_by_role("radio", name="Borrowed").check()
     await page.reload()
     await expect(page.get_by_role("img", name=re.compile("^Borrowed GPUs over time"))).to_be_visible()

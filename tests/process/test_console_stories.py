@@ -7,10 +7,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, expect
 from tests.archive_kit import query
-from tests.browser import PHONE
-from tests.console_eyes import HOSTILE, LINK, POOL, Seeing
+from tests.browser import LAPTOP, PHONE
+from tests.console_eyes import HOSTILE, IN_ONE_BROWSER, LINK, POOL, Seeing
 from tests.console_keys import Keys
 from tests.system import PATIENCE_S
 
@@ -21,7 +22,7 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_devstack import EmbeddedKafka
 from bailiff_devstack.stack import API, Stack
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 PAGES = (
     "",
@@ -31,6 +32,8 @@ PAGES = (
     "/policy",
     "/queue",
     "/projects",
+    "/accounting",
+    "/accounting?project=vision",
     "/record",
     "/record?at=3",
     "/record?seq=3",
@@ -43,7 +46,7 @@ SECOND = 1_000_000
 GIB = 1 << 30
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(stack: Stack) -> AsyncIterator[Client]:
     """A client that submits with a hostile name."""
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/stories", actor=HOSTILE) as client:
@@ -119,10 +122,13 @@ async def test_the_past_and_the_raw_record(stack: Stack, page: Page, client: Cli
     await see.accessible("a raw record")
 
 
-async def test_no_page_scrolls_sideways_on_a_phone(stack: Stack, page: Page, client: Client) -> None:
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=("laptop", "phone"))
+async def test_every_page_is_accessible_and_none_scrolls_sideways(
+    stack: Stack, page: Page, client: Client, size: tuple[int, int]
+) -> None:
     see = Seeing(page, stack.console)
     await a_preemption(client)
-    await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    await page.set_viewport_size({"width": size[0], "height": size[1]})
     wide: dict[str, object] = {}
     for path in PAGES:
         await see.open(f"/{POOL}{path}")
@@ -130,9 +136,9 @@ async def test_no_page_scrolls_sideways_on_a_phone(stack: Stack, page: Page, cli
         await page.wait_for_load_state("load")
         await expect(page.locator("main .loading")).to_have_count(0)
         width = await page.evaluate("document.documentElement.scrollWidth")
-        if width > PHONE[0]:
+        if width > size[0]:
             wide[path] = width
-        await see.accessible(f"{path or '/'} on a phone")
+        await see.accessible(f"{path or '/'} at {size[0]} px")
     assert wide == {}
 
 
@@ -188,6 +194,45 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await keys.go_to("Verify this record", "button")
     await keys.press("Enter")
     await expect(page.locator(".verdict")).to_contain_text("✓ The record is in the chain")
+
+
+async def test_several_jobs_and_a_node_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> None:
+    await a_preemption(client)
+    await done(client, job("by-hand", 1, "inference"))
+    see, keys = Seeing(page, stack.console), Keys(page)
+    dialog = page.get_by_role("dialog")
+    await see.open(f"/{POOL}/jobs?name=by-hand")
+    await page.get_by_label("Select by-hand").wait_for()
+    await keys.go_to("Select by-hand", "input")
+    await keys.press("Space")
+    await keys.go_to("Pause", "button")
+    await keys.press("Enter")
+    await dialog.get_by_text("gets the signal TERM").wait_for()
+    await keys.go_to("Pause 1 job", "button")
+    await keys.press("Enter")
+    await dialog.get_by_text("✓ accepted").wait_for()
+    await see.accessible("the answer to a request for several jobs")
+    await keys.press("Escape")
+
+    await keys.press("Control+k")
+    await keys.type("node-1")
+    await see.accessible("the palette")
+    await keys.press("Enter")
+    await page.wait_for_url("**/nodes/node-1")
+    for action, state in (("Drain", "drained"), ("Undrain", "ready")):
+        await page.get_by_role("button", name=action, exact=True).wait_for()
+        await keys.go_to(action, "button")
+        await keys.press("Enter")
+        await dialog.get_by_text("Effects").wait_for()
+        await see.accessible(f"the dialog {action}")
+        await keys.go_to(action, "button")
+        await keys.press("Enter")
+        await dialog.get_by_text("Accepted").wait_for()
+        await keys.press("Escape")
+        await expect(page.locator(".page-head .badge").first).to_contain_text(state)
+    await page.get_by_role("button", name="Notices").press("Enter")
+    await see.text("Notify me in this browser")
+    await see.accessible("the bell")
 
 
 async def test_unavailable_services_are_shown_and_recover(stack: Stack, page: Page, client: Client) -> None:

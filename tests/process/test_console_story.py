@@ -1,14 +1,14 @@
 """The main console test in a real browser: all actions of a user, on a complete system.
 
 Nothing is mocked: the page's data comes from the log, and its requests go through Kafka. The page may contact no other server,
-and axe finds no violation of WCAG AA on any screen of the test, in both colour schemes.
+and axe finds no violation of WCAG AA on any screen of the test: each in one colour scheme, in the long stories in both.
 """
 
 import asyncio
 
 import pytest
 from playwright.async_api import Page, expect
-from tests.console_eyes import HOSTILE, LINK, POOL, Seeing
+from tests.console_eyes import HOSTILE, IN_ONE_BROWSER, LINK, POOL, Scheme, Seeing
 from tests.system import PATIENCE_S
 
 from bailiff.client.client import Client
@@ -17,14 +17,16 @@ from bailiff_bus.messages import JobSpec
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_devstack.stack import CONSOLE, Stack
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.timeout(600)]
 
+LIGHT: tuple[Scheme, ...] = ("light",)
+DARK: tuple[Scheme, ...] = ("dark",)
 TRAIN = "name: train-1\nclass: train\ngpus: 8\ncpu: 8\nmemory: 8GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
 SERVE = "name: serve-1\nclass: inference\ngpus: 4\ncpu: 4\nmemory: 4GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
 
 
 async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page) -> None:
-    see = Seeing(page, stack.console)
+    see = Seeing(page, stack.console, LIGHT)
     await see.open("/")
     await see.text("Needs attention")
     await see.accessible("an empty pool")
@@ -62,7 +64,7 @@ async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page)
 
 
 async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> None:
-    see = Seeing(page, stack.console)
+    see = Seeing(page, stack.console, DARK)
     await see.open(f"/{POOL}")
     await page.get_by_role("radio", name="Table").check()
     await page.get_by_role("button", name="node-1").click()
@@ -79,7 +81,7 @@ async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> Non
 
 
 async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
-    see = Seeing(page, stack.console)
+    see = Seeing(page, stack.console, DARK)
     await see.open("/")
     await page.wait_for_url(f"**/{POOL}/overview")
     await see.text("By project")
@@ -136,7 +138,7 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
 
 
 async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> None:
-    see = Seeing(page, stack.console)
+    see = Seeing(page, stack.console, LIGHT)
     hostile_line = HOSTILE.replace("'", '"')
     group = TaskGroup(gpu_milli=0, cpu_milli=1000, memory_bytes=1 << 30)
     demand = JobDemand(job="hostile", project="robots", tasks=(group,), priority_class="inference", labels={"link": LINK})
@@ -160,7 +162,7 @@ async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> 
 
 
 async def test_a_page_that_loses_its_console_resumes_where_it_was(stack: Stack, page: Page) -> None:
-    see = Seeing(page, stack.console)
+    see = Seeing(page, stack.console, LIGHT)
     await see.open(f"/{POOL}/jobs/train-1")
     await see.text("live, record")
     await asyncio.to_thread(stack.processes.kill9, CONSOLE)

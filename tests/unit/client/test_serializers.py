@@ -12,7 +12,8 @@ from tests.unit.client.kit import MINUTE, SECOND, LogWriter, finished_story, pre
 
 from bailiff.cli.session import Output, as_text
 from bailiff.render.record_text.lines import lines
-from bailiff.render.serializers.jobs import JobRow, job_details, job_rows
+from bailiff.render.serializers.job_details import job_details
+from bailiff.render.serializers.jobs import JobRow, job_rows
 from bailiff.render.serializers.nodes import node_rows
 from bailiff.render.serializers.policy import policy_in_force
 from bailiff.render.serializers.pools import pool_row

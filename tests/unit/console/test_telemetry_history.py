@@ -1,6 +1,6 @@
 """Utilisation over time, as the console keeps it."""
 
-from bailiff_console.live.telemetry_history import MAX_NODES, STEP_S, STEPS, TelemetryHistory
+from bailiff_console.live.telemetry_history import LONG_STEP_S, LONG_STEPS, MAX_NODES, STEP_S, STEPS, TelemetryHistory
 
 GIB = 1 << 30
 
@@ -43,3 +43,17 @@ def test_the_pool_is_the_mean_of_measured_gpus_per_minute() -> None:
     history.take("a", 60, [(10, None, None)])
     assert history.of_pool(0) == {"step_s": 60, "times": [0, 60], "busy": [75.0, 10.0]}
     assert history.of_pool(60)["times"] == [60]
+
+
+def test_a_day_of_a_node_is_kept_as_means_of_longer_steps() -> None:
+    history, day = TelemetryHistory(), LONG_STEPS * LONG_STEP_S
+    for time in range(0, 2 * day, STEP_S):
+        history.take("n", time, [(100 if time // STEP_S % 2 else 50, None, None), (None, 1, 4)])
+    long, short = history.of_node("n", day), history.of_node("n", 2 * day - 600)
+    assert (long["step_s"], long["times"][0], long["times"][-1]) == (LONG_STEP_S, day, 2 * day - LONG_STEP_S)
+    assert len(long["times"]) == LONG_STEPS
+    assert set(long["busy"][0]) == {75}
+    assert set(long["busy"][1]) == {None}
+    assert set(long["memory"][1]) == {25}
+    assert (short["step_s"], short["times"][0]) == (STEP_S, 2 * day - 600)
+    assert history.of_node("n", 0)["times"][0] == day - LONG_STEP_S  # no more than a day is kept

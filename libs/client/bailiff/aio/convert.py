@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from bailiff.client.projects import AmountsRow, ProjectRow
     from bailiff.explain.explanations import Explained
     from bailiff.render.events import EventRow
-    from bailiff.render.serializers.jobs import JobRow, TaskRow
+    from bailiff.render.serializers.job_details import TaskRow
+    from bailiff.render.serializers.jobs import JobRow
     from bailiff.render.serializers.nodes import DeviceRow, NodeRow
     from bailiff.render.serializers.pools import PoolRow
 

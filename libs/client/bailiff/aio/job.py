@@ -180,7 +180,8 @@ class Job:
 
 def status_of(state: PoolState, name: str, now: int) -> JobStatus:
     """The status of this job. now: µs UTC."""
-    from bailiff.render.serializers.jobs import job_row, task_row
+    from bailiff.render.serializers.job_details import task_row
+    from bailiff.render.serializers.jobs import job_row
 
     job = state.jobs[name]
     waits = [each for each in state.queue if each not in state.active] if job.phase == "pending" else []

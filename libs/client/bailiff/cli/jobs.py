@@ -119,7 +119,7 @@ async def describe(
     """Show one job: its state, why it is pending, where its tasks run, and its history."""
     from bailiff.render.record_text.line import Line
     from bailiff.render.record_text.lines import lines
-    from bailiff.render.serializers.jobs import job_details
+    from bailiff.render.serializers.job_details import job_details
     from bailiff.render.tables.jobs import job_block
     from bailiff_core.explain import jobs_of
     from bailiff_core.model.state import PoolState

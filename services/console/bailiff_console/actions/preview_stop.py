@@ -68,11 +68,14 @@ def _stopped(state: PoolState, job: Job, predicted: Forecast, after: Sequence[st
 
 def _eviction(state: PoolState, job: Job) -> Iterator[str]:
     nodes = list(dict.fromkeys(state.nodes[task.node].name for task in job.tasks))
-    yield (
-        f"{job.id} gets an eviction notice on {first_of(nodes)} and may save a checkpoint. Grace period: "
-        f"{duration_text(grace_of(state, job))}; then its tasks are killed."
-    )
+    how = "an eviction notice" if _attached(job) else "the signal TERM"
+    yield f"{job.id} gets {how} on {first_of(nodes)}. Grace period: {duration_text(grace_of(state, job))}; then its tasks are killed."
     yield _loss(state, job)
+
+
+def _attached(job: Job) -> bool:
+    """Whether all its tasks receive eviction notices."""
+    return bool(job.tasks) and all(task.attached for task in job.tasks)
 
 
 def _loss(state: PoolState, job: Job) -> str:
@@ -82,7 +85,7 @@ def _loss(state: PoolState, job: Job) -> str:
     ago = f" {duration_text(max(0, state.now - since))} ago" if since is not None else ""
     what = f"the work since its last checkpoint{ago}" if job.last_checkpoint is not None else f"the work since its start{ago}"
     known = "" if job.last_checkpoint is not None else " It has no known checkpoint."
-    if job.tasks and all(task.attached for task in job.tasks):
+    if _attached(job):
         return (
             f"It receives eviction notices, so it saves a checkpoint first. If that fails, it loses {what}: up to {lost}.{known}"
         )

@@ -10,7 +10,7 @@ from bailiff.audit.log_positions import moment
 from bailiff.explain import explanations
 from bailiff.explain.explanations import Explained, Log
 from bailiff.render.record_text.lines import lines
-from bailiff.render.serializers.jobs import job_details
+from bailiff.render.serializers.job_details import job_details
 from bailiff.render.serializers.policy import class_rows
 from bailiff_bus.port import Message
 from bailiff_console.live.follower import PoolFollower

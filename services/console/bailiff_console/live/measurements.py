@@ -25,12 +25,12 @@ Since = Annotated[int, Query(description="Seconds UTC.", ge=0, le=1 << 40)]
 
 
 @router.get("/api/pools/{pool}/nodes/{node}/telemetry")
-async def node_telemetry(request: Request, pool: str, node: str) -> JsonResponse:
-    """The last hour of a node's GPUs."""
+async def node_telemetry(request: Request, pool: str, node: str, since: Since | None = None) -> JsonResponse:
+    """A node's GPUs over the last hour, or since a time, at most a day ago: then in longer steps."""
     followed = _followed(request, pool)
     if node not in followed.state.node_numbers:
         raise not_found(f"no node {node!r} in {pool}")
-    return JsonResponse(followed.telemetry_history.of_node(node))
+    return JsonResponse(followed.telemetry_history.of_node(node, since))
 
 
 @router.get("/api/pools/{pool}/utilisation")

@@ -47,7 +47,7 @@ def log_writer() -> LogWriter:
 def test_pause_names_lost_work_released_resources_and_requeue(log_writer: LogWriter) -> None:
     found = previewed(log_writer, "pause", job="train-7", reason="bad data")
     assert found["sentences"] == [
-        "train-7 gets an eviction notice on gpu-01 and may save a checkpoint. Grace period: 2m30s; then its tasks are killed.",
+        "train-7 gets the signal TERM on gpu-01. Grace period: 2m30s; then its tasks are killed.",
         (
             "It does not receive eviction notices: it loses the work since its start 10m ago, up to 44.0 GPU-min. "
             "It has no known checkpoint."

@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff.render.serializers.jobs import JobDetails
+from bailiff.render.serializers.job_details import JobDetails
 from bailiff.render.serializers.moves import MoveRow
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.placement_ranges import ranges

@@ -43,6 +43,9 @@ export function moment(text: string): string {
   return text.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");
 }
 
+/** The same without its seconds where they are zero. */
+export const momentOfChart = (at: number): string => moment(new Date(at).toISOString()).replace(/(\d\d:\d\d):00 /, "$1 ");
+
 /** A project's name as shown: the scheduler's implicit children (`research*`, and `*` at the top) stand for jobs directly in it. */
 export function projectName(name: string): string {
   if (name === "" || name === "*") return "no project";

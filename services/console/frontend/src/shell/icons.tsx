@@ -15,3 +15,4 @@ export const SubmitIcon = icon("M12 5v14M5 12h14");
 export const OverviewIcon = icon("M4 19V11M10 19V5M16 19v-6M21 19H3");
 export const JobsIcon = icon("M4 5h16v4H4zM4 10h16v4H4zM4 15h16v4H4z");
 export const PolicyIcon = icon("M12 3l7 3v5c0 5-3 8-7 10-4-2-7-5-7-10V6z");
+export const CopyIcon = icon("M9 9h11v11H9zM5 15H4V4h11v1");

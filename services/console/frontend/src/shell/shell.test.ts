@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
-import { localMoment } from "../lib/timeZone";
+import { betweenOf, betweenQuery } from "../lib/timeRange";
+import { localMoment, parseMoment, timeZone, typedMoment } from "../lib/timeZone";
 import { aJob, aNode, FREE } from "../pages/pool/liveRows.fixture";
 import { matching, type Command } from "./commands";
 import { isMine, jobNotice, nodeNotice } from "./noticeText";
@@ -37,4 +38,21 @@ test("the palette finds by words, prefixes first, and shows few", () => {
 test("local time has the same format, with its offset", () => {
   const at = new Date("2026-01-01T00:01:05Z");
   expect([localMoment(at, 0), localMoment(at, 330), localMoment(at, -210)]).toEqual(["2026-01-01 00:01:05 +00:00", "2026-01-01 05:31:05 +05:30", "2025-12-31 20:31:05 −03:30"]);
+});
+
+test("a time is typed as it is shown, in the chosen zone", () => {
+  expect(["2026-01-31", " 2026-01-31 12:30 ", "2026-01-31T12:30:05"].map(parseMoment)).toEqual(["2026-01-31T00:00:00.000Z", "2026-01-31T12:30:00.000Z", "2026-01-31T12:30:05.000Z"]);
+  expect(["", "soon", "2026-02-30", "2026-13-01", "2026-01-31 25:00", "2026-01-31 12:00:00Z", "31.01.2026"].map(parseMoment)).toEqual(Array(7).fill(null));
+  expect([typedMoment("2026-01-31T12:30:00Z"), typedMoment("2026-01-31T12:30:05Z"), typedMoment("")]).toEqual(["2026-01-31 12:30", "2026-01-31 12:30:05", ""]);
+  timeZone.value = "local";
+  expect(parseMoment(typedMoment("2026-07-01T12:30:00.000Z"))).toBe("2026-07-01T12:30:00.000Z");
+  expect(parseMoment("2026-07-01 12:30")).toBe(new Date(2026, 6, 1, 12, 30).toISOString());
+  timeZone.value = "utc";
+});
+
+test("a time range is in the address, and a wrong one is ignored", () => {
+  const between = { from: "2026-01-31T00:00:00.000Z", to: "2026-01-31T12:30:00.000Z" };
+  expect(betweenQuery(between)).toEqual([["from", "2026-01-31"], ["to", "2026-01-31T12:30Z"]]);
+  expect(betweenOf(Object.fromEntries(betweenQuery(between)))).toEqual(between);
+  expect([betweenOf({}), betweenOf({ from: "2026-01-31" }), betweenOf({ from: "x", to: "y" }), betweenOf({ from: between.to, to: between.from })]).toEqual([null, null, null, null]);
 });

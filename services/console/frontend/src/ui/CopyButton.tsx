@@ -1,5 +1,7 @@
 import { useSignal } from "@preact/signals";
 
+import { CopyIcon } from "../shell/icons";
+
 /** Copies a text. what: names it, for screen readers. */
 export function CopyButton({ text, what }: { text: string; what: string }) {
   const state = useSignal<"" | "copied" | "failed">("");
@@ -14,7 +16,7 @@ export function CopyButton({ text, what }: { text: string; what: string }) {
   };
   return (
     <button type="button" class="copy" title={`Copy ${what}`} onClick={() => void copy()}>
-      <span aria-hidden="true">{state.value === "copied" ? "✓" : state.value === "failed" ? "✕" : "⧉"}</span>
+      {state.value === "" ? <CopyIcon /> : <span aria-hidden="true">{state.value === "copied" ? "✓" : "✕"}</span>}
       <span class="visually-hidden" role="status">{state.value === "copied" ? `Copied ${what}` : state.value === "failed" ? "The browser does not permit copying" : `Copy ${what}`}</span>
     </button>
   );

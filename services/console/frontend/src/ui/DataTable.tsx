@@ -8,6 +8,8 @@ const STEP = 1_000;
 export interface Column<T> {
   head: string;
   right?: boolean;
+  /** As wide as its cells, such as a check box. */
+  narrow?: boolean;
   cell: (row: T) => ComponentChildren;
 }
 
@@ -22,7 +24,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
           <thead>
             <tr>
               {columns.map((column) => (
-                <th key={column.head} scope="col" class={column.right ? "right" : undefined}>
+                <th key={column.head} scope="col" class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
                   {column.head}
                 </th>
               ))}
@@ -32,7 +34,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
             {shown.map((row) => (
               <tr key={rowKey(row)}>
                 {columns.map((column) => (
-                  <td key={column.head} class={column.right ? "right" : undefined}>
+                  <td key={column.head} class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
                     {column.cell(row)}
                   </td>
                 ))}

@@ -1,5 +1,6 @@
 import "./sections.css";
 import { sanitizeLine } from "../lib/sanitizeLine";
+import { timeZone } from "../lib/timeZone";
 import { SeqLink } from "./Links";
 
 export interface ExplanationSentence {
@@ -25,6 +26,7 @@ export interface ExplanationResponse {
 export function ExplanationSections({ pool, sections }: { pool: string; sections: Section[] }) {
   return (
     <div class="sections">
+      {timeZone.value === "local" && <p class="soft note">Times in these sentences are in UTC: they are the log’s.</p>}
       {sections.map((section) => (
         <section key={section.question}>
           <h3>{section.question}</h3>

@@ -15,10 +15,10 @@ export function LineChart({ lines, most, from, to, label, unit }: { lines: reado
   const top = Math.max(most ?? 0, 1e-9, ...lines.flatMap((line) => line.values.map((value) => value ?? 0)));
   return (
     <figure class="linechart">
+      <p class="linechart-top soft number">
+        {Math.round(top * 10) / 10} {unit}
+      </p>
       <div class="linechart-frame">
-        <span class="linechart-top number">
-          {Math.round(top * 10) / 10} {unit}
-        </span>
         <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={label}>
           <title>{label}</title>
           {lines.map((line) => (

@@ -1,5 +1,5 @@
 // Verifies one record in the browser: reads the raw log around it, or all of it up to a seal, and reports each check and what was not checked.
-import { times } from "../lib/format";
+import { moment, times } from "../lib/format";
 import { GENESIS, header, type Line, recordHash, start } from "./chain";
 import { verifySeals, type Seal, type SealVerification, type SealItem } from "./seals";
 import { claimedHead, type Inclusion, type Link, sealInclusion, ChainVerifier } from "./chainVerifier";
@@ -141,8 +141,8 @@ function sealChecks(seals: SealVerification, seal: Seal | null, inclusion: Inclu
   if (!seal) {
     found.push({ ok: null, text: seals.seals.length ? "This record is not sealed yet: until the next seal, only the chain protects it." : "There are no seals: the chain alone cannot prove that the log was not truncated or rewritten." });
   } else if (inclusion) {
-    const when = new Date(seal.sealed_at / 1000).toISOString().slice(0, 19).replace("T", " ");
-    found.push({ ok: inclusion.ok, text: inclusion.ok ? `${inclusion.text} Its inclusion path of ${inclusion.path.length} hashes leads to the root signed at ${when} UTC.` : inclusion.text, more: inclusion.ok ? inclusion.path : [] });
+    const when = moment(new Date(seal.sealed_at / 1000).toISOString());
+    found.push({ ok: inclusion.ok, text: inclusion.ok ? `${inclusion.text} Its inclusion path of ${inclusion.path.length} hashes leads to the root signed at ${when}.` : inclusion.text, more: inclusion.ok ? inclusion.path : [] });
   } else {
     found.push({ ok: null, text: `Its inclusion in the seal over the first ${seal.size.toLocaleString("en")} records was not checked: that requires all of them.` });
   }

@@ -1,18 +1,18 @@
 import { useLocation } from "preact-iso";
 
 import { get } from "../../lib/api";
-import { moment } from "../../lib/format";
+import { moment, momentOfChart } from "../../lib/format";
 import { now } from "../../lib/serverClock";
 import { useArchive } from "../../lib/useArchive";
 import { usePageTitle } from "../../lib/usePageTitle";
 import { usePolling } from "../../lib/usePolling";
-import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import { SegmentedControl } from "../../ui/SegmentedControl";
-import { accountingPath, chartOf, csvOf, FIGURES, hours, KEYS, monthOf, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type Accounting, type TimeWindow, type View } from "./accountingData";
+import { TimeRangePicker } from "../../ui/TimeRangePicker";
+import { accountingPath, chartOf, csvOf, FIGURES, hours, KEYS, knownPart, monthOf, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type Accounting, type TimeWindow, type View } from "./accountingData";
 import { AccountingTable } from "./AccountingTable";
 import { MonthlyReport } from "./MonthlyReport";
 import { StackedAreas } from "./StackedAreas";
@@ -35,11 +35,10 @@ function Overview({ pool, view }: { pool: string; view: View }) {
   const key = `${pool} ${view.by} ${view.range} ${view.from} ${view.to}`;
   const { value, failure, refresh } = usePolling(key, async (signal) => {
     const window = windowOf(view, now.peek());
-    const [series, sums] = await Promise.all([
-      get<Accounting>(accountingPath(pool, [view.by, window.period], window.from, window.to), signal),
-      get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal),
-    ]);
-    return { window, series, sums };
+    const over = (of: TimeWindow): Promise<Accounting> => get<Accounting>(accountingPath(pool, [view.by, of.period], of.from, of.to), signal);
+    const [series, sums] = await Promise.all([over(window), get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal)]);
+    const known = knownPart(series, window);
+    return { window: known, series: known.period === window.period ? series : await over(known), sums };
   });
   return (
     <div class="page accounting">
@@ -49,33 +48,10 @@ function Overview({ pool, view }: { pool: string; view: View }) {
       </div>
       <div class="accounting-controls">
         <SegmentedControl legend="Rows" options={KEYS} value={view.by as "project"} onChange={(by) => go({ by })} />
-        <SegmentedControl legend="Time range" options={RANGES} value={view.from === null ? view.range : ("" as "24h")} onChange={(range) => go({ range, from: null, to: null })} />
-        <Days limits={limits} go={go} />
+        <TimeRangePicker presets={RANGES} value={view.from === null ? view.range : null} between={{ from: new Date(limits.from).toISOString(), to: new Date(limits.to).toISOString() }} onPreset={(range) => go({ range, from: null, to: null })} onBetween={go} />
       </div>
       {value ? <Found pool={pool} view={view} {...value} go={go} /> : failure ? <ErrorMessage error={failure} retry={refresh} /> : <Loading what="the GPU-hours" />}
     </div>
-  );
-}
-
-/** Two days of the calendar as the range, UTC; the second one is included. */
-function Days({ limits, go }: { limits: TimeWindow; go: (changed: Partial<View>) => void }) {
-  const day = (time: number): string => new Date(time).toISOString().slice(0, 10);
-  const submit = (event: SubmitEvent): void => {
-    event.preventDefault();
-    const given = new FormData(event.currentTarget as HTMLFormElement);
-    const [from, last] = [Date.parse(String(given.get("from"))), Date.parse(String(given.get("last")))];
-    if (from <= last) go({ from: new Date(from).toISOString(), to: new Date(last + 86_400_000).toISOString() });
-  };
-  return (
-    <form class="accounting-days" onSubmit={submit} key={`${limits.from}`}>
-      <label>
-        <span class="soft">From</span> <input class="input" type="date" name="from" required defaultValue={day(limits.from)} />
-      </label>
-      <label>
-        <span class="soft">to</span> <input class="input" type="date" name="last" required defaultValue={day(limits.to - 1)} />
-      </label>
-      <Button submit>Show</Button>
-    </form>
   );
 }
 
@@ -90,7 +66,7 @@ function Found({ pool, view, window, series, sums, go }: { pool: string; view: V
       <Card title="GPUs over time" aside={<SegmentedControl legend="Figure" options={FIGURES} value={view.figure} onChange={(next) => go({ figure: next })} />}>
         {chart.areas.length || chart.capacity.some((value) => value > 0) ? <StackedAreas chart={chart} words={words} capacity={view.figure !== "waiting"} /> : <EmptyState title="Nothing in this time range" />}
         <p class="soft note">
-          Mean of each {window.period}. {hours(sums.totals.used)} of {hours(sums.capacity_gpu_hours)} GPU-hours of healthy GPUs were used: {percent(sums.totals.used, sums.capacity_gpu_hours)}.
+          Mean of each {window.period}{window.from > Date.parse(sums.from) && `, from the first one that is known, ${momentOfChart(window.from)}`}. {hours(sums.totals.used)} of {hours(sums.capacity_gpu_hours)} GPU-hours of healthy GPUs were used: {percent(sums.totals.used, sums.capacity_gpu_hours)}.
         </p>
       </Card>
       <Card title={`GPU-hours by ${head.toLowerCase()}`} aside={<DownloadLink name={`${pool}-accounting.csv`} text={csvOf(series.rows, view.by)} />}>

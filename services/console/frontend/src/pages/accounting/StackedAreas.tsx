@@ -1,7 +1,5 @@
-import { moment } from "../../lib/format";
+import { momentOfChart } from "../../lib/format";
 import { areaPath, HEIGHT, linePath, OTHERS, type Chart } from "./accountingData";
-
-const iso = (time: number): string => moment(new Date(time).toISOString()).replace(":00 UTC", " UTC");
 
 /** Stacked areas of mean GPUs, and the capacity as a line. words: what a screen reader says. */
 export function StackedAreas({ chart, words, capacity }: { chart: Chart; words: string; capacity: boolean }) {
@@ -23,8 +21,8 @@ export function StackedAreas({ chart, words, capacity }: { chart: Chart; words: 
         </svg>
       </div>
       <p class="areas-times soft number">
-        <span>{iso(chart.times[0]!)}</span>
-        <span>{iso(chart.times.at(-1)!)}</span>
+        <span>{momentOfChart(chart.times[0]!)}</span>
+        <span>{momentOfChart(chart.times.at(-1)!)}</span>
       </p>
       <figcaption>
         <ul class="areas-legend">

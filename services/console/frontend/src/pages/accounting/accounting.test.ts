@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { accountingPath, areaPath, chartOf, csvOf, monthOf, neighbour, NONE, OTHERS, viewOf, viewPath, windowOf, type Accounting, type AccountingRow } from "./accountingData";
+import { accountingPath, areaPath, chartOf, csvOf, knownPart, monthOf, neighbour, NONE, OTHERS, viewOf, viewPath, windowOf, type Accounting, type AccountingRow } from "./accountingData";
 
 const ZERO = { used: 0, borrowed: 0, lost: 0, lost_other: 0, waiting: 0, preemptions: 0, jobs: 0 };
 const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, priority_class: null, job: null, submitted_seq: null, used });
@@ -28,6 +28,7 @@ describe("the address", () => {
   it("keeps chosen days", () => {
     const view = viewOf({ from: "2026-01-01", to: "2026-02-01" });
     expect(viewPath("p", view)).toBe("/p/accounting?from=2026-01-01&to=2026-02-01");
+    expect(viewPath("p", viewOf({ from: "2026-01-01T10:30Z", to: "2026-01-01T12:00:05Z" }))).toBe("/p/accounting?from=2026-01-01T10%3A30Z&to=2026-01-01T12%3A00%3A05Z");
     expect(windowOf(view, 0)).toEqual({ from: at("2026-01-01"), to: at("2026-02-01"), period: "day" });
     expect(windowOf(viewOf({ range: "1h" }), at("2026-01-01T10:00:01Z"))).toEqual({ from: at("2026-01-01T09:01Z"), to: at("2026-01-01T10:01Z"), period: "minute" });
   });
@@ -36,6 +37,17 @@ describe("the address", () => {
     expect(accountingPath("p", ["user", "day"], 0, 86_400_000, { project: "a&b" })).toBe(
       "/api/archive/pools/p/accounting?by=user&by=day&from=1970-01-01T00%3A00%3A00.000Z&to=1970-01-02T00%3A00%3A00.000Z&project=a%26b",
     );
+  });
+});
+
+describe("a young pool", () => {
+  const window = { from: at("2026-01-01"), to: at("2026-01-02"), period: "hour" as const };
+  it("is shown from the first period that is known, in shorter periods if that is short", () => {
+    const found = answer([row("2026-01-01T23:00:00Z", "red", 1)], [["2026-01-01T05:00:00Z", 0], ["2026-01-01T23:00:00Z", 4]]);
+    expect(knownPart(found, window)).toEqual({ from: at("2026-01-01T23:00Z"), to: window.to, period: "minute" });
+    expect(knownPart(answer([], []), window)).toEqual(window);
+    expect(knownPart({ ...found, known_until: "2026-01-01T23:40:00Z" }, window).to).toBe(at("2026-01-01T23:40Z"));
+    expect(knownPart(answer([row("2025-12-31T23:00:00Z", "red", 1)], []), window).from).toBe(window.from);
   });
 });
 

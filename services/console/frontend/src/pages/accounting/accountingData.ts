@@ -1,5 +1,6 @@
 // GPU-hours over time, from the query API; docs/how-to/accounting.md defines each figure.
 import { archivePath } from "../../lib/api";
+import { betweenOf, betweenQuery } from "../../lib/timeRange";
 
 export interface Figures {
   used: number;
@@ -69,18 +70,16 @@ export interface View {
 
 const oneOf = <T extends string>(options: readonly [T, string][], value: string | undefined, otherwise: T): T =>
   options.find(([key]) => key === value)?.[0] ?? otherwise;
-const timeOf = (text: string | undefined): string | null => (text && Number.isFinite(Date.parse(text)) ? new Date(text).toISOString() : null);
 
 /** The view that these parameters of the address describe; unknown values are the defaults. */
 export function viewOf(query: Record<string, string>): View {
-  const [from, to] = [timeOf(query.from), timeOf(query.to)];
-  const valid = from !== null && to !== null && from < to;
+  const own = betweenOf(query);
   return {
     by: oneOf(KEYS, query.by, "project"),
     figure: oneOf(FIGURES, query.figure, "used"),
     range: oneOf(RANGES, query.range, "24h"),
-    from: valid ? from : null,
-    to: valid ? to : null,
+    from: own?.from ?? null,
+    to: own?.to ?? null,
   };
 }
 
@@ -89,10 +88,8 @@ export function viewPath(pool: string, view: View): string {
   const query = new URLSearchParams();
   if (view.by !== "project") query.set("by", view.by);
   if (view.figure !== "used") query.set("figure", view.figure);
-  if (view.from !== null && view.to !== null) {
-    query.set("from", view.from.slice(0, 10));
-    query.set("to", view.to.slice(0, 10));
-  } else if (view.range !== "24h") query.set("range", view.range);
+  if (view.from !== null && view.to !== null) for (const [name, value] of betweenQuery({ from: view.from, to: view.to })) query.set(name, value);
+  else if (view.range !== "24h") query.set("range", view.range);
   const text = query.toString();
   return `/${encodeURIComponent(pool)}/accounting${text && `?${text}`}`;
 }
@@ -107,8 +104,25 @@ export interface TimeWindow {
 export function windowOf(view: View, now: number): TimeWindow {
   const to = view.to !== null ? Date.parse(view.to) : Math.ceil(now / 60_000) * 60_000;
   const from = view.from !== null ? Date.parse(view.from) : to - HOURS[view.range] * HOUR;
+  return { from, to, period: periodOf(from, to) };
+}
+
+function periodOf(from: number, to: number): Period {
   const hours = (to - from) / HOUR;
-  return { from, to, period: hours <= 2 ? "minute" : hours <= 24 * 14 ? "hour" : "day" };
+  return hours <= 2 ? "minute" : hours <= 24 * 14 ? "hour" : "day";
+}
+
+/**
+ * The part of the window that is known: a young pool is not one line at the edge, and the mean of the running period is that of
+ * its past.
+ */
+export function knownPart(found: Accounting, window: TimeWindow): TimeWindow {
+  const times = [...found.rows.map((row) => Date.parse(row.time!)), ...found.capacity.filter((each) => each.gpu_hours > 0).map((each) => Date.parse(each.time))];
+  if (!times.length) return window;
+  const from = Math.min(window.to - LENGTHS[window.period], Math.max(window.from, Math.min(...times, window.to)));
+  const until = found.known_until === null ? window.to : Date.parse(found.known_until);
+  const to = until > from ? Math.min(window.to, until) : window.to;
+  return { from, to, period: periodOf(from, to) };
 }
 
 /** The request. by: may name the period. filters: by parameter. */

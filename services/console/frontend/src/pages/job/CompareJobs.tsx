@@ -1,19 +1,19 @@
 import { useSignal } from "@preact/signals";
 
 import { archivePath } from "../../lib/api";
-import { duration, few, gpuTime } from "../../lib/format";
+import { duration, few } from "../../lib/format";
 import { useFetch } from "../../lib/useFetch";
 import { Card } from "../../ui/Card";
-import { comparison, type Compared } from "./comparison";
+import { comparison, losses, type Compared } from "./comparison";
 import type { JobHistory } from "./types";
 
 /** The attempts of the job side by side, or the job beside another one. */
-export function CompareJobs({ pool, job }: { pool: string; job: JobHistory }) {
+export function CompareJobs({ pool, job, restartMs }: { pool: string; job: JobHistory; restartMs: number | null }) {
   const other = useSignal("");
   const asked = useSignal("");
   const found = useFetch<JobHistory>(asked.value ? archivePath(pool, `jobs/${encodeURIComponent(asked.value)}`) : null, asked.value).value;
   const beside = asked.value && found.value?.job === asked.value ? found.value : null;
-  const columns = beside ? [wholeJob(job), wholeJob(beside)] : job.attempts.slice(-6).map((attempt) => ofAttempt(job, attempt));
+  const columns = beside ? [wholeJob(job, restartMs), wholeJob(beside, restartMs)] : job.attempts.slice(-6).map((attempt) => ofAttempt(job, attempt, restartMs));
   return (
     <Card
       title="Compare"
@@ -61,19 +61,17 @@ export function CompareJobs({ pool, job }: { pool: string; job: JobHistory }) {
 }
 
 const seconds = (from: string | null, to: string | null): string => (from && to ? duration((Date.parse(to) - Date.parse(from)) / 1000) : "–");
-const lost = (hours: number | null): string => (hours ? gpuTime(hours * 3_600_000) : "none");
-
-function ofAttempt(job: JobHistory, attempt: JobHistory["attempts"][number]): Compared {
+function ofAttempt(job: JobHistory, attempt: JobHistory["attempts"][number], restartMs: number | null): Compared {
   return {
     name: `Attempt ${attempt.attempt}`,
-    values: { Placed: attempt.placed_at ? seconds(job.submitted_at, attempt.placed_at) + " after submission" : "–", Action: attempt.action ?? "–", Nodes: few(attempt.nodes) || "–", Started: seconds(attempt.placed_at, attempt.started_at) + " after placement", Ran: attempt.ran_s === null ? "–" : duration(attempt.ran_s), Outcome: attempt.outcome ?? "running", Cause: attempt.cause || "–", "Work lost": lost(attempt.lost_gpu_hours) },
+    values: { Placed: attempt.placed_at ? seconds(job.submitted_at, attempt.placed_at) + " after submission" : "–", Action: attempt.action ?? "–", Nodes: few(attempt.nodes) || "–", Started: seconds(attempt.placed_at, attempt.started_at) + " after placement", Ran: attempt.ran_s === null ? "–" : duration(attempt.ran_s), Outcome: attempt.outcome ?? "running", Cause: attempt.cause || "–", ...losses([attempt], job.gpus, restartMs) },
   };
 }
 
-function wholeJob(job: JobHistory): Compared {
+function wholeJob(job: JobHistory, restartMs: number | null): Compared {
   const ran = job.attempts.reduce((sum, attempt) => sum + (attempt.ran_s ?? 0), 0);
   return {
     name: job.job,
-    values: { State: job.outcome ?? job.state, Project: job.project || "none", Class: job.priority_class ?? "–", User: job.user ?? "–", GPUs: String(job.gpus ?? "–"), Tasks: String(job.tasks ?? "–"), "Time to first start": job.waited_s === null ? "–" : duration(job.waited_s), Attempts: String(job.attempts.length), "Ran in all": duration(ran), "From submission to end": seconds(job.submitted_at, job.ended_at), Evictions: String(job.evictions.length), "Work lost": lost(job.attempts.reduce((sum, attempt) => sum + (attempt.lost_gpu_hours ?? 0), 0)) },
+    values: { State: job.outcome ?? job.state, Project: job.project || "none", Class: job.priority_class ?? "–", User: job.user ?? "–", GPUs: String(job.gpus ?? "–"), Tasks: String(job.tasks ?? "–"), "Time to first start": job.waited_s === null ? "–" : duration(job.waited_s), Attempts: String(job.attempts.length), "Ran in all": duration(ran), "From submission to end": seconds(job.submitted_at, job.ended_at), Evictions: String(job.evictions.length), ...losses(job.attempts, job.gpus, restartMs) },
   };
 }

@@ -49,7 +49,7 @@ export function JobEvents({ pool, job, live, page, lines }: Props) {
             columns={[
               { head: "When", cell: (row) => <RelativeTime at={row.time} /> },
               { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
-              { head: "Event", cell: (row) => (row.word ? row.word : typeTitle(row.type)) },
+              { head: "Event", cell: (row) => typeTitle(row.word || row.type) },
               { head: "Details", cell: (row) => <Text text={row.text ? sanitizeLine(row.text) : summary(row.data)} /> },
             ]}
           />

@@ -1,22 +1,37 @@
+import { archivePath, type Page } from "../../lib/api";
+import { moment } from "../../lib/format";
+import { now } from "../../lib/serverClock";
+import { useFetch } from "../../lib/useFetch";
 import { usePolling } from "../../lib/usePolling";
 import { Card } from "../../ui/Card";
 import { NodeLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
-import { loadNodeHistory, type NodeHistory } from "../../ui/telemetryHistory";
-import { HistoryChart } from "../node/NodePage";
-import type { TaskRow } from "./types";
+import { TelemetryChart } from "../../ui/TelemetryChart";
+import { loadNodeHistory, partOf, type NodeHistory } from "../../ui/telemetryHistory";
+import { devicesByNode, KEPT_MS, type Allocation } from "./measuredDevices";
+import type { Attempt } from "./types";
 
 const MOST_NODES = 8;
+const MOST_ALLOCATIONS = 200;
 
-/** Utilisation and memory of the job's GPUs since this attempt started, by node, as far as the console keeps them. */
-export function JobMeasurements({ pool, tasks, since }: { pool: string; tasks: readonly TaskRow[]; since: string | null }) {
-  const devices = new Map<string, number[]>();
-  for (const task of tasks) if (task.devices.length) devices.set(task.node, [...(devices.get(task.node) ?? []), ...task.devices]);
+interface Measured {
+  pool: string;
+  devices: ReadonlyMap<string, readonly number[]>;
+  attempt: number;
+  /** ms; to null: until now. */
+  from: number;
+  to: number | null;
+}
+
+/** Utilisation and memory of the GPUs of one attempt, by node, as far as the console has telemetry of it. */
+export function JobMeasurements({ pool, devices, attempt, from, to }: Measured) {
   const nodes = [...devices.keys()].slice(0, MOST_NODES);
-  const { value, failure } = usePolling<NodeHistory[]>(nodes.length ? `${pool} ${nodes.join()}` : null, (signal) => Promise.all(nodes.map((node) => loadNodeHistory(pool, node, signal))));
+  const key = nodes.length ? `${pool} ${nodes.join()} ${attempt} ${from} ${to}` : null;
+  const { value, failure } = usePolling<NodeHistory[]>(key, (signal) => Promise.all(nodes.map((node) => loadNodeHistory(pool, node, from, signal))));
   if (!nodes.length) return null;
+  const late = value?.some((each) => each.times.length > 0 && each.times[0]! * 1000 - from > each.step_s * 1000) ?? false;
   return (
-    <Card title="Utilisation and memory of its GPUs">
+    <Card title={`Utilisation and memory of its GPUs, attempt ${attempt}`}>
       {failure ? (
         <p class="fault">{failure.detail || failure.title}</p>
       ) : !value ? (
@@ -28,12 +43,22 @@ export function JobMeasurements({ pool, tasks, since }: { pool: string; tasks: r
               <h3>
                 <NodeLink pool={pool} node={node} />, GPU {devices.get(node)!.join(", ")}
               </h3>
-              {value[at] && <HistoryChart history={value[at]} devices={devices.get(node)!} since={since ? Date.parse(since) : 0} />}
+              {value[at] && <TelemetryChart history={partOf(value[at], from, to ?? Infinity)} devices={devices.get(node)!} />}
             </section>
           ))}
         </div>
       )}
+      {late && <p class="soft note">The attempt started at {moment(new Date(from).toISOString())}. Telemetry is kept for a day and since the console’s start; the charts begin with the first that is known.</p>}
       {devices.size > MOST_NODES && <p class="soft note">{MOST_NODES} of {devices.size} nodes are shown.</p>}
     </Card>
   );
+}
+
+/** The same of an attempt that has ended: which GPUs it had is in the archive. */
+export function PastMeasurements({ pool, job, submittedSeq, attempt }: { pool: string; job: string; submittedSeq: number; attempt: Attempt }) {
+  const ended = Date.parse(attempt.ended_at ?? "");
+  const recent = attempt.started_at !== null && ended > now.peek() - KEPT_MS;
+  const { value } = useFetch<Page<Allocation>>(recent ? archivePath(pool, `allocations?job=${encodeURIComponent(job)}&limit=${MOST_ALLOCATIONS}`) : null, `${submittedSeq} ${attempt.attempt}`).value;
+  if (!recent || !value) return null;
+  return <JobMeasurements pool={pool} devices={devicesByNode(value.items, submittedSeq, attempt.attempt)} attempt={attempt.attempt} from={Date.parse(attempt.started_at!)} to={ended} />;
 }

@@ -20,7 +20,8 @@ import { JobEvents } from "./JobEvents";
 import { JobFacts, JobStatusLine } from "./JobHeading";
 import "./job.css";
 import { CompareJobs } from "./CompareJobs";
-import { JobMeasurements } from "./JobMeasurements";
+import { JobMeasurements, PastMeasurements } from "./JobMeasurements";
+import { devicesOfTasks } from "./measuredDevices";
 import { JobLogs } from "./JobLogs";
 import { jobPresence } from "./jobPresence";
 import { JobProgress, TaskTable } from "./JobProgress";
@@ -47,7 +48,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
   const records = useFetch<Page<RecordItem>>(ask && whole.value ? archivePath(pool, `jobs/${encodeURIComponent(job)}/timeline?limit=200`) : null, refreshKey).value;
   const explained = useFetch<ExplanationResponse>(row && (EXPLAINED_STATES.has(row.state) || row.evictions > 0 || row.eviction) ? poolPath(pool, "explain", job) : null, refreshKey).value;
 
-  const rules = useFetch<{ yaml: string }>((whole.value?.evictions.length ?? 0) > 0 ? poolPath(pool, "policy") : null, live.row.value?.policy_seq).value;
+  const rules = useFetch<{ yaml: string }>(whole.value && (whole.value.evictions.length > 0 || whole.value.attempts.some((each) => each.lost_gpu_hours)) ? poolPath(pool, "policy") : null, live.row.value?.policy_seq).value;
 
   const presence = jobPresence({ connection: live.connection.value, live: row, details, whole, archive: archive.state });
   if (presence === "loading") return <Loading what={`the job ${job}`} />;
@@ -95,8 +96,12 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         </div>
       )}
       {row && details.value && details.value.task_list.length > 1 && <TaskTable pool={pool} tasks={details.value.task_list} />}
-      {row && details.value && details.value.task_list.length > 0 && <JobMeasurements pool={pool} tasks={details.value.task_list} since={row.started_at} />}
-      {past && past.attempts.length > 0 && <CompareJobs pool={pool} job={past} />}
+      {row?.started_at && details.value && details.value.task_list.length > 0 ? (
+        <JobMeasurements pool={pool} devices={devicesOfTasks(details.value.task_list)} attempt={row.attempt} from={Date.parse(row.started_at)} to={null} />
+      ) : (
+        past?.attempts.at(-1)?.ended_at && <PastMeasurements pool={pool} job={job} submittedSeq={past.submitted_seq} attempt={past.attempts.at(-1)!} />
+      )}
+      {past && past.attempts.length > 0 && <CompareJobs pool={pool} job={past} restartMs={restartCostMs} />}
       <JobLogs pool={pool} job={job} live={row !== null} />
       <JobEvents pool={pool} job={job} live={live} page={records.value ?? null} lines={details.value?.events ?? []} />
       <FullExplanation pool={pool} explained={explained} />

@@ -3,6 +3,7 @@ import { useRef } from "preact/hooks";
 
 import { now } from "../../lib/serverClock";
 import { duration, few, moment } from "../../lib/format";
+import { offsetText, timeZone, zoneOffset } from "../../lib/timeZone";
 import { useElementWidth } from "../../lib/useElementWidth";
 import type { LiveJob } from "../../live/types";
 import { Button } from "../../ui/Button";
@@ -34,6 +35,7 @@ function Picture({ model }: { model: Model }) {
   const box = useRef<HTMLDivElement>(null);
   const width = useElementWidth(box);
   const lanes = [model.lanes[0]!, ...model.lanes.slice(1).slice(-MOST_LANES)];
+  const offset = zoneOffset(new Date(model.to));
   const hidden = model.lanes.length - lanes.length;
   const bottom = lanes.length * LANE;
   const x = (at: number): number => Math.round((Math.min(Math.max(at, model.from), model.to) - model.from) / (model.to - model.from) * (width.value - 2)) + 1;
@@ -47,7 +49,7 @@ function Picture({ model }: { model: Model }) {
               <rect width="3" height="6" class="tl-evicting-stripe" />
             </pattern>
           </defs>
-          {ticks(model.from, model.to, Math.max(2, Math.floor(width.value / 110))).map((tick) => (
+          {ticks(model.from, model.to, Math.max(2, Math.floor(width.value / 110)), offset).map((tick) => (
             <g key={tick.at} class="tl-tick">
               <line x1={x(tick.at)} x2={x(tick.at)} y1={0} y2={bottom + 4} />
               <text x={x(tick.at)} y={bottom + 18} text-anchor={x(tick.at) < 24 ? "start" : x(tick.at) > width.value - 40 ? "end" : "middle"}>
@@ -88,7 +90,7 @@ function Picture({ model }: { model: Model }) {
         <li>
           <span class="tl-swatch-mark" aria-hidden="true">▲</span> evicted
         </li>
-        <li class="soft">times in UTC</li>
+        <li class="soft">times in {offset === 0 && timeZone.value === "utc" ? "UTC" : offsetText(offset)}</li>
       </ul>
       {hidden > 0 && <p class="soft note">The newest {MOST_LANES} attempts; the table lists all {model.lanes.length - 1}.</p>}
     </div>

@@ -18,6 +18,9 @@ export interface Reason {
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
+/** Less than this is shown as 0 GPU-s. */
+export const NOTHING_MS = 500;
+
 /** `preemption.restart_cost` of a policy in YAML, ms; null: it has none. */
 export function restartCostOf(yaml: string): number | null {
   const text = /^\s*restart_cost: ['"]?((?:\d+(?:ms|s|m|h|d))+)['"]?\s*$/m.exec(yaml)?.[1];
@@ -55,10 +58,10 @@ function ruleSentence(eviction: Eviction, rank: string, live: LiveJob | null): s
 function lossTexts(eviction: Eviction, restartCostMs: number | null): { workLost: string; restartCost: string | null } {
   if (eviction.lost_gpu_hours === null) return { workLost: eviction.stages.released || eviction.outcome ? "Not recorded." : "Unknown until the eviction completes.", restartCost: null };
   const lost = eviction.lost_gpu_hours * 3_600_000;
-  if (lost === 0) return { workLost: "None.", restartCost: null };
+  if (lost < NOTHING_MS) return { workLost: "None.", restartCost: null };
   if (restartCostMs === null || eviction.gpus === null) return { workLost: `${gpuTime(lost)} since its last checkpoint, including the restart.`, restartCost: null };
   const restart = Math.min(lost, eviction.gpus * restartCostMs);
-  return { workLost: lost - restart < 1 ? "None." : `${gpuTime(lost - restart)} since its last checkpoint.`, restartCost: `${gpuTime(restart)} (${duration(restartCostMs / 1000)} on ${count(eviction.gpus, "GPU")})` };
+  return { workLost: lost - restart < NOTHING_MS ? "None." : `${gpuTime(lost - restart)} since its last checkpoint.`, restartCost: `${gpuTime(restart)} (${duration(restartCostMs / 1000)} on ${count(eviction.gpus, "GPU")})` };
 }
 
 function restartText(eviction: Eviction, live: LiveJob | null, ended: string | null, last: boolean): { restart: string; hasRestarted: boolean } {

@@ -89,6 +89,12 @@ describe("the timeline", () => {
     expect(found.length).toBeLessThanOrEqual(7);
     expect(new Set(found.map((tick) => tick.text)).size).toBe(found.length);
   });
+
+  test("ticks are round on the clock of the chosen zone", () => {
+    const found = ticks(time(0), time(4 * 3_600), 5, 90);
+    expect(found.map((tick) => tick.text)).toEqual(["02:00", "03:00", "04:00", "05:00"]);
+    expect(found[0]!.at).toBe(time(1_800));
+  });
 });
 
 describe("eviction stages", () => {

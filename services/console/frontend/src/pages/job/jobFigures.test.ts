@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
 
 import { evictedText } from "./evictedText";
-import { comparison } from "./comparison";
+import { comparison, losses } from "./comparison";
 import { evictionReason, restartCostOf } from "./evictionReason";
 import { jobProgress } from "./progressModel";
 import type { Eviction, RecordItem } from "./types";
-import { meanOf } from "../../ui/telemetryHistory";
+import { meanOf, partOf } from "../../ui/telemetryHistory";
+import { devicesByNode } from "./measuredDevices";
 
 const eviction = (more: Partial<Eviction>): Eviction => ({
   decided_seq: 1, decided_at: "2026-01-01T00:00:00Z", job: "j", submitted_seq: 0, attempt: 1, tasks: null, project: "p", priority_class: "train", cause: "preemption", action: "preempt", for_job: "urgent",
@@ -29,6 +30,8 @@ test("the restart cost is read from the policy in force", () => {
 test("the progress of a job that succeeded is full, that of another one is as reported", () => {
   expect(jobProgress(null, null, [progressed], true).step).toBe(100);
   expect(jobProgress(null, null, [progressed], false).step).toBe(90);
+  const exited: RecordItem = { ...progressed, seq: 4, type: "TaskExited", data: { step: 97, exit_code: 0 } };
+  expect(jobProgress(null, null, [exited, progressed], false).step).toBe(97); // the last step that it published
 });
 
 test("how often a job was preempted and what came back", () => {
@@ -44,9 +47,22 @@ test("a comparison marks what differs, and what one of them lacks", () => {
   ]);
 });
 
-test("the measurements of a job are those of its GPUs since it started", () => {
+test("a comparison has the work lost and the restart cost as two figures, too", () => {
+  const attempts = [{ lost_gpu_hours: 0.2 }, { lost_gpu_hours: null }, { lost_gpu_hours: 4 / 60 }];
+  expect(losses(attempts, 4, 60_000)).toEqual({ "Work lost": "8.0 GPU-min", "Restart cost": "8.0 GPU-min" });
+  expect(losses(attempts.slice(1), 4, 60_000)).toEqual({ "Work lost": "none", "Restart cost": "4.0 GPU-min" });
+  expect(losses(attempts, 4, null)).toEqual({ "Lost, with the restart": "16.0 GPU-min" });
+});
+
+test("the measurements of a job are those of its GPUs while the attempt ran", () => {
   const history = { step_s: 10, times: [0, 10, 20], busy: [[0, 50, 100], [null, 100, 0]], memory: [] };
-  expect(meanOf(history, [0, 1], "busy", 10_000)).toEqual([75, 50]);
-  expect(meanOf(history, [0, 7], "busy", 20_000)).toEqual([100]);
-  expect(meanOf(history, [0], "memory", 20_000)).toEqual([null]);
+  expect(meanOf(partOf(history, 10_000, 20_000), [0, 1], "busy")).toEqual([75, 50]);
+  expect(partOf(history, 5_000, 15_000).times).toEqual([0, 10]); // the first step reaches into it
+  expect(meanOf(history, [0, 7], "busy")).toEqual([0, 50, 100]);
+  expect(meanOf(history, [0], "memory")).toEqual([null, null, null]);
+});
+
+test("the GPUs of an attempt are those of its allocations, and of no other attempt or job of the name", () => {
+  const of = (more: object) => ({ submitted_seq: 7, attempt: 2, kind: "allocated", node: "n", gpus: [3, 1], ...more });
+  expect([...devicesByNode([of({}), of({ gpus: [1, 2] }), of({ node: "m", gpus: [] }), of({ attempt: 1, gpus: [6] }), of({ submitted_seq: 1, gpus: [7] }), of({ kind: "reserved", gpus: [5] })], 7, 2)]).toEqual([["n", [1, 2, 3]]]);
 });

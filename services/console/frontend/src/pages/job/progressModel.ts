@@ -57,7 +57,8 @@ export function jobProgress(live: LiveJob | null, details: JobDetails | null, re
   const most = (values: (number | null)[]): number | null => values.reduce((left, right) => (right !== null && (left === null || right > left) ? right : left), null);
   const saved = checkpoints(records)[0];
   const total = first("total_steps");
-  const reported = live?.step ?? most(tasks.map((task) => task.step)) ?? first("step");
+  const exited = newest.find((record) => record.type === "TaskExited" && typeof record.data.step === "number")?.data.step as number | undefined;
+  const reported = live?.step ?? most(tasks.map((task) => task.step)) ?? most([first("step"), exited ?? null]);
   const step = succeeded && total !== null ? total : reported;
   const savedStep = live?.checkpoint_step ?? most(tasks.map((task) => task.checkpoint_step)) ?? saved?.step ?? null;
   const pace = first("step_rate_milli");

@@ -102,14 +102,16 @@ export interface Tick {
   text: string;
 }
 
-/** Round UTC times within the range, at most `most`. */
-export function ticks(from: number, to: number, most: number): Tick[] {
+/** Round times within the range, at most `most`, on a clock that is `offset` minutes east of UTC. */
+export function ticks(from: number, to: number, most: number, offset = 0): Tick[] {
   const step = STEPS.find((each) => (to - from) / each <= most) ?? STEPS.at(-1)! * Math.ceil((to - from) / STEPS.at(-1)! / most);
   const found: Tick[] = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push({ at, text: tickText(at, step) });
+  const shift = offset * 60_000;
+  for (let at = Math.ceil((from + shift) / step) * step; at <= to + shift; at += step) found.push({ at: at - shift, text: tickText(at, step) });
   return found;
 }
 
+/** at: ms on the clock of the axis. */
 function tickText(at: number, step: number): string {
   const text = new Date(at).toISOString();
   if (step >= 86_400_000) return step < 2_592_000_000 ? text.slice(5, 10) : text.slice(0, 10);

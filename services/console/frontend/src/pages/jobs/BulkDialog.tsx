@@ -108,8 +108,11 @@ function Result({ entry }: { entry: Entry }) {
     return entry.outcome.accepted ? <span class="good">✓ accepted, record #{entry.outcome.seq}</span> : <span class="fault">✕ rejected: {entry.outcome.reason}</span>;
   }
   if (entry.denied) return <span class="fault">left out: {entry.denied}</span>;
-  return <span class="soft">{entry.preview ? entry.preview.sentences.join(" ") : "…"}</span>;
+  return <span class="soft">{entry.preview ? withoutName(entry.preview.sentences.join(" "), entry.job) : "…"}</span>;
 }
+
+/** A sentence about the job, after its name. */
+const withoutName = (text: string, job: string): string => (text.startsWith(`${job} `) ? text.slice(job.length + 1) : text);
 
 /** Jobs that the requests affect besides those that they name, each once. */
 export function affectedOthers(entries: readonly { job: string; preview: Pick<Preview, "affected"> | null }[]): Affected[] {

@@ -2,7 +2,9 @@ import { useSignal } from "@preact/signals";
 
 import type { LivePool } from "../../live/livePool";
 import { currentUser } from "../../shell/currentUser";
+import { zoneName } from "../../lib/timeZone";
 import { Button } from "../../ui/Button";
+import { MomentInput } from "../../ui/MomentInput";
 import { addressOf, COLUMNS, DEFAULT, loadViews, NOT_ENDED, saveViews, SORTS, STATES, withView, type Question } from "./jobsQuery";
 
 interface Props {
@@ -44,8 +46,10 @@ export function JobFilters({ pool, live, question, ask }: Props) {
   );
   const when = (name: "from" | "to", label: string) => (
     <label class="job-filter">
-      <span>{label} (UTC)</span>
-      <input class="input" type="datetime-local" value={question[name].slice(0, 16)} onChange={(event) => set({ [name]: event.currentTarget.value ? new Date(`${event.currentTarget.value}Z`).toISOString() : "" })} />
+      <span>
+        {label} ({zoneName()})
+      </span>
+      <MomentInput value={question[name]} onChange={(iso) => set({ [name]: iso })} />
     </label>
   );
   return (

@@ -174,6 +174,7 @@ function columnsOf(pool: string, question: Question, live: ReadonlyMap<string, u
   };
   const box: Column<JobItem> = {
     head: "",
+    narrow: true,
     cell: (row) => (live.has(row.job) && row.ended_at === null ? <input type="checkbox" aria-label={`Select ${row.job}`} checked={chosen.has(row.job)} onChange={() => toggle(row.job)} /> : null),
   };
   return [box, ...question.columns.map((name) => cells[name])];

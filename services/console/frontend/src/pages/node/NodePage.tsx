@@ -1,6 +1,9 @@
+import { useSignal } from "@preact/signals";
+
 import { NodeActions } from "../../actions/NodeActions";
 import { archivePath, type Page } from "../../lib/api";
-import { bytes, duration, moment } from "../../lib/format";
+import { bytes, duration } from "../../lib/format";
+import { now } from "../../lib/serverClock";
 import { sanitizeLine } from "../../lib/sanitizeLine";
 import { summary, typeTitle } from "../../lib/recordText";
 import { useArchive } from "../../lib/useArchive";
@@ -16,12 +19,13 @@ import { CopyButton } from "../../ui/CopyButton";
 import { DataTable } from "../../ui/DataTable";
 import { EmptyState } from "../../ui/EmptyState";
 import { cellText, deviceName } from "../../ui/gpuCellStyle";
-import { LineChart } from "../../ui/LineChart";
 import { JobLink, SeqLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import { PoolStatePending } from "../../ui/PoolStatePending";
 import { RelativeTime } from "../../ui/RelativeTime";
-import { loadNodeHistory, meanOf, type NodeHistory } from "../../ui/telemetryHistory";
+import { SegmentedControl } from "../../ui/SegmentedControl";
+import { TelemetryChart } from "../../ui/TelemetryChart";
+import { loadNodeHistory, type NodeHistory } from "../../ui/telemetryHistory";
 import type { RecordItem } from "../job/types";
 import { devicesText, NODE_STATE_TEXTS } from "../pool/map/gpuText";
 
@@ -101,32 +105,13 @@ function Devices({ pool, live, node }: { pool: string; live: LivePool; node: Nod
 }
 
 function Measurements({ pool, node }: { pool: string; node: NodeCells }) {
-  const { value, failure } = usePolling<NodeHistory>(`${pool} ${node.node}`, (signal) => loadNodeHistory(pool, node.node, signal));
+  const range = useSignal<"1h" | "24h">("1h");
+  const { value, failure } = usePolling<NodeHistory>(`${pool} ${node.node} ${range.value}`, (signal) => loadNodeHistory(pool, node.node, range.value === "1h" ? null : now.peek() - 24 * 3_600_000, signal));
   const all = node.gpus.map((_, gpu) => gpu);
   return (
-    <Card title="Utilisation and memory, last hour">
-      {failure ? <p class="fault">{failure.detail || failure.title}</p> : value ? <HistoryChart history={value} devices={all} since={0} /> : <Loading what="the measurements" />}
+    <Card title="Utilisation and memory" aside={<SegmentedControl legend="Time range" options={[["1h", "1 hour"], ["24h", "24 hours"]]} value={range.value} onChange={(next) => (range.value = next)} />}>
+      {failure ? <p class="fault">{failure.detail || failure.title}</p> : value ? <TelemetryChart history={value} devices={all} /> : <Loading what="the measurements" />}
     </Card>
-  );
-}
-
-/** Utilisation and memory of some GPUs of a node. */
-export function HistoryChart({ history, devices, since }: { history: NodeHistory; devices: readonly number[]; since: number }) {
-  const times = history.times.filter((time) => time * 1000 >= since);
-  const [busy, memory] = [meanOf(history, devices, "busy", since), meanOf(history, devices, "memory", since)];
-  if (!times.length) return <p class="soft">No telemetry was received in this time. The console keeps the last hour.</p>;
-  const lines = [
-    ...(busy.some((value) => value !== null) ? [{ name: "utilisation", kind: "area" as const, values: busy }] : []),
-    ...(memory.some((value) => value !== null) ? [{ name: "memory in use", kind: "dashed" as const, values: memory }] : []),
-  ];
-  if (!lines.length) return <p class="soft">The node agent reports neither utilisation nor memory of these GPUs.</p>;
-  const iso = (seconds: number): string => new Date(seconds * 1000).toISOString();
-  const last = (values: (number | null)[]): string => (values.at(-1) == null ? "unknown" : `${Math.round(values.at(-1)!)} %`);
-  return (
-    <>
-      <LineChart lines={lines} most={100} unit="%" from={moment(iso(times[0]!))} to={moment(iso(times.at(-1)!))} label={`Utilisation ${last(busy)}, memory ${last(memory)} at the end.`} />
-      {busy.every((value) => value === null) && <p class="soft note">Utilisation is not reported for these GPUs.</p>}
-    </>
   );
 }
 
@@ -194,7 +179,7 @@ function Past({ pool, name, state }: { pool: string; name: string; state: string
             columns={[
               { head: "When", cell: (row) => <RelativeTime at={row.time} /> },
               { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
-              { head: "Event", cell: (row) => row.event ?? typeTitle(row.type) },
+              { head: "Event", cell: (row) => typeTitle(row.event ?? row.type) },
               { head: "Details", cell: (row) => <bdi>{row.message ? sanitizeLine(row.message) : summary(row.data)}</bdi> },
             ]}
           />

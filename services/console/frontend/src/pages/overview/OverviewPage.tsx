@@ -2,6 +2,7 @@ import { useLocation } from "preact-iso";
 
 import { archivePath, get, poolPath } from "../../lib/api";
 import { moment, projectName } from "../../lib/format";
+import { betweenOf, betweenQuery, type Between } from "../../lib/timeRange";
 import { useArchive } from "../../lib/useArchive";
 import { usePageTitle } from "../../lib/usePageTitle";
 import { usePolling } from "../../lib/usePolling";
@@ -16,9 +17,9 @@ import { JobLink, NodeLink, SeqLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import { PoolStatePending } from "../../ui/PoolStatePending";
 import { RelativeTime } from "../../ui/RelativeTime";
-import { SegmentedControl } from "../../ui/SegmentedControl";
+import { TimeRangePicker } from "../../ui/TimeRangePicker";
 import { projectPath } from "../projects/projectPath";
-import { allocation, beginOf, concerns, filled, lostText, rangeOf, RANGES, waitedText, type Attention, type Concern, type Overview, type Utilisation } from "./overviewData";
+import { allocation, beginOf, concerns, currentPoint, filled, lostText, rangeOf, RANGES, until, waitedText, type Attention, type Concern, type Overview, type Point, type Utilisation } from "./overviewData";
 import "./overview.css";
 
 /** The start page of a pool: its figures over a time range, by project, and what needs a person. */
@@ -27,13 +28,17 @@ export default function OverviewPage({ pool }: { pool: string }) {
   const { query, route } = useLocation();
   usePageTitle(`${pool}: overview`);
   const range = rangeOf(query.range);
+  const own = betweenOf(query);
   const archive = useArchive();
   const to = live.time.value;
   void [live.nodesVersion.value, live.jobsVersion.value];
   const known = archive.state === "there" && to !== null;
-  const figures = usePolling<Overview>(known ? `${pool} ${range}` : null, (signal) => get(archivePath(pool, `overview?points=120&from=${encodeURIComponent(beginOf(live.time.peek()!, range))}`), signal));
+  const key = own ? `${pool} ${own.from} ${own.to}` : `${pool} ${range}`;
+  const limits = (): Between => own ?? { from: beginOf(live.time.peek() ?? new Date().toISOString(), range), to: live.time.peek() ?? new Date().toISOString() };
+  const figures = usePolling<Overview>(known ? key : null, (signal) => get(archivePath(pool, `overview?${new URLSearchParams({ points: "120", from: limits().from, ...(own && { to: own.to }) })}`), signal));
   const attention = usePolling<Attention>(pool, (signal) => get(poolPath(pool, "attention"), signal));
-  const busy = usePolling<Utilisation>(to === null ? null : `${pool} busy ${range}`, (signal) => get(`${poolPath(pool, "utilisation")}?since=${Math.max(0, Math.floor(Date.parse(beginOf(live.time.peek()!, range)) / 1000))}`, signal));
+  const busy = usePolling<Utilisation>(to === null ? null : `busy ${key}`, async (signal) => until(await get(`${poolPath(pool, "utilisation")}?since=${Math.max(0, Math.floor(Date.parse(limits().from) / 1000))}`, signal), own?.to ?? null));
+  const go = (asked: [string, string][]): void => route(`/${encodeURIComponent(pool)}/overview${asked.length ? `?${new URLSearchParams(asked)}` : ""}`, true);
   if (live.row.value === null) return <PoolStatePending title="Overview" what="the overview" live={live} />;
   const found = concerns(live.nodes.values(), live.jobs.values(), attention.value ?? undefined);
   return (
@@ -41,7 +46,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
       <div class="page-head">
         <h1>Overview</h1>
         <span class="spring" />
-        <SegmentedControl legend="Time range" options={RANGES} value={range} onChange={(next) => route(`/${encodeURIComponent(pool)}/overview${next === "1h" ? "" : `?range=${next}`}`, true)} />
+        <TimeRangePicker presets={RANGES} value={own ? null : range} between={limits()} onPreset={(next) => go(next === "1h" ? [] : [["range", next]])} onBetween={(next) => go(betweenQuery(next))} />
       </div>
       <Now pool={pool} row={live.row.value} overview={figures.value} busy={busy.value} />
       <Card title="Needs attention" aside={attention.value?.alarms === null ? <span class="soft">This console may not read alarms.</span> : undefined}>
@@ -51,7 +56,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
       {archive.state === "none" ? (
         <EmptyState title="No history">Figures over time come from the archive, and none is configured (BAILIFF_API).</EmptyState>
       ) : figures.value ? (
-        <History pool={pool} overview={figures.value} busy={busy.value} />
+        <History pool={pool} overview={figures.value} busy={busy.value} current={own ? null : currentPoint(live.time.value!, live.row.value, live.jobs.values())} />
       ) : figures.failure ? (
         <ErrorMessage error={figures.failure} retry={figures.refresh} />
       ) : (
@@ -107,8 +112,8 @@ function Concerns({ pool, found, loading }: { pool: string; found: Concern[]; lo
   );
 }
 
-function History({ pool, overview, busy }: { pool: string; overview: Overview; busy: Utilisation | null }) {
-  const points = filled(overview);
+function History({ pool, overview, busy, current }: { pool: string; overview: Overview; busy: Utilisation | null; current: Point | null }) {
+  const points = [...filled(overview), ...(current ? [current] : [])];
   const measured = busyBySteps(points, overview.interval_s, busy);
   const last = points.at(-1);
   const rows = overview.projects;
@@ -120,7 +125,7 @@ function History({ pool, overview, busy }: { pool: string; overview: Overview; b
             <LineChart
               lines={[{ name: "in use", kind: "area", values: points.map((point) => point.gpus) }, { name: "capacity", kind: "dashed", values: points.map((point) => point.capacity) }, ...(measured.some((value) => value !== null) ? [{ name: "busy (telemetry)", kind: "dotted" as const, values: points.map((point, at) => (measured[at] == null ? null : (measured[at]! / 100) * point.gpus)) }] : [])]}
               from={moment(points[0]!.time)}
-              to={moment(overview.to)}
+              to={moment(current?.time ?? overview.to)}
               unit="GPUs"
               label={`GPUs in use: ${Math.round(last.gpus * 10) / 10} of ${Math.round(last.capacity * 10) / 10} at the end, ${allocation(points) ?? 0} % on average.`}
             />
@@ -130,7 +135,7 @@ function History({ pool, overview, busy }: { pool: string; overview: Overview; b
         </Card>
         <Card title="Queue">
           {points.length && last ? (
-            <LineChart lines={[{ name: "GPUs requested by pending jobs", kind: "area", values: points.map((point) => point.waiting) }]} from={moment(points[0]!.time)} to={moment(overview.to)} unit="GPUs" label={`GPUs that pending jobs request: ${Math.round(last.waiting * 10) / 10} at the end.`} />
+            <LineChart lines={[{ name: "GPUs requested by pending jobs", kind: "area", values: points.map((point) => point.waiting) }]} from={moment(points[0]!.time)} to={moment(current?.time ?? overview.to)} unit="GPUs" label={`GPUs that pending jobs request: ${Math.round(last.waiting * 10) / 10} at the end.`} />
           ) : (
             <p class="soft">No samples in this time range.</p>
           )}

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { stepPath } from "../../ui/LineChart";
 import { aJob, aNode, FREE } from "../pool/liveRows.fixture";
-import { allocation, concerns, filled, rangeOf, type Overview } from "./overviewData";
+import { allocation, concerns, currentPoint, filled, rangeOf, until, type Overview } from "./overviewData";
 
 const at = (minute: number): string => new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString();
 const point = (minute: number, gpus: number) => ({ time: at(minute), gpus, capacity: 8, waiting: 0 });
@@ -25,6 +25,16 @@ test("what needs a person: alarms, silent nodes, quarantined GPUs and late start
   const found = concerns(nodes, [aJob("fine")], attention);
   expect(found.map((each) => [each.what, each.node ?? each.job ?? each.seq])).toEqual([["Alarm log-truncated", 7], ["Silent node", "quiet"], ["1 quarantined GPU", "bad"], ["Late start", "j"]]);
   expect(concerns([aNode("ok", [FREE])], [], { alarms: null, late: [] })).toEqual([]);
+});
+
+test("a pool that the archive has no sample of yet is shown as it is now", () => {
+  const jobs = [aJob("a", { gpus: 4 }), aJob("b", { gpus: 8, state: "pending" })];
+  expect(currentPoint(at(0), { gpus_allocated: 4, gpus_free: 2 }, jobs)).toEqual({ time: at(0), gpus: 4, capacity: 6, waiting: 8 });
+});
+
+test("utilisation ends with the range", () => {
+  const measured = { step_s: 60, times: [0, 60, 120], busy: [1, 2, 3] };
+  expect([until(measured, new Date(120_000).toISOString()).busy, until(measured, null).busy]).toEqual([[1, 2], [1, 2, 3]]);
 });
 
 test("an unknown range is an hour", () => {

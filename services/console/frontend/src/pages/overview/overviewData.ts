@@ -13,12 +13,20 @@ export interface Figures {
   lost_gpu_hours: number;
 }
 
+/** GPUs in use, usable ones, and those that pending jobs request. */
+export interface Point {
+  time: string;
+  gpus: number;
+  capacity: number;
+  waiting: number;
+}
+
 /** `/api/archive/pools/{pool}/overview` */
 export interface Overview {
   from: string;
   to: string;
   interval_s: number;
-  points: { time: string; gpus: number; capacity: number; waiting: number }[];
+  points: Point[];
   pool: Figures;
   projects: Figures[];
 }
@@ -37,18 +45,18 @@ export interface Utilisation {
 }
 
 export type Range = "1h" | "24h" | "7d";
-export const RANGES: readonly [Range, string][] = [["1h", "1 hour"], ["24h", "1 day"], ["7d", "1 week"]];
+export const RANGES: readonly [Range, string][] = [["1h", "1 hour"], ["24h", "24 hours"], ["7d", "7 days"]];
 const HOURS: Record<Range, number> = { "1h": 1, "24h": 24, "7d": 168 };
 export const rangeOf = (text: string | undefined): Range => RANGES.find(([each]) => each === text)?.[0] ?? "1h";
 export const beginOf = (to: string, range: Range): string => new Date(Date.parse(to) - HOURS[range] * 3_600_000).toISOString();
 
 /** Points at equal distances: a missing one repeats the one before, before the first there is none. */
-export function filled(overview: Overview): Overview["points"][number][] {
+export function filled(overview: Overview): Point[] {
   const { interval_s: step, points } = overview;
   if (!points.length || !step) return [];
   const start = Date.parse(overview.from);
   const size = Math.min(500, Math.max(1, Math.round((Date.parse(overview.to) - start) / 1000 / step)));
-  const found: Overview["points"] = [];
+  const found: Point[] = [];
   const byStep = new Map(points.map((point) => [Math.round((Date.parse(point.time) - start) / 1000 / step), point]));
   const first = Math.min(...byStep.keys());
   let last = points[0]!;
@@ -60,7 +68,7 @@ export function filled(overview: Overview): Overview["points"][number][] {
 }
 
 /** Percent of the capacity that was in use; null: no samples. */
-export function allocation(points: readonly Overview["points"][number][]): number | null {
+export function allocation(points: readonly Point[]): number | null {
   const capacity = points.reduce((sum, point) => sum + point.capacity, 0);
   return capacity > 0 ? Math.round((100 * points.reduce((sum, point) => sum + point.gpus, 0)) / capacity) : null;
 }
@@ -97,4 +105,17 @@ export function concerns(nodes: Iterable<NodeCells>, jobs: Iterable<LiveJob>, at
   some(attention?.late ?? [], (each) => ({ key: `late ${each.job}`, tone: "warn", what: "Late start", text: `class ${each.priority_class} should start within ${duration(each.within_s)}`, job: each.job, at: each.since }));
   some([...jobs].filter((job) => job.state === "suspended"), (job) => ({ key: `suspended ${job.job}`, tone: "warn", what: "Suspended job", text: job.note, job: job.job }));
   return found;
+}
+
+/** The part of the measurements before `to`; null: all. */
+export function until(measured: Utilisation, to: string | null): Utilisation {
+  const end = to === null ? measured.times.length : measured.times.filter((time) => time * 1000 < Date.parse(to)).length;
+  return { ...measured, times: measured.times.slice(0, end), busy: measured.busy.slice(0, end) };
+}
+
+/** The newest point, of the live state: the archive records use about once a minute. */
+export function currentPoint(time: string, row: { gpus_allocated: number; gpus_free: number }, jobs: Iterable<LiveJob>): Point {
+  let waiting = 0;
+  for (const job of jobs) if (job.state === "pending") waiting += job.gpus;
+  return { time, gpus: row.gpus_allocated, capacity: row.gpus_allocated + row.gpus_free, waiting };
 }

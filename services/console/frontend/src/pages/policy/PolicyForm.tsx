@@ -41,11 +41,11 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
             <thead>
               <tr>
                 {COLUMNS.map(([name, head]) => (
-                  <th key={name} scope="col">
+                  <th key={name} scope="col" data-field={name}>
                     {head}
                   </th>
                 ))}
-                <th scope="col">
+                <th scope="col" data-field="remove">
                   <span class="visually-hidden">Remove</span>
                 </th>
               </tr>
@@ -54,7 +54,7 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
               {fields.projects.map((row, at) => (
                 <tr key={at}>
                   {COLUMNS.map(([name, head, placeholder]) => (
-                    <td key={name} data-field={name}>
+                    <td key={name} data-field={name} data-head={head}>
                       <input class="input" aria-label={`${head} of ${row.name || `project ${at + 1}`}`} value={row[name]} placeholder={placeholder} maxLength={300} onInput={(event) => write(withProject(yaml, at, name, event.currentTarget.value))} />
                     </td>
                   ))}

@@ -48,7 +48,7 @@ function options(element: HTMLElement, span: { current: [number, number] }, onAt
     cursor: { y: false, points: { size: 7 } },
     scales: { x: { range: () => span.current }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },
     axes: [
-      { ...axis, space: 90, incrs: TIME_STEPS, values: [[86_400, "{DD}.{MM}.", null, null, null, null, null, null, 0], [60, "{HH}:{mm}", "\n{DD}.{MM}.", null, "\n{DD}.{MM}.", null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+      { ...axis, space: 90, incrs: TIME_STEPS, values: [[86_400, "{MM}-{DD}", null, null, null, null, null, null, 0], [60, "{HH}:{mm}", "\n{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
       { ...axis, size: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000] },
     ],
     series: [

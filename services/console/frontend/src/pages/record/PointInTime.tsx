@@ -2,10 +2,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
 import { archivePath, toApiError, get, poolPath, type ApiError } from "../../lib/api";
+import { parseMoment } from "../../lib/timeZone";
 import type { Archive } from "../../lib/useArchive";
 import { useFetch } from "../../lib/useFetch";
 import { sanitizeLine } from "../../lib/sanitizeLine";
-import { brief } from "../../lib/recordText";
+import { brief, typeTitle } from "../../lib/recordText";
 import { count, gpusText, moment } from "../../lib/format";
 import type { PoolSnapshot, LiveJob, NodeCells } from "../../live/types";
 import { Button } from "../../ui/Button";
@@ -73,7 +74,7 @@ export function PointInTime({ pool, at, head, archive, goTo, onClose }: { pool: 
     if (!text) return;
     if (/^#?\d+$/.test(text)) return goTo(moveTo(span, Number(text.replace("#", ""))));
     try {
-      const found = await get<HistoricSnapshot>(`${poolPath(pool, "snapshot")}?time=${encodeURIComponent(/^\d{4}-\d\d-\d\d[ T]\d\d:\d\d/.test(text) && !/[Z+]/.test(text) ? `${text.replace(" ", "T")}${/:\d\d:\d\d/.test(text) ? "" : ":00"}Z` : text)}`);
+      const found = await get<HistoricSnapshot>(`${poolPath(pool, "snapshot")}?time=${encodeURIComponent(parseMoment(text) ?? text)}`);
       goTo(found.seq);
     } catch (error) {
       failure.value = toApiError(error);
@@ -114,7 +115,7 @@ function RecordSummary({ pool, seq, archive, time }: { pool: string; seq: number
       {time && <span class="soft"> {moment(time)}</span>}
       {line?.seq === seq && (
         <>
-          : <strong>{line.event}</strong> {line.job && <JobLink pool={pool} job={line.job} />} <span class="soft">{sanitizeLine(line.message)}</span>
+          : <strong>{typeTitle(line.event)}</strong> {line.job && <JobLink pool={pool} job={line.job} />} <span class="soft">{sanitizeLine(line.message)}</span>
         </>
       )}
     </p>

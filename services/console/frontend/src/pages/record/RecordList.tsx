@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import type { Archive } from "../../lib/useArchive";
 import { sanitizeLine } from "../../lib/sanitizeLine";
 import { count, moment } from "../../lib/format";
+import { typeTitle } from "../../lib/recordText";
 import type { LivePool } from "../../live/livePool";
 import type { EventLine } from "../../live/types";
 import { RelativeTime } from "../../ui/RelativeTime";
@@ -84,7 +85,7 @@ function RecordRow({ pool, row, openRecord }: { pool: string; row: EventLine; op
     <li class="record-row">
       <button type="button" class="record-seq number" onClick={() => openRecord(row.seq)} title="Open record">#{row.seq}</button>
       <span class="record-time number" title={moment(row.time)}><RelativeTime at={row.time} /></span>
-      <span class="record-event">{row.event}</span>
+      <span class="record-event">{typeTitle(row.event)}</span>
       <span class="record-message" title={row.message}>
         {row.job && <JobLink pool={pool} job={row.job} />} {row.node && <span class="mono">{row.node}</span>} <bdi>{sanitizeLine(row.message)}</bdi>
       </span>

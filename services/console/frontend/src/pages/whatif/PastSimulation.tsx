@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 
+import { zoneName } from "../../lib/timeZone";
 import { useLive } from "../../live/livePool";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
@@ -58,7 +59,7 @@ export function PastSimulation({ pool, yaml, disabledReason }: { pool: string; y
               </Button>
             )}
           </div>
-          {segment.value === "custom" && <p class="hint soft">A time in UTC, e.g. 2026-11-01 or 2026-11-01 12:30, or a record number.</p>}
+          {segment.value === "custom" && <p class="hint soft">A time ({zoneName()}), e.g. 2026-11-01 or 2026-11-01 12:30, or a record number.</p>}
           {"fault" in chosen && <p class="fault">{chosen.fault}</p>}
           {disabledReason && !busy && <p class="soft">{disabledReason}</p>}
           {state.at === "running" && <Progress phase={state.phase} done={state.done} of={state.of} />}

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 
-import { moment } from "../../lib/format";
+import { count, moment } from "../../lib/format";
+import { sanitizeLine } from "../../lib/sanitizeLine";
 import { Badge } from "../../ui/Badge";
 import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
@@ -21,6 +22,15 @@ export function SimulationResult({ pool, result, report, outdated }: { pool: str
           </span>
         }
       >
+        {result.headline.length > 0 && (
+          <ul class="result-headline" role="alert">
+            {result.headline.map((sentence) => (
+              <li key={sentence}>
+                <Badge tone="bad">!</Badge> <bdi>{sanitizeLine(sentence)}</bdi>
+              </li>
+            ))}
+          </ul>
+        )}
         <p class="result-verdict">{summary(result)}</p>
         <Totals rows={totals(result)} />
         <div class="result-trust">
@@ -38,8 +48,9 @@ export function SimulationResult({ pool, result, report, outdated }: { pool: str
         )}
       </Card>
       <Groups result={result} />
+      <CannotRun pool={pool} result={result} />
       <ChangedJobs pool={pool} title="Most improved jobs" rows={result.improved} />
-      <ChangedJobs pool={pool} title="Most worsened jobs" rows={result.worsened} />
+      <ChangedJobs pool={pool} title="Most worsened jobs" rows={result.worsened} none={result.rejected.length + result.never_started.length > 0 ? "None of the jobs that ran in both simulations. Those that could not run are above." : "None."} />
       <Card title="Assumptions">
         <ul class="assumptions">
           {result.assumptions.map((sentence) => (
@@ -128,7 +139,26 @@ function RunBars({ row, most }: { row: GroupRow; most: number }) {
   );
 }
 
-function ChangedJobs({ pool, title, rows }: { pool: string; title: string; rows: ChangedJob[] }) {
+const MOST_JOBS = 20;
+
+/** The jobs that could not run at all under the other policy: worse than any delay, and in no table of changes. */
+function CannotRun({ pool, result }: { pool: string; result: WhatIfResult }) {
+  const rows = [...result.rejected.map(({ job, reason }) => ({ job, why: `rejected: ${reason}` })), ...result.never_started.map((job) => ({ job, why: "never started before the end" }))];
+  if (!rows.length) return null;
+  return (
+    <Card title="Jobs that could not run">
+      <DataTable
+        caption="Jobs that could not run under the other policy"
+        rows={rows.slice(0, MOST_JOBS)}
+        rowKey={(row) => row.job}
+        columns={[{ head: "Job", cell: (row) => <JobLink pool={pool} job={row.job} /> }, { head: "Under the other policy", cell: (row) => <bdi>{sanitizeLine(row.why)}</bdi> }]}
+      />
+      {rows.length > MOST_JOBS && <p class="soft note">{MOST_JOBS} of {count(rows.length, "job")}; the full report has all.</p>}
+    </Card>
+  );
+}
+
+function ChangedJobs({ pool, title, rows, none = "None." }: { pool: string; title: string; rows: ChangedJob[]; none?: string }) {
   const two = ([before, after]: [number, number], show: (value: number) => string) => (show(before) === show(after) ? show(after) : `${show(before)} → ${show(after)}`);
   return (
     <Card title={title}>
@@ -147,7 +177,7 @@ function ChangedJobs({ pool, title, rows }: { pool: string; title: string; rows:
           ]}
         />
       ) : (
-        <p class="soft">None.</p>
+        <p class="soft">{none}</p>
       )}
     </Card>
   );

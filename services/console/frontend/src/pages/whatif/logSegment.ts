@@ -1,3 +1,5 @@
+import { parseMoment } from "../../lib/timeZone";
+
 /** Choices of a log segment. */
 export type SegmentChoice = "day" | "week" | "month" | "all" | "custom";
 
@@ -18,7 +20,7 @@ export interface SegmentBounds {
 }
 
 /**
- * The bounds of a segment that ends with the newest record, or custom ones: record numbers (`1200`) or UTC times, e.g.
+ * The bounds of a segment that ends with the newest record, or custom ones: record numbers (`1200`) or times, e.g.
  * `2026-11-01` or `2026-11-01 12:30`.
  */
 export function segmentBounds(segment: SegmentChoice, head: string | null, custom: { from: string; to: string }): SegmentBounds | { fault: string } {
@@ -30,7 +32,7 @@ export function segmentBounds(segment: SegmentChoice, head: string | null, custo
   }
   const from = parseBound(custom.from);
   const to = parseBound(custom.to);
-  if (from === undefined || to === undefined) return { fault: `${from === undefined ? custom.from : custom.to} is neither a record number nor a UTC time, e.g. 2026-11-01 12:30.` };
+  if (from === undefined || to === undefined) return { fault: `${from === undefined ? custom.from : custom.to} is neither a record number nor a time, e.g. 2026-11-01 12:30.` };
   if (from !== null && to !== null && isSeq(from) === isSeq(to) && (isSeq(from) ? Number(from) >= Number(to) : from >= to)) return { fault: "The end is before the start." };
   return { from, to };
 }
@@ -42,10 +44,8 @@ function parseBound(typed: string): string | null | undefined {
   const text = typed.trim();
   if (!text) return null;
   if (/^\d{1,15}$/.test(text)) return text;
-  const match = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?Z?)?$/.exec(text);
-  if (!match) return undefined;
-  const at = Date.parse(`${match[1]}T${match[2] ?? "00:00"}${match[3] ?? ":00"}Z`);
-  return Number.isNaN(at) ? undefined : rfc3339(at);
+  const at = parseMoment(text.replace(/Z$/, ""));
+  return at === null ? undefined : rfc3339(Date.parse(at));
 }
 
 const rfc3339 = (milliseconds: number): string => new Date(milliseconds).toISOString().replace(/\.\d+Z$/, "Z");

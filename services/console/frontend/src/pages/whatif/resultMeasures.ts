@@ -41,8 +41,14 @@ export interface ChangedJob {
 export interface WhatIfResult {
   from: number;
   to: number;
+  /** What to know before any figure: jobs that were rejected, never started or not simulated. */
+  headline: string[];
   assumptions: string[];
   confidence: string;
+  /** Jobs that only the other policy does not accept. */
+  rejected: { job: string; reason: string }[];
+  /** Jobs that ran, and never start under the other policy. */
+  never_started: string[];
   runs: Run[];
   groups: Record<string, Record<Label, GroupFigures>>;
   improved: ChangedJob[];

@@ -57,7 +57,7 @@ describe("comparison of runs", () => {
   }); // prettier-ignore
   const figures = (waited_mean: number) => ({ jobs: 2, waited_mean, waited_p95: 1, evictions: 0, gpu_hours_lost: 0, gpu_hours_done: 1 });
   const result: WhatIfResult = {
-    from: 0, to: 1, assumptions: [], confidence: "", improved: [], worsened: [],
+    from: 0, to: 1, headline: [], rejected: [], never_started: [], assumptions: [], confidence: "", improved: [], worsened: [],
     runs: [run("recorded", 1, 5), run("simulated", 1, 5), run("other", 0.5, 9)],
     groups: { "class train": { recorded: figures(1), simulated: figures(1), other: figures(2) }, "project vision": { recorded: figures(1), simulated: figures(1), other: figures(1) } },
   }; // prettier-ignore
