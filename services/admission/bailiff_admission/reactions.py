@@ -115,6 +115,7 @@ class Reactions:
             node=node.name, incarnation=node.incarnation, sender="admission", sender_epoch=state.epoch,
             ordered_by=RecordRef(epoch=record.epoch, seq=record.seq), job=granted.job, attempt=granted.attempt,
             task=granted.task, client_certificate=granted.client_certificate, valid_for=ATTACH_WITHIN, requester=record.actor,
+            port=granted.port,
         )  # fmt: skip
         await self._publisher.command(command)
 

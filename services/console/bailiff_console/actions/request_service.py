@@ -15,9 +15,10 @@ from bailiff_console.auth.requester import RequesterNames
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
+from bailiff_log.reader import Entry
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
-from .outcomes import PendingOutcomes
+from .outcomes import GrantAnswers, PendingOutcomes
 from .pool_access import FollowedPool, Pools
 from .preview_text import job_of
 from .request_parser import ParsedRequest
@@ -37,15 +38,19 @@ class RequestService:
         self.names = names
         self._pools, self._client, self.worker, self._now = pools, client, worker, now
         self._outcome_timeout = outcome_timeout
-        self.pending_outcomes = PendingOutcomes(client.source)
+        self.pending_outcomes, self.grant_answers = PendingOutcomes(client.source), GrantAnswers(client.source)
 
     def followed(self, name: str) -> FollowedPool:
         """The pool. Raises `ApiError`."""
         found = self._pools.get(name)
         if found.state.policy is None:
             raise ApiError(503, f"no policy is applied in {name} yet", headers={"retry-after": "2"})
-        found.on_record = self.pending_outcomes.take
+        found.on_record = self._take
         return found
+
+    def _take(self, entry: Entry) -> None:
+        self.pending_outcomes.take(entry)
+        self.grant_answers.take(entry)
 
     async def request(self, name: str, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
         """Publish the request. `accepted` is null if its outcome is not known in time. Raises `ApiError`, `ClientError`."""
@@ -117,6 +122,12 @@ class RequestService:
         forbidden = logs_denied(self.names.requester(principal, state), state, job)
         if forbidden is not None:
             raise ApiError(403, forbidden)
+
+    def allow_job(self, name: str, principal: Principal, kind: str, job: str) -> PoolState:
+        """The pool's state. Raises `ApiError` if the user may not make this request about the job."""
+        state = self.followed(name).state
+        self._allow(principal, kind, job, job_of(state, job).project if job in state.jobs else "", state)
+        return state
 
     def _allow(self, principal: Principal, kind: str, job: str, project: str, state: PoolState) -> None:
         forbidden = self._denied(principal, kind, job, project, state)
