@@ -36,7 +36,8 @@ class PortBrowser:
         parts = urlsplit(self._proxy)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         head = {
-            "Host": self.host, "Cookie": self.cookie, "Origin": origin or self.origin, "Connection": "Upgrade", "Upgrade": "websocket",
+            "Host": self.host, "Cookie": self.cookie, "Origin": origin or self.origin,
+            "Connection": "Upgrade", "Upgrade": "websocket",
             "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
         }  # fmt: skip
         writer.write(

@@ -21,6 +21,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         )
         while data := await reader.read(1000):
             writer.write(data)
+        writer.close()
         return
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     text = json.dumps({"line": line, "headers": headers, "body": body.decode()})

@@ -7,12 +7,14 @@ import asyncio
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from tests import port_job
 from tests.console_kit import ConsoleProcess
 from tests.port_browser import PortBrowser, it_gets_what_it_needs_and_no_more, text_frame
 from tests.process.test_console_acting import signed_in
+from tests.pty_program import PtyProgram
 from tests.system import System
 
 from bailiff_core.records.facts import AttachEnded, AttachGranted, AttachStarted
@@ -31,6 +33,10 @@ def console_of(system: System, folder: Path, port: int) -> ConsoleProcess:
         BAILIFF_CONSOLE_PROXIES='["127.0.0.1"]', BAILIFF_CONSOLE_GROUPS_HEADER="x-forwarded-groups",
         BAILIFF_CONSOLE_ROLES=str(roles), BAILIFF_CONSOLE_JOBS_PORT=str(port), BAILIFF_CONSOLE_JOBS_URL="https://jobs.example.org",
     )  # fmt: skip
+
+
+def env_of(system: System) -> dict[str, str]:
+    return {**system.stack.kafka_environment("operator"), "BAILIFF_POOL": "pool-a", "BAILIFF_ACTOR": "sue"}
 
 
 async def test_a_notebook_is_reached_through_the_console_by_its_people_only(battered: System, tmp_path: Path) -> None:
@@ -79,9 +85,17 @@ async def test_a_notebook_is_reached_through_the_console_by_its_people_only(batt
         grants = [entry.record for entry in watch.entries if isinstance(entry.record.data, AttachGranted)]
         assert [(record.actor, record.data.port) for record in grants] == [("sue", port)]  # one for all of it
 
+        local = free_port()
+        forward = PtyProgram(("port-forward", JOB, "--local-port", str(local)), env_of(battered), rows=30, columns=100)
+        forward.until(f"127.0.0.1:{local} leads to port {port}")
+        async with httpx.AsyncClient(timeout=60) as http:
+            assert (await http.get(f"http://127.0.0.1:{local}/")).json()["line"] == "GET / HTTP/1.1"
+
         battered.kill_and_restart(AGENT)
         assert await asyncio.wait_for(reader.read(), 60) is not None  # it has ended
         await watch.until_true("it is reached again after the agent's restart", served)
+        async with httpx.AsyncClient(timeout=60) as http:
+            assert (await http.get(f"http://127.0.0.1:{local}/")).status_code == 200
         await watch.record(AttachEnded, job=JOB, reason="agent-restarted")
 
         writer.close()
@@ -103,4 +117,7 @@ async def test_a_notebook_is_reached_through_the_console_by_its_people_only(batt
         await browser.close()
         await watch.cancel(JOB)
         await watch.until_ended(JOB, "cancelled")
+        forward.until(f"{JOB} cancelled")
+        assert forward.ended() == 0, forward.screen
+        forward.close()
     console.kill()
