@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bailiff_bus import topics
-from bailiff_bus.messages import JobSpec
+from bailiff_bus.messages import JobSpec, JobSpecCopy
 from bailiff_bus.messages.requests import spec_digest
 from bailiff_bus.port import Batch, Bus, OutgoingMessage, Producer
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_log.credentials import encryption_key_id
 from bailiff_log.encryption import CannotDecrypt, decrypt, encrypt
+from bailiff_log.spec_copies import encrypt_copy
 from bailiff_service.logs import logger
 
 
@@ -153,6 +154,15 @@ class JobSpecs:
             text = encrypt(content, encryption_key_id(self._keys.present), _purpose(stored.key))
             content = b'{"encrypted":"%b"}' % text.encode()
         return stored.key, (), content
+
+    def copy(self, job: str, digest: str, grant: int, encryption_key: str) -> JobSpecCopy:
+        """For whom the record `grant` names; without content if the spec was erased."""
+        stored = self.get(job, digest)
+        if stored is None:
+            return JobSpecCopy(job=job, grant=grant)
+        return JobSpecCopy(
+            job=job, grant=grant, encrypted=encrypt_copy(self._pool, grant, stored.text, stored.salt, encryption_key)
+        )
 
     async def store(self, producer: Producer, messages: Sequence[OutgoingMessage]) -> list[Batch]:
         """Send these messages; await the results before appending a record that references them."""

@@ -14,6 +14,7 @@ from bailiff_core.records.facts import (
     DeviceUnhealthy,
     EvictionStageReached,
     InputsLost,
+    JobSpecGranted,
     KeyRevoked,
     NodeJoined,
     NodesSilent,
@@ -23,6 +24,7 @@ from bailiff_core.records.facts import (
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .fencing import Fencing
+from .job_specs import JobSpecs
 from .pending_commands import RESEND_AFTER
 from .poison_inputs import PoisonInputs
 from .publisher import Publisher
@@ -41,9 +43,10 @@ class Reactions:
         reconciler: Reconciler,
         poison_inputs: PoisonInputs,
         clock_and_ids: ClockAndIds,
+        specs: JobSpecs,
     ) -> None:
         self._publisher, self._fencing, self._reconciler, self._poison_inputs = publisher, fencing, reconciler, poison_inputs
-        self._clock_and_ids = clock_and_ids
+        self._clock_and_ids, self._specs = clock_and_ids, specs
         self._requested_at: dict[str, int] = {}
         self._refused: dict[str, int] = {}
 
@@ -84,6 +87,8 @@ class Reactions:
                     await self._publisher.alarm("warning", "eviction-not-ordered", text, record.seq)
                 case AttachGranted() as granted:
                     await self._attach(state, granted, record)
+                case JobSpecGranted() as granted:
+                    await self._copy_spec(state, granted, record.seq)
                 case DeviceClearRequested():
                     self._reconciler.resend_clears()
 
@@ -118,6 +123,11 @@ class Reactions:
             port=granted.port,
         )  # fmt: skip
         await self._publisher.command(command)
+
+    async def _copy_spec(self, state: PoolState, granted: JobSpecGranted, seq: int) -> None:
+        job = state.jobs.get(granted.job)
+        digest = job.spec_digest if job is not None else ""
+        await self._publisher.spec_copy(self._specs.copy(granted.job, digest, seq, granted.encryption_key))
 
     async def report_refusals(self, heartbeat: NodeHeartbeat) -> None:
         """Raise an alarm when an agent has refused more commands than before: somebody sends commands without the right key."""

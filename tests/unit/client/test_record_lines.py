@@ -102,6 +102,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "AttachGranted": (
         {**TASK, "request": REQUEST, "client_certificate": "A" * 400}, "attach granted       train-7/0  on gpu-01",
     ),
+    "JobSpecGranted": (
+        {"job": "train-7", "request": REQUEST, "encryption_key": "A" * 43},
+        "spec granted         train-7  its command may be read by who asked",
+    ),
     "AttachReady": (
         {**TASK, "grant": 7, "address": "gpu-01:7443", "fingerprint": "0" * 64},
         "attach ready         train-7/0  on gpu-01, at gpu-01:7443",

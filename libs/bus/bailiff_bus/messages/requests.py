@@ -154,6 +154,14 @@ class AttachJob(RequestBody):
     port: Port | None = None
 
 
+class ReadJobSpec(RequestBody):
+    """Encrypt the private part of this job (command, environment …) for this X25519 key (base64url), of the sender."""
+
+    TYPE: ClassVar[str] = "bailiff.ReadJobSpec.v1"
+    job: Name
+    encryption_key: Key
+
+
 class DrainNode(RequestBody):
     """Place nothing new on this node, and empty it.
 

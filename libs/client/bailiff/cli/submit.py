@@ -64,9 +64,7 @@ async def submit(
     port: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            max=65535,
-            help="Port that the job serves on 127.0.0.1, passed in BAILIFF_PORT; for port-forward and the console.",
+            min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT; see port-forward."
         ),
     ] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable.")] = None,

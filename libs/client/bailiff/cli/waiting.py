@@ -141,7 +141,6 @@ async def _events_of(
 
 def where_to_reach(job: str, node: str, port: int | None) -> list[str]:
     """The job's node, and how to reach its port."""
-    reach = (
-        [f"its port on this machine: bailiff port-forward {job} {port}; or open it from the console"] if port is not None else []
-    )
-    return [f"running on {node}", *reach]
+    if port is None:
+        return [f"running on {node}"]
+    return [f"running on {node}", f"to reach its port: bailiff port-forward {job} {port}, or open it from the console"]

@@ -353,6 +353,7 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.ShareExceeded: {**AT, "device": DEVICE, "used_bytes": rounded, **kept("share_bytes")},
     facts.TaskIdle: {**AT, **kept("idle", "duration")},
     facts.TaskVanished: AT,
+    facts.JobSpecGranted: {"request": request, "job": JOB, "encryption_key": fixed("A" * 43)},
     facts.AttachGranted: {**AT, "request": request, "client_certificate": fixed("A" * 100), **kept("port")},
     facts.AttachReady: {**AT, "grant": seq, "address": fixed("0:0"), "fingerprint": fixed("0" * 64)},
     facts.AttachStarted: {**AT, "grant": seq},

@@ -570,6 +570,14 @@ class TaskIdle(TaskFact):
     duration: Duration = 0
 
 
+class JobSpecGranted(Fact):
+    """The requester may read the job's private part: admission encrypts a copy for this X25519 key (base64url)."""
+
+    request: RequestId
+    job: Name
+    encryption_key: Key
+
+
 class AttachGranted(TaskFact):
     """The requester may attach to this running task once, with the private key of this X.509 certificate (DER, base64url).
 

@@ -1,8 +1,13 @@
 """One job in detail, as tables. The list: `job_columns`."""
 
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from bailiff.render.plain_text import plain
 from bailiff.render.serializers.jobs import JobDetails
 from bailiff.render.serializers.moves import MoveRow
 from bailiff_core.humanize import count_text, duration_text
@@ -22,8 +27,8 @@ from .style import (
 MOVES_SHOWN = 3
 
 
-def job_block(details: JobDetails) -> RenderableType:
-    """`bailiff describe`, without the events."""
+def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> RenderableType:
+    """`bailiff describe`, without the events. spec: the private part of the job, if it is to be shown."""
     row = details["summary"]
     facts = pairs()
     place = "" if row["jobs_ahead"] is None else f", {row['jobs_ahead']} ahead" if row["jobs_ahead"] else ", first in the queue"
@@ -70,6 +75,8 @@ def job_block(details: JobDetails) -> RenderableType:
         facts.add_row("reserved until", time_cell(details["reserved_until"]))
     if details["labels"]:
         facts.add_row("labels", text(", ".join(f"{key}={value}" for key, value in details["labels"].items())))
+    for name, value in _spec_rows(spec or {}):
+        facts.add_row(name, text(value))
     for move in details["moves"][-MOVES_SHOWN:]:
         facts.add_row("moved", text(_move(move)))
     parts: list[RenderableType] = [text(row["job"], "bold"), indented(facts)]
@@ -87,6 +94,18 @@ def job_block(details: JobDetails) -> RenderableType:
             )
         parts += ["", indented(tasks)]
     return Group(*parts)
+
+
+def _spec_rows(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Control characters of what the job's owner has written are not printed."""
+    for name, value in spec.items():
+        if name == "command":
+            yield name, plain(value if isinstance(value, str) else shlex.join(value))
+        elif isinstance(value, Mapping):
+            for variable, content in value.items():
+                yield {"env": "environment"}.get(name, name), plain(f"{variable}={content}")
+        else:
+            yield name.replace("_", " "), plain(str(value))
 
 
 def _move(move: MoveRow) -> str:
