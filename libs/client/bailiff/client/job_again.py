@@ -15,6 +15,7 @@ from .job_parser import GROUP_FIELDS, JOB_FIELDS, cpu, duration, fraction, gpus,
 from .job_spec import read_spec
 
 if TYPE_CHECKING:
+    from bailiff_bus.messages import JobSpec
     from bailiff_core.model.state import Job, PoolState
 
     from .client import Client
@@ -34,6 +35,11 @@ class Again:
 async def job_again(client: Client, state: PoolState, job: Job) -> Again:
     """The job's fields, under a free name, without its user and met dependencies. What cannot be read is left out."""
     spec, missing = await read_spec(client, state.pool, job)
+    return Again(document_again(state, job, spec), missing)
+
+
+def document_again(state: PoolState, job: Job, spec: JobSpec | None) -> dict[str, Any]:
+    """As above. spec: its private part, if it could be read."""
     demand = job.demand.to_data()
     document = _fields(JOB_FIELDS, "demand", demand)
     groups = [_group(each) for each in demand["tasks"]]
@@ -44,7 +50,7 @@ async def job_again(client: Client, state: PoolState, job: Job) -> Again:
         document.pop(name, None)
     if after := _unmet(state, job):
         document["after"] = after
-    return Again({**document, "name": free_name(state, job.id)}, missing)
+    return {**document, "name": free_name(state, job.id)}
 
 
 def changed(again: Again, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ async def test_what_admission_would_deny_is_not_published_and_the_rule_is_named(
         assert published(console) == []
         denied = (await console.console.http.get(PERMISSIONS.format("of-bob"), headers=console.headers)).json()
         assert all("(rule permissions." in reason for reason in denied.values())
-        assert denied.keys() == {"cancel", "pause", "resume", "migrate", "evict", "scale", "set", "logs"}
+        assert denied.keys() == {"cancel", "pause", "resume", "migrate", "evict", "scale", "set", "logs", "attach", "spec"}
         answer = await console.console.http.get("/api/pools/pool-a/logs/of-bob", headers=console.headers)
         assert "(rule permissions.logs)" in problem(answer, 403)["detail"]
 

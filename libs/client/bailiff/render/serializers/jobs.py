@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bailiff_core.model.state import Eviction, Job, PoolState, Task
     from bailiff_core.records import Record
 
+    from .attachments import AttachmentRow
     from .moves import MoveRow
 
 
@@ -108,6 +109,7 @@ class JobDetails(TypedDict):
     pending_reason: str
     pending_reason_at: str | None
     moves: list[MoveRow]
+    attachments: list[AttachmentRow]
     events: list[str]
 
 
@@ -247,6 +249,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
     """One job in detail. history: its records."""
     from bailiff.render.record_text.phrases import demand_text  # imported here: a list of jobs needs no record text
 
+    from .attachments import attachments_of
     from .moves import moves_of
 
     waits = [name for name in state.queue if name not in state.active]
@@ -280,6 +283,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
         "pending_reason": reason,
         "pending_reason_at": reason_at,
         "moves": list(moves_of(state, history)),
+        "attachments": attachments_of(history),
         "events": events,
     }
 

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bailiff.render.plain_text import plain
+from bailiff.render.serializers.attachments import AttachmentRow
 from bailiff.render.serializers.jobs import JobDetails
 from bailiff.render.serializers.moves import MoveRow
 from bailiff_core.humanize import count_text, duration_text
@@ -25,6 +26,7 @@ from .style import (
 )
 
 MOVES_SHOWN = 3
+ATTACHMENTS_SHOWN = 5
 
 
 def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> RenderableType:
@@ -75,6 +77,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
         facts.add_row("reserved until", time_cell(details["reserved_until"]))
     if details["labels"]:
         facts.add_row("labels", text(", ".join(f"{key}={value}" for key, value in details["labels"].items())))
+    for attachment in details["attachments"][-ATTACHMENTS_SHOWN:]:
+        facts.add_row("attached", text(_attachment(attachment)))
     for name, value in _spec_rows(spec or {}):
         facts.add_row(name, text(value))
     for move in details["moves"][-MOVES_SHOWN:]:
@@ -106,6 +110,18 @@ def _spec_rows(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield {"env": "environment"}.get(name, name), plain(f"{variable}={content}")
         else:
             yield name.replace("_", " "), plain(str(value))
+
+
+def _attachment(row: AttachmentRow) -> str:
+    """`ada to task 0, port 8888, since 12:00:00 (#118)`."""
+    what = f"{row['user'] or 'unnamed'} to task {row['task']}" + (f", port {row['port']}," if row["port"] is not None else "")
+    if row["started_at"] is None:
+        state = f"granted at {time_cell(row['granted_at'])}" + (f", not connected: {row['reason']}" if row["reason"] else "")
+    elif row["ended_at"] is None:
+        state = f"since {time_cell(row['started_at'])}"
+    else:
+        state = f"from {time_cell(row['started_at'])} to {time_cell(row['ended_at'])}"
+    return f"{what} {state} (#{row['seq']})"
 
 
 def _move(move: MoveRow) -> str:

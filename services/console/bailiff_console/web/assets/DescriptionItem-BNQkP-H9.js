@@ -1,0 +1,1 @@
+import{B as e}from"./index-D1TvHG-b.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};
