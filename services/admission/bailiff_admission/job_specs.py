@@ -49,6 +49,7 @@ class JobSpecs:
         self._pool, self._keys = pool, keys
         self._specs: dict[tuple[str, str], StoredSpec] = {}
         self._undecryptable: set[str] = set()
+        self._read_to: dict[int, int] = {}
         self.replaced: list[StoredSpec] = []
 
     def get(self, job: str, digest: str) -> StoredSpec | None:
@@ -66,7 +67,7 @@ class JobSpecs:
 
         An older one counts where somebody wrote over it, or erased it although its job has not ended; `replaced` names these.
         """
-        active = {f"{self._pool}/{job.id}/{job.spec_digest}".encode() for job in state.jobs.values() if job.phase not in ENDED}
+        active = self._active_keys(state)
         values: dict[bytes, list[bytes]] = {}
         for key, value in await self._read_topic(bus):
             found = values.setdefault(key, [])
@@ -77,13 +78,23 @@ class JobSpecs:
         for key, found in values.items():
             self._take_newest(key, found)
 
+    async def take_erasures(self, bus: Bus, state: PoolState) -> None:
+        """Forget what others have erased since, such as `bailiff audit erase`; not the specs of jobs that have not ended."""
+        active = self._active_keys(state)
+        erased = {key for key, value in await self._read_topic(bus) if not value and key not in active}
+        self._specs = {at: stored for at, stored in self._specs.items() if stored.key not in erased}
+
+    def _active_keys(self, state: PoolState) -> set[bytes]:
+        return {f"{self._pool}/{job.id}/{job.spec_digest}".encode() for job in state.jobs.values() if job.phase not in ENDED}
+
     async def _read_topic(self, bus: Bus) -> list[tuple[bytes, bytes]]:
-        """Key and value of each message of this pool; an empty value erases."""
+        """Key and value of each message of this pool that was not read yet; an empty value erases."""
         spans = await bus.spans(topics.JOB_SPECS.name)
-        reader = await bus.reader([(topics.JOB_SPECS.name, partition, span.begin) for partition, span in spans.items()])
+        begins = {partition: max(span.begin, self._read_to.get(partition, 0)) for partition, span in spans.items()}
+        reader = await bus.reader([(topics.JOB_SPECS.name, partition, begin) for partition, begin in begins.items()])
         found: list[tuple[bytes, bytes]] = []
         try:
-            remaining = {partition: span.end for partition, span in spans.items() if span.end > span.begin}
+            remaining = {partition: span.end for partition, span in spans.items() if span.end > begins[partition]}
             while remaining:
                 found += [
                     (message.key, message.value)
@@ -97,6 +108,7 @@ class JobSpecs:
                 }
         finally:
             await reader.close()
+        self._read_to = {partition: span.end for partition, span in spans.items()}
         return found
 
     def _take_newest(self, key: bytes, values: Sequence[bytes]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from bailiff_bus.messages import AttachTask, NodeHeartbeat, SendInventory
 from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.port import Bus
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.facts import (
@@ -44,9 +45,10 @@ class Reactions:
         poison_inputs: PoisonInputs,
         clock_and_ids: ClockAndIds,
         specs: JobSpecs,
+        bus: Bus,
     ) -> None:
         self._publisher, self._fencing, self._reconciler, self._poison_inputs = publisher, fencing, reconciler, poison_inputs
-        self._clock_and_ids, self._specs = clock_and_ids, specs
+        self._clock_and_ids, self._specs, self._bus = clock_and_ids, specs, bus
         self._requested_at: dict[str, int] = {}
         self._refused: dict[str, int] = {}
 
@@ -125,6 +127,7 @@ class Reactions:
         await self._publisher.command(command)
 
     async def _copy_spec(self, state: PoolState, granted: JobSpecGranted, seq: int) -> None:
+        await self._specs.take_erasures(self._bus, state)
         job = state.jobs.get(granted.job)
         digest = job.spec_digest if job is not None else ""
         await self._publisher.spec_copy(self._specs.copy(granted.job, digest, seq, granted.encryption_key))

@@ -8,7 +8,9 @@ from tests.log_builder import Story, digest
 from bailiff_admission.job_specs import JobSpecs
 from bailiff_admission.request_handlers import Rejected
 from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
+from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec, ReadJobSpec
+from bailiff_bus.testing import MemoryBus, MemoryCluster
 from bailiff_core.model.identity import IdentityRules, Permissions
 from bailiff_core.records.facts import JobSpecGranted
 from bailiff_log.encryption import CannotDecrypt
@@ -68,3 +70,19 @@ def test_only_the_reader_of_this_grant_reads_the_copy(owned: Story) -> None:
 
 def test_an_erased_spec_is_answered_with_that(owned: Story) -> None:
     assert JobSpecs("pool-a").copy("low", "0" * 64, 7, new_reader()[1]).encrypted is None
+
+
+async def test_what_was_erased_meanwhile_is_not_handed_out_but_a_running_jobs_spec_stays(owned: Story) -> None:
+    """`bailiff audit erase --job` writes to the topic only; nobody can take a running job's spec away by the same."""
+    cluster = MemoryCluster()
+    cluster.create_topics(pools=1)
+    bus, specs = MemoryBus(cluster, "admission"), JobSpecs("pool-a")
+    await specs.load(bus, owned.state)
+    stored = {job: specs.take(job, SPEC.to_json(), b"salt") for job in ("low", "done")}
+    for job, (key, headers, value) in stored.items():
+        owned.state.jobs[job].spec_digest = (key or b"").decode().rpartition("/")[2]
+        cluster.store(topics.JOB_SPECS.name, 0, key, headers, value)
+        cluster.store(topics.JOB_SPECS.name, 0, key, (), b"")
+    await specs.take_erasures(bus, owned.state)
+    assert specs.get("low", owned.state.jobs["low"].spec_digest) is not None
+    assert specs.get("done", owned.state.jobs["done"].spec_digest) is None
