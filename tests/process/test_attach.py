@@ -98,6 +98,16 @@ async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job
         assert "may not attach to" in bob.screen
         assert (await watch.record(InputRejected, code="not-permitted", job=JOB)).rule == "permissions.attach"
 
+        shown = desks.bailiff("ada", "describe", JOB, "--spec")
+        assert shown.ended() == 0, shown.screen
+        assert "sh -i" in shown.screen
+        again = desks.bailiff("ada", "resubmit", JOB, "--dry-run", "--no-tty")
+        assert again.ended() == 0, again.screen
+        assert "PS1" in again.screen
+        denied = desks.bailiff("bob", "describe", JOB, "--spec")
+        assert denied.ended() == 3, denied.screen
+        assert "may not read the command" in denied.screen
+
         battered.kill_and_restart(AGENT)
         ada.until("attaching again")
         await watch.record(AttachEnded, reason="agent-restarted", job=JOB)

@@ -118,7 +118,9 @@ PRINCIPALS: Mapping[str, Principal] = {
         Principal(
             role="admission",
             purpose="the only writer of the audit log",
-            writes=(topics.AUDIT, topics.JOB_SPECS, topics.NODE_COMMANDS, topics.DEAD_LETTERS, topics.ALARMS),
+            writes=(
+                topics.AUDIT, topics.JOB_SPECS, topics.JOB_SPEC_COPIES, topics.NODE_COMMANDS, topics.DEAD_LETTERS, topics.ALARMS,
+            ),
             # node commands: after a takeover it compares them with the log, which may have lost its end
             reads=(
                 topics.REQUESTS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.NODE_REPORTS, topics.NODE_COMMANDS,
@@ -168,22 +170,22 @@ PRINCIPALS: Mapping[str, Principal] = {
             role="console",
             purpose="the web page; sends requests in people's names",
             writes=(topics.REQUESTS,),
-            reads=(topics.AUDIT, topics.JOB_LOGS, topics.TELEMETRY, topics.ALARMS),
+            reads=(topics.AUDIT, topics.JOB_LOGS, topics.JOB_SPEC_COPIES, topics.TELEMETRY, topics.ALARMS),
         ),
         Principal(role="notifier", purpose="`bailiff notify`", reads=(topics.AUDIT,)),
         Principal(
             role="client",
             purpose="people and programs that submit jobs",
             writes=(topics.REQUESTS,),
-            reads=(topics.AUDIT, topics.SEALS, topics.COSIGNATURES, topics.JOB_LOGS),
+            reads=(topics.AUDIT, topics.SEALS, topics.COSIGNATURES, topics.JOB_LOGS, topics.JOB_SPEC_COPIES),
         ),
         Principal(
             role="operator",
             purpose="creates topics, erases job specs, checks everything (`bailiff doctor`)",
             writes=(topics.REQUESTS, topics.JOB_SPECS, topics.JOB_LOGS),  # job logs: `bailiff doctor --probe`
             reads=(
-                topics.AUDIT, topics.SEALS, topics.COSIGNATURES, topics.JOB_LOGS, topics.JOB_SPECS, topics.DEAD_LETTERS,
-                topics.ALARMS, topics.ROLLUPS, topics.NODE_REPORTS,
+                topics.AUDIT, topics.SEALS, topics.COSIGNATURES, topics.JOB_LOGS, topics.JOB_SPECS, topics.JOB_SPEC_COPIES,
+                topics.DEAD_LETTERS,                topics.ALARMS, topics.ROLLUPS, topics.NODE_REPORTS,
             ),
             checks=tuple(TOPICS.values()),
             creates_topics=True,

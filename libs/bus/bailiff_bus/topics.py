@@ -77,6 +77,7 @@ REQUESTS = Topic(
         "ResumeJob",
         "MigrateJob",
         "AttachJob",
+        "ReadJobSpec",
         "ApplyPolicy",
         "DrainNode",
         "UndrainNode",
@@ -109,6 +110,13 @@ JOB_SPECS = Topic(
         "segment.ms": str(timedelta(days=1) // timedelta(milliseconds=1)),
         "min.cleanable.dirty.ratio": "0.01",
     },
+)
+JOB_SPEC_COPIES = Topic(
+    name="bailiff.job-spec-copies",
+    key="pool/grant",
+    schemas=_types("JobSpecCopy"),
+    retention=timedelta(hours=1),
+    max_message_bytes=AUDIT_LIMIT,
 )
 PROPOSALS = Topic(
     name="bailiff.proposals",
@@ -203,8 +211,8 @@ DEAD_LETTERS = Topic(
 TOPICS: Mapping[str, Topic] = {
     topic.name: topic
     for topic in (
-        REQUESTS, AUDIT, JOB_SPECS, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS, TELEMETRY, ALARMS,
-        SEALS, COSIGNATURES, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
+        REQUESTS, AUDIT, JOB_SPECS, JOB_SPEC_COPIES, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS,
+        TELEMETRY, ALARMS, SEALS, COSIGNATURES, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
     )
 }  # fmt: skip
 

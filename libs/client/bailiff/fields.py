@@ -49,6 +49,7 @@ class JobFields(TypedDict, total=False):
     sub_groups: Sequence[Mapping[str, Any]]
     topology: Mapping[str, str]
     after: str | Sequence[str]
+    ports: int | Sequence[int]
     pack: str
     preemptible: bool
     elastic: str

@@ -13,7 +13,10 @@ from .model.state import Job
 
 ROOT_ACTOR = "root-key"
 """The actor of requests that the pool's root key has signed."""
-PHRASES: dict[str, str] = {"set_class": "change the priority class of", "logs": "read the output of", "attach": "attach to"}
+PHRASES: dict[str, str] = {
+    "set_class": "change the priority class of", "logs": "read the output of", "attach": "attach to",
+    "spec": "read the command of",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,6 +203,7 @@ class Stack(Managed):
             settings["BAILIFF_API_PORT"] = str(persistent_port(self.folder / "api.port"))
         if process.startswith(CONSOLE):
             settings["BAILIFF_CONSOLE_PORT"] = str(persistent_port(self.folder / "console.port"))
+            settings["BAILIFF_CONSOLE_JOBS_PORT"] = str(persistent_port(self.folder / "console-jobs.port"))
             if self.plan.api:
                 settings["BAILIFF_API"] = self.api
             if console_key(self.folder).exists():

@@ -52,6 +52,7 @@ RESULTS: Mapping[str, type[Fact]] = {
     "bailiff.ResumeJob.v1": facts.JobResumed,
     "bailiff.MigrateJob.v1": facts.JobMigrationRequested,
     "bailiff.AttachJob.v1": facts.AttachGranted,
+    "bailiff.ReadJobSpec.v1": facts.JobSpecGranted,
     "bailiff.DrainNode.v1": facts.NodeDrained,
     "bailiff.UndrainNode.v1": facts.NodeUndrained,
     "bailiff.ApplyPolicy.v1": facts.PolicyApplied,

@@ -7,6 +7,7 @@ the agent has reported. No certificate authority is involved.
 import asyncio
 import hashlib
 import secrets
+import socket
 import ssl
 import tempfile
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -23,10 +24,20 @@ from cryptography.x509.oid import NameOID
 
 ALWAYS = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)  # the grant is what expires
 HANDSHAKE_S = 10.0
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+"""Options of the machines that have them: a connection whose other side is gone without a word ends after a minute."""
+
+
+PORT_OPEN, PORT_CLOSED = b"\x01", b"\x00"
+"""What the agent sends first on a connection to a port of a task."""
 
 
 class WrongPeer(ConnectionError):
     """Somebody else answers at the address."""
+
+
+class PortClosed(Exception):
+    """The task does not listen on its port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +111,37 @@ async def connect_tunnel(
     reader, writer = await asyncio.wait_for(
         asyncio.open_connection(host.strip("[]"), int(port), ssl=context, ssl_handshake_timeout=HANDSHAKE_S), HANDSHAKE_S
     )
+    keep_alive(writer.get_extra_info("socket"))
     if peer_fingerprint(writer) != fingerprint:
         writer.transport.abort()
         raise WrongPeer(f"{address} has another certificate than the agent reported")
     return reader, writer
+
+
+async def connect_port(
+    address: str, identity: TunnelIdentity, fingerprint: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the port for which this identity has a grant. Raises `PortClosed`; `OSError`: the grant is over, say."""
+    reader, writer = await connect_tunnel(address, identity, fingerprint)
+    try:
+        answer = await asyncio.wait_for(reader.readexactly(1), HANDSHAKE_S)
+    except asyncio.IncompleteReadError:
+        raise ConnectionResetError("the agent does not accept the connection") from None
+    except BaseException:
+        writer.transport.abort()
+        raise
+    if answer != PORT_OPEN:
+        writer.close()
+        raise PortClosed
+    return reader, writer
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """End the connection when the other side is gone."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def peer_fingerprint(writer: asyncio.StreamWriter) -> str:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bailiff_bus import topics
-from bailiff_bus.messages import JobSpec
+from bailiff_bus.messages import JobSpec, JobSpecCopy
 from bailiff_bus.messages.requests import spec_digest
 from bailiff_bus.port import Batch, Bus, OutgoingMessage, Producer
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_log.credentials import encryption_key_id
 from bailiff_log.encryption import CannotDecrypt, decrypt, encrypt
+from bailiff_log.spec_copies import encrypt_copy
 from bailiff_service.logs import logger
 
 
@@ -48,6 +49,7 @@ class JobSpecs:
         self._pool, self._keys = pool, keys
         self._specs: dict[tuple[str, str], StoredSpec] = {}
         self._undecryptable: set[str] = set()
+        self._read_to: dict[int, int] = {}
         self.replaced: list[StoredSpec] = []
 
     def get(self, job: str, digest: str) -> StoredSpec | None:
@@ -65,7 +67,7 @@ class JobSpecs:
 
         An older one counts where somebody wrote over it, or erased it although its job has not ended; `replaced` names these.
         """
-        active = {f"{self._pool}/{job.id}/{job.spec_digest}".encode() for job in state.jobs.values() if job.phase not in ENDED}
+        active = self._active_keys(state)
         values: dict[bytes, list[bytes]] = {}
         for key, value in await self._read_topic(bus):
             found = values.setdefault(key, [])
@@ -76,13 +78,23 @@ class JobSpecs:
         for key, found in values.items():
             self._take_newest(key, found)
 
+    async def take_erasures(self, bus: Bus, state: PoolState) -> None:
+        """Forget what others have erased since, such as `bailiff audit erase`; not the specs of jobs that have not ended."""
+        active = self._active_keys(state)
+        erased = {key for key, value in await self._read_topic(bus) if not value and key not in active}
+        self._specs = {at: stored for at, stored in self._specs.items() if stored.key not in erased}
+
+    def _active_keys(self, state: PoolState) -> set[bytes]:
+        return {f"{self._pool}/{job.id}/{job.spec_digest}".encode() for job in state.jobs.values() if job.phase not in ENDED}
+
     async def _read_topic(self, bus: Bus) -> list[tuple[bytes, bytes]]:
-        """Key and value of each message of this pool; an empty value erases."""
+        """Key and value of each message of this pool that was not read yet; an empty value erases."""
         spans = await bus.spans(topics.JOB_SPECS.name)
-        reader = await bus.reader([(topics.JOB_SPECS.name, partition, span.begin) for partition, span in spans.items()])
+        begins = {partition: max(span.begin, self._read_to.get(partition, 0)) for partition, span in spans.items()}
+        reader = await bus.reader([(topics.JOB_SPECS.name, partition, begin) for partition, begin in begins.items()])
         found: list[tuple[bytes, bytes]] = []
         try:
-            remaining = {partition: span.end for partition, span in spans.items() if span.end > span.begin}
+            remaining = {partition: span.end for partition, span in spans.items() if span.end > begins[partition]}
             while remaining:
                 found += [
                     (message.key, message.value)
@@ -96,6 +108,7 @@ class JobSpecs:
                 }
         finally:
             await reader.close()
+        self._read_to = {partition: span.end for partition, span in spans.items()}
         return found
 
     def _take_newest(self, key: bytes, values: Sequence[bytes]) -> None:
@@ -153,6 +166,15 @@ class JobSpecs:
             text = encrypt(content, encryption_key_id(self._keys.present), _purpose(stored.key))
             content = b'{"encrypted":"%b"}' % text.encode()
         return stored.key, (), content
+
+    def copy(self, job: str, digest: str, grant: int, encryption_key: str) -> JobSpecCopy:
+        """For whom the record `grant` names; without content if the spec was erased."""
+        stored = self.get(job, digest)
+        if stored is None:
+            return JobSpecCopy(job=job, grant=grant)
+        return JobSpecCopy(
+            job=job, grant=grant, encrypted=encrypt_copy(self._pool, grant, stored.text, stored.salt, encryption_key)
+        )
 
     async def store(self, producer: Producer, messages: Sequence[OutgoingMessage]) -> list[Batch]:
         """Send these messages; await the results before appending a record that references them."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Sequence
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap_dead_letter
-from bailiff_bus.messages import Alarm, DeadLetter, MessageBody
+from bailiff_bus.messages import Alarm, DeadLetter, JobSpecCopy, MessageBody
 from bailiff_bus.messages.commands import CommandBody, StartBase
 from bailiff_bus.port import Batch, Message, OutgoingMessage, Producer, Receipt
 from bailiff_log.credentials import Credentials
@@ -66,6 +66,11 @@ class Publisher:
         )
         key = message.topic.encode()
         return await self.producer.send(topics.DEAD_LETTERS.name, value, key=key, headers=headers)
+
+    async def spec_copy(self, copy: JobSpecCopy) -> None:
+        """Send an encrypted copy of a spec to whom it was granted."""
+        headers, value = self._wrapped(copy, self._clock_and_ids.random_bytes().hex())
+        await self.producer.send(topics.JOB_SPEC_COPIES.name, value, key=f"{self._pool}/{copy.grant}".encode(), headers=headers)
 
     async def alarm(self, severity: str, code: str, text: str, seq: int | None = None) -> None:
         """Raise an alarm for operators."""

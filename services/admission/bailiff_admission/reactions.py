@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from bailiff_bus.messages import AttachTask, NodeHeartbeat, SendInventory
 from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.port import Bus
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.facts import (
@@ -14,6 +15,7 @@ from bailiff_core.records.facts import (
     DeviceUnhealthy,
     EvictionStageReached,
     InputsLost,
+    JobSpecGranted,
     KeyRevoked,
     NodeJoined,
     NodesSilent,
@@ -23,6 +25,7 @@ from bailiff_core.records.facts import (
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .fencing import Fencing
+from .job_specs import JobSpecs
 from .pending_commands import RESEND_AFTER
 from .poison_inputs import PoisonInputs
 from .publisher import Publisher
@@ -41,9 +44,11 @@ class Reactions:
         reconciler: Reconciler,
         poison_inputs: PoisonInputs,
         clock_and_ids: ClockAndIds,
+        specs: JobSpecs,
+        bus: Bus,
     ) -> None:
         self._publisher, self._fencing, self._reconciler, self._poison_inputs = publisher, fencing, reconciler, poison_inputs
-        self._clock_and_ids = clock_and_ids
+        self._clock_and_ids, self._specs, self._bus = clock_and_ids, specs, bus
         self._requested_at: dict[str, int] = {}
         self._refused: dict[str, int] = {}
 
@@ -84,6 +89,8 @@ class Reactions:
                     await self._publisher.alarm("warning", "eviction-not-ordered", text, record.seq)
                 case AttachGranted() as granted:
                     await self._attach(state, granted, record)
+                case JobSpecGranted() as granted:
+                    await self._copy_spec(state, granted, record.seq)
                 case DeviceClearRequested():
                     self._reconciler.resend_clears()
 
@@ -115,8 +122,15 @@ class Reactions:
             node=node.name, incarnation=node.incarnation, sender="admission", sender_epoch=state.epoch,
             ordered_by=RecordRef(epoch=record.epoch, seq=record.seq), job=granted.job, attempt=granted.attempt,
             task=granted.task, client_certificate=granted.client_certificate, valid_for=ATTACH_WITHIN, requester=record.actor,
+            port=granted.port,
         )  # fmt: skip
         await self._publisher.command(command)
+
+    async def _copy_spec(self, state: PoolState, granted: JobSpecGranted, seq: int) -> None:
+        await self._specs.take_erasures(self._bus, state)
+        job = state.jobs.get(granted.job)
+        digest = job.spec_digest if job is not None else ""
+        await self._publisher.spec_copy(self._specs.copy(granted.job, digest, seq, granted.encryption_key))
 
     async def report_refusals(self, heartbeat: NodeHeartbeat) -> None:
         """Raise an alarm when an agent has refused more commands than before: somebody sends commands without the right key."""

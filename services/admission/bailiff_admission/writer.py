@@ -110,7 +110,10 @@ class Writer:
         pool, fencing = self._projection.pool, Fencing()
         self._publisher = Publisher(producer, self._clock_and_ids, self._metrics, pool, self._credentials)
         self._reconciler = Reconciler(self._publisher, self._specs, self._clock_and_ids)
-        self._reactions = Reactions(self._publisher, fencing, self._reconciler, self._poison_inputs, self._clock_and_ids)
+        self._reactions = Reactions(
+            self._publisher, fencing, self._reconciler, self._poison_inputs, self._clock_and_ids, self._specs,
+            self._projection.bus,
+        )  # fmt: skip
         try:
             started = await self._begin()
             prepare_state(self._state)

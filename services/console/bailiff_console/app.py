@@ -18,6 +18,8 @@ from .actions import routes as action_routes
 from .archive import ArchiveProxy
 from .auth import routes as auth_routes
 from .history import decision, explain, point_in_time
+from .job_ports import routes as job_ports
+from .job_ports.visitors import Visitors
 from .live import measurements, stream
 
 Readiness = Callable[[], Mapping[str, str | None]]
@@ -30,6 +32,7 @@ def application(
     auth: AuthContext,
     request_service: RequestService,
     what_ifs: WhatIfs,
+    visitors: Visitors | None = None,
     *,
     max_pages: int = 1000,
 ) -> FastAPI:
@@ -37,6 +40,7 @@ def application(
     app = FastAPI(title="Bailiff's console", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.pools, app.state.archive, app.state.max_pages = pools, archive, max_pages
     app.state.snapshot_cache, app.state.reading_logs = point_in_time.SnapshotCache(), set()
+    app.state.visitors = visitors
     app.state.auth, app.state.request_service, app.state.what_ifs = auth, request_service, what_ifs
     problems.register(app)
 
@@ -52,6 +56,7 @@ def application(
     for module in (
         auth_routes,
         action_routes,
+        job_ports,
         stream,
         measurements,
         point_in_time,

@@ -1,8 +1,10 @@
 """The console process: web server, pool followers, readiness."""
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from functools import partial
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -26,6 +28,10 @@ from bailiff_service.web_server import Server, listen
 
 from .app import application
 from .archive import ArchiveProxy
+from .job_ports.proxy import JobPortProxy
+from .job_ports.targets import JobHosts
+from .job_ports.tunnels import Tunnels
+from .job_ports.visitors import Visitors
 from .settings import ConsoleSettings
 
 STREAMS_END_S = 2
@@ -48,6 +54,9 @@ class ConsoleService:
         self.names = RequesterNames(client.actor, client.key_id, issuer, settings.unsigned)
         self.request_service = RequestService(self.pools, client, Worker(), names=self.names)
         self.what_ifs = WhatIfs(settings.kafka)
+        self._jobs_socket, self._jobs_url = self._listen_for_jobs()
+        hosts = JobHosts(self._jobs_url)
+        self.visitors = Visitors(self.auth, hosts) if self._jobs_socket is not None else None
         self.app = application(
             self.pools,
             self.archive,
@@ -55,9 +64,34 @@ class ConsoleService:
             self.auth,
             self.request_service,
             self.what_ifs,
+            self.visitors,
             max_pages=settings.console_pages,
         )
         self.address = ""
+
+    def _listen_for_jobs(self) -> tuple[socket.socket | None, str]:
+        """The socket for the ports of jobs, and the address that browsers use."""
+        config = self._settings
+        if config.console_jobs_port is None:
+            return None, ""
+        found, address = listen(config.console_host, config.console_jobs_port, "BAILIFF_CONSOLE_HOST, BAILIFF_CONSOLE_JOBS_PORT")
+        port = urlsplit(address).port
+        return found, (config.console_jobs_url or f"http://localhost:{port}").rstrip("/")
+
+    async def _serve_jobs(self, stop: asyncio.Event) -> None:
+        """The ports of jobs, until stopped."""
+        if self._jobs_socket is None or self.visitors is None:
+            await stop.wait()
+            return
+        config = self._settings
+        own = (config.console_user_header, config.console_groups_header or "")
+        tunnels = Tunnels(self.request_service, self.auth.changes)
+        proxy = JobPortProxy(
+            self.visitors, tunnels, JobHosts(self._jobs_url), (config.console_url or self.address).rstrip("/"),
+            filter(None, own),
+        )  # fmt: skip
+        logger().info("serving ports of jobs", at=self._jobs_url)
+        await race(proxy.serve(self._jobs_socket), stop.wait())
 
     def readiness(self) -> Mapping[str, str | None]:
         """Per pool: None once its log is followed to the end."""
@@ -80,7 +114,7 @@ class ConsoleService:
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         logger().info("serving the console", at=self.address)
         try:
-            await race(asyncio.shield(serving), self.pools.run(), self.archive.poll(), stop.wait())
+            await race(asyncio.shield(serving), self.pools.run(), self.archive.poll(), self._serve_jobs(stop))
         finally:
             server.stop()
             self.auth.sessions.end_streams()

@@ -10,7 +10,7 @@ from bailiff_service.problems import not_found
 
 router = APIRouter()
 WEB = Path(__file__).parent / "web"
-RESERVED_PREFIXES = ("api", "auth", "assets", "healthz", "readyz")
+RESERVED_PREFIXES = ("api", "auth", "assets", "healthz", "readyz", "ports")
 IMMUTABLE = "public, max-age=31536000, immutable"
 NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Bailiff</title>
 <h1>The page is not built</h1>

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from bailiff.cli import app, session
 from bailiff_admission.request_handlers.keys import request_for_keys
 from bailiff_admission.request_handlers.rejected import Rejected
+from bailiff_admission.request_handlers.specs import spec_granted
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages import (
@@ -26,8 +27,11 @@ from bailiff_bus.messages import (
     DrainNode,
     EnrolNode,
     EvictJob,
+    JobSpec,
+    JobSpecCopy,
     MigrateJob,
     PauseJob,
+    ReadJobSpec,
     ReplaceNode,
     ResumeJob,
     ReturnNode,
@@ -45,11 +49,14 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import PoolState
+from bailiff_core.permissions import Requester
 from bailiff_core.records import ChainHead, Record, facts
 from bailiff_core.records.payload import Fact
 from bailiff_core.victims.batch import compute_proposals
 from bailiff_log.credentials import Credentials
 from bailiff_log.engine_identity import engine_identity
+from bailiff_log.message_signatures import wrap_signed
+from bailiff_log.spec_copies import encrypt_copy
 from bailiff_log.writer import chain_records
 
 NOON = 1_795_262_400_000_000  # 2026-11-21 12:00 UTC
@@ -76,6 +83,7 @@ class LogWriter:
         self.head = ChainHead(pool)
         self.records: list[Record] = []
         self.engine = str(engine_identity())
+        self.specs: dict[str, tuple[JobSpec, bytes]] = {}  # by job, with the salt
 
     def begin(self, policy: Policy = DEFAULT_POLICY, logic: int = LOGIC) -> None:
         """Writes the first records of a pool and starts its first writer."""
@@ -329,6 +337,9 @@ class AnsweringBus(MemoryBus):
                 found = [facts.InputRejected(**where, **why, source=envelope.source, id=envelope.id)]
             write(*found)
             return
+        if isinstance(body, ReadJobSpec):
+            self._read_spec(envelope, request, body)
+            return
         operator_action = OPERATOR_ACTIONS.get(type(body))
         known = {**self.log_writer.state.jobs, **self.log_writer.state.node_numbers}
         if operator_action is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
@@ -341,6 +352,25 @@ class AnsweringBus(MemoryBus):
         if isinstance(body, SubmitJob):
             reason = {"code": "job-exists", "reason": "there is a job of that name already: choose another name"}
         write(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
+
+
+    def _read_spec(self, envelope, request, body) -> None:  # type: ignore[no-untyped-def]
+        """As admission: by the policy's table, and with a copy of the spec, unless it was erased."""
+        log_writer = self.log_writer
+        found = spec_granted(log_writer.state, request, Requester(envelope.actor), body)
+        if isinstance(found, Rejected):
+            where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
+            why = {"code": found.code, "reason": found.reason}
+            log_writer.cycle(facts.InputRejected(**where, **why, source=envelope.source, id=envelope.id))
+            return
+        log_writer.cycle(*found, actor=envelope.actor)
+        grant, encrypted = log_writer.state.seq, None
+        if body.job in log_writer.specs:
+            spec, salt = log_writer.specs[body.job]
+            encrypted = encrypt_copy("pool-a", grant, spec.to_json(), salt.hex(), body.encryption_key)
+        copy = JobSpecCopy(job=body.job, grant=grant, encrypted=encrypted)
+        headers, value = wrap_signed(None, copy, source="/admission", id=f"c-{grant}", pool="pool-a", time_us=log_writer.now)
+        log_writer.cluster.store(topics.JOB_SPEC_COPIES.name, 0, f"pool-a/{grant}".encode(), headers, value)
 
 
 OPERATOR_ACTIONS = {

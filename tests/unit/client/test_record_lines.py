@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, LogWriter, finished_story, preemption_story
 
+from bailiff.render.events import events_of
+from bailiff.render.record_text.event_words import WORDS
 from bailiff.render.record_text.line import styled
 from bailiff.render.record_text.lines import ENTRIES, lines, sentence
 from bailiff_core.explain import jobs_of
 from bailiff_core.humanize import cost_text, duration_text
 from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import AUDIT_TYPES, Record
 
 REQUEST = {"source": "laptop", "id": "r-1", "digest": "d" * 64}
@@ -98,6 +101,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "TaskIdle": ({**TASK, "duration": 60 * SECOND}, "task idle            train-7/0  on gpu-01, its GPUs were idle for 1m"),
     "AttachGranted": (
         {**TASK, "request": REQUEST, "client_certificate": "A" * 400}, "attach granted       train-7/0  on gpu-01",
+    ),
+    "JobSpecGranted": (
+        {"job": "train-7", "request": REQUEST, "encryption_key": "A" * 43},
+        "spec granted         train-7  its command may be read by who asked",
     ),
     "AttachReady": (
         {**TASK, "grant": 7, "address": "gpu-01:7443", "fingerprint": "0" * 64},
@@ -255,6 +262,12 @@ def record(name: str, data: dict[str, Any], **about: Any) -> Record:
 def test_every_record_type_has_a_line_and_an_example() -> None:
     assert set(ENTRIES) == set(AUDIT_TYPES.values())
     assert set(EXAMPLES) == {kind.NAME for kind in AUDIT_TYPES.values()}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_event_of_every_record_is_of_a_known_type(name: str) -> None:
+    for event in events_of(record(name, EXAMPLES[name][0]), PoolState()):
+        assert event["type"] in WORDS
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -13,10 +13,11 @@ from typer.testing import Result
 
 from bailiff import connect
 from bailiff.client import client as low_level
+from bailiff.client import job_spec
 from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec
-from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.demand import Dependency, JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import facts
 
@@ -106,16 +107,16 @@ SPEC = JobSpec(command=("python", "train.py"), env={"LR": "0.1"}, working_dir="/
 SALT = b"salt"
 
 
-def remember_spec(log_writer: LogWriter, job: str, value: bytes | None = None) -> None:
-    """Accepts a job whose private part is in the topic, as admission stores it. value: instead of it."""
+def remember_spec(log_writer: LogWriter, job: str, *, erased: bool = False, user: str = "ada", after: Any = ()) -> None:
+    """Accepts a job whose private part admission has, unless it was erased."""
     digest = hashlib.sha256(SALT + SPEC.to_json()).hexdigest()
-    stored = b'{"salt":"%b","spec":%b}' % (SALT.hex().encode(), SPEC.to_json())
-    log_writer.cluster.store(topics.JOB_SPECS.name, 0, f"pool-a/{job}/{digest}".encode(), (), stored if value is None else value)
+    if not erased:
+        log_writer.specs[job] = SPEC, SALT
     groups = (TaskGroup(count=2, gpu_milli=1000, cpu_milli=1500, memory_bytes=2**30, node_labels={"zone": "a"}),)
     demand = JobDemand(
-        job=job, tasks=groups, priority_class="train", min_tasks=1, grace=30_000_000, labels={"team": "x"}, user="bob"
+        job=job, tasks=groups, priority_class="train", min_tasks=1, grace=30_000_000, labels={"team": "x"}, user=user, after=after
     )
-    log_writer.cycle(facts.JobSubmitted(request=request_id(job), demand=demand, spec_digest=digest, user="bob"))
+    log_writer.cycle(facts.JobSubmitted(request=request_id(job), demand=demand, spec_digest=digest, user=user))
 
 
 def request_in(found: Result) -> dict[str, Any]:
@@ -139,27 +140,57 @@ def test_a_job_is_submitted_again_with_changes(bailiff: Run, log_writer: LogWrit
 
 
 @pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        (b"", "it was erased"),
-        (b'{"encrypted":"abc"}', "it is encrypted for admission"),
-        (b'{"salt":"00","spec":{"command":"rm -rf /"}}', "what is stored is not what the log recorded"),
-        (b"[]", "it cannot be read"),
-    ],
+    ("fields", "why"), [({"erased": True}, "it was erased"), ({"user": "bob"}, "may not read the command of sweep-1")]
 )
-def test_without_its_command_the_job_needs_another(bailiff: Run, log_writer: LogWriter, value: bytes, why: str) -> None:
-    remember_spec(log_writer, "sweep-1", value)
+def test_without_its_command_the_job_needs_another(bailiff: Run, log_writer: LogWriter, fields: Any, why: str) -> None:
+    remember_spec(log_writer, "sweep-1", **fields)
     refused = bailiff("resubmit", "sweep-1")
     assert refused.exit_code == ExitCode.USAGE
     assert why in refused.stderr
+    shown = bailiff("describe", "sweep-1", "--spec")
+    assert shown.exit_code == ExitCode.REJECTED
+    assert why in shown.stderr
     given = bailiff("resubmit", "sweep-1", "--dry-run", "--", "python", "other.py", "--lr", "1")
     assert request_in(given)["spec"] == {"command": ["python", "other.py", "--lr", "1"]}
     assert "warning: environment, secrets" in given.stderr
     assert bailiff("resubmit", "nobody").exit_code == ExitCode.NOT_FOUND
 
 
+def test_an_owner_sees_the_command_and_that_is_on_record(bailiff: Run, log_writer: LogWriter) -> None:
+    remember_spec(log_writer, "sweep-1")
+    shown = bailiff("describe", "sweep-1", "--spec")
+    assert ["command", "python", "train.py"] in [line.split() for line in shown.stdout.splitlines()]
+    assert ["environment", "LR=0.1"] in [line.split() for line in shown.stdout.splitlines()]
+    assert json.loads(bailiff("describe", "sweep-1", "--spec", "-o", "json").stdout)["spec"] == SPEC.to_data()
+    assert "train.py" not in bailiff("describe", "sweep-1").stdout
+    granted = [record for record in log_writer.records if isinstance(record.data, facts.JobSpecGranted)]
+    assert [record.actor for record in granted] == ["ada", "ada"]
+
+
+def test_a_false_copy_is_not_taken_for_the_jobs_command(bailiff: Run, log_writer: LogWriter) -> None:
+    """Whoever may write to the topic can encrypt another command for her key; the digest in the log tells them apart."""
+    remember_spec(log_writer, "sweep-1")
+    log_writer.specs["sweep-1"] = JobSpec(command="rm -rf /"), SALT
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(job_spec, "ANSWER_WITHIN", 0.2)
+        shown = bailiff("describe", "sweep-1", "--spec")
+    assert shown.exit_code == ExitCode.NO_ANSWER
+    assert "rm -rf" not in shown.stdout + shown.stderr
+
+
+def test_a_job_that_is_submitted_again_waits_for_what_is_not_met_yet(bailiff: Run, log_writer: LogWriter) -> None:
+    after = tuple(Dependency(job=job, until=until) for job, until in (("train-9", "succeeded"), ("done-1", "succeeded")))
+    remember_spec(log_writer, "sweep-1", after=after)
+    assert log_writer.state.jobs["done-1"].phase == "succeeded"
+    same = request_in(bailiff("resubmit", "sweep-1", "--dry-run"))
+    assert same["demand"]["after"] == [{"job": "train-9"}]
+    other = request_in(bailiff("resubmit", "sweep-1", "--after", "train-8:ended", "--dry-run"))
+    assert other["demand"]["after"] == [{"job": "train-8", "until": "ended"}]
+
+
 def test_the_python_client_submits_again(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     remember_spec(log_writer, "sweep-1")
+    monkeypatch.setenv("BAILIFF_ACTOR", "ada")
     monkeypatch.setenv("BAILIFF_CACHE", str(tmp_path))
     monkeypatch.setattr(low_level, "bus_of", lambda settings: AnsweringBus(log_writer))
     with connect() as b:
@@ -173,7 +204,7 @@ def test_the_python_client_submits_again(log_writer: LogWriter, monkeypatch: pyt
 
 
 def test_the_list_is_filtered_sorted_and_cut_to_columns(bailiff: Run, log_writer: LogWriter) -> None:
-    remember_spec(log_writer, "sweep-1")
+    remember_spec(log_writer, "sweep-1", user="bob")
     assert (
         bailiff("list", "--user", "bob", "--columns", "job,state,labels").stdout
         == "JOB\tSTATE\tLABELS\nsweep-1\tpending\tteam=x\n"
@@ -266,9 +297,7 @@ def test_an_interactive_job_prints_its_node_and_output(monkeypatch: pytest.Monke
     found = run("submit", "--interactive", "--port", "8888", "--name", "notebook", "--gpus", "1", "--", "jupyter", "lab")
     assert found.exit_code == ExitCode.DONE, found.stderr
     assert found.stdout == "serving\n"
-    assert "running on gpu-02; its port: gpu-02:8888" in found.stderr
-    assert "is not reachable from here: ssh" in found.stderr
-    assert "ssh -N -L 8888:localhost:8888 gpu-02" in found.stderr
+    assert "to reach its port: bailiff port-forward notebook 8888" in found.stderr
     job = log_writer.state.jobs["notebook"]
     assert job.class_name == "interactive"
 

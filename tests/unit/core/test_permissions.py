@@ -45,7 +45,8 @@ def rule(policy: Policy, requester: Requester, job: Job, action: JobAction = "ca
 @pytest.mark.parametrize("action", JOB_ACTIONS)
 @pytest.mark.parametrize("who", ["ada", "rita", "ops", "root-key"])
 def test_the_owner_the_projects_admin_and_operators_may(action: JobAction, who: str) -> None:
-    expected = "permissions.attach" if (who, action) == ("rita", "attach") else ""  # a terminal is its owner's
+    is_owners = action == "spec" or (who, action) == ("rita", "attach")  # a command, and a terminal
+    expected = f"permissions.{action}" if is_owners and who != "ada" else ""
     assert rule(rules(), signed(who), job_of("ada"), action) == expected
 
 

@@ -61,6 +61,7 @@ from .requests import (
     JobSpec,
     MigrateJob,
     PauseJob,
+    ReadJobSpec,
     ReplaceNode,
     RequestBody,
     ResumeJob,
@@ -83,6 +84,7 @@ from .rollups import (
     WorkLost,
 )
 from .seals import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
+from .spec_copies import JobSpecCopy
 from .telemetry import DeviceTelemetry, NodeTelemetry
 
 __all__ = [
@@ -122,6 +124,7 @@ __all__ = [
     "EvictionStageReport",
     "Fence",
     "JobSpec",
+    "JobSpecCopy",
     "LateStarts",
     "LogSealed",
     "MessageBody",
@@ -134,6 +137,7 @@ __all__ = [
     "ProjectWindow",
     "ProposalBatch",
     "QuarantinedDevice",
+    "ReadJobSpec",
     "ReplaceNode",
     "ReportBody",
     "RequestBody",

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Role, RootKeyChange
+from bailiff_core.model.demand import Port
 from bailiff_core.model.document import Count, Document, Duration, Name, OpaqueId
 from bailiff_core.records.facts import X509
 
@@ -141,11 +142,12 @@ class CancelEviction(JobCommand):
 class AttachTask(JobCommand):
     """Let one client attach to this task, once: the holder of the certificate's private key, within `valid_for` of the arrival.
 
-    requester: who asked, for the agent's log.
+    requester: who asked, for the agent's log. port: the grant is for this port of the task, and for several connections.
     """
 
     TYPE: ClassVar[str] = "bailiff.AttachTask.v1"
     task: Count
+    port: Port | None = None
     client_certificate: X509
     valid_for: Duration
     requester: Annotated[str, Field(max_length=256)] = ""

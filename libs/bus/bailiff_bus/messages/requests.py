@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bailiff_core.canonical import json_bytes
 from bailiff_core.model.certificate import Key, RootKeyChange
-from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.demand import JobDemand, Port
 from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId, Time
 from bailiff_core.model.identity import SignIn
 from bailiff_core.model.policy import Policy
@@ -142,12 +142,24 @@ class MigrateJob(RequestBody):
 
 
 class AttachJob(RequestBody):
-    """Let the sender attach to this running task, with the private key of this X.509 certificate (DER, base64url)."""
+    """Let the sender attach to this running task, with the private key of this X.509 certificate (DER, base64url).
+
+    port: to this port that the job declares; without one, to its terminal.
+    """
 
     TYPE: ClassVar[str] = "bailiff.AttachJob.v1"
     job: Name
     task: Count
     client_certificate: X509
+    port: Port | None = None
+
+
+class ReadJobSpec(RequestBody):
+    """Encrypt the private part of this job (command, environment …) for this X25519 key (base64url), of the sender."""
+
+    TYPE: ClassVar[str] = "bailiff.ReadJobSpec.v1"
+    job: Name
+    encryption_key: Key
 
 
 class DrainNode(RequestBody):

@@ -31,6 +31,7 @@ class JobEvents:
         self._answers: dict[int, Answer] = {}
         self._exits: dict[tuple[int, int], int | None] = {}
         self._changed = asyncio.Condition()
+        self.outcome = ""
 
     async def follow(self) -> None:
         """Without end; to be run beside the other methods."""
@@ -56,6 +57,12 @@ class JobEvents:
                 return False
         return True
 
+    async def ended(self) -> str:
+        """Wait for the job's end; its outcome."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.outcome)
+        return self.outcome
+
     def exit_code(self, attempt: int, task: int) -> int | None:
         """The exit code of a task that has exited; None if nobody knows."""
         return self._exits.get((attempt, task))
@@ -74,6 +81,8 @@ class JobEvents:
             case decisions.JobRequeued() | decisions.JobEnded() if (job := state.jobs.get(self._job)) is not None:
                 for task in job.tasks:
                     self._exits.setdefault((job.attempt, task.index), task.exit_code)
+        if isinstance(data, decisions.JobEnded):
+            self.outcome = data.outcome
         if isinstance(data, NOTICES) or (isinstance(data, facts.EvictionStageReached) and data.stage in ("noticed", "term_sent")):
             for line in lines(entry.record, state):
                 if "→" not in line.statement.subject or line.statement.subject.startswith((f"{self._job} ", f"{self._job}/")):

@@ -7,11 +7,10 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bailiff.client.answers import ANSWER_WITHIN, require_accepted
-from bailiff.client.errors import ClientError, ExitCode, Rejected
-from bailiff_core.records.facts import AttachEnded
-from bailiff_service.tunnel_tls import TunnelIdentity, connect_tunnel
+from bailiff.client.errors import ClientError, Rejected
+from bailiff_service.tunnel_tls import connect_tunnel
 
+from .grants import request_grant, unreachable
 from .job_events import JobEvents
 
 if TYPE_CHECKING:
@@ -19,19 +18,7 @@ if TYPE_CHECKING:
 
     from .local_terminal import LocalTerminal
 
-AGENT_ANSWERS_WITHIN_S, EXIT_FOLLOWS_WITHIN_S, TRY_AGAIN_FOR_S, LAST_EXIT_WITHIN_S = 10.0, 3.0, 300.0, 30.0
-ADVICE = {
-    "no-terminal": "only a job that was submitted with --tty or --interactive has one; its output: bailiff logs",
-    "not-offered": "its operator sets BAILIFF_ATTACH_LISTEN on the node agent",
-}
-REASONS = {
-    "no-terminal": "the task has no terminal",
-    "not-offered": "its node accepts no attachments",
-    "not-running": "the task does not run there any more",
-    "agent-restarted": "its node agent was restarted",
-    "expired": "the grant has expired",
-}
-AGAIN = ("agent-restarted", "not-running", "failed", "expired")
+EXIT_FOLLOWS_WITHIN_S, TRY_AGAIN_FOR_S, LAST_EXIT_WITHIN_S = 3.0, 300.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +80,11 @@ class AttachSession:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises `ClientError` or `OSError`."""
-        from bailiff_bus.messages import AttachJob
-
-        identity = TunnelIdentity.new()
-        body = AttachJob(job=self.job, task=self.task, client_certificate=identity.certificate)
-        granted = await require_accepted(self.client, await self.client.request(self.pool, body), ANSWER_WITHIN)
-        answer = await self.events.answer(granted.seq, AGENT_ANSWERS_WITHIN_S)
-        where = f"task {self.task} of {self.job}"
-        if answer is None:
-            text = f"granted at {self.pool}#{granted.seq}, but the node agent of {where} did not answer"
-            raise ClientError(ExitCode.NO_ANSWER, text, "check its node: bailiff nodes, bailiff doctor")
-        if isinstance(answer, AttachEnded):
-            text = f"cannot attach to {where} on {answer.node}: {REASONS.get(answer.reason, 'the connection failed')}"
-            raise ClientError(ExitCode.REJECTED, text, ADVICE.get(answer.reason, ""))
+        grant = await request_grant(self.client, self.events, self.pool, self.job, self.task)
         try:
-            return await connect_tunnel(answer.address, identity, answer.fingerprint)
+            return await connect_tunnel(grant.address, grant.identity, grant.fingerprint)
         except (OSError, TimeoutError) as error:
-            text = f"cannot connect to {answer.node} at {answer.address}: {error or 'no response'}"
-            advice = "the address must be reachable from here; its operator sets BAILIFF_ATTACH_LISTEN and BAILIFF_ATTACH_ADDRESS"
-            raise ClientError(ExitCode.UNREACHABLE, text, advice) from None
+            raise unreachable(grant, error) from None
 
 
 async def attach_to(

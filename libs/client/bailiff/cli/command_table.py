@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "describe": CommandEntry("jobs", JOBS, "Show one job: state, why it is pending, its tasks and its history."),
     "logs": CommandEntry("logs", JOBS, "Print the output of a job's tasks."),
     "attach": CommandEntry("attach", JOBS, "Attach to the terminal of a running job."),
+    "port-forward": CommandEntry("port_forward", JOBS, "Forward a port of this machine to a port of a running job."),
     "cancel": CommandEntry("jobs", JOBS, "Cancel jobs, pending or running."),
     "delete": CommandEntry("jobs", JOBS, "Alias of cancel."),
     "scale": CommandEntry("change", JOBS, "Change the number of tasks of a job."),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bailiff.client.client import Client, Outcome
     from bailiff.render.record_text.line import Line
     from bailiff_bus.messages import RequestBody
-    from bailiff_core.model.state import PoolState
+    from bailiff_core.model.state import Job, PoolState
     from bailiff_log.reader import Entry
 
 PANEL = "Jobs"
@@ -115,6 +115,7 @@ async def describe(
     session: Session,
     job: Annotated[str, typer.Argument(help="The job's name.")],
     show_events: Annotated[bool, typer.Option("--show-events", "-e", help="Include all records about the job.")] = False,
+    spec: Annotated[bool, typer.Option("--spec", help="Include its command and environment, if you may read them.")] = False,
 ) -> None:
     """Show one job: its state, why it is pending, where its tasks run, and its history."""
     from bailiff.render.record_text.line import Line
@@ -137,10 +138,21 @@ async def describe(
             raise no_such_job(job, where.name, history)
         events = [f"{line.day} {line}" for line in text_lines]
         details = job_details(state, found, client.now(), history, events if show_events else [])
-        session.show(details, lambda: job_block(details))
+        private = {"spec": await _spec(client, state, found)} if spec else {}
+        session.show({**details, **private}, lambda: job_block(details, **private))
         if show_events and session.for_people:
             session.out.print()
             session.show_lines(text_lines)
+
+
+async def _spec(client: Client, state: PoolState, job: Job) -> dict[str, Any]:
+    """Raises `ClientError` if it cannot be read."""
+    from bailiff.client.job_spec import read_spec
+
+    found, missing = await read_spec(client, state.pool, job)
+    if found is None:
+        raise ClientError(ExitCode.REJECTED, f"the command of {job.id} cannot be read: {missing}")
+    return found.to_data()
 
 
 # --- cancel

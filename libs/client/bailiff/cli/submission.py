@@ -50,6 +50,8 @@ class How:
 def fields_given(options: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job that the options set. document: the job without them."""
     given = {name: options[name] for name in FIELDS if options[name] not in (None, [])}
+    if options["port"] is not None:
+        given["ports"] = [options["port"]]
     if options["class_"] is not None:
         given["class"] = options["class_"]
     if options["interactive"]:

@@ -61,7 +61,12 @@ async def submit(
     tty: Annotated[
         bool | None, typer.Option(help="Run the tasks under a pseudo-terminal, for bailiff attach. Default: with --interactive.")
     ] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT; see port-forward."
+        ),
+    ] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable.")] = None,
     secret: Annotated[
         list[str] | None, typer.Option(metavar="VARIABLE=SECRET", help="Environment variable from a named secret of the node.")

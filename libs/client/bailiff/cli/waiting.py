@@ -130,7 +130,7 @@ async def _events_of(
         for line in about(lines(entry.record, state), job):
             session.err.print(str(line), style="dim", markup=False, highlight=False, soft_wrap=True)
         if isinstance(data, TaskStarted) and data.task == state.jobs[job].tasks[0].index:
-            for sentence in where_to_reach(data.node, port):
+            for sentence in where_to_reach(job, data.node, port):
                 session.err.print(sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
             if until_started:
                 return None
@@ -139,11 +139,8 @@ async def _events_of(
     raise AssertionError("following ends only with the job")
 
 
-def where_to_reach(node: str, port: int | None) -> list[str]:
-    """Node and port of the job, and how to forward the port. Bailiff opens no tunnel itself."""
+def where_to_reach(job: str, node: str, port: int | None) -> list[str]:
+    """The job's node, and how to reach its port."""
     if port is None:
         return [f"running on {node}"]
-    return [
-        f"running on {node}; its port: {node}:{port}",
-        f"if {node} is not reachable from here: ssh -N -L {port}:localhost:{port} {node}",
-    ]
+    return [f"running on {node}", f"to reach its port: bailiff port-forward {job} {port}, or open it from the console"]

@@ -1,24 +1,21 @@
-"""The specification of a submitted job, to submit it again: the demand from the log, the rest from `bailiff.job-specs`."""
+"""The specification of a submitted job, to submit it again: the demand from the log, the rest from admission."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bailiff_bus import topics
-from bailiff_bus.messages import JobSpec
 from bailiff_bus.messages.requests import runtime_label
-from bailiff_bus.port import BusUnavailable
 from bailiff_core.humanize import thousandths_text
+from bailiff_core.model.state import ENDED
 
-from .errors import ClientError
 from .job_parser import GROUP_FIELDS, JOB_FIELDS, cpu, duration, fraction, gpus, memory
+from .job_spec import read_spec
 
 if TYPE_CHECKING:
+    from bailiff_bus.messages import JobSpec
     from bailiff_core.model.state import Job, PoolState
 
     from .client import Client
@@ -36,17 +33,24 @@ class Again:
 
 
 async def job_again(client: Client, state: PoolState, job: Job) -> Again:
-    """The job's fields, under a free name, without its user. What cannot be read is left out."""
-    spec, missing = await _spec_of(client, state.pool, job)
+    """The job's fields, under a free name, without its user and met dependencies. What cannot be read is left out."""
+    spec, missing = await read_spec(client, state.pool, job)
+    return Again(document_again(state, job, spec), missing)
+
+
+def document_again(state: PoolState, job: Job, spec: JobSpec | None) -> dict[str, Any]:
+    """As above. spec: its private part, if it could be read."""
     demand = job.demand.to_data()
     document = _fields(JOB_FIELDS, "demand", demand)
     groups = [_group(each) for each in demand["tasks"]]
     document |= {"groups": groups} if len(groups) > 1 else groups[0]
     if spec is not None:
         document |= _fields(JOB_FIELDS, "spec", spec.to_data())
-    for name in ("user", "after"):  # what it waited for has ended, or is waited for again by --after
+    for name in ("user", "after"):
         document.pop(name, None)
-    return Again({**document, "name": free_name(state, job.id)}, missing)
+    if after := _unmet(state, job):
+        document["after"] = after
+    return {**document, "name": free_name(state, job.id)}
 
 
 def changed(again: Again, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,27 +71,14 @@ def free_name(state: PoolState, job: str) -> str:
     return name
 
 
-async def _spec_of(client: Client, pool: str, job: Job) -> tuple[JobSpec | None, str]:
-    """The private part, if it is the one whose digest the log has; else None and why."""
-    key, newest = f"{pool}/{job.id}/{job.spec_digest}".encode(), b""
-    try:
-        async for message in client.messages(topics.JOB_SPECS.name, await client.spans(topics.JOB_SPECS.name)):
-            if message.key == key:
-                newest = message.value
-    except (BusUnavailable, ClientError) as error:
-        return None, f"{topics.JOB_SPECS.name} cannot be read: {error}"
-    if not newest:
-        return None, "it was erased"
-    try:
-        stored = json.loads(newest)
-        if "encrypted" in stored:
-            return None, "it is encrypted for admission"
-        spec, salt = JobSpec.model_validate_json(json.dumps(stored["spec"])), bytes.fromhex(stored["salt"])
-    except (ValueError, KeyError, TypeError) as error:
-        return None, f"it cannot be read: {type(error).__name__}"
-    if hashlib.sha256(salt + spec.to_json()).hexdigest() != job.spec_digest:
-        return None, "what is stored is not what the log recorded"
-    return spec, ""
+def _unmet(state: PoolState, job: Job) -> list[str]:
+    """What the job waits for and is still to be waited for; with a job that has failed, the submission is rejected."""
+    found = []
+    for each in job.demand.after:
+        other = state.jobs.get(each.job)
+        if other is not None and other.phase != "succeeded" and not (each.until == "ended" and other.phase in ENDED):
+            found.append(f"{each.job}:{each.until}")
+    return found
 
 
 def _fields(known: Mapping[str, Any], part: str, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -159,6 +159,10 @@ def _one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _one_or_more_numbers(value: object) -> object:
+    return [value] if isinstance(value, int) else value
+
+
 def dependencies(value: object) -> list[object]:
     """Jobs to wait for: `prep-1`, `prep-1:ended`, or mappings with `job` and `until`; one, or a list."""
     found: list[object] = []
@@ -205,6 +209,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "pack": Field(("demand", "pack")),
     "placement": Field(("demand", "placement")),
     "after": Field(("demand", "after"), dependencies),
+    "ports": Field(("demand", "ports"), _one_or_more_numbers),
     "command": Field(("spec", "command")),
     "env": Field(("spec", "env")),
     "working_dir": Field(("spec", "working_dir")),

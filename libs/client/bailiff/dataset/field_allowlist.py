@@ -211,7 +211,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
         **kept(
             "min_tasks", "preemptible", "grace", "kill_after", "run_time_limit", "preemption_delay", "stale_grace",
             "on_eviction", "on_term", "max_failures", "on_failure", "restart_backoff", "elastic", "pack",
-            "placement",
+            "placement", "ports",
         ),
     },
     demand.Dependency: {"job": JOB, **kept("until")},
@@ -353,7 +353,8 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.ShareExceeded: {**AT, "device": DEVICE, "used_bytes": rounded, **kept("share_bytes")},
     facts.TaskIdle: {**AT, **kept("idle", "duration")},
     facts.TaskVanished: AT,
-    facts.AttachGranted: {**AT, "request": request, "client_certificate": fixed("A" * 100)},
+    facts.JobSpecGranted: {"request": request, "job": JOB, "encryption_key": fixed("A" * 43)},
+    facts.AttachGranted: {**AT, "request": request, "client_certificate": fixed("A" * 100), **kept("port")},
     facts.AttachReady: {**AT, "grant": seq, "address": fixed("0:0"), "fingerprint": fixed("0" * 64)},
     facts.AttachStarted: {**AT, "grant": seq},
     facts.AttachEnded: {**AT, "grant": seq, **kept("reason")},

@@ -11,6 +11,7 @@ from . import (  # noqa: F401  registers the folds
     elasticity,
     evictions,
     idle,
+    job_specs,
     jobs,
     keys,
     log,

@@ -7,6 +7,8 @@ from pydantic import AfterValidator, Field, model_validator
 from .document import Count, Document, Duration, Integer, Label, Labels, MigProfile, Name, OpaqueId, sort_by_name
 
 Placement = Literal["any", "prefer nvlink"]
+Port = Annotated[Integer, Field(ge=1, le=65_535)]
+"""A TCP port."""
 
 
 class TaskGroup(Document):
@@ -66,7 +68,7 @@ class JobDemand(Document):
     finished. elastic: how the number of tasks of a job with a minimum changes: live, or by restarting all tasks. The
     records of accepted jobs state both; where records of the first release lack them, they are 0 and live. placement: whether
     its GPUs should be on one island (GPUs of a node that NVLink connects) where possible; omitted: the policy's. after: jobs that
-    this one waits for.
+    this one waits for. ports: TCP ports that its tasks serve, which people may reach.
     """
 
     job: Name
@@ -93,6 +95,7 @@ class JobDemand(Document):
     pack: Literal["binpack", "spread"] | None = None
     placement: Placement | None = None
     after: Annotated[tuple[Dependency, ...], Field(max_length=100)] = ()
+    ports: Annotated[tuple[Port, ...], Field(max_length=8)] = ()
 
     @model_validator(mode="after")
     def _gang_is_countable(self) -> "JobDemand":

@@ -7,9 +7,9 @@ from pydantic import AfterValidator, Field
 from .document import Document, sort_by_name
 
 Subject = Literal["owner", "project-admin", "operator", "anyone"]
-JobAction = Literal["cancel", "pause", "resume", "evict", "migrate", "scale", "set_class", "logs", "attach"]
+JobAction = Literal["cancel", "pause", "resume", "evict", "migrate", "scale", "set_class", "logs", "attach", "spec"]
 JOB_ACTIONS: tuple[JobAction, ...] = (
-    "cancel", "pause", "resume", "evict", "migrate", "scale", "set_class", "logs", "attach",
+    "cancel", "pause", "resume", "evict", "migrate", "scale", "set_class", "logs", "attach", "spec",
 )  # fmt: skip
 Names = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=256)], ...], Field(max_length=10_000)]
 Subjects = tuple[Subject, ...]
@@ -33,7 +33,7 @@ class Permissions(Document):
     operator: `identity.operators`, and the holder of the root key. anyone: everybody, verified or not. Whatever the table says,
     nobody changes a verified owner's job by a request that is not verified.
     submit: who may submit to a project that names no submitters, or without a project. set_class: change the priority class.
-    logs: read the job's output. attach: use its terminal and its port.
+    logs: read the job's output. attach: use its terminal and its ports. spec: read its command and environment.
     """
 
     submit: tuple[Literal["project-admin", "operator", "anyone"], ...] = ("anyone",)
@@ -46,6 +46,7 @@ class Permissions(Document):
     set_class: Subjects = RESPONSIBLE
     logs: Subjects = RESPONSIBLE
     attach: Subjects = ("owner", "operator")
+    spec: Subjects = ("owner",)
 
 
 class IdentityRules(Document):

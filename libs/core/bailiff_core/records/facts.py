@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.certificate import Certificate, Key, RootKeyChange
-from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.demand import JobDemand, Port
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Labels, Name, OpaqueId, Time
 from bailiff_core.model.identity import SignIn
 from bailiff_core.model.policy import Policy
@@ -570,11 +570,23 @@ class TaskIdle(TaskFact):
     duration: Duration = 0
 
 
+class JobSpecGranted(Fact):
+    """The requester may read the job's private part: admission encrypts a copy for this X25519 key (base64url)."""
+
+    request: RequestId
+    job: Name
+    encryption_key: Key
+
+
 class AttachGranted(TaskFact):
-    """The requester may attach to this running task once, with the private key of this X.509 certificate (DER, base64url)."""
+    """The requester may attach to this running task once, with the private key of this X.509 certificate (DER, base64url).
+
+    port: to this port of the task, by several connections; without one, to its terminal.
+    """
 
     request: RequestId
     client_certificate: X509
+    port: Port | None = None
 
 
 class AttachReady(TaskFact):

@@ -26,13 +26,16 @@ def attach_granted(
         what = f"task {attach.task} of {job.id}" if job.phase == "running" and job.size > 1 else job.id
         phase = job.phase if job.phase != "running" else task.state if task is not None else "not there"
         return Rejected("not-running", f"{what} is {phase}: you can attach only to a running task", job.id)
+    if attach.port is not None and attach.port not in job.demand.ports:
+        known = ", ".join(map(str, job.demand.ports)) or "none"
+        return Rejected("no-such-port", f"{job.id} does not declare port {attach.port}; it declares {known}", job.id)
     count = len(live_attachments(state, job.id))
     if count >= MAX_PER_JOB:
         return Rejected("too-many-attachments", f"{job.id} has {count} attachments, the most there may be: end one", job.id)
     return [
         AttachGranted(
             request=request, job=job.id, attempt=job.attempt, task=task.index, node=state.nodes[task.node].name,
-            client_certificate=attach.client_certificate,
+            client_certificate=attach.client_certificate, port=attach.port,
         )
     ]  # fmt: skip
 

@@ -16,6 +16,7 @@ from bailiff_bus.messages import (
     EvictJob,
     MigrateJob,
     PauseJob,
+    ReadJobSpec,
     ReplaceNode,
     RequestBody,
     ResumeJob,
@@ -39,6 +40,7 @@ from .keys import request_for_keys
 from .nodes import request_for_node
 from .operator_actions import request_for_job
 from .rejected import Rejected
+from .specs import spec_granted
 from .submission import submitted
 
 OPERATORS_ONLY = (
@@ -112,6 +114,8 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
             return request_for_job(state, request, requester, job_request)
         case AttachJob() as attach:
             return attach_granted(state, request, requester, attach)
+        case ReadJobSpec() as read:
+            return spec_granted(state, request, requester, read)
         case DrainNode() | UndrainNode() | ReplaceNode() | ReturnNode() | ClearQuarantine() as node_request:
             return request_for_node(state, request, node_request)
         case EnrolNode() | RevokeKey() | ChangeRootKey() as key_request:

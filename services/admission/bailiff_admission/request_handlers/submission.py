@@ -156,6 +156,8 @@ def _malformed(demand: JobDemand) -> Iterator[str]:
                 f"tasks.{at}.gpu_milli is {group.gpu_milli}: it counts whole GPUs (multiples of 1000); "
                 "a part of one is gpu_share_milli, 100 to 1000"
             )
+    if len(set(demand.ports)) < len(demand.ports):
+        yield "ports: a port is listed twice"
     if demand.sub_groups and demand.min_tasks is not None:
         yield "min_tasks: not with sub-groups, which have their own min_tasks or min_groups: remove it"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bailiff.client.client import Outcome, request_of
-from bailiff_core.records.facts import InputRejected
+from bailiff_core.records.facts import AttachEnded, AttachGranted, AttachReady, InputRejected
 from bailiff_log.reader import Entry
 
 
@@ -43,3 +43,34 @@ class PendingOutcomes:
         for future in self._waiting.get(id or "", ()):
             if not future.done():
                 future.set_result(outcome)
+
+
+class GrantAnswers:
+    """What agents answer to grants that the console has requested. source: as above."""
+
+    MOST = 1000
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._answers: dict[tuple[str, int], asyncio.Future[AttachReady | AttachEnded]] = {}
+
+    def take(self, entry: Entry) -> None:
+        """The next record of any followed log."""
+        data = entry.record.data
+        if isinstance(data, AttachGranted) and data.request.source == self._source:
+            self._answers[entry.record.pool, entry.record.seq] = asyncio.get_running_loop().create_future()
+            while len(self._answers) > self.MOST:
+                self._answers.pop(next(iter(self._answers))).cancel()
+        elif isinstance(data, AttachReady | AttachEnded):
+            answer = self._answers.get((entry.record.pool, data.grant))
+            if answer is not None and not answer.done():
+                answer.set_result(data)
+
+    async def answer(self, pool: str, grant: int, timeout_s: float) -> AttachReady | AttachEnded | None:
+        """Where the agent waits for the client, or why it does not; None without an answer in time."""
+        answer = self._answers.get((pool, grant))
+        if answer is None:
+            return None
+        await asyncio.wait({answer}, timeout=timeout_s)
+        self._answers.pop((pool, grant), None)
+        return answer.result() if answer.done() and not answer.cancelled() else None

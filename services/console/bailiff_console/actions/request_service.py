@@ -6,18 +6,24 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import yaml
+
 from bailiff.client.client import Client, Outcome
+from bailiff.client.job_again import document_again
+from bailiff.client.job_spec import ends_of_copies, spec_copy
 from bailiff.render.serializers.policy import policy_in_force
-from bailiff_bus.messages import ApplyPolicy, RequestBody, SubmitJob
+from bailiff_bus.messages import ApplyPolicy, ReadJobSpec, RequestBody, SubmitJob
 from bailiff_console.auth.permissions import ACTIONS, OF_NODES, denied, logs_denied
 from bailiff_console.auth.principal import Principal
 from bailiff_console.auth.requester import RequesterNames
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
+from bailiff_log.reader import Entry
+from bailiff_log.spec_copies import new_reader
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
-from .outcomes import PendingOutcomes
+from .outcomes import GrantAnswers, PendingOutcomes
 from .pool_access import FollowedPool, Pools
 from .preview_text import job_of
 from .request_parser import ParsedRequest
@@ -37,15 +43,19 @@ class RequestService:
         self.names = names
         self._pools, self._client, self.worker, self._now = pools, client, worker, now
         self._outcome_timeout = outcome_timeout
-        self.pending_outcomes = PendingOutcomes(client.source)
+        self.pending_outcomes, self.grant_answers = PendingOutcomes(client.source), GrantAnswers(client.source)
 
     def followed(self, name: str) -> FollowedPool:
         """The pool. Raises `ApiError`."""
         found = self._pools.get(name)
         if found.state.policy is None:
             raise ApiError(503, f"no policy is applied in {name} yet", headers={"retry-after": "2"})
-        found.on_record = self.pending_outcomes.take
+        found.on_record = self._take
         return found
+
+    def _take(self, entry: Entry) -> None:
+        self.pending_outcomes.take(entry)
+        self.grant_answers.take(entry)
 
     async def request(self, name: str, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
         """Publish the request. `accepted` is null if its outcome is not known in time. Raises `ApiError`, `ClientError`."""
@@ -117,6 +127,29 @@ class RequestService:
         forbidden = logs_denied(self.names.requester(principal, state), state, job)
         if forbidden is not None:
             raise ApiError(403, forbidden)
+
+    def allow_job(self, name: str, principal: Principal, kind: str, job: str) -> PoolState:
+        """The pool's state. Raises `ApiError` if the user may not make this request about the job."""
+        state = self.followed(name).state
+        self._allow(principal, kind, job, job_of(state, job).project if job in state.jobs else "", state)
+        return state
+
+    async def spec(self, name: str, principal: Principal, job: str) -> dict[str, Any]:
+        """The private part of the job, and its job file to submit it again. Raises `ApiError`, `ClientError`."""
+        state = self.allow_job(name, principal, "spec", job)
+        if job not in state.jobs:
+            raise ApiError(404, f"the pool no longer has the job {job!r}")
+        private, public = new_reader()
+        ends = await ends_of_copies(self._client)
+        body = ReadJobSpec(job=job, encryption_key=public)
+        outcome = await self.request(name, principal, ParsedRequest("spec", body))
+        if not outcome["accepted"]:
+            raise ApiError(503 if outcome["accepted"] is None else 403, outcome["reason"] or "admission does not answer")
+        found, missing = await spec_copy(self._client, name, state.jobs[job], outcome["seq"], ends, private)
+        if found is None:
+            raise ApiError(410, f"the command of {job} cannot be read: {missing}")
+        again = document_again(state, state.jobs[job], found)
+        return {"spec": found.to_data(), "yaml": yaml.safe_dump(again, sort_keys=False, allow_unicode=True)}
 
     def _allow(self, principal: Principal, kind: str, job: str, project: str, state: PoolState) -> None:
         forbidden = self._denied(principal, kind, job, project, state)

@@ -58,6 +58,12 @@ async def permissions(pool: str, job: str, principal: SignedIn, request_service:
     return JSONResponse(request_service.permissions(pool, principal, job), headers={"cache-control": "no-store"})
 
 
+@router.post("/api/pools/{pool}/jobs/{job}/spec")
+async def spec(pool: str, job: str, principal: SignedIn, request_service: WithRequestService, _: Body) -> dict[str, Any]:
+    """The job's command and environment, for whoever may read them: a request, which is on record."""
+    return await request_service.spec(pool, principal, job)
+
+
 @router.post("/api/pools/{pool}/plan")
 async def plan(pool: str, principal: SignedIn, request_service: WithRequestService, body: Body) -> dict[str, Any]:
     """What would happen to a job."""

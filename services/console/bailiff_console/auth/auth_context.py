@@ -28,7 +28,10 @@ CONSOLE_TOKEN_FILE = "console.token"  # noqa: S105 - the name of a file
 
 @dataclass
 class AuthContext:
-    """One per console. changes: rate limit by user; sign_ins: by address. local_token: required with local sign-in."""
+    """One per console. changes: rate limit by user; sign_ins: by address. local_token: required with local sign-in.
+
+    port_tokens: of people at the ports of jobs; used_links: those to them that have been used.
+    """
 
     settings: AuthSettings
     origin: Origin
@@ -41,6 +44,8 @@ class AuthContext:
     local_token: str | None
     header_auth: HeaderAuth | None
     provider: Provider | None
+    port_tokens: Tokens
+    used_links: Revocations
 
     def principal(self, name: str, groups: tuple[str, ...] = ()) -> Principal | None:
         """The user with its roles; None without read access."""
@@ -98,6 +103,8 @@ def build_auth_context(settings: AuthSettings) -> AuthContext:
         header_auth=HeaderAuth(proxies, settings.console_user_header,
         settings.console_groups_header) if mode == "header" else None,
         provider=Provider(settings) if mode == "oidc" else None,
+        port_tokens=tokens_of(settings, secret, "ports"),
+        used_links=revocations,
     )  # fmt: skip
     return auth
 

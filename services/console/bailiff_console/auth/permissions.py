@@ -11,7 +11,7 @@ from .principal import Principal
 
 ACTIONS: Mapping[str, JobAction] = {
     "cancel": "cancel", "pause": "pause", "resume": "resume", "migrate": "migrate", "evict": "evict", "scale": "scale",
-    "set": "set_class",
+    "set": "set_class", "attach": "attach", "spec": "spec",
 }  # fmt: skip
 OF_JOBS = ("submit", *ACTIONS)
 OF_NODES = ("drain", "undrain")

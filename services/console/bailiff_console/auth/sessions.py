@@ -97,6 +97,10 @@ class Sessions:
             session.ended.set()
         return session.ended.is_set()
 
+    def continues(self, id_: str, started_at: float) -> bool:
+        """Whether the session with this id, of this or another console, has neither ended nor lasted too long."""
+        return self._now() - started_at < self._most and not self._revocations.has(id_)
+
     def end(self, session: Session) -> None:
         """Sign out: revoke the session."""
         self._revocations.add(session.id)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ from bailiff_bus.messages import AttachEndedReport, AttachReadyReport, AttachSta
 from bailiff_core.records.facts import AttachEnd
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.reporter import Reporter
-from bailiff_node_agent.runtime import TaskKey
+from bailiff_node_agent.runtime import TaskKey, UnknownTask
 from bailiff_node_agent.tasks.task_table import TaskTable
 from bailiff_service.tunnel_tls import certificate_bytes
 
-from .server import CHUNK, AttachServer, Grant, Streams
+from .listeners import connect_to_listener
+from .server import CHUNK, AttachServer, Grant, Streams, TaskEnded
 
 FILE = "attachments"
+MAX_PORT_CONNECTIONS = 64
 
 
 @dataclass(slots=True)
@@ -58,17 +60,18 @@ class Attachments:
         key, number = TaskKey(command.job, command.attempt, str(command.task)), command.ordered_by.seq
         self._open[number] = key
         self._store()
-        path = self._terminal_of(key)
-        if not isinstance(path, Path):
-            self._ended(number, path)
+        opened = self._opener_of(key, command.port)
+        if isinstance(opened, str):
+            self._ended(number, opened)
             return
         self.context.log().info("attach granted", job=command.job, task=command.task, requester=command.requester, grant=number)
         try:
             expected = Grant(
                 certificate_bytes(command.client_certificate),
-                open=lambda: _connect(path),
+                open=opened,
                 started=lambda: self._report(number, AttachStartedReport),
                 ended=lambda reason: self._ended(number, reason),
+                connections=1 if command.port is None else MAX_PORT_CONNECTIONS,
             )
             address = await self.server.expect(expected, command.valid_for / 1_000_000)
         except (OSError, ValueError) as error:
@@ -77,14 +80,28 @@ class Attachments:
             return
         self._report(number, AttachReadyReport, {"address": address, "fingerprint": self.server.fingerprint})
 
-    def _terminal_of(self, key: TaskKey) -> Path | AttachEnd:
-        """Where the task's terminal is, or why nobody can attach."""
+    def _opener_of(self, key: TaskKey, port: int | None) -> Callable[[], Awaitable[Streams]] | AttachEnd:
+        """What connects to the task's terminal or port, or why nobody can attach."""
         task = self.tasks.get(key)
         if task is None or task.state != "running":
             return "not-running"
         if not self.server.is_offered:
             return "not-offered"
-        return self.context.runtimes[task.runtime].terminal_path(key) or "no-terminal"
+        if port is not None:
+            return lambda: self._connect_to_port(key, port)
+        path = self.context.runtimes[task.runtime].terminal_path(key)
+        return (lambda: _connect(path)) if path is not None else "no-terminal"
+
+    async def _connect_to_port(self, key: TaskKey, port: int) -> Streams:
+        """To whoever listens on the port of this machine, if that is the task. Raises `OSError`."""
+        task = self.tasks.get(key)
+        if task is None or task.state != "running":
+            raise TaskEnded(f"{key} does not run any more")
+        runtime = self.context.runtimes[task.runtime]
+        try:
+            return await connect_to_listener(port, lambda: runtime.pids(key))
+        except UnknownTask:
+            raise TaskEnded(f"{key} does not run any more") from None
 
     def _report(self, number: int, kind: type[Any], values: Mapping[str, Any] | None = None) -> int:
         return self.reporter.report_task(self._open[number], number, kind, grant=number, **(values or {}))

@@ -10,7 +10,15 @@ from typing import Any
 
 from bailiff_core.records.facts import AttachEnd
 from bailiff_service.logs import logger
-from bailiff_service.tunnel_tls import HANDSHAKE_S, TunnelIdentity, peer_fingerprint, server_context
+from bailiff_service.tunnel_tls import (
+    HANDSHAKE_S,
+    PORT_CLOSED,
+    PORT_OPEN,
+    TunnelIdentity,
+    keep_alive,
+    peer_fingerprint,
+    server_context,
+)
 
 MAX_GRANTS, MAX_HANDSHAKES = 256, 32
 CHUNK = 64 * 1024
@@ -20,15 +28,32 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One connection that is expected. certificate: the client's, DER. open: connects to what the client attaches to.
+    """A client that is expected. certificate: the client's, DER. open: connects to what the client attaches to.
 
     started, ended: called when the client is connected, and at the end, with the reason; `ended` also without `started`.
+    connections: how many the client may have at once; with more than one the grant ends when it has had none for `idle_s`.
     """
 
     certificate: bytes
     open: Callable[[], Awaitable[Streams]]
     started: Callable[[], object]
     ended: Callable[[AttachEnd], None]
+    connections: int = 1
+    idle_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Expected:
+    """A grant whose client may connect. timer: when it is over without a connection."""
+
+    grant: Grant
+    timer: asyncio.TimerHandle
+    open: int = 0
+    is_started: bool = False
+
+
+class TaskEnded(OSError):
+    """What the grant is for does not run any more."""
 
 
 class AttachServer:
@@ -43,7 +68,7 @@ class AttachServer:
         self._identity = TunnelIdentity.new() if listen is not None else None
         self._socket: socket.socket | None = None
         self._starting = asyncio.Lock()
-        self._expected: dict[str, tuple[Grant, asyncio.TimerHandle]] = {}
+        self._expected: dict[str, Expected] = {}
         self._handshakes = 0
         self._tunnels: set[asyncio.Task[None]] = set()
 
@@ -64,13 +89,13 @@ class AttachServer:
         key = hashlib.sha256(grant.certificate).hexdigest()
         if key in self._expected or len(self._expected) >= MAX_GRANTS:
             raise OSError("this certificate is expected already, or too many clients are")
-        self._expected[key] = grant, asyncio.get_running_loop().call_later(valid_s, self._expire, key)
+        self._expected[key] = Expected(grant, self._timer(key, valid_s))
         return address
 
     async def close(self) -> None:
         """End all connections."""
-        for _, timer in self._expected.values():
-            timer.cancel()
+        for expected in self._expected.values():
+            expected.timer.cancel()
         self._expected.clear()
         for tunnel in self._tunnels:
             tunnel.cancel()
@@ -91,10 +116,15 @@ class AttachServer:
             host = socket.getfqdn()
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def _expire(self, key: str) -> None:
+    def _timer(self, key: str, seconds: float) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, self._end, key, None)
+
+    def _end(self, key: str, reason: AttachEnd | None) -> None:
+        """reason: None: its time is over."""
         found = self._expected.pop(key, None)
         if found is not None:
-            found[0].ended("expired")
+            found.timer.cancel()
+            found.grant.ended(reason or ("detached" if found.is_started else "expired"))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -119,14 +149,18 @@ class AttachServer:
         streams = await self._handshake(connection)
         if streams is None:
             return
-        found = self._expected.pop(peer_fingerprint(streams[1]), None)
-        if found is None:
+        key = peer_fingerprint(streams[1])
+        found = self._expected.get(key)
+        if found is None or found.open >= found.grant.connections:
             streams[1].transport.abort()
             return
-        grant, timer = found
-        timer.cancel()
+        found.timer.cancel()
         try:
-            await self._serve(grant, *streams)
+            if found.grant.connections == 1:
+                del self._expected[key]
+                await self._serve(found.grant, *streams)
+            else:
+                await self._serve_one_of_several(key, found, streams)
         finally:
             streams[1].close()
 
@@ -138,7 +172,8 @@ class AttachServer:
         protocol = asyncio.StreamReaderProtocol(reader)
         self._handshakes += 1
         try:
-            context = server_context(self._identity, [each.certificate for each, _ in self._expected.values()])
+            keep_alive(connection)
+            context = server_context(self._identity, [each.grant.certificate for each in self._expected.values()])
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE_S
             )
@@ -163,6 +198,29 @@ class AttachServer:
             grant.ended(await _relay((reader, writer), (inner_reader, inner_writer)))
         finally:
             inner_writer.close()
+
+    async def _serve_one_of_several(self, key: str, expected: Expected, client: Streams) -> None:
+        """A connection that fails does not end the grant: the task may listen later."""
+        expected.open += 1
+        if not expected.is_started:
+            expected.is_started = True
+            expected.grant.started()
+        try:
+            task = await expected.grant.open()
+            try:
+                client[1].write(PORT_OPEN)
+                await _relay(client, task)
+            finally:
+                task[1].close()
+        except TaskEnded:
+            self._end(key, "task-ended")
+        except OSError as error:
+            logger().info("a port cannot be reached", reason=str(error)[:200])
+            client[1].write(PORT_CLOSED)
+        finally:
+            expected.open -= 1
+            if not expected.open and self._expected.get(key) is expected:
+                expected.timer = self._timer(key, expected.grant.idle_s)
 
 
 async def _listening(address: str) -> socket.socket:

@@ -50,7 +50,7 @@ async def test_what_admission_would_deny_is_not_published_and_the_rule_is_named(
         assert published(console) == []
         denied = (await console.console.http.get(PERMISSIONS.format("of-bob"), headers=console.headers)).json()
         assert all("(rule permissions." in reason for reason in denied.values())
-        assert denied.keys() == {"cancel", "pause", "resume", "migrate", "evict", "scale", "set", "logs"}
+        assert denied.keys() == {"cancel", "pause", "resume", "migrate", "evict", "scale", "set", "logs", "attach", "spec"}
         answer = await console.console.http.get("/api/pools/pool-a/logs/of-bob", headers=console.headers)
         assert "(rule permissions.logs)" in problem(answer, 403)["detail"]
 
@@ -58,6 +58,7 @@ async def test_what_admission_would_deny_is_not_published_and_the_rule_is_named(
 async def test_the_owner_may_and_the_request_says_who_vouches_for_her(tmp_path: Path) -> None:
     async with console_of(tmp_path) as console:
         permitted = (await console.console.http.get(PERMISSIONS.format("of-ada"), headers=console.headers)).json()
+        assert "(rule permissions.spec)" in permitted.pop("spec")  # an operator does not read commands
         assert set(permitted.values()) == {None}
         assert (await console.posted("requests", kind="pause", job="of-ada"))["accepted"]
         assert (await console.posted("requests", kind="submit", yaml=JOB, id="once"))["accepted"]

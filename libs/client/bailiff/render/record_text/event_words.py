@@ -48,5 +48,10 @@ WORDS: Mapping[str, str] = {
     "DeviceUnhealthy": "a GPU failed and is out of service",
     "DeviceHealthy": "a failed GPU is schedulable again",
     "ShareExceeded": "a task uses more of a shared GPU than its share",
+    "DependenciesMet": "the jobs that the job waited for have ended as it requires; it joins the queue",
+    "SpecGranted": "a person may read the job's command and environment",
+    "AttachGranted": "a person may attach to a task of the job, at its terminal or a port",
+    "Attached": "a person is attached to a task of the job",
+    "AttachEnded": "a person is no longer attached, or did not attach",
     "PolicyApplied": "another policy is in force",
 }

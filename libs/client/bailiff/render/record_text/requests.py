@@ -56,6 +56,11 @@ def _job_migration_requested(fact: facts.JobMigrationRequested, _state: PoolStat
     return Statement("migration requested", fact.job, with_reason(where, fact.reason))
 
 
+@describes(facts.JobSpecGranted, event="SpecGranted")
+def _job_spec_granted(fact: facts.JobSpecGranted, _state: PoolState) -> Statement:
+    return Statement("spec granted", fact.job, "its command may be read by who asked")
+
+
 @describes(facts.NodeDrained, event="NodeDrained")
 def _node_drained(fact: facts.NodeDrained, _state: PoolState) -> Statement:
     within = f"within {duration_text(fact.deadline)}" if fact.deadline is not None else ""

@@ -126,7 +126,8 @@ def _task_vanished(fact: facts.TaskVanished, _state: PoolState) -> Statement:
 
 @describes(facts.AttachGranted, event="AttachGranted")
 def _attach_granted(fact: facts.AttachGranted, _state: PoolState) -> Statement:
-    return Statement("attach granted", _task(fact), _on(fact))
+    what = f"to port {fact.port}" if fact.port is not None else ""
+    return Statement("attach granted", _task(fact), _on(fact, what))
 
 
 @describes(facts.AttachReady)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bailiff_core.model.state import Job, PoolState, Task
     from bailiff_core.records import Record
 
+    from .attachments import AttachmentRow
     from .moves import MoveRow
 
 WHY = ("JobPending", "PreemptionRequested", "PreemptionRefused", "ReservationDropped")
@@ -56,6 +57,7 @@ class JobDetails(TypedDict):
     pending_reason: str
     pending_reason_at: str | None
     moves: list[MoveRow]
+    attachments: list[AttachmentRow]
     events: list[str]
 
 
@@ -63,6 +65,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
     """One job in detail. history: its records."""
     from bailiff.render.record_text.phrases import demand_text
 
+    from .attachments import attachments_of
     from .moves import moves_of
 
     waits = [name for name in state.queue if name not in state.active]
@@ -96,6 +99,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
         "pending_reason": reason,
         "pending_reason_at": reason_at,
         "moves": list(moves_of(state, history)),
+        "attachments": attachments_of(history),
         "events": events,
     }
 

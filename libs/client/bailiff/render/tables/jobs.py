@@ -1,8 +1,14 @@
 """One job in detail, as tables. The list: `job_columns`."""
 
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from bailiff.render.plain_text import plain
+from bailiff.render.serializers.attachments import AttachmentRow
 from bailiff.render.serializers.job_details import JobDetails
 from bailiff.render.serializers.moves import MoveRow
 from bailiff_core.humanize import count_text, duration_text
@@ -20,10 +26,11 @@ from .style import (
 )
 
 MOVES_SHOWN = 3
+ATTACHMENTS_SHOWN = 5
 
 
-def job_block(details: JobDetails) -> RenderableType:
-    """`bailiff describe`, without the events."""
+def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> RenderableType:
+    """`bailiff describe`, without the events. spec: the private part of the job, if it is to be shown."""
     row = details["summary"]
     facts = pairs()
     place = "" if row["jobs_ahead"] is None else f", {row['jobs_ahead']} ahead" if row["jobs_ahead"] else ", first in the queue"
@@ -70,6 +77,10 @@ def job_block(details: JobDetails) -> RenderableType:
         facts.add_row("reserved until", time_cell(details["reserved_until"]))
     if details["labels"]:
         facts.add_row("labels", text(", ".join(f"{key}={value}" for key, value in details["labels"].items())))
+    for attachment in details["attachments"][-ATTACHMENTS_SHOWN:]:
+        facts.add_row("attached", text(_attachment(attachment)))
+    for name, value in _spec_rows(spec or {}):
+        facts.add_row(name, text(value))
     for move in details["moves"][-MOVES_SHOWN:]:
         facts.add_row("moved", text(_move(move)))
     parts: list[RenderableType] = [text(row["job"], "bold"), indented(facts)]
@@ -87,6 +98,30 @@ def job_block(details: JobDetails) -> RenderableType:
             )
         parts += ["", indented(tasks)]
     return Group(*parts)
+
+
+def _spec_rows(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Control characters of what the job's owner has written are not printed."""
+    for name, value in spec.items():
+        if name == "command":
+            yield name, plain(value if isinstance(value, str) else shlex.join(value))
+        elif isinstance(value, Mapping):
+            for variable, content in value.items():
+                yield {"env": "environment"}.get(name, name), plain(f"{variable}={content}")
+        else:
+            yield name.replace("_", " "), plain(str(value))
+
+
+def _attachment(row: AttachmentRow) -> str:
+    """`ada to task 0, port 8888, since 12:00:00 (#118)`."""
+    what = f"{row['user'] or 'unnamed'} to task {row['task']}" + (f", port {row['port']}," if row["port"] is not None else "")
+    if row["started_at"] is None:
+        state = f"granted at {time_cell(row['granted_at'])}" + (f", not connected: {row['reason']}" if row["reason"] else "")
+    elif row["ended_at"] is None:
+        state = f"since {time_cell(row['started_at'])}"
+    else:
+        state = f"from {time_cell(row['started_at'])} to {time_cell(row['ended_at'])}"
+    return f"{what} {state} (#{row['seq']})"
 
 
 def _move(move: MoveRow) -> str:

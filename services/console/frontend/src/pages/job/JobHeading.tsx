@@ -8,7 +8,7 @@ import { Card } from "../../ui/Card";
 import { NodeLinks, SeqLink } from "../../ui/Links";
 import { evictedText } from "./evictedText";
 import { projectPath } from "../projects/projectPath";
-import type { JobDetails, JobHistory } from "./types";
+import type { Attachment, JobDetails, JobHistory } from "./types";
 
 interface Props {
   live: LiveJob | null;
@@ -75,6 +75,17 @@ function ownerProof(details: JobDetails): string {
   return details.signed_by ? `signed by ${details.signed_by}` : "";
 }
 
+const ATTACHMENTS = 5;
+
+function Attached({ pool, of }: { pool: string; of: Attachment }) {
+  return (
+    <div>
+      <bdi>{sanitizeLine(of.user || "unnamed")}</bdi> {of.port !== null ? `to port ${of.port}` : "to the terminal"} of task {of.task}, {of.started_at ? <>from <RelativeTime at={of.started_at} /></> : "not connected"}
+      {of.ended_at && <> to <RelativeTime at={of.ended_at} /></>} <SeqLink pool={pool} seq={of.seq} />
+    </div>
+  );
+}
+
 /** The job's specification. */
 export function JobFacts({ pool, live, whole, details }: Props & { pool: string }) {
   const labels = Object.entries(details?.labels ?? {});
@@ -93,6 +104,7 @@ export function JobFacts({ pool, live, whole, details }: Props & { pool: string 
         {whole?.waited_s !== null && whole?.waited_s !== undefined && <><dt>Time to first start</dt><dd>{duration(whole.waited_s)}</dd></>}
         {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{sanitizeLine(`${name}=${value}`)}</div>)}</dd></>}
         {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <CopyButton text={digest} what="the digest" /> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}
+        {details && details.attachments.length > 0 && <><dt>Attached</dt><dd>{details.attachments.slice(-ATTACHMENTS).map((each) => <Attached key={each.seq} pool={pool} of={each} />)}</dd></>}
         {details && details.victims.length > 0 && <><dt>Preempting</dt><dd>{details.victims.join(", ")}</dd></>}
       </dl>
     </Card>

@@ -17,6 +17,7 @@ import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import type { ExplanationResponse } from "../../ui/ExplanationSections";
 import { JobEvents } from "./JobEvents";
+import { JobCommand } from "./JobCommand";
 import { JobFacts, JobStatusLine } from "./JobHeading";
 import "./job.css";
 import { CompareJobs } from "./CompareJobs";
@@ -89,6 +90,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         <JobProgress pool={pool} live={row} details={details.value ?? null} records={items} succeeded={state === "succeeded" || ended === "succeeded"} />
         <JobFacts pool={pool} live={row} whole={past} details={details.value ?? null} />
       </div>
+      {details.value && <JobCommand key={job} pool={pool} job={job} details={details.value} />}
       {earlier.slice(0, all.value ? Infinity : INITIAL_EVICTIONS).map((each) => card(each, false))}
       {earlier.length > INITIAL_EVICTIONS && !all.value && (
         <div>

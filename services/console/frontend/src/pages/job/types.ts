@@ -94,6 +94,18 @@ export interface JobHistory {
 }
 
 /** `/api/pools/{pool}/jobs/{job}` (render.serializers.jobs.JobDetails). */
+/** Who is or was attached. port: null: to the terminal. */
+export interface Attachment {
+  seq: number;
+  user: string;
+  task: number;
+  port: number | null;
+  granted_at: string | null;
+  started_at: string | null;
+  ended_at: string | null;
+  reason: string | null;
+}
+
 export interface JobDetails {
   summary: {
     job: string;
@@ -112,6 +124,8 @@ export interface JobDetails {
     note: string;
   };
   demand: string;
+  request: { ports?: number[] };
+  attachments: Attachment[];
   labels: Record<string, string>;
   spec_digest: string;
   submitted_seq: number;

@@ -21,6 +21,7 @@ export function JobForm({ pool, of }: { pool: string; of: FormProps }) {
         <TextInput of={of} name="tasks" label="Tasks" placeholder="1" numeric hint="Gang-scheduled: all start together, or none." />
         <TextInput of={of} name="min_tasks" label="Minimum tasks" placeholder="all" numeric hint="The others start and stop with the free resources." />
         <TextInput of={of} name="run_time_limit" label="Run time limit" placeholder="none, or e.g. 12h" />
+        <TextInput of={of} name="after" label="After" placeholder="e.g. prep-1, prep-2:ended" hint="Jobs that must succeed first, or only end; separated by commas." />
       </div>
       <PlacementFields of={of} />
       <PreemptionFields of={of} />

@@ -3,7 +3,7 @@ import { numeral, scalar } from "./yamlScalar";
 
 const ORDER: (TextField | PairField | "command" | "topology")[] = [
   "name", "project", "class", "command", "gpus", "fraction", "gpu_memory", "gpu_devices", "mig", "cpu", "memory", "tasks", "min_tasks",
-  "gpu_model", "nodes", "node_labels", "topology", "pack", "placement", "run_time_limit", "preemptible", "preemption_delay", "grace",
+  "gpu_model", "nodes", "node_labels", "topology", "pack", "placement", "after", "run_time_limit", "preemptible", "preemption_delay", "grace",
   "kill_after", "on_eviction", "on_failure", "max_failures", "restart_backoff", "elastic", "env", "secrets", "working_dir", "image",
   "sim_run_for", "labels",
 ]; // prettier-ignore

@@ -25,6 +25,7 @@ export const TEXTS = {
   nodes: "list",
   pack: "text",
   placement: "text",
+  after: "list",
   run_time_limit: "text",
   preemptible: "bool",
   preemption_delay: "text",

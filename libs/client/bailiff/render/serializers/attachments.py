@@ -1,0 +1,44 @@
+"""Serializer of attachments: who was attached to a job, from when to when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from bailiff_core.records import facts
+
+from .times import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bailiff_core.records import Record
+
+
+class AttachmentRow(TypedDict):
+    """One grant. port: null: the terminal. started_at: null: nobody has connected. ended_at, reason: null: not ended."""
+
+    seq: int
+    user: str
+    task: int
+    port: int | None
+    granted_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    reason: str | None
+
+
+def attachments_of(history: Iterable[Record]) -> list[AttachmentRow]:
+    """The attachments of a job, oldest first. history: its records."""
+    found: dict[int, AttachmentRow] = {}
+    for record in history:
+        data = record.data
+        if isinstance(data, facts.AttachGranted):
+            found[record.seq] = {
+                "seq": record.seq, "user": record.actor, "task": data.task, "port": data.port, "granted_at": moment(record.time),
+                "started_at": None, "ended_at": None, "reason": None,
+            }  # fmt: skip
+        elif isinstance(data, facts.AttachStarted) and data.grant in found:
+            found[data.grant]["started_at"] = moment(record.time)
+        elif isinstance(data, facts.AttachEnded) and data.grant in found:
+            found[data.grant]["ended_at"], found[data.grant]["reason"] = moment(record.time), data.reason
+    return list(found.values())
