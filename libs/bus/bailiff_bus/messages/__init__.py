@@ -71,6 +71,7 @@ from .requests import (
     SetPriorityClass,
     SubmitJob,
     UndrainNode,
+    Workload,
 )
 from .rollups import (
     ClassWindow,
@@ -169,4 +170,5 @@ __all__ = [
     "TrackedTask",
     "UndrainNode",
     "WorkLost",
+    "Workload",
 ]  # fmt: skip
