@@ -1,0 +1,75 @@
+"""Which pod is which task: gates that are to be opened, and what is written to pods that wait."""
+
+from collections.abc import Iterator, Sequence
+
+from bailiff_core.model.state import ENDED, Job, Task
+from bailiff_kubernetes.names import task_hash
+from bailiff_kubernetes.tasks import task_key
+
+from .actions import Action, CopyCheckpoint, MarkPod, OpenGate, TellPod
+from .messages import PoolView, Status, placed_text
+from .workloads.model import Pod, Workload
+
+NOT_GATED = "it has no scheduling gate of Bailiff's and no task: it runs outside Bailiff, on resources that Bailiff only subtracts"
+
+
+def pod_actions(pool: PoolView, workload: Workload, job: Job | None, alive: Sequence[Pod], status: Status | None) -> Iterator[Action]:
+    """alive: pods that have not ended and are not being deleted. status: of the workload, for the pods that wait."""
+    opened: dict[str, tuple[Task, Pod]] = {}
+    if job is not None and job.phase not in ENDED:
+        opened = {pod.uid: (task, pod) for task, pod in assignments(job, workload, alive)}
+    for pod in alive:
+        if job is not None and pod.uid in opened:
+            task = opened[pod.uid][0]
+            node = pool.state.nodes[task.node].name
+            yield OpenGate(pod, key_of(job, task.index), node, placed_text(pool, job, task.index, node, task.start_seq))
+        elif pod.gated:
+            if job is not None and workload.is_pod_group and job.phase not in ENDED and not pod.job and workload.requeues:
+                yield MarkPod(pod, job.id)
+            if status is not None and pod.placed != ("False", status.message):
+                yield TellPod(pod, status.reason, status.message, status.warning)
+        elif not pod.task_hash:
+            if pod.placed != ("False", NOT_GATED):
+                yield TellPod(pod, "NotGated", NOT_GATED, warning=True)
+        elif workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
+            yield CopyCheckpoint(pod, workload.checkpoint)
+
+
+def assignments(job: Job, workload: Workload, alive: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:
+    """Gated pods for tasks that were ordered to start and have no pod yet.
+
+    A pod with a rank becomes the task of its rank; other pods are taken by name. Ranks beyond the job's size are those of an
+    indexed Job that has finished a part of its pods in earlier attempts: they are taken by name, too.
+    """
+    if job.eviction is not None:
+        return
+    taken = {pod.task_hash for pod in alive if pod.task_hash}
+    first = 0
+    for role, group in zip((role for role in workload.roles if role.count), job.demand.tasks, strict=False):
+        waiting = [
+            task
+            for task in job.tasks
+            if first <= task.index < first + group.count
+            and task.state in ("starting", "running")
+            and task.eviction is None
+            and task_hash(key_of(job, task.index)) not in taken
+        ]
+        free = sorted((pod for pod in alive if pod.gated and not pod.task_hash and pod.role == role.name), key=lambda pod: pod.name)
+        ranked = {pod.index: pod for pod in free if pod.index is not None and pod.index < group.count}
+        others = [pod for pod in free if pod.index is None or pod.index >= group.count]
+        for task in waiting:
+            found = ranked.get(task.index - first) or (others.pop(0) if others else None)
+            if found is not None:
+                yield task, found
+        first += group.count
+
+
+def key_of(job: Job, index: int) -> str:
+    """The key of the task of the job's present attempt."""
+    return task_key(job.id, job.attempt, str(index))
+
+
+def finished_before(job: Job, role: str, pods: Sequence[Pod]) -> int:
+    """How many pods of the role have succeeded in earlier attempts."""
+    present = {task_hash(key_of(job, task.index)) for task in job.tasks}
+    return sum(pod.succeeded and pod.role == role and bool(pod.task_hash) and pod.task_hash not in present for pod in pods)
