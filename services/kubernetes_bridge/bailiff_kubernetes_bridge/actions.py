@@ -53,7 +53,7 @@ class StopWorkload:
 
 
 @dataclass(frozen=True)
-class TellPod:
+class SetPodStatus:
     """Write to a pod why it waits: condition, message, and an Event."""
 
     pod: Pod
@@ -63,8 +63,8 @@ class TellPod:
 
 
 @dataclass(frozen=True)
-class TellWorkload:
-    """Write the workload's state in Bailiff to it: annotation, condition, and an Event. of: the pod that stands for a pod group."""
+class SetWorkloadStatus:
+    """Write to the workload its state in Bailiff: annotation, condition, Event. of: the pod that stands for a pod group."""
 
     workload: Workload
     status: Status
@@ -79,4 +79,4 @@ class CopyCheckpoint:
     checkpoint: tuple[tuple[str, str], ...]
 
 
-Action = Send | OpenGate | MarkPod | DeletePod | StopWorkload | TellPod | TellWorkload | CopyCheckpoint
+Action = Send | OpenGate | MarkPod | DeletePod | StopWorkload | SetPodStatus | SetWorkloadStatus | CopyCheckpoint

@@ -22,7 +22,7 @@ def changes(pool: PoolView, rules: Rules, workload: Workload, job: Job, pods: Se
     found = [*_suspension(workload, job), *_class(pool, rules, workload, job)]
     if not workload.suspended and not workload.is_pod_group and not workload.problem:
         found += _scaling(workload, job, pods)
-    yield from (Send(id, "", body) for id, body in found if id not in pool.rejected)
+    yield from (Send(name, "", body) for name, body in found if name not in pool.rejected)
 
 
 def _suspension(workload: Workload, job: Job) -> Iterator[tuple[str, RequestBody]]:

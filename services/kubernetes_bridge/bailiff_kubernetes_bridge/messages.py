@@ -65,7 +65,9 @@ def status_of(pool: PoolView, job: Job) -> Status:
         return Status("Paused", _cited(f"{job.id} is paused{by}{why}", pool, job.paused_seq))
     if job.phase == "reserved":
         plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
-        victims = f"; it starts when {', '.join(plan.victims)} have released their GPUs" if plan is not None and plan.victims else ""
+        victims = (
+            f"; it starts when {', '.join(plan.victims)} have released their GPUs" if plan is not None and plan.victims else ""
+        )
         return Status("Reserved", _cited(f"{job.id} has a place on {_nodes(state, job)}{victims}", pool, job.preemption))
     if job.phase in ("starting", "running"):
         started = next((task.start_seq for task in job.tasks if task.start_seq is not None), None)

@@ -4,21 +4,25 @@ from collections.abc import Iterator, Sequence
 
 from bailiff_core.model.state import ENDED, Job, Task
 from bailiff_kubernetes.names import task_hash
-from bailiff_kubernetes.tasks import task_key
+from bailiff_kubernetes.task_keys import task_key
 
-from .actions import Action, CopyCheckpoint, MarkPod, OpenGate, TellPod
+from .actions import Action, CopyCheckpoint, MarkPod, OpenGate, SetPodStatus
 from .messages import PoolView, Status, placed_text
 from .workloads.model import Pod, Workload
 
-NOT_GATED = "it has no scheduling gate of Bailiff's and no task: it runs outside Bailiff, on resources that Bailiff only subtracts"
+NOT_GATED = (
+    "it has no scheduling gate of Bailiff's and no task: it runs outside Bailiff, on resources that Bailiff only subtracts"
+)
 
 
-def pod_actions(pool: PoolView, workload: Workload, job: Job | None, alive: Sequence[Pod], status: Status | None) -> Iterator[Action]:
-    """alive: pods that have not ended and are not being deleted. status: of the workload, for the pods that wait."""
+def pod_actions(
+    pool: PoolView, workload: Workload, job: Job | None, active: Sequence[Pod], status: Status | None
+) -> Iterator[Action]:
+    """active: pods that have not ended and are not being deleted. status: of the workload, for the pods that wait."""
     opened: dict[str, tuple[Task, Pod]] = {}
     if job is not None and job.phase not in ENDED:
-        opened = {pod.uid: (task, pod) for task, pod in assignments(job, workload, alive)}
-    for pod in alive:
+        opened = {pod.uid: (task, pod) for task, pod in assignments(job, workload, active)}
+    for pod in active:
         if job is not None and pod.uid in opened:
             task = opened[pod.uid][0]
             node = pool.state.nodes[task.node].name
@@ -27,15 +31,15 @@ def pod_actions(pool: PoolView, workload: Workload, job: Job | None, alive: Sequ
             if job is not None and workload.is_pod_group and job.phase not in ENDED and not pod.job and workload.requeues:
                 yield MarkPod(pod, job.id)
             if status is not None and pod.placed != ("False", status.message):
-                yield TellPod(pod, status.reason, status.message, status.warning)
+                yield SetPodStatus(pod, status.reason, status.message, status.warning)
         elif not pod.task_hash:
             if pod.placed != ("False", NOT_GATED):
-                yield TellPod(pod, "NotGated", NOT_GATED, warning=True)
+                yield SetPodStatus(pod, "NotGated", NOT_GATED, warning=True)
         elif workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
             yield CopyCheckpoint(pod, workload.checkpoint)
 
 
-def assignments(job: Job, workload: Workload, alive: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:
+def assignments(job: Job, workload: Workload, active: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:
     """Gated pods for tasks that were ordered to start and have no pod yet.
 
     A pod with a rank becomes the task of its rank; other pods are taken by name. Ranks beyond the job's size are those of an
@@ -43,7 +47,7 @@ def assignments(job: Job, workload: Workload, alive: Sequence[Pod]) -> Iterator[
     """
     if job.eviction is not None:
         return
-    taken = {pod.task_hash for pod in alive if pod.task_hash}
+    taken = {pod.task_hash for pod in active if pod.task_hash}
     first = 0
     for role, group in zip((role for role in workload.roles if role.count), job.demand.tasks, strict=False):
         waiting = [
@@ -54,7 +58,9 @@ def assignments(job: Job, workload: Workload, alive: Sequence[Pod]) -> Iterator[
             and task.eviction is None
             and task_hash(key_of(job, task.index)) not in taken
         ]
-        free = sorted((pod for pod in alive if pod.gated and not pod.task_hash and pod.role == role.name), key=lambda pod: pod.name)
+        free = sorted(
+            (pod for pod in active if pod.gated and not pod.task_hash and pod.role == role.name), key=lambda pod: pod.name
+        )
         ranked = {pod.index: pod for pod in free if pod.index is not None and pod.index < group.count}
         others = [pod for pod in free if pod.index is None or pod.index >= group.count]
         for task in waiting:

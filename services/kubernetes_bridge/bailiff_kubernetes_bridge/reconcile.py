@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bailiff_bus.messages import CancelJob, SubmitJob
 from bailiff_core.model.state import ENDED, Job, PoolState
 
-from .actions import Action, DeletePod, MarkPod, Send, StopWorkload, TellWorkload
+from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
 from .changes import changes
 from .messages import PoolView, Status, status_of
 from .pods import pod_actions
@@ -43,28 +43,32 @@ def newest_jobs(state: PoolState, rules: Rules) -> Mapping[str, Job]:
 
 
 def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | None, pods: Sequence[Pod]) -> Iterator[Action]:
-    alive = [pod for pod in pods if not pod.finished and not pod.deleting]
+    active = [pod for pod in pods if not pod.finished and not pod.deleting]
     if workload.deleting or workload.outcome:
         yield from _ended_workload(workload, job)
         status = status_of(pool, job) if job is not None else None
-    elif _needs_job(workload, job, alive):
-        request = submission(workload, 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for)), rules, pool.state)
+    elif _needs_job(workload, job, active):
+        request = submission(
+            workload, 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for)), rules, pool.state
+        )
         status = _submitting(pool, request)
         if isinstance(request, SubmitJob):
-            yield from (MarkPod(pod, request.demand.job) for pod in alive if workload.is_pod_group and pod.job != request.demand.job)
+            yield from (
+                MarkPod(pod, request.demand.job) for pod in active if workload.is_pod_group and pod.job != request.demand.job
+            )
             if submission_id(request, pool.state) not in pool.rejected:
                 yield Send(submission_id(request, pool.state), workload.submitted_by, request)
     elif job is None:
         status = None  # suspended from the beginning
     else:
         status = status_of(pool, job)
-        yield from _stop(workload, job, status, alive) if job.phase in ENDED else changes(pool, rules, workload, job, pods)
+        yield from _stop(workload, job, status, active) if job.phase in ENDED else changes(pool, rules, workload, job, pods)
     if status is not None and status.line != workload.status:
-        yield TellWorkload(workload, status, pods[0] if pods and workload.is_pod_group else None)
-    yield from pod_actions(pool, workload, job, alive, status)
+        yield SetWorkloadStatus(workload, status, pods[0] if pods and workload.is_pod_group else None)
+    yield from pod_actions(pool, workload, job, active, status)
 
 
-def _needs_job(workload: Workload, job: Job | None, alive: Sequence[Pod]) -> bool:
+def _needs_job(workload: Workload, job: Job | None, active: Sequence[Pod]) -> bool:
     """Whether the workload is to be submitted: for the first time, or because it was resumed after its job had ended."""
     if workload.suspended:
         return False
@@ -73,7 +77,7 @@ def _needs_job(workload: Workload, job: Job | None, alive: Sequence[Pod]) -> boo
     if job.phase not in ENDED:
         return False
     if workload.is_pod_group:
-        return any(pod.gated and pod.job != job.id for pod in alive)
+        return any(pod.gated and pod.job != job.id for pod in active)
     return workload.stopped_for == job.id
 
 
@@ -97,10 +101,10 @@ def _ended_workload(workload: Workload, job: Job | None) -> Iterator[Action]:
     yield Send(f"{job.id}/cancel", "", CancelJob(job=job.id, reason=reason[:1000]))
 
 
-def _stop(workload: Workload, job: Job, status: Status, alive: Sequence[Pod]) -> Iterator[Action]:
+def _stop(workload: Workload, job: Job, status: Status, active: Sequence[Pod]) -> Iterator[Action]:
     """The job has ended, and the workload has not. A job that succeeded is about to complete its workload, too."""
     if workload.is_pod_group:
-        yield from (DeletePod(pod, status.message) for pod in alive if pod.gated and pod.job == job.id)
+        yield from (DeletePod(pod, status.message) for pod in active if pod.gated and pod.job == job.id)
     elif job.phase != "succeeded" and workload.stopped_for != job.id:
         yield StopWorkload(workload, job.id, status.message)
 
@@ -121,7 +125,9 @@ def _without_workload(cluster: ClusterView, state: PoolState, uid: str, job: Job
 
 def _keeps_place(state: PoolState, job: Job) -> bool:
     """Whether this is an evicted pod group whose controller is about to make its pods anew."""
-    is_evicted_group = job.demand.labels.get(KIND) == "Pod" and job.demand.on_eviction == "requeue" and job.last_eviction is not None
+    is_evicted_group = (
+        job.demand.labels.get(KIND) == "Pod" and job.demand.on_eviction == "requeue" and job.last_eviction is not None
+    )
     if not is_evicted_group:
         return False
     return bool(job.tasks) or state.now - (job.last_eviction or 0) < EVICTED_GROUP_KEPT

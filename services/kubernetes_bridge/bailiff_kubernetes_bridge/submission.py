@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from bailiff_bus.messages import JobSpec, SubmitJob
-from bailiff_bus.messages.requests import WorkloadRef
+from bailiff_bus.messages import Workload as WorkloadReference
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.identity import SignIn
@@ -81,7 +81,7 @@ def submission(workload: Workload, run: int, rules: Rules, state: PoolState) -> 
         "max_failures": MAX_FAILURES,
     }  # fmt: skip
     try:
-        reference = WorkloadRef(
+        reference = WorkloadReference(
             api_version=workload.resource.api_version, kind=workload.resource.kind, namespace=workload.namespace,
             name=workload.name, uid=workload.uid,
         )  # fmt: skip

@@ -28,7 +28,9 @@ def cluster_view(pods: Iterable[Object], objects: Mapping[str, Iterable[Object]]
     known: list[tuple[Adapter, Object, Workload]] = []
     for adapter in ADAPTERS:
         for item in items.get(adapter.resource.kind, ()):
-            jobset = jobsets.get((item["metadata"]["namespace"], item["metadata"]["name"])) if adapter.resource == TRAIN_JOBS else None
+            jobset = (
+                jobsets.get((item["metadata"]["namespace"], item["metadata"]["name"])) if adapter.resource == TRAIN_JOBS else None
+            )
             workload = adapter.workload(item, jobset)
             if workload.pool:
                 known.append((adapter, item, workload))
@@ -58,7 +60,9 @@ def _is_controlled_by_known_kind(pod: Object) -> bool:
 
 def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
     spec, condition = item.get("spec") or {}, condition_of(item, names.PLACED)
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
     return Pod(
         namespace=item["metadata"]["namespace"],
         name=item["metadata"]["name"],

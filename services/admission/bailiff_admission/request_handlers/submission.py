@@ -9,7 +9,7 @@ from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem
-from bailiff_core.permissions import Requester, class_denial, submission_denial, user_denial
+from bailiff_core.permissions import Requester, class_denial, submission_denial, user_denial, workload_denial
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.quota.quota_checks import never_within_bounds
@@ -33,6 +33,12 @@ def submitted(
     job = demand.job
     if job in state.jobs:
         return Rejected("job-exists", f"job {job!r} exists already ({state.jobs[job].phase}): choose another name", job)
+    if submit.spec.workload is not None:
+        denial = workload_denial(state.rules, requester)
+        if denial is not None:
+            return Rejected.denied(denial, job)
+        # The bridge speaks for the user who created the workload: the checks that follow are those of that user.
+        requester = Requester(demand.user or requester.actor, requester.auth)
     entry = class_for(state, requester, demand.priority_class, job)
     if isinstance(entry, Rejected):
         return entry
@@ -83,7 +89,7 @@ def submitted(
 
 def _image_problem(spec: JobSpec) -> str | None:
     runs_images = spec.runtime not in EVERY_NODE_RUNTIMES
-    if runs_images and spec.image is None:
+    if runs_images and spec.image is None and spec.workload is None:
         return f"image: missing; the runtime {spec.runtime} runs container images"
     if not runs_images and spec.image is not None:
         return f"image: the runtime {spec.runtime} runs no images: leave it out, or choose another runtime, such as docker"

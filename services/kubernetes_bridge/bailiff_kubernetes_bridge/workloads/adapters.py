@@ -15,7 +15,9 @@ PYTORCH_JOBS = Resource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
 RAY_JOBS = Resource("ray.io/v1", "RayJob", "rayjobs")
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-JOBSET_NAME, JOBSET_ROLE, JOBSET_INDEX = (f"jobset.sigs.k8s.io/{name}" for name in ("jobset-name", "replicatedjob-name", "job-index"))
+JOBSET_NAME, JOBSET_ROLE, JOBSET_INDEX = (
+    f"jobset.sigs.k8s.io/{name}" for name in ("jobset-name", "replicatedjob-name", "job-index")
+)
 KUBEFLOW_NAME, KUBEFLOW_ROLE, KUBEFLOW_INDEX = (
     f"training.kubeflow.org/{name}" for name in ("job-name", "replica-type", "replica-index")
 )
@@ -33,8 +35,8 @@ PodKey = tuple[str, str, str]
 class Adapter:
     """A kind of workload.
 
-    workload: reads one object; the second argument is the JobSet of the same name, where there is one. key: what `pod_keys` of its
-    pods contain. place: the role and rank of a pod of this object. suspend: the patch that suspends it, or resumes it.
+    workload: reads one object; the second argument is the JobSet of the same name, where there is one. key: one of its
+    pods' `pod_keys`. place: the role and rank of a pod of this object. suspend: the patch that suspends it, or resumes it.
     """
 
     resource: Resource
@@ -86,8 +88,10 @@ def _job(item: Object, _: Object | None) -> Workload:
     if owner is not None and owner.get("kind") in (JOBSETS.kind, RAY_JOBS.kind):
         return replace(found, pool="")  # its owner is the workload
     if isinstance(completions, int) and completions > parallelism and not found.problem:
-        problem = f"it has {completions} completions and runs {parallelism} pods at once: set parallelism to {completions}, with " \
+        problem = (
+            f"it has {completions} completions and runs {parallelism} pods at once: set parallelism to {completions}, with "
             "bailiff.io/min-tasks for how many must run together"
+        )
         found = replace(found, problem=problem)
     return ended(found, item, {"Complete": "the Job has completed"}, {"Failed": "the Job has failed"})
 
@@ -171,7 +175,9 @@ def _ray_job(item: Object, _: Object | None) -> Workload:
         return replace(found, outcome="complete", outcome_reason="the RayJob has completed")
     if status.get("jobDeploymentStatus") == "Failed":
         text = status.get("message") or status.get("reason") or ""
-        return replace(found, outcome="failed", outcome_reason=f"the RayJob has failed: {text}" if text else "the RayJob has failed")
+        return replace(
+            found, outcome="failed", outcome_reason=f"the RayJob has failed: {text}" if text else "the RayJob has failed"
+        )
     return found
 
 

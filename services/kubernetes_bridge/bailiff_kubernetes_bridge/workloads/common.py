@@ -6,8 +6,8 @@ from typing import Any
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes.resources import Object, Resource, annotations_of, labels_of, uid_of
+from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 
-from ..annotations import STATUS, STOPPED_FOR
 from .model import Role, Workload
 from .quantities import BadPodSpec, pod_resources
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes.resources import PODS, Object, annotations_of, labels_of, uid_of
+from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
 
-from ..annotations import POD_GROUP, STATUS
 from .adapters import controller_of
 from .common import checkpoint_of
 from .model import PodResources, Role, Workload
@@ -21,7 +21,9 @@ def group_key(pod: Object) -> tuple[str, str]:
 def group_uid(key: tuple[str, str]) -> str:
     """An id of the group for as long as its name is used."""
     namespace, name = key
-    return name.removeprefix("pod/") if name.startswith("pod/") else hashlib.sha256(f"{namespace}/{name}".encode()).hexdigest()[:32]
+    return (
+        name.removeprefix("pod/") if name.startswith("pod/") else hashlib.sha256(f"{namespace}/{name}".encode()).hexdigest()[:32]
+    )
 
 
 def role_of(pod: Object) -> str:
@@ -38,9 +40,9 @@ def pod_group(key: tuple[str, str], pods: Iterable[Object]) -> Workload:
     """The workload of these pods."""
     namespace, name = key
     members = sorted(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
-    first, alive = members[0], [pod for pod in members if not is_finished(pod) and not pod["metadata"].get("deletionTimestamp")]
+    first, active = members[0], [pod for pod in members if not is_finished(pod) and not pod["metadata"].get("deletionTimestamp")]
     counts: dict[str, list[Object]] = {}
-    for pod in alive:
+    for pod in active:
         counts.setdefault(role_of(pod), []).append(pod)
     roles, problem = [], ""
     for role, those in sorted(counts.items()):
@@ -55,8 +57,8 @@ def pod_group(key: tuple[str, str], pods: Iterable[Object]) -> Workload:
     expected = 1 if alone else int(size) if size is not None and size.isdecimal() else 0
     if not expected:
         problem = problem or f"all pods of a group need the same {names.GANG_SIZE}, a whole number"
-    elif len(alive) != expected:
-        problem = problem or f"{len(alive)} of its {expected} pods are there"
+    elif len(active) != expected:
+        problem = problem or f"{len(active)} of its {expected} pods are there"
     users = {annotations_of(pod).get(names.SUBMITTED_BY, "") for pod in members}
     if len(users) > 1:
         problem = problem or "its pods were created by several users"

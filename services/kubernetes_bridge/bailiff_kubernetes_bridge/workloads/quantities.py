@@ -9,7 +9,7 @@ from .model import PodResources
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
 _QUANTITY = re.compile(r"^([0-9.]+(?:[eE][-+]?[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
-_UNITS = {
+_UNITS: dict[str | None, Decimal] = {
     None: Decimal(1), "m": Decimal("0.001"), **{unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", 1)},
     **{f"{unit}i": Decimal(1024) ** n for n, unit in enumerate("KMGTPE", 1)},
 }  # fmt: skip
@@ -31,7 +31,7 @@ def quantity(text: object) -> Decimal:
 
 
 def pod_resources(spec: dict[str, Any]) -> PodResources:
-    """Requests of a pod: the sum of its containers, at least the largest init container, and its overhead. Raises `BadPodSpec`."""
+    """Requests of a pod: of its containers together, at least of each init container, and its overhead. Raises `BadPodSpec`."""
     running: dict[str, Decimal] = {}
     peak: dict[str, Decimal] = {}
     for container in spec.get("initContainers") or []:
