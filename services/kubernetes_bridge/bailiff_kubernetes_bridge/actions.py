@@ -24,7 +24,6 @@ class OpenGate:
     pod: Pod
     task_key: str
     node: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -54,21 +53,18 @@ class StopWorkload:
 
 @dataclass(frozen=True)
 class SetPodStatus:
-    """Write to a pod why it waits: condition, message, and an Event."""
+    """Write to a pod why it waits, or where it was placed: condition, message, and an Event."""
 
     pod: Pod
-    reason: str
-    message: str
-    warning: bool = False
+    status: Status
 
 
 @dataclass(frozen=True)
 class SetWorkloadStatus:
-    """Write to the workload its state in Bailiff: annotation, condition, Event. of: the pod that stands for a pod group."""
+    """Write to a workload its state in Bailiff: annotation, condition, Event."""
 
     workload: Workload
     status: Status
-    of: Pod | None = None
 
 
 @dataclass(frozen=True)

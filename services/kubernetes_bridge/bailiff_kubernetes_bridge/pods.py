@@ -1,6 +1,7 @@
 """Which pod is which task: gates that are to be opened, and what is written to pods that wait."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from bailiff_core.model.state import ENDED, Job, Task
 from bailiff_kubernetes.names import task_hash
@@ -10,8 +11,10 @@ from .actions import Action, CopyCheckpoint, MarkPod, OpenGate, SetPodStatus
 from .messages import PoolView, Status, placed_text
 from .workloads.model import Pod, Workload
 
-NOT_GATED = (
-    "it has no scheduling gate of Bailiff's and no task: it runs outside Bailiff, on resources that Bailiff only subtracts"
+NOT_GATED = Status(
+    "NotGated",
+    "it has no scheduling gate of Bailiff's and no task: it runs outside Bailiff, on resources that Bailiff only subtracts",
+    warning=True,
 )
 
 
@@ -19,24 +22,31 @@ def pod_actions(
     pool: PoolView, workload: Workload, job: Job | None, active: Sequence[Pod], status: Status | None
 ) -> Iterator[Action]:
     """active: pods that have not ended and are not being deleted. status: of the workload, for the pods that wait."""
-    opened: dict[str, tuple[Task, Pod]] = {}
-    if job is not None and job.phase not in ENDED:
-        opened = {pod.uid: (task, pod) for task, pod in assignments(job, workload, active)}
+    is_open = job is not None and job.phase not in ENDED
+    tasks = {task_hash(key_of(job, task.index)): task for task in job.tasks} if job is not None and is_open else {}
+    opened = {pod.uid: task for task, pod in assignments(job, workload, active)} if job is not None and is_open else {}
     for pod in active:
-        if job is not None and pod.uid in opened:
-            task = opened[pod.uid][0]
-            node = pool.state.nodes[task.node].name
-            yield OpenGate(pod, key_of(job, task.index), node, placed_text(pool, job, task.index, node, task.start_seq))
-        elif pod.gated:
-            if job is not None and workload.is_pod_group and job.phase not in ENDED and not pod.job and workload.requeues:
-                yield MarkPod(pod, job.id)
-            if status is not None and pod.placed != ("False", status.message):
-                yield SetPodStatus(pod, status.reason, status.message, status.warning)
-        elif not pod.task_hash:
-            if pod.placed != ("False", NOT_GATED):
-                yield SetPodStatus(pod, "NotGated", NOT_GATED, warning=True)
-        elif workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
+        if job is not None and (task := opened.get(pod.uid)) is not None:
+            yield OpenGate(pod, key_of(job, task.index), pool.state.nodes[task.node].name)
+            continue
+        if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
+            yield MarkPod(pod, job.id)
+        found = _status_of_pod(pool, job, tasks.get(pod.task_hash), pod, status)
+        if found is not None and pod.placed != (str(found.placed), found.message):
+            yield SetPodStatus(pod, found)
+        if pod.task_hash and workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
             yield CopyCheckpoint(pod, workload.checkpoint)
+
+
+def _status_of_pod(pool: PoolView, job: Job | None, task: Task | None, pod: Pod, status: Status | None) -> Status | None:
+    """What the pod's condition is to say; None: as it is."""
+    if pod.gated:
+        return None if status is None else replace(status, placed=False)
+    if not pod.task_hash:
+        return NOT_GATED
+    if job is None or task is None:
+        return None
+    return Status("Placed", placed_text(pool, job, task.index, pool.state.nodes[task.node].name, task.start_seq), placed=True)
 
 
 def assignments(job: Job, workload: Workload, active: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:

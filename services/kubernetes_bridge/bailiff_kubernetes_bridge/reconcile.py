@@ -63,8 +63,8 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
     else:
         status = status_of(pool, job)
         yield from _stop(workload, job, status, active) if job.phase in ENDED else changes(pool, rules, workload, job, pods)
-    if status is not None and status.line != workload.status:
-        yield SetWorkloadStatus(workload, status, pods[0] if pods and workload.is_pod_group else None)
+    if status is not None and status.line != workload.status and not workload.is_pod_group:
+        yield SetWorkloadStatus(workload, status)
     yield from pod_actions(pool, workload, job, active, status)
 
 
