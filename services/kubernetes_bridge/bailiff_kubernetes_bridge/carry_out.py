@@ -76,10 +76,20 @@ class CarryOut:
         await self._api.patch(workload.resource, workload.name, {**patch, "metadata": metadata}, workload.namespace)
 
     async def _set_pod_status(self, pod: Pod, status: Status) -> None:
-        """`status.message` is what `kubectl describe pod` shows; the node's kubelet takes it over with the pod."""
+        """`status.message` is what `kubectl describe pod` shows. A gated pod's `PodScheduled` gets the text as well.
+
+        With the version of the pod: otherwise a late write could say of a scheduled pod that it is gated.
+        """
         await self._event(_pod_reference(pod), status)
-        patch = {"conditions": [_condition(status)], "message": None if status.placed else status.message}
-        await self._api.patch_status(PODS, pod.name, patch, pod.namespace, pod.uid)
+        conditions = [_condition(status)]
+        if pod.gated:
+            gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": status.message}
+            conditions.append(gated)
+        patch = {
+            "metadata": {"uid": pod.uid, "resourceVersion": pod.resource_version},
+            "status": {"conditions": conditions, "message": status.message if pod.gated else None},
+        }
+        await self._api.patch(PODS, pod.name, patch, pod.namespace, form="strategic", subresource="status")
 
     async def _set_workload_status(self, workload: Workload, status: Status) -> None:
         """The annotation comes last: while it has the old text, all of this is done again."""

@@ -45,6 +45,8 @@ def _scaling(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tupl
     roles = [role for role in workload.roles if role.count]
     if len(roles) != len(job.demand.tasks):
         return  # a role has appeared or gone: it is another job
+    if job.eviction is not None:
+        return  # its next attempt has the new size
     for number, (role, group) in enumerate(zip(roles, job.demand.tasks, strict=True)):
         wanted = role.count - finished_before(job, role.name, pods)
         if 0 < wanted != group.count:
@@ -53,8 +55,9 @@ def _scaling(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tupl
 
 
 def _minimum(workload: Workload, job: Job, more: int) -> int | None:
-    """The minimum that is to be stated: an elastic one that the new size still allows stays."""
+    """The minimum that is to be stated. None: it stays; a gang without one stays rigid, at its new size."""
+    size = job.size + more
     if job.demand.min_tasks is None:
-        return None
-    wanted = min(workload.min_tasks or workload.size, job.size + more)
+        return size if more < 0 and job.phase not in PENDING else None
+    wanted = min(workload.min_tasks or size, size)
     return wanted if wanted != job.demand.min_tasks else None

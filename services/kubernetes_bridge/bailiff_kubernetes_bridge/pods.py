@@ -19,12 +19,19 @@ NOT_GATED = Status(
 
 
 def pod_actions(
-    pool: PoolView, workload: Workload, job: Job | None, active: Sequence[Pod], status: Status | None
+    pool: PoolView, workload: Workload, job: Job | None, active: Sequence[Pod], status: Status | None, *, is_resizing: bool
 ) -> Iterator[Action]:
-    """active: pods that have not ended and are not being deleted. status: of the workload, for the pods that wait."""
+    """active: pods that have not ended and are not being deleted. status: of the workload, for the pods that wait.
+
+    is_resizing: the job is about to get another number of tasks; until then no gate is opened.
+    """
     is_open = job is not None and job.phase not in ENDED
     tasks = {task_hash(key_of(job, task.index)): task for task in job.tasks} if job is not None and is_open else {}
-    opened = {pod.uid: task for task, pod in assignments(job, workload, active)} if job is not None and is_open else {}
+    opened = (
+        {pod.uid: task for task, pod in assignments(job, workload, active)}
+        if job is not None and is_open and not is_resizing
+        else {}
+    )
     for pod in active:
         if job is not None and (task := opened.get(pod.uid)) is not None:
             yield OpenGate(pod, key_of(job, task.index), pool.state.nodes[task.node].name)

@@ -5,7 +5,7 @@ Whoever carries out a part of the actions and computes them again, or another re
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bailiff_bus.messages import CancelJob, SubmitJob
+from bailiff_bus.messages import CancelJob, ScaleJob, SubmitJob
 from bailiff_core.model.state import ENDED, Job, PoolState
 
 from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
@@ -44,6 +44,7 @@ def newest_jobs(state: PoolState, rules: Rules) -> Mapping[str, Job]:
 
 def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | None, pods: Sequence[Pod]) -> Iterator[Action]:
     active = [pod for pod in pods if not pod.finished and not pod.deleting]
+    requests: list[Send] = []
     if workload.deleting or workload.outcome:
         yield from _ended_workload(workload, job)
         status = status_of(pool, job) if job is not None else None
@@ -62,10 +63,12 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
         status = None  # suspended from the beginning
     else:
         status = status_of(pool, job)
-        yield from _stop(workload, job, status, active) if job.phase in ENDED else changes(pool, rules, workload, job, pods)
+        requests = list(changes(pool, rules, workload, job, pods)) if job.phase not in ENDED else []
+        yield from requests or _stop(workload, job, status, active)
     if status is not None and status.line != workload.status and not workload.is_pod_group:
         yield SetWorkloadStatus(workload, status)
-    yield from pod_actions(pool, workload, job, active, status)
+    is_resizing = any(isinstance(each.body, ScaleJob) for each in requests)
+    yield from pod_actions(pool, workload, job, active, status, is_resizing=is_resizing)
 
 
 def _needs_job(workload: Workload, job: Job | None, active: Sequence[Pod]) -> bool:
@@ -103,6 +106,8 @@ def _ended_workload(workload: Workload, job: Job | None) -> Iterator[Action]:
 
 def _stop(workload: Workload, job: Job, status: Status, active: Sequence[Pod]) -> Iterator[Action]:
     """The job has ended, and the workload has not. A job that succeeded is about to complete its workload, too."""
+    if job.phase not in ENDED:
+        return
     if workload.is_pod_group:
         yield from (DeletePod(pod, status.message) for pod in active if pod.gated and pod.job == job.id)
     elif job.phase != "succeeded" and workload.stopped_for != job.id:

@@ -77,6 +77,7 @@ def submission(workload: Workload, run: int, rules: Rules, state: PoolState) -> 
             CLUSTER: rules.cluster, KIND: workload.resource.kind, NAMESPACE: workload.namespace, NAME: workload.name,
             UID: workload.uid,
         },
+        "elastic": "live",  # controllers add pods, and restart none
         "on_eviction": "requeue" if workload.requeues else "end",
         "max_failures": MAX_FAILURES,
     }  # fmt: skip
