@@ -107,6 +107,16 @@ def user_denial(policy: Policy, requester: Requester, user: str) -> Denial | Non
     return Denial("submit-for-others", reason)
 
 
+def workload_denial(policy: Policy, requester: Requester) -> Denial | None:
+    """Who may submit a Kubernetes workload, for its creator: the bridges that the policy names, or else operators."""
+    bridges = policy.kubernetes.bridges
+    if not bridges:
+        return operator_denial(policy, requester)
+    if _is_named(policy, requester, bridges):
+        return None
+    return Denial("kubernetes.bridges", f"{requester.text} is no Kubernetes bridge: only those may submit a workload")
+
+
 def class_denial(policy: Policy, requester: Requester, class_name: str) -> Denial | None:
     """Who may submit to this priority class."""
     users = policy.identity.class_users.get(class_name)

@@ -52,7 +52,7 @@ def submitted(
     if denial is not None:
         return Rejected.denied(denial, job)
     demand = demand.model_copy(update={**_defaults(state, demand), "project": project})
-    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _image_problem(submit.spec)
+    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _spec_problem(submit.spec)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
     runtime = submit.spec.runtime
@@ -87,7 +87,13 @@ def submitted(
     ]  # fmt: skip
 
 
-def _image_problem(spec: JobSpec) -> str | None:
+def _spec_problem(spec: JobSpec) -> str | None:
+    if spec.workload is not None:
+        if spec.command is not None or spec.image is not None or spec.runtime != "kubernetes":
+            return "workload: its pods have their own command and image, and the runtime is kubernetes"
+        return None
+    if spec.command is None:
+        return "command: missing"
     runs_images = spec.runtime not in EVERY_NODE_RUNTIMES
     if runs_images and spec.image is None and spec.workload is None:
         return f"image: missing; the runtime {spec.runtime} runs container images"
