@@ -95,7 +95,7 @@ def _spec_problem(spec: JobSpec) -> str | None:
     if spec.command is None:
         return "command: missing"
     runs_images = spec.runtime not in EVERY_NODE_RUNTIMES
-    if runs_images and spec.image is None and spec.workload is None:
+    if runs_images and spec.image is None:
         return f"image: missing; the runtime {spec.runtime} runs container images"
     if not runs_images and spec.image is not None:
         return f"image: the runtime {spec.runtime} runs no images: leave it out, or choose another runtime, such as docker"
