@@ -111,11 +111,11 @@ def user_denial(policy: Policy, requester: Requester, user: str) -> Denial | Non
 
 
 def workload_denial(policy: Policy, requester: Requester) -> Denial | None:
-    """Who may submit a Kubernetes workload, for its creator: the bridges that the policy names, or else operators."""
+    """Who may submit a Kubernetes workload: the bridges that the policy names, as themselves or for a user; else operators."""
     bridges = policy.kubernetes.bridges
     if not bridges:
         return operator_denial(policy, requester)
-    if _is_named(policy, requester, bridges):
+    if requester.verified and any(_is_or_below(requester.actor, bridge) for bridge in bridges):
         return None
     return Denial("kubernetes.bridges", f"{requester.text} is no Kubernetes bridge: only those may submit a workload")
 

@@ -41,6 +41,14 @@ def test_a_bridge_submits_a_workload_for_its_creator(pods):
     assert (fact.user, fact.user_verified) == ("alice", True)
 
 
+def test_a_bridge_submits_in_its_creators_name_below_its_own(pods):
+    pods.apply_policy(policy(**BRIDGES))
+    (fact,) = ask(pods, actor="bridge/alice", user=None)
+    assert (fact.user, fact.user_verified) == ("bridge/alice", True)
+    assert refused(pods, "not-permitted", actor="bridge-2/alice", user=None).rule == "kubernetes.bridges"
+    assert refused(pods, "not-permitted", actor="bridge/alice", auth="none", user=None).rule == "kubernetes.bridges"
+
+
 def test_nobody_else_does(pods):
     pods.apply_policy(policy(**BRIDGES))
     assert refused(pods, "not-permitted", actor="alice").rule == "kubernetes.bridges"
