@@ -8,11 +8,11 @@ GPUS ?= 8xH100-80GB
 WORKERS ?= 3
 # Tests that share a running system are one group, which one worker runs in one go (tests/conftest.py).
 GROUPED = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
-NOT := not long and not gpu and not nvml and not compose
+NOT := not long and not gpu and not nvml and not compose and not kubernetes
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of short processes would compile everything anew, each of them
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test quick test-long test-compose test-nvml test-gpu gpu-bundle seeds chaos mutants check docs docs-site pictures web bench clean
+.PHONY: help install install-dev demo up down test quick test-long test-compose test-kubernetes test-nvml test-gpu gpu-bundle seeds chaos mutants check docs docs-site pictures web bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every
 
 test-compose: install-dev ## the story in containers, where a Docker engine answers
 	$(BIN)/python -m pytest -q -m "compose" --timeout 1800 tests/compose
+
+test-kubernetes: install-dev ## the runtime and the bridge on a real Kubernetes: KUBECONFIG, or the cluster that BAILIFF_TEST_KUBERNETES can start
+	$(BIN)/python -m pytest -q -m "kubernetes" --timeout 600 $(TESTS)
 
 test-nvml: install-dev ## the node agent against the libnvidia-ml.so.1 that BAILIFF_TEST_NVML names, such as NVIDIA's mock of it
 	$(BIN)/python -m pytest -q -m "nvml"

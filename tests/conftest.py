@@ -11,6 +11,7 @@ import structlog
 from _pytest.nodeid import NodeId
 from hypothesis import settings
 from tests.kafka_fixtures import kafka, private_kafka  # noqa: F401
+from tests.kubernetes_cluster import kubernetes, kubernetes_api, kubernetes_namespace  # noqa: F401
 from tests.postgres_fixtures import database, postgres, private_postgres  # noqa: F401
 from tests.survival import _stages, stage  # noqa: F401
 from tests.system import _battered_systems, _calm_systems, battered, system  # noqa: F401
@@ -19,7 +20,7 @@ settings.register_profile("untimed", deadline=None)  # a busy machine is no faul
 settings.load_profile("untimed")
 
 TESTS = Path(__file__).parent
-SHARED = ("_stages", "_calm_systems", "_battered_systems", "kafka")
+SHARED = ("_stages", "_calm_systems", "_battered_systems", "kafka", "kubernetes")
 """Session fixtures that several files share. The tests of each are one group, run by one worker, so each starts once."""
 SYSTEMS = ("_stages", "_calm_systems", "_battered_systems")
 """Fixtures that stop after their group: Kafka and five idle services use a sixth of a core."""

@@ -1,0 +1,231 @@
+"""The requests that Bailiff makes to the API server, each by name.
+
+Nothing is retried here: who calls knows whether a request may be repeated. A delete puts precondition and grace into the body:
+with a body, the server ignores the parameters of the address.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from .connection import Connection, selectors_of
+from .errors import Gone, NotFound
+from .names import MANAGER
+from .resources import EVENTS, PODS, Object, Resource
+
+PAGE = 500
+_PATCHES = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+}
+
+Patch = Object | list[Object]
+"""An object to merge, or the operations of a JSON patch."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Objects as of one resource version."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class Api(Connection):
+    """Requests by name, on one connection. `connect` opens it."""
+
+    # --- objects
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        """One object. Raises `NotFound`."""
+        found: Object = await self.request("GET", resource.path(namespace, name))
+        return found
+
+    async def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
+        """One object; None if there is none."""
+        try:
+            return await self.get(resource, name, namespace)
+        except NotFound:
+            return None
+
+    async def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listing:
+        """All objects that match the selectors, in pages, as of one resource version."""
+        while True:
+            try:
+                return await self._list(resource, namespace, selectors_of(labels, fields))
+            except Gone:  # compacted while paging
+                continue
+
+    async def _list(self, resource: Resource, namespace: str | None, selectors: dict[str, str]) -> Listing:
+        items: list[Object] = []
+        position = ""
+        while True:
+            query = {**selectors, "limit": str(PAGE), **({"continue": position} if position else {})}
+            page = await self.request("GET", resource.path(namespace), query=query)
+            # Items of a list do not repeat the list's kind.
+            items += [{"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in page["items"]]
+            position = page["metadata"].get("continue") or ""
+            if not position:
+                return Listing(items, page["metadata"]["resourceVersion"])
+
+    async def create(self, resource: Resource, body: Object, namespace: str | None = None) -> Object:
+        """Create the object. Raises `AlreadyExists`."""
+        created: Object = await self.request("POST", resource.path(namespace), body, query={"fieldManager": MANAGER})
+        return created
+
+    async def replace(self, resource: Resource, body: Object, namespace: str | None = None) -> Object:
+        """Replace the object. Raises `Conflict` unless its resourceVersion is the newest."""
+        path = resource.path(namespace, body["metadata"]["name"])
+        replaced: Object = await self.request("PUT", path, body, query={"fieldManager": MANAGER})
+        return replaced
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        grace_s: int | None = None,
+        propagation: str | None = None,
+    ) -> None:
+        """Delete the object of this uid. Raises `NotFound`, or `Conflict` where the name has another uid by now.
+
+        grace_s 0 is refused for pods: it removes the object while its containers may run.
+        """
+        if resource == PODS and grace_s == 0:
+            raise ValueError("a pod is never deleted with grace 0: its containers may still run")
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        if propagation is not None:
+            body["propagationPolicy"] = propagation
+        await self.request("DELETE", resource.path(namespace, name), body)
+
+    async def apply(
+        self,
+        resource: Resource,
+        body: Object,
+        namespace: str | None = None,
+        *,
+        manager: str = MANAGER,
+        force: bool = False,
+        subresource: str | None = None,
+    ) -> Object:
+        """Server-side apply. Raises `Conflict` where another manager owns a field, unless forced."""
+        applied: Object = await self.request(
+            "PATCH",
+            resource.path(namespace, body["metadata"]["name"], subresource),
+            {"apiVersion": resource.api_version, "kind": resource.kind, **body},
+            query={"fieldManager": manager, "force": str(force).lower()},
+            content_type="application/apply-patch+yaml",
+        )
+        return applied
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        namespace: str | None = None,
+        *,
+        form: str = "merge",
+        subresource: str | None = None,
+    ) -> Object:
+        """Patch the object. form: `merge`, `strategic` (a pod's conditions by type) or `json`."""
+        patched: Object = await self.request(
+            "PATCH",
+            resource.path(namespace, name, subresource),
+            patch,
+            query={"fieldManager": MANAGER},
+            content_type=_PATCHES[form],
+        )
+        return patched
+
+    async def patch_status(
+        self, resource: Resource, name: str, status: Object, namespace: str | None = None, uid: str = ""
+    ) -> Object:
+        """Merge into the status; conditions by type. With a uid, raises `Conflict` for another object of the name."""
+        patch: Object = {"status": status, **({"metadata": {"uid": uid}} if uid else {})}
+        return await self.patch(resource, name, patch, namespace, form="strategic", subresource="status")
+
+    # --- pods
+
+    async def bind(self, pod: Object, node: str) -> None:
+        """Bind the pod to the node, as a scheduler does."""
+        metadata = pod["metadata"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self.request("POST", PODS.path(metadata["namespace"], metadata["name"], "binding"), body)
+
+    async def evict(self, pod: Object, grace_s: int | None = None, *, dry_run: bool = False) -> None:
+        """The eviction API, which honours disruption budgets. Raises `TooManyRequests` where one forbids it."""
+        metadata = pod["metadata"]
+        options: Object = {"preconditions": {"uid": metadata["uid"]}}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        if dry_run:
+            options["dryRun"] = ["All"]
+        identity = {"name": metadata["name"], "namespace": metadata["namespace"]}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": identity, "deleteOptions": options}
+        await self.request("POST", PODS.path(metadata["namespace"], metadata["name"], "eviction"), body)
+
+    async def event(
+        self,
+        about: Object,
+        *,
+        reason: str,
+        message: str,
+        action: str,
+        instance: str,
+        warning: bool = False,
+        related: Object | None = None,
+    ) -> None:
+        """An Event about an object, for `kubectl describe` and `kubectl get events`. The message is cut at 1,024 bytes."""
+        namespace = about["metadata"].get("namespace") or "default"
+        body: Object = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"generateName": f"{about['metadata']['name'][:200]}.", "namespace": namespace},
+            "eventTime": micro_time(datetime.now(UTC)),
+            "reportingController": "bailiff.io/bailiff",
+            "reportingInstance": instance[:128],
+            "action": action[:128],
+            "reason": reason[:128],
+            "regarding": reference_to(about),
+            "note": message.encode()[:1024].decode(errors="ignore"),
+            "type": "Warning" if warning else "Normal",
+        }
+        if related is not None:
+            body["related"] = reference_to(related)
+        await self.create(EVENTS, body, namespace)
+
+
+def reference_to(item: Object) -> Object:
+    """An ObjectReference."""
+    metadata = item["metadata"]
+    reference = {"apiVersion": item["apiVersion"], "kind": item["kind"], "name": metadata["name"], "uid": metadata.get("uid", "")}
+    return {**reference, "namespace": metadata["namespace"]} if metadata.get("namespace") else reference
+
+
+def micro_time(at: datetime) -> str:
+    """A MicroTime of the API."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds_time(at: datetime) -> str:
+    """A Time of the API."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def selector(labels: Mapping[str, str] | Iterable[str]) -> str:
+    """A label selector: these labels with these values, or these labels with any value."""
+    pairs = [f"{name}={value}" for name, value in labels.items()] if isinstance(labels, Mapping) else [*labels]
+    return ",".join(pairs)

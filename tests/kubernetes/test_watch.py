@@ -1,0 +1,187 @@
+"""A local view of a real API server's objects, while the connection is cut, the server pauses, and its history is compacted."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.kubernetes_cluster import Cluster
+
+from bailiff_kubernetes import Api, Change, Gone, LocalView
+from bailiff_kubernetes.resources import CONFIG_MAPS, Object
+
+pytestmark = pytest.mark.kubernetes
+
+
+class Line:
+    """A TCP proxy to the API server that can be cut: open connections break, and new ones are refused until it is restored."""
+
+    def __init__(self, port: int) -> None:
+        self.target, self.is_cut = port, False
+        self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "Line":
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cut()
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        self.is_cut = True
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.is_cut:
+            writer.transport.abort()
+            return
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        self._open |= {writer, far_writer}
+        for source, sink in ((reader, far_writer), (far_reader, writer)):
+            task = asyncio.create_task(_carry(source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+
+async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
+    sink.transport.abort()
+
+
+@pytest.fixture
+async def line(kubernetes: Cluster) -> AsyncIterator[Line]:
+    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
+    async with Line(int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])) as line:
+        yield line
+
+
+@pytest.fixture
+async def api_on_line(kubernetes: Cluster, line: Line, tmp_path: Path) -> AsyncIterator[Api]:
+    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{line.port}"
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    async with await Api.connect(tmp_path / "config") as api:
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def following(view: LocalView) -> AsyncIterator[asyncio.Queue[Change]]:
+    changes: asyncio.Queue[Change] = asyncio.Queue()
+
+    async def follow() -> None:
+        async for change in view.changes():
+            changes.put_nowait(change)
+
+    task = asyncio.create_task(follow())
+    try:
+        await asyncio.wait_for(view.synced.wait(), 30)
+        yield changes
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def next_of(changes: asyncio.Queue[Change]) -> tuple[str, str]:
+    change = await asyncio.wait_for(changes.get(), 60)
+    return change.kind, change.object["metadata"]["name"]
+
+
+def config_map(name: str, value: str = "") -> Object:
+    metadata = {"name": name, "labels": {"test": "watch"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": value}}
+
+
+async def set_value(api: Api, namespace: str, name: str, value: str) -> None:
+    await api.patch(CONFIG_MAPS, name, {"data": {"value": value}}, namespace)
+
+
+async def until_cut(view: LocalView) -> None:
+    async with asyncio.timeout(30):
+        while view.current.is_set():  # noqa: ASYNC110 - an Event has no wait for its clearing
+            await asyncio.sleep(0.02)
+
+
+async def test_the_view_has_what_is_there_and_follows_what_changes(kubernetes_api: Api, kubernetes_namespace: str) -> None:
+    api, namespace = kubernetes_api, kubernetes_namespace
+    await api.create(CONFIG_MAPS, config_map("old"), namespace)
+    view = LocalView(api, CONFIG_MAPS, namespace, labels="test=watch")
+    async with following(view) as changes:
+        assert await next_of(changes) == ("added", "old")
+        await api.create(CONFIG_MAPS, config_map("new"), namespace)
+        assert await next_of(changes) == ("added", "new")
+        await set_value(api, namespace, "new", "2")
+        assert await next_of(changes) == ("modified", "new")
+        found = view.get("new", namespace)
+        assert found is not None
+        assert found["data"]["value"] == "2"
+        await api.delete(CONFIG_MAPS, "old", namespace)
+        assert await next_of(changes) == ("deleted", "old")
+        assert [*view.objects] == [(namespace, "new")]
+
+
+async def test_after_a_cut_the_watch_continues_without_another_list(
+    kubernetes_api: Api, kubernetes_namespace: str, api_on_line: Api, line: Line
+) -> None:
+    namespace = kubernetes_namespace
+    view = LocalView(api_on_line, CONFIG_MAPS, namespace, labels="test=watch")
+    async with following(view) as changes:
+        await kubernetes_api.create(CONFIG_MAPS, config_map("a"), namespace)
+        assert await next_of(changes) == ("added", "a")
+        line.cut()
+        await until_cut(view)
+        assert view.failure
+        await set_value(kubernetes_api, namespace, "a", "while it was cut")
+        await kubernetes_api.create(CONFIG_MAPS, config_map("b"), namespace)
+        await kubernetes_api.delete(CONFIG_MAPS, "b", namespace)
+        line.is_cut = False
+        assert await next_of(changes) == ("modified", "a")
+        assert await next_of(changes) == ("added", "b")
+        assert await next_of(changes) == ("deleted", "b")
+        assert view.lists == 1
+        assert view.current.is_set()
+
+
+async def test_after_a_compaction_it_lists_again_and_finds_what_it_missed(
+    kubernetes: Cluster,
+    kubernetes_api: Api,
+    kubernetes_namespace: str,
+    api_on_line: Api,
+    line: Line,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    namespace = kubernetes_namespace
+    view = LocalView(api_on_line, CONFIG_MAPS, namespace, labels="test=watch")
+    for name in ("kept", "replaced", "deleted"):
+        await kubernetes_api.create(CONFIG_MAPS, config_map(name), namespace)
+    async with following(view) as changes:
+        assert {await next_of(changes) for _ in range(3)} == {("added", name) for name in ("kept", "replaced", "deleted")}
+        line.cut()
+        await until_cut(view)
+        for name in ("replaced", "deleted"):
+            await kubernetes_api.delete(CONFIG_MAPS, name, namespace)
+        await kubernetes_api.create(CONFIG_MAPS, config_map("replaced"), namespace)
+        await set_value(kubernetes_api, namespace, "kept", "2")
+        view._version = "1"  # older than what the server remembers, as after a compaction
+        line.is_cut = False
+        got = [await next_of(changes) for _ in range(4)]
+        assert sorted(got) == [("added", "replaced"), ("deleted", "deleted"), ("deleted", "replaced"), ("modified", "kept")]
+        assert got.index(("deleted", "replaced")) < got.index(("added", "replaced"))
+        assert view.lists == 2
+
+
+async def test_a_version_that_is_too_old_is_gone(kubernetes_api: Api, kubernetes_namespace: str) -> None:
+    with pytest.raises(Gone):
+        async for _ in kubernetes_api.stream(CONFIG_MAPS, kubernetes_namespace, "1", labels="", fields="", timeout_s=5):
+            pass

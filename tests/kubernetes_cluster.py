@@ -1,0 +1,175 @@
+"""A real Kubernetes for tests marked `kubernetes`, or the reason why they are skipped.
+
+`BAILIFF_TEST_KUBERNETES` names the program `offline-kubernetes`, which starts a cluster on this machine: two real kubelets with
+containerd, whose GPUs do not exist, and three nodes that kwok plays. Without it, the program is looked for beside the repository.
+`BAILIFF_TEST_KUBERNETES_DIR` keeps the cluster in a folder from one run to the next. Where the program is missing or not built,
+`KUBECONFIG` names a cluster; tests that reach into a kubelet's folder are then skipped.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bailiff_kubernetes import Api
+
+ROOT = Path(__file__).parents[1]
+BESIDE = "shared/tools/offline-kubernetes"
+REAL, FAKE, GPUS = 2, 3, 8
+IMAGE = "localhost/busybox:1"
+
+
+@dataclass(frozen=True)
+class RealNode:
+    """A kubelet with its containerd on this machine."""
+
+    name: str
+    folder: Path
+    programs: Path
+
+    @property
+    def kubelet(self) -> Path:
+        """The kubelet's root directory, as seen from outside of its mount namespace."""
+        return self.folder / "kubelet"
+
+    @property
+    def pod_resources(self) -> Path:
+        """The socket of the pod-resources API."""
+        return self.kubelet / "pod-resources" / "kubelet.sock"
+
+    @property
+    def broken_gpus(self) -> Path:
+        """The file that names unhealthy GPUs, one a line."""
+        return self.folder / "broken-gpus"
+
+    @property
+    def containerd(self) -> str:
+        """The address of its containerd."""
+        return str(self.folder / "cri.sock")
+
+
+@dataclass
+class Cluster:
+    """The shared cluster. Namespaces and objects outlive the test: use `kubernetes_namespace`, and end every pod."""
+
+    kubeconfig: Path
+    folder: Path | None = None
+    programs: Path | None = None
+    real_nodes: tuple[RealNode, ...] = ()
+    fake_nodes: tuple[str, ...] = ()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as an administrator; returns its output."""
+        program = "kubectl" if self.programs is None else str(self.programs / "kubectl")
+        command = [program, "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, input=stdin)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def get(self, *arguments: str) -> Any:
+        """`kubectl get … -o json`."""
+        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    def node(self, number: int = 1) -> RealNode:
+        """A real node, from 1. Skips the test where there is none."""
+        if len(self.real_nodes) < number:
+            pytest.skip(f"the cluster has {len(self.real_nodes)} kubelets on this machine, {number} are needed")
+        return self.real_nodes[number - 1]
+
+    def pid(self, program: str) -> int:
+        """The pid of one of the cluster's programs: `apiserver`, `scheduler`, `controllers`, `kubelet-1`, …"""
+        if self.folder is None:
+            pytest.skip("the cluster's programs are not this machine's")
+        return int((self.folder / "pids" / program).read_text().split()[0])
+
+    @contextlib.contextmanager
+    def paused(self, *programs: str) -> Iterator[None]:
+        """Stop these programs with SIGSTOP, and continue them after the block."""
+        pids = [self.pid(program) for program in programs]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[Cluster]:
+    """One cluster for all tests."""
+    tool = _tool()
+    if tool is not None and _is_built(tool):
+        with _started(tool) as started:
+            yield started
+    elif os.environ.get("KUBECONFIG"):
+        yield Cluster(Path(os.environ["KUBECONFIG"]))
+    elif tool is None:
+        pytest.skip("no Kubernetes: BAILIFF_TEST_KUBERNETES names no program, and KUBECONFIG no cluster")
+    else:
+        pytest.skip(f"no Kubernetes: run `{tool} build` first (11 minutes)")
+
+
+@pytest.fixture
+async def kubernetes_api(kubernetes: Cluster) -> AsyncIterator[Api]:
+    """A connection as an administrator."""
+    async with await Api.connect(kubernetes.kubeconfig) as connection:
+        yield connection
+
+
+@pytest.fixture
+def kubernetes_namespace(kubernetes: Cluster) -> Iterator[str]:
+    """A namespace of the test's own; its pods are ended with the test, and so are its finalizers."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    kubernetes.kubectl("create", "namespace", name)
+    wait_for = ["wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s"]
+    kubernetes.kubectl(*wait_for)
+    yield name
+    for pod in kubernetes.get("pods", "-n", name)["items"]:
+        if pod["metadata"].get("finalizers"):
+            patch = '{"metadata":{"finalizers":null}}'
+            with contextlib.suppress(AssertionError):  # it may have gone meanwhile
+                kubernetes.kubectl("patch", "pod", pod["metadata"]["name"], "-n", name, "--type=merge", "-p", patch)
+    kubernetes.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--wait=true", "--timeout=60s")
+    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _tool() -> Path | None:
+    named = os.environ.get("BAILIFF_TEST_KUBERNETES")
+    if named:
+        return Path(named)
+    return next((path for parent in ROOT.parents if (path := parent / BESIDE).exists()), None)
+
+
+def _is_built(tool: Path) -> bool:
+    """Asks without building: `build` with WAIT=0 would start one."""
+    state = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offline-kubernetes"
+    return any((folder / "kubernetes").exists() and not folder.name.endswith(".new") for folder in state.glob("programs-*"))
+
+
+@contextlib.contextmanager
+def _started(tool: Path) -> Iterator[Cluster]:
+    kept = os.environ.get("BAILIFF_TEST_KUBERNETES_DIR")
+    with contextlib.ExitStack() as stack:
+        folder = Path(kept or stack.enter_context(tempfile.TemporaryDirectory(prefix="bk-", ignore_cleanup_errors=True)))
+        real = REAL if os.geteuid() == 0 else 0
+        up = [str(tool), "up", str(folder), "--fake", str(FAKE), "--real", str(real), "--gpus", str(GPUS)]
+        if not kept:
+            stack.callback(subprocess.run, [str(tool), "down", str(folder)], stdout=subprocess.DEVNULL, check=False)
+        done = subprocess.run(up, stdout=subprocess.PIPE, text=True, timeout=400, check=True)
+        exports = dict(
+            line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines() if line.startswith("export ")
+        )
+        programs = Path(exports["PATH"].split(":")[0])
+        nodes = tuple(RealNode(f"127.0.0.{n}", folder / f"n{n}", programs) for n in range(1, real + 1))
+        fakes = tuple(f"fake-{n}" for n in range(1, FAKE + 1))
+        yield Cluster(Path(exports["KUBECONFIG"]), folder, programs, nodes, fakes)
