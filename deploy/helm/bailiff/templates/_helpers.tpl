@@ -2,7 +2,6 @@
 {{- define "bailiff.labels" -}}
 app.kubernetes.io/part-of: bailiff
 app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
@@ -51,23 +50,19 @@ dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
 {{- end }}
 
-{{/* Kafka's settings, with the user of a role. Called with (dict "root" $ "role" ROLE). */}}
-{{- define "bailiff.kafkaEnv" -}}
+{{/* Kafka's settings that all share. Called with (dict "root" $). */}}
+{{- define "bailiff.kafkaEnvFrom" -}}
+envFrom:
+  - configMapRef: {name: {{ .root.Release.Name }}-kafka}
+{{- end }}
+
+{{/* The user of a role. Called with (dict "root" $ "role" ROLE). */}}
+{{- define "bailiff.kafkaUser" -}}
 {{- $kafka := .root.Values.kafka -}}
-- {name: BAILIFF_KAFKA__BOOTSTRAP, value: {{ required "kafka.bootstrap: where is Kafka? (host:port, comma-separated)" $kafka.bootstrap | quote }}}
-- {name: BAILIFF_KAFKA__SECURITY_PROTOCOL, value: {{ $kafka.securityProtocol }}}
 {{- if hasPrefix "SASL" $kafka.securityProtocol }}
-- {name: BAILIFF_KAFKA__SASL_MECHANISM, value: {{ $kafka.saslMechanism }}}
 - {name: BAILIFF_KAFKA__USERNAME, value: {{ $kafka.userSecretPrefix }}{{ .role }}}
 - name: BAILIFF_KAFKA__PASSWORD
   valueFrom: {secretKeyRef: {name: {{ $kafka.userSecretPrefix }}{{ .role }}, key: password}}
-{{- end }}
-{{- if $kafka.caSecret.name }}
-- {name: BAILIFF_KAFKA__CAFILE, value: /etc/bailiff/kafka-ca/{{ $kafka.caSecret.key }}}
-{{- end }}
-{{- if eq $kafka.securityProtocol "SSL" }}
-- {name: BAILIFF_KAFKA__CERTFILE, value: /etc/bailiff/kafka-user/user.crt}
-- {name: BAILIFF_KAFKA__KEYFILE, value: /etc/bailiff/kafka-user/user.key}
 {{- end }}
 {{- end }}
 
