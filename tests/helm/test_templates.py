@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from bailiff_bus.grants import PRINCIPALS
-from bailiff.security.kubernetes_keys import secret_names
 from tests.helm_kit import BOOTSTRAP, CHART, RELEASE, ROOT, VALUE_SETS, containers, helm, of_kind, pod_templates, rendered
+
+from bailiff.security.kubernetes_keys import secret_names
+from bailiff_bus.grants import PRINCIPALS
 
 HOST_ACCESS = "bailiff-node-agent"
 KUSTOMIZE = ROOT / "deploy/kustomize"
@@ -53,6 +53,7 @@ def test_every_container_is_restricted_and_has_requests_and_probes(settings: tup
     for name, template in pod_templates(rendered(settings)).items():
         pod = template["spec"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["enableServiceLinks"] is False  # BAILIFF_API_PORT=tcp://… is no setting
         if name != HOST_ACCESS:
             assert pod["securityContext"]["runAsNonRoot"] is True
             assert not pod.get("hostPID")
@@ -70,7 +71,9 @@ def test_every_container_is_restricted_and_has_requests_and_probes(settings: tup
 
 
 def test_only_pods_that_talk_to_the_api_server_have_a_token() -> None:
-    with_token = {name for name, template in pod_templates(rendered()).items() if template["spec"]["automountServiceAccountToken"]}
+    with_token = {
+        name for name, template in pod_templates(rendered()).items() if template["spec"]["automountServiceAccountToken"]
+    }
 
     assert with_token == {"bailiff-node-agent", "bailiff-kubernetes-bridge", "bailiff-setup-1"}
 
@@ -89,7 +92,7 @@ def test_roles_name_every_resource_and_never_everything() -> None:
 
 
 def test_the_setup_may_touch_its_own_secrets_only() -> None:
-    (role,) = [found for found in of_kind(rendered(), "Role") if found["metadata"]["name"] == "bailiff-setup"]
+    (role,) = (found for found in of_kind(rendered(), "Role") if found["metadata"]["name"] == "bailiff-setup")
     (named,) = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
 
     assert set(named) == set(secret_names(RELEASE).values())
@@ -131,7 +134,9 @@ def test_every_pod_with_the_pod_network_has_a_network_policy_of_its_own() -> Non
 
 def test_the_dashboards_and_alerts_are_those_of_deploy() -> None:
     objects = rendered(VALUE_SETS["everything"])
-    boards = {key: text for found in of_kind(objects, "ConfigMap") for key, text in found["data"].items() if key.endswith(".json")}
+    boards = {
+        key: text for found in of_kind(objects, "ConfigMap") for key, text in found["data"].items() if key.endswith(".json")
+    }
     (rules,) = of_kind(objects, "PrometheusRule")
 
     files = {path.name: json.loads(path.read_text()) for path in (ROOT / "deploy/grafana/dashboards").glob("*.json")}

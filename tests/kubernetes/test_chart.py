@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
-
 from tests.helm_kit import VALUE_SETS, Object, of_kind, pod_templates, rendered
 from tests.kubernetes_cluster import Cluster
 
@@ -47,6 +46,8 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("system", "leases.coordination.k8s.io[kubernetes-bridge]", "get patch update"),
     },
     "setup": {
+        ("agents", "configmaps", "create"),
+        ("agents", "configmaps[root-public-key]", "update"),
         ("system", "secrets", "create"),
         *(
             ("system", f"secrets[{name}]", "get update")
@@ -119,7 +120,8 @@ def chart(kubernetes: Cluster) -> Iterator[Chart]:
         kubernetes.kubectl("label", "namespace", found.namespace(purpose), f"pod-security.kubernetes.io/enforce={level}")
     rights = of_kind(
         found.objects(), "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
-        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
     )  # fmt: skip
     text = yaml.safe_dump_all(rights)
     kubernetes.kubectl("apply", "-f", "-", stdin=text)
@@ -149,7 +151,9 @@ def test_a_service_account_may_do_what_the_table_grants_and_nothing_else(chart: 
     for purpose in ("system", "agents", "jobs", "elsewhere"):
         expected = {(resource, verbs) for place, resource, verbs in granted if place in {"*", purpose}}
 
-        assert chart.rights(service, purpose) - chart.rights(NOBODY, purpose) == expected, f"{service} in the namespace of {purpose}"
+        assert chart.rights(service, purpose) - chart.rights(NOBODY, purpose) == expected, (
+            f"{service} in the namespace of {purpose}"
+        )
 
 
 def test_pods_of_all_services_are_admitted_where_pod_security_is_restricted(chart: Chart) -> None:
@@ -185,7 +189,11 @@ class Agent:
         self._namespace = chart.namespace("agents")
         self.pod = f"agent-{node}"
         account = f"{chart.release}-node-agent"
-        spec = {"serviceAccountName": account, "nodeName": node, "containers": [{"name": "agent", "image": "localhost/busybox:1"}]}
+        spec = {
+            "serviceAccountName": account,
+            "nodeName": node,
+            "containers": [{"name": "agent", "image": "localhost/busybox:1"}],
+        }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self.pod}, "spec": spec}
         chart.cluster.kubectl("create", "-n", self._namespace, "-f", "-", stdin=json.dumps(pod))
         bound = ("--bound-object-kind=Pod", f"--bound-object-name={self.pod}")
@@ -197,7 +205,7 @@ class Agent:
         """The API server's answer; kubectl would read the status first, which an agent may not."""
         cluster = self._config["clusters"][0]["cluster"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        request = urllib.request.Request(  # noqa: S310 - the cluster's own address
+        request = urllib.request.Request(
             f"{cluster['server']}{path}/status", json.dumps(patch).encode(), method="PATCH",
             headers={
                 "authorization": f"Bearer {self._config['users'][0]['user']['token']}",
@@ -205,7 +213,7 @@ class Agent:
             },
         )  # fmt: skip
         try:
-            with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=authority)) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=authority)) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             return error.read().decode()
@@ -216,7 +224,8 @@ class Agent:
         command = [program, "--kubeconfig=/dev/fd/3", *arguments]
         return subprocess.run(
             ["bash", "-c", 'exec 3<<<"$CONFIG"; exec "$@"', "-", *command],
-            capture_output=True, text=True, timeout=60, check=False, input=stdin, env={"CONFIG": json.dumps(self._config), "PATH": "/usr/bin:/bin"},
+            capture_output=True, text=True, timeout=60, check=False, input=stdin,
+            env={"CONFIG": json.dumps(self._config), "PATH": "/usr/bin:/bin"},
         )  # fmt: skip
 
 
@@ -251,7 +260,9 @@ def test_an_agent_starts_and_ends_pods_of_its_own_node_only(chart: Chart, agent:
 
     chart.cluster.kubectl("create", "-n", jobs, "-f", "-", stdin=_task("victim", OTHER_NODE))
     ending = agent.kubectl("delete", "pod", "victim", "-n", jobs)
-    patching = agent.kubectl("patch", "pod", "victim", "-n", jobs, "-p", '{"metadata": {"annotations": {"bailiff.io/notice": "{}"}}}')
+    patching = agent.kubectl(
+        "patch", "pod", "victim", "-n", jobs, "-p", '{"metadata": {"annotations": {"bailiff.io/notice": "{}"}}}'
+    )
     condition = {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}
 
     for refused in (ending, patching):

@@ -91,10 +91,71 @@ envFrom:
 {{- end }}
 {{- end }}
 
-{{/* Further settings from the values, as variables. */}}
-{{- define "bailiff.extraEnv" -}}
-{{- range $name, $value := . }}
+{{/* Variables: a container's own, and those of the values, which win. Called with (dict "own" YAML "given" MAP). */}}
+{{- define "bailiff.env" -}}
+{{- $given := .given -}}
+{{- range fromYamlArray .own }}
+{{- if not (hasKey $given .name) }}
+- {{ toJson . }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := $given }}
 - {name: {{ $name }}, value: {{ $value | toString | quote }}}
+{{- end }}
+{{- end }}
+
+{{/* Where the API server is, for pods that talk to it; Kubernetes sets the same variables to its Service. */}}
+{{- define "bailiff.apiServer" -}}
+{{- with .Values.apiServer }}
+{{- if .host }}
+- {name: KUBERNETES_SERVICE_HOST, value: {{ .host | quote }}}
+- {name: KUBERNETES_SERVICE_PORT, value: {{ .port | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Variables of a service. Called with (dict "root" $ "service" SERVICE). */}}
+{{- define "bailiff.serviceEnv" -}}
+- {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+- {name: BAILIFF_HTTP_HOST, value: $(POD_IP)}
+- {name: BAILIFF_HTTP_PORT, value: {{ (index .root.Values .service.key).port | quote }}}
+- {name: BAILIFF_INSTANCE, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+{{- if .service.kafka }}
+{{- include "bailiff.kafkaUser" (dict "root" .root "role" .service.role) | nindent 0 }}
+{{- end }}
+{{- if or .service.certified .service.api }}
+- {name: BAILIFF_CREDENTIALS, value: /var/lib/bailiff-credentials/keys}
+{{- end }}
+{{- if .service.postgresql }}
+- name: BAILIFF_POSTGRES
+  valueFrom: {secretKeyRef: {{ .root.Values.archive.secret | toJson }}}
+{{- end }}
+{{- if eq .service.name "admission" }}
+- {name: BAILIFF_POLICY, value: /var/lib/bailiff-credentials/keys/policy.yaml}
+{{- else if eq .service.name "auditor" }}
+- {name: BAILIFF_SEAL_KEY, value: /var/lib/bailiff-credentials/keys/seal.key}
+{{- else if eq .service.name "api" }}
+- {name: BAILIFF_API_HOST, value: 0.0.0.0}
+- {name: BAILIFF_API_HOSTS, value: '["{{ .root.Release.Name }}-{{ .service.name }}"]'}
+- name: BAILIFF_API_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ .root.Release.Name }}-api-token, key: token}}
+{{- else if eq .service.name "console" }}
+- {name: BAILIFF_CONSOLE_HOST, value: 0.0.0.0}
+- {name: BAILIFF_CONSOLE_IN_CONTAINER, value: "true"}
+- {name: BAILIFF_CONSOLE_USER, value: operator}
+- name: BAILIFF_CONSOLE_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ .root.Release.Name }}-console-keys, key: token}}
+- {name: BAILIFF_KEY, value: /var/lib/bailiff-credentials/keys/console.key}
+- {name: BAILIFF_ACTOR, value: console}
+{{- if .root.Values.archive.enabled }}
+- {name: BAILIFF_API, value: "http://{{ .root.Release.Name }}-api:8620"}
+- name: BAILIFF_API_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ .root.Release.Name }}-api-token, key: token}}
+{{- end }}
+{{- else if eq .service.name "kubernetes-bridge" }}
+{{- include "bailiff.apiServer" .root | nindent 0 }}
+- {name: BAILIFF_KEY, value: /var/lib/bailiff-credentials/keys/kubernetes-bridge.key}
+- {name: BAILIFF_ACTOR, value: kubernetes-bridge}
 {{- end }}
 {{- end }}
 

@@ -144,6 +144,9 @@ def kubernetes(
         list[str] | None, typer.Option(metavar="ROLE=NUMBER", help="Replicas of a service; default: 1. Repeatable.")
     ] = None,
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy that a new pool begins with.")] = None,
+    agents_namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Namespace of the node agents, which need the public root key.")
+    ] = "bailiff-agents",
     in_cluster: Annotated[
         bool, typer.Option("--in-cluster", help="Read and write the Secrets of this pod's namespace instead of printing them.")
     ] = False,
@@ -157,7 +160,7 @@ def kubernetes(
     from bailiff_log.keys import KeyFileError
 
     try:
-        made = _kubernetes_secrets(folder, release, _counts(replicas or []), policy, in_cluster=in_cluster)
+        made = _kubernetes_secrets(folder, release, _counts(replicas or []), policy, agents_namespace, in_cluster=in_cluster)
     except (OSError, KeyFileError, KubernetesError) as error:
         raise ClientError(ExitCode.USAGE, str(error)) from None
     if in_cluster:
@@ -170,24 +173,24 @@ def kubernetes(
 
 
 def _kubernetes_secrets(
-    folder: Path, release: str, replicas: dict[str, int], policy: Path | None, *, in_cluster: bool
+    folder: Path, release: str, replicas: dict[str, int], policy: Path | None, agents_namespace: str, *, in_cluster: bool
 ) -> list[dict[str, Any]]:
-    """Complete the folder, with what the cluster has already, and return all Secrets."""
+    """Complete the folder, with what the cluster has already, and return all objects."""
     import time
 
     from bailiff.security import kubernetes_keys as keys
-    from bailiff.security.kubernetes_secrets import NamespaceSecrets
+    from bailiff.security.kubernetes_secrets import PodApi
 
-    cluster = NamespaceSecrets() if in_cluster else None
+    cluster = PodApi() if in_cluster else None
     if cluster is not None:
         for part, name in keys.secret_names(release).items():
-            keys.restore(folder, release, part, cluster.data(name) or {})
+            keys.restore(folder, release, part, cluster.secret(name))
     text = policy.read_text(encoding="utf-8") if policy is not None else ""
     keys.complete(folder, release, replicas, text, time.time_ns() // 1000)
-    made = list(keys.secrets(folder, release))
+    made = [*keys.secrets(folder, release), keys.public_root_key(folder, release, agents_namespace)]
     if cluster is not None:
-        for secret in made:
-            cluster.apply(secret)
+        for item in made:
+            cluster.apply(item)
     return made
 
 

@@ -90,8 +90,18 @@ def secrets(folder: Path, release: str) -> Iterable[dict[str, Any]]:
         }
 
 
+def public_root_key(folder: Path, release: str, namespace: str) -> dict[str, Any]:
+    """The public root key for the node agents, which make their own keys, as a ConfigMap in their namespace."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{release}-root-public-key", "namespace": namespace, "labels": PART_OF},
+        "data": {ROOT_KEY: (folder / "root.pub").read_text(encoding="ascii")},
+    }
+
+
 def restore(folder: Path, release: str, part: str, data: Mapping[str, str]) -> None:
-    """Write one Secret's data back into the folder."""
+    """Write one Secret's data back into the folder; nothing for no data."""
     for key, text in data.items():
         replica, _, file = key.partition(".")
         if part in CERTIFIED and replica.startswith(f"{release}-{part}-") and file in FILES:
@@ -103,8 +113,8 @@ def restore(folder: Path, release: str, part: str, data: Mapping[str, str]) -> N
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
         path.write_bytes(base64.b64decode(text, validate=True))
-    for replica in {path.parent for path in (folder / part).glob(f"*/{CERTIFICATE}")}:
-        (replica / ROOT_KEY).write_text(_root_of(data), encoding="ascii")
+    for certified in {path.parent for path in (folder / part).glob(f"*/{CERTIFICATE}")}:
+        (certified / ROOT_KEY).write_text(_root_of(data), encoding="ascii")
 
 
 def _root_of(data: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The Secrets of one namespace, through the API server, as the service account of the pod that this runs in.
+"""Secrets and ConfigMaps, through the API server, as the service account of the pod that this runs in.
 
 Only the standard library: the pod that makes the keys needs no client library, and reads nothing else.
 """
@@ -18,8 +18,8 @@ class KubernetesError(Exception):
     """The API server refused a request, or there is none."""
 
 
-class NamespaceSecrets:
-    """Reads and writes Secrets in the pod's own namespace."""
+class PodApi:
+    """Reads Secrets of the pod's own namespace, and writes Secrets and ConfigMaps."""
 
     def __init__(self, account: Path = ACCOUNT) -> None:
         try:
@@ -30,24 +30,24 @@ class NamespaceSecrets:
         except (KeyError, ValueError, OSError) as error:
             raise KubernetesError(f"not in a pod with a service account: {error}") from None
 
-    def data(self, name: str) -> dict[str, str] | None:
-        """The Secret's data as base64; None if there is no such Secret."""
-        status, answer = self._call("GET", name)
+    def secret(self, name: str) -> dict[str, str]:
+        """The Secret's data as base64; empty if there is no such Secret."""
+        status, answer = self._call("GET", f"/api/v1/namespaces/{self.namespace}/secrets/{name}")
         if status == http.client.NOT_FOUND:
-            return None
+            return {}
         found: dict[str, str] = _expect(status, answer, name).get("data") or {}
         return found
 
-    def apply(self, secret: dict[str, Any]) -> None:
-        """Create the Secret, or replace its data."""
-        name = secret["metadata"]["name"]
-        status, answer = self._call("POST", None, secret)
+    def apply(self, item: dict[str, Any]) -> None:
+        """Create the Secret or ConfigMap, or replace its data. Without a namespace of its own it is for the pod's."""
+        name, namespace = item["metadata"]["name"], item["metadata"].get("namespace", self.namespace)
+        path = f"/api/v1/namespaces/{namespace}/{item['kind'].lower()}s"
+        status, answer = self._call("POST", path, item)
         if status == http.client.CONFLICT:
-            status, answer = self._call("PUT", name, secret)
+            status, answer = self._call("PUT", f"{path}/{name}", item)
         _expect(status, answer, name)
 
-    def _call(self, method: str, name: str | None, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        path = f"/api/v1/namespaces/{self.namespace}/secrets" + (f"/{name}" if name else "")
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         headers = {"authorization": f"Bearer {self._token()}", "content-type": "application/json", "accept": "application/json"}
         connection = http.client.HTTPSConnection(*self._server, timeout=TIMEOUT_S, context=self._tls)
         try:
@@ -65,5 +65,5 @@ class NamespaceSecrets:
 
 def _expect(status: int, answer: dict[str, Any], name: str) -> dict[str, Any]:
     if status not in {http.client.OK, http.client.CREATED}:
-        raise KubernetesError(f"Secret {name}: {status} {answer.get('message', '')}")
+        raise KubernetesError(f"{name}: {status} {answer.get('message', '')}")
     return answer
