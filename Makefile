@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DISTRIBUTIONS := libs libs/core libs/job libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent services/auditor services/rollup services/console
+DISTRIBUTIONS := libs libs/core libs/job libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent services/auditor services/rollup services/console services/kubernetes_bridge
 STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 WORKERS ?= 3

@@ -113,8 +113,8 @@ async def test_a_long_list_comes_in_pages_and_is_whole(
 async def test_no_server_is_unreachable(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: []\n"
-        "contexts: [{name: c, context: {cluster: c, user: ''}}]\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: [{name: u, user: {token: t}}]\n"
+        "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
         "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
     )
     async with await Api.connect(config) as api:

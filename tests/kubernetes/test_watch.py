@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 import yaml
 from tests.kubernetes_cluster import Cluster
 
 from bailiff_kubernetes import Api, Change, Gone, LocalView
-from bailiff_kubernetes.resources import CONFIG_MAPS, Object
+from bailiff_kubernetes.resources import CONFIG_MAPS, EVENTS, Object
 
 pytestmark = pytest.mark.kubernetes
 
@@ -23,7 +24,7 @@ class Line:
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> "Line":
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -153,27 +154,38 @@ async def test_after_a_cut_the_watch_continues_without_another_list(
         assert view.current.is_set()
 
 
+def note(name: str, namespace: str) -> Object:
+    """An Event: the server keeps no history of these in memory, so what etcd forgets is gone."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "labels": {"test": "watch"}},
+        "eventTime": "2027-01-15T08:00:00.000000Z",
+        "reportingController": "bailiff.io/test",
+        "reportingInstance": "test",
+        "action": "Test",
+        "reason": "Test",
+        "type": "Normal",
+        "regarding": {"kind": "Pod", "name": "any", "namespace": namespace},
+    }
+
+
 async def test_after_a_compaction_it_lists_again_and_finds_what_it_missed(
-    kubernetes: Cluster,
-    kubernetes_api: Api,
-    kubernetes_namespace: str,
-    api_on_line: Api,
-    line: Line,
-    monkeypatch: pytest.MonkeyPatch,
+    kubernetes: Cluster, kubernetes_api: Api, kubernetes_namespace: str, api_on_line: Api, line: Line
 ) -> None:
-    namespace = kubernetes_namespace
-    view = LocalView(api_on_line, CONFIG_MAPS, namespace, labels="test=watch")
+    api, namespace = kubernetes_api, kubernetes_namespace
+    view = LocalView(api_on_line, EVENTS, namespace, labels="test=watch")
     for name in ("kept", "replaced", "deleted"):
-        await kubernetes_api.create(CONFIG_MAPS, config_map(name), namespace)
+        await api.create(EVENTS, note(name, namespace), namespace)
     async with following(view) as changes:
         assert {await next_of(changes) for _ in range(3)} == {("added", name) for name in ("kept", "replaced", "deleted")}
         line.cut()
         await until_cut(view)
         for name in ("replaced", "deleted"):
-            await kubernetes_api.delete(CONFIG_MAPS, name, namespace)
-        await kubernetes_api.create(CONFIG_MAPS, config_map("replaced"), namespace)
-        await set_value(kubernetes_api, namespace, "kept", "2")
-        view._version = "1"  # older than what the server remembers, as after a compaction
+            await api.delete(EVENTS, name, namespace)
+        await api.create(EVENTS, note("replaced", namespace), namespace)
+        await api.patch(EVENTS, "kept", {"metadata": {"labels": {"changed": "yes"}}}, namespace)
+        await asyncio.to_thread(kubernetes.compact)
         line.is_cut = False
         got = [await next_of(changes) for _ in range(4)]
         assert sorted(got) == [("added", "replaced"), ("deleted", "deleted"), ("deleted", "replaced"), ("modified", "kept")]
@@ -181,7 +193,8 @@ async def test_after_a_compaction_it_lists_again_and_finds_what_it_missed(
         assert view.lists == 2
 
 
-async def test_a_version_that_is_too_old_is_gone(kubernetes_api: Api, kubernetes_namespace: str) -> None:
+async def test_a_version_that_etcd_forgot_is_gone(kubernetes: Cluster, kubernetes_api: Api, kubernetes_namespace: str) -> None:
+    await asyncio.to_thread(kubernetes.compact)
     with pytest.raises(Gone):
-        async for _ in kubernetes_api.stream(CONFIG_MAPS, kubernetes_namespace, "1", labels="", fields="", timeout_s=5):
+        async for _ in kubernetes_api.stream(EVENTS, kubernetes_namespace, "1", labels="", fields="", timeout_s=5):
             pass

@@ -107,6 +107,16 @@ def user_denial(policy: Policy, requester: Requester, user: str) -> Denial | Non
     return Denial("submit-for-others", reason)
 
 
+def workload_denial(policy: Policy, requester: Requester) -> Denial | None:
+    """Who may submit a Kubernetes workload: the bridges that the policy names, as themselves or as a user below; else operators."""
+    bridges = policy.kubernetes.bridges
+    if not bridges:
+        return operator_denial(policy, requester)
+    if requester.verified and any(_is_or_below(requester.actor, bridge) for bridge in bridges):
+        return None
+    return Denial("kubernetes.bridges", f"{requester.text} is no Kubernetes bridge: only those may submit a workload")
+
+
 def class_denial(policy: Policy, requester: Requester, class_name: str) -> Denial | None:
     """Who may submit to this priority class."""
     users = policy.identity.class_users.get(class_name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from .connection import Connection, selectors_of
-from .errors import Gone, NotFound
+from .errors import Conflict, Gone, Invalid, NotFound
 from .names import MANAGER
 from .resources import EVENTS, PODS, Object, Resource
 
@@ -150,7 +150,12 @@ class Api(Connection):
     ) -> Object:
         """Merge into the status; conditions by type. With a uid, raises `Conflict` for another object of the name."""
         patch: Object = {"status": status, **({"metadata": {"uid": uid}} if uid else {})}
-        return await self.patch(resource, name, patch, namespace, form="strategic", subresource="status")
+        try:
+            return await self.patch(resource, name, patch, namespace, form="strategic", subresource="status")
+        except Invalid as error:
+            if uid and "metadata.uid" in error.message:
+                raise Conflict(error.message, error.status, error.reason) from None
+            raise
 
     # --- pods
 
@@ -193,7 +198,7 @@ class Api(Connection):
         body: Object = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"generateName": f"{about['metadata']['name'][:200]}.", "namespace": namespace},
+            "metadata": {"generateName": f"{about['metadata']['name'][:200]}-", "namespace": namespace},
             "eventTime": micro_time(datetime.now(UTC)),
             "reportingController": "bailiff.io/bailiff",
             "reportingInstance": instance[:128],

@@ -70,6 +70,7 @@ from .requests import (
     SetPriorityClass,
     SubmitJob,
     UndrainNode,
+    Workload,
 )
 from .rollups import (
     ClassWindow,
@@ -165,4 +166,5 @@ __all__ = [
     "TrackedTask",
     "UndrainNode",
     "WorkLost",
+    "Workload",
 ]  # fmt: skip

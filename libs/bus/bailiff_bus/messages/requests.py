@@ -26,22 +26,34 @@ def runtime_label(name: str) -> str:
     return f"bailiff.runtime/{name}"
 
 
+class Workload(Document):
+    """The Kubernetes object whose pods are the job's tasks, such as a Job or a JobSet. Its own controller makes the pods."""
+
+    api_version: Annotated[str, Field(min_length=1, max_length=253)]
+    kind: Annotated[str, Field(min_length=1, max_length=63)]
+    namespace: Annotated[str, Field(min_length=1, max_length=63)]
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    uid: Annotated[str, Field(min_length=1, max_length=64)]
+
+
 class JobSpec(Document):
     """The private part of a job: it goes to `bailiff.job-specs` and to the node, never into the audit log.
 
-    command: a program with its arguments, or one line for the shell. runtime `simulated` runs no process
-    (`BAILIFF_SIM_RUN_FOR` seconds long); `docker` runs a container of `image`.
+    command: a program with its arguments, or one line for the shell; none for a workload. runtime `simulated` runs no process
+    (`BAILIFF_SIM_RUN_FOR` seconds long); `docker` runs a container of `image`, `kubernetes` a pod. workload: the pods are not the
+    node's to make; only the Kubernetes bridge may submit one.
     secrets: names that the node resolves, by the variable that holds the value. tty: run each task under a pseudo-terminal, to
     which people can attach.
     """
 
-    command: Annotated[tuple[str, ...], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
+    command: Annotated[tuple[str, ...], Field(min_length=1)] | Annotated[str, Field(min_length=1)] | None = None
     env: dict[str, str] = Field(default_factory=dict)
     working_dir: str | None = None
     secrets: dict[str, str] = Field(default_factory=dict)
     runtime: Name = "process"
     image: Annotated[str, Field(min_length=1, max_length=1000, pattern=IMAGE)] | None = None
     tty: bool = False
+    workload: Workload | None = None
 
 
 class RequestBody(MessageBody):

@@ -314,6 +314,8 @@ def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
             spec["env"] = merged(spec.get("env"), {SIM_RUN_FOR: seconds(document["sim_run_for"])})
         except InvalidValue as error:
             faults.append((("sim_run_for",), str(error)))
+    if "command" not in spec and "command" not in document:
+        faults.append((("command",), "expected a value, found nothing"))
     faults += [(place, _no_such_field(str(place[-1]), known)) for place, known in _unknown_inside(document)]
     demand["tasks"] = _groups(document, faults)
     try:

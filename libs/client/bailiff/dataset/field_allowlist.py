@@ -253,6 +253,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
             inside,
         ),
         "identity": out,
+        "kubernetes": out,
         **kept("max_rejections_per_minute", "backfill", "packing", "placement", "unshared_checkpoints"),
     },
     policy.PriorityClass: {

@@ -223,6 +223,12 @@ class RetentionRules(Document):
     job_specs: Duration = 604_800_000_000
 
 
+class KubernetesRules(Document):
+    """bridges: the names of the Kubernetes bridges, which alone may submit workloads; none: operators may."""
+
+    bridges: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
+
+
 class Policy(Document):
     """One pool's policy. Its revision is the seq of its `PolicyApplied` and is not part of the document.
 
@@ -239,6 +245,7 @@ class Policy(Document):
     idle: IdleRules = IdleRules()
     retention: RetentionRules = RetentionRules()
     identity: IdentityRules = IdentityRules()
+    kubernetes: KubernetesRules = KubernetesRules()
     max_rejections_per_minute: Count = 60
     projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()
     topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()

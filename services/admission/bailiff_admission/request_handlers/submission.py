@@ -9,7 +9,7 @@ from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem
-from bailiff_core.permissions import Requester, class_denial, submission_denial, user_denial
+from bailiff_core.permissions import Requester, class_denial, submission_denial, user_denial, workload_denial
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.quota.quota_checks import never_within_bounds
@@ -33,6 +33,12 @@ def submitted(
     job = demand.job
     if job in state.jobs:
         return Rejected("job-exists", f"job {job!r} exists already ({state.jobs[job].phase}): choose another name", job)
+    if submit.spec.workload is not None:
+        denial = workload_denial(state.rules, requester)
+        if denial is not None:
+            return Rejected.denied(denial, job)
+        # The bridge speaks for the user who created the workload: the checks that follow are those of that user.
+        requester = Requester(demand.user or requester.actor, requester.auth)
     entry = class_for(state, requester, demand.priority_class, job)
     if isinstance(entry, Rejected):
         return entry
@@ -46,7 +52,7 @@ def submitted(
     if denial is not None:
         return Rejected.denied(denial, job)
     demand = demand.model_copy(update={**_defaults(state, demand), "project": project})
-    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _image_problem(submit.spec)
+    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _spec_problem(submit.spec)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
     runtime = submit.spec.runtime
@@ -81,7 +87,13 @@ def submitted(
     ]  # fmt: skip
 
 
-def _image_problem(spec: JobSpec) -> str | None:
+def _spec_problem(spec: JobSpec) -> str | None:
+    if spec.workload is not None:
+        if spec.command is not None or spec.image is not None or spec.runtime != "kubernetes":
+            return "workload: its pods have their own command and image, and the runtime is kubernetes"
+        return None
+    if spec.command is None:
+        return "command: missing"
     runs_images = spec.runtime not in EVERY_NODE_RUNTIMES
     if runs_images and spec.image is None:
         return f"image: missing; the runtime {spec.runtime} runs container images"

@@ -19,6 +19,7 @@ from .port import (
     TaskStillRunning,
     UnknownTask,
     User,
+    WorkloadRef,
 )
 from .registry import open_runtimes
 from .simulated_tasks import SimulatedMachine
@@ -39,5 +40,6 @@ __all__ = [
     "TaskStillRunning",
     "UnknownTask",
     "User",
+    "WorkloadRef",
     "open_runtimes",
 ]

@@ -69,6 +69,17 @@ class User:
 
 
 @dataclass(frozen=True)
+class WorkloadRef:
+    """A Kubernetes object whose controller makes the task's pod."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
 class Launch:
     """What to run. A command given as one string is run by `/bin/sh`; a list is executed as it is.
 
@@ -76,7 +87,8 @@ class Launch:
     limits where the runtime can enforce them; 0: no limit. user: None runs the task as the agent's user. ordered_by: seq of the
     record that ordered the start; it is returned with the task's state. For runtimes with images: the image, the
     host folders mounted at the same path inside, and the grace between TERM and KILL where the engine itself stops the container.
-    tty: run the task under a pseudo-terminal, where the runtime has them.
+    tty: run the task under a pseudo-terminal, where the runtime has them. workload: the Kubernetes object whose pod is to be
+    taken over; command and image are then the pod's own.
     """
 
     key: TaskKey
@@ -93,6 +105,7 @@ class Launch:
     grace_s: int = 10
     ordered_by: int | None = None
     tty: bool = False
+    workload: WorkloadRef | None = None
 
     @property
     def is_only_task(self) -> bool:

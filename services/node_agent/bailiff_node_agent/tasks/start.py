@@ -11,7 +11,7 @@ from bailiff_node_agent.devices.ledger import ShareLedger, part_of
 from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.environment import SecretMissing, environment, host_folders
 from bailiff_node_agent.reporter import Reporter
-from bailiff_node_agent.runtime import Exit, Launch, TaskKey, User
+from bailiff_node_agent.runtime import Exit, Launch, TaskKey, User, WorkloadRef
 from bailiff_node_agent.scratch import Scratch
 from bailiff_node_agent.users import NotRunnable, first_inaccessible, make_owned
 
@@ -100,7 +100,7 @@ class TaskStarter:
         order = command.ordered_by.seq
         launch = Launch(
             key,
-            spec.command if isinstance(spec.command, str) else list(spec.command),
+            spec.command if isinstance(spec.command, str) else list(spec.command or ()),
             env,
             spec.working_dir,
             assigned.devices,
@@ -113,6 +113,7 @@ class TaskStarter:
             grace_s=command.grace // 1_000_000,
             ordered_by=order,
             tty=spec.tty,
+            workload=None if spec.workload is None else WorkloadRef(**spec.workload.to_data()),
         )
         self.tasks.add(LocalTask(key, spec.runtime, assigned.devices, ordered_by=order))
         return launch

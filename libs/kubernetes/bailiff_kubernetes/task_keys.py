@@ -1,0 +1,8 @@
+"""How a task is named in Kubernetes: the annotation `bailiff.io/task` has the whole key, the label `bailiff.io/task-hash` its hash."""
+
+from urllib.parse import quote
+
+
+def task_key(job: str, attempt: int, task: str) -> str:
+    """The spelling of a task key. Unique: without dashes in the task, the last two dashes separate."""
+    return f"{quote(job, safe='')}-{attempt}-{quote(task, safe='').replace('-', '%2D')}"

@@ -1,0 +1,154 @@
+"""Carries out actions on the cluster. Each change names the version or uid of the object that it was computed from."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+from bailiff_kubernetes import AlreadyExists, Api, names
+from bailiff_kubernetes.client import micro_time, reference_to
+from bailiff_kubernetes.names import task_hash
+from bailiff_kubernetes.resources import EVENTS, JOBS, PODS, Object
+
+from .actions import Action, CopyCheckpoint, DeletePod, MarkPod, OpenGate, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
+from .annotations import STATUS, STOPPED_FOR
+from .cluster import ClusterWatch
+from .messages import Status
+from .workloads.adapters import BY_KIND
+from .workloads.model import Pod, Workload
+
+NODE_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class CarryOut:
+    """instance: this replica's name, in Events."""
+
+    def __init__(self, api: Api, watch: ClusterWatch, instance: str) -> None:
+        self._api, self._watch, self._instance = api, watch, instance
+
+    async def __call__(self, action: Action) -> None:
+        """Raises `ApiError`: of a conflict, if the object has changed meanwhile."""
+        match action:
+            case OpenGate():
+                await self._open_gate(action)
+            case MarkPod(pod, job):
+                await self._patch_pod(pod, {"metadata": {"annotations": {names.JOB: job}}})
+            case CopyCheckpoint(pod, checkpoint):
+                await self._patch_pod(pod, {"metadata": {"annotations": dict(checkpoint)}})
+            case DeletePod(pod, message):
+                await self._event(_pod_reference(pod), Status("JobEnded", message))
+                await self._api.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+            case SetPodStatus(pod, status):
+                await self._set_pod_status(pod, status)
+            case SetWorkloadStatus(workload, status):
+                await self._set_workload_status(workload, status)
+            case StopWorkload(workload, job, message):
+                await self._event(_workload_reference(workload), Status("Suspended", message))
+                suspended = BY_KIND[workload.resource.kind].suspend(True)
+                await self._patch_workload(workload, {**suspended, "metadata": {"annotations": {STOPPED_FOR: job}}})
+            case Send():
+                raise TypeError("requests go to Kafka")
+
+    async def _open_gate(self, action: OpenGate) -> None:
+        """Labels, node and gate change in one patch: no scheduler sees the pod without its node."""
+        pod = self._watch.pods.get(action.pod.name, action.pod.namespace)
+        if pod is None or pod["metadata"]["resourceVersion"] != action.pod.resource_version:
+            return  # it has changed: it is computed anew
+        spec = pod["spec"]
+        gates = [gate for gate in spec.get("schedulingGates") or [] if gate["name"] != names.GATE]
+        affinity = pinned(spec.get("affinity") or {}, action.node)
+        await self._patch_pod(
+            action.pod,
+            {
+                "metadata": {
+                    "labels": {names.TASK_HASH: task_hash(action.task_key)},
+                    "annotations": {names.TASK: action.task_key},
+                },
+                "spec": {"schedulingGates": gates, "affinity": affinity},
+            },
+        )
+
+    async def _patch_pod(self, pod: Pod, patch: Object) -> None:
+        metadata = {**patch["metadata"], "resourceVersion": pod.resource_version, "uid": pod.uid}
+        await self._api.patch(PODS, pod.name, {**patch, "metadata": metadata}, pod.namespace)
+
+    async def _patch_workload(self, workload: Workload, patch: Object) -> None:
+        metadata = {**patch["metadata"], "uid": workload.uid}
+        await self._api.patch(workload.resource, workload.name, {**patch, "metadata": metadata}, workload.namespace)
+
+    async def _set_pod_status(self, pod: Pod, status: Status) -> None:
+        """`status.message` is what `kubectl describe pod` shows. A gated pod's `PodScheduled` gets the text as well.
+
+        With the version of the pod: otherwise a late write could say of a scheduled pod that it is gated.
+        """
+        await self._event(_pod_reference(pod), status)
+        conditions = [_condition(status)]
+        if pod.gated:
+            gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": status.message}
+            conditions.append(gated)
+        patch = {
+            "metadata": {"uid": pod.uid, "resourceVersion": pod.resource_version},
+            "status": {"conditions": conditions, "message": status.message if pod.gated else None},
+        }
+        await self._api.patch(PODS, pod.name, patch, pod.namespace, form="strategic", subresource="status")
+
+    async def _set_workload_status(self, workload: Workload, status: Status) -> None:
+        """The annotation comes last: while it has the old text, all of this is done again."""
+        await self._event(_workload_reference(workload), status)
+        if workload.resource == JOBS:
+            await self._api.patch_status(
+                JOBS, workload.name, {"conditions": [_condition(status)]}, workload.namespace, workload.uid
+            )
+        await self._patch_workload(workload, {"metadata": {"annotations": {STATUS: status.line}}})
+
+    async def _event(self, about: Object, status: Status) -> None:
+        """Its name follows from object and text, so that a repeat makes no second Event."""
+        digest = hashlib.sha256(f"{about['uid']}/{status.line}".encode()).hexdigest()[:16]
+        body: Object = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": f"{about['name'][:200]}.{digest}", "namespace": about["namespace"]},
+            "eventTime": micro_time(datetime.now(UTC)),
+            "reportingController": "bailiff.io/kubernetes-bridge",
+            "reportingInstance": self._instance[:128],
+            "action": "Scheduling",
+            "reason": status.reason,
+            "regarding": about,
+            "note": status.message.encode()[:1024].decode(errors="ignore"),
+            "type": "Warning" if status.warning else "Normal",
+        }
+        try:
+            await self._api.create(EVENTS, body, about["namespace"])
+        except AlreadyExists:
+            return
+
+
+def pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
+    """The pod's affinity, and this node only. A gated pod's terms may only become narrower: each gets the node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    terms = (node_affinity.get(NODE_TERMS) or {}).get("nodeSelectorTerms") or [{}]
+    narrowed = [{**term, "matchFields": [*(term.get("matchFields") or []), field]} for term in terms]
+    return {**affinity, "nodeAffinity": {**node_affinity, NODE_TERMS: {"nodeSelectorTerms": narrowed}}}
+
+
+def _condition(status: Status) -> Object:
+    return {
+        "type": names.PLACED,
+        "status": "True" if status.placed else "False",
+        "reason": status.reason,
+        "message": status.message,
+        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _pod_reference(pod: Pod) -> Object:
+    return _reference(PODS.api_version, PODS.kind, pod)
+
+
+def _workload_reference(workload: Workload) -> Object:
+    return _reference(workload.resource.api_version, workload.resource.kind, workload)
+
+
+def _reference(api_version: str, kind: str, item: Pod | Workload) -> Object:
+    metadata = {"name": item.name, "namespace": item.namespace, "uid": item.uid}
+    return reference_to({"apiVersion": api_version, "kind": kind, "metadata": metadata})

@@ -1,0 +1,63 @@
+"""What a user changes in a workload while its job is in Bailiff: suspended, resumed, scaled, another priority class."""
+
+from collections.abc import Iterator, Sequence
+
+from bailiff_bus.messages import PauseJob, RequestBody, ResumeJob, ScaleJob, SetPriorityClass
+from bailiff_core.model.state import Job
+
+from .actions import Send
+from .messages import PoolView
+from .pods import finished_before
+from .submission import Rules, class_of
+from .workloads.model import Pod, Workload
+
+SUSPENDED = "the workload is suspended in Kubernetes"
+PENDING = ("waiting", "pending", "paused")
+
+
+def changes(pool: PoolView, rules: Rules, workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[Send]:
+    """Requests that the job needs; none that was rejected before."""
+    if job.cancelled:
+        return
+    found = [*_suspension(workload, job), *_class(pool, rules, workload, job)]
+    if not workload.suspended and not workload.is_pod_group and not workload.problem:
+        found += _scaling(workload, job, pods)
+    yield from (Send(name, "", body) for name, body in found if name not in pool.rejected)
+
+
+def _suspension(workload: Workload, job: Job) -> Iterator[tuple[str, RequestBody]]:
+    """A pause that somebody requested in Bailiff is not ended by the bridge."""
+    at = f"{workload.generation}.{job.attempt}"
+    if workload.suspended and job.paused_seq is None:
+        yield f"{job.id}/pause/{at}", PauseJob(job=job.id, reason=SUSPENDED)
+    elif not workload.suspended and job.paused_seq is not None and job.pause_reason == SUSPENDED:
+        yield f"{job.id}/resume/{at}", ResumeJob(job=job.id)
+
+
+def _class(pool: PoolView, rules: Rules, workload: Workload, job: Job) -> Iterator[tuple[str, RequestBody]]:
+    wanted = class_of(workload, rules, pool.state)
+    if wanted is not None and wanted != job.class_name and job.phase in PENDING:
+        yield f"{job.id}/class/{wanted}/{workload.resource_version}", SetPriorityClass(job=job.id, priority_class=wanted)
+
+
+def _scaling(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tuple[str, RequestBody]]:
+    """Pods that have succeeded in earlier attempts are not made anew: the next attempt is smaller."""
+    roles = [role for role in workload.roles if role.count]
+    if len(roles) != len(job.demand.tasks):
+        return  # a role has appeared or gone: it is another job
+    if job.eviction is not None:
+        return  # its next attempt has the new size
+    for number, (role, group) in enumerate(zip(roles, job.demand.tasks, strict=True)):
+        wanted = role.count - finished_before(job, role.name, pods)
+        if 0 < wanted != group.count:
+            body = ScaleJob(job=job.id, group=number, tasks=wanted, min_tasks=_minimum(workload, job, wanted - group.count))
+            yield f"{job.id}/scale/{number}/{wanted}/{workload.generation}.{job.attempt}", body
+
+
+def _minimum(workload: Workload, job: Job, more: int) -> int | None:
+    """The minimum that is to be stated. None: it stays; a gang without one stays rigid, at its new size."""
+    size = job.size + more
+    if job.demand.min_tasks is None:
+        return size if more < 0 and job.phase not in PENDING else None
+    wanted = min(workload.min_tasks or size, size)
+    return wanted if wanted != job.demand.min_tasks else None

@@ -1,0 +1,65 @@
+"""The bridge's local view of the cluster: labelled pods, and workloads of the kinds that the cluster has."""
+
+import asyncio
+from collections.abc import Callable
+
+from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
+from bailiff_kubernetes.resources import PODS, Resource
+from bailiff_service.logs import logger
+
+from .view import ClusterView, cluster_view
+from .workloads.adapters import ADAPTERS, JOBSETS
+
+LOOK_FOR_KINDS_S = 30.0
+
+
+class ClusterWatch:
+    """Follows the API server. changed: called after every change."""
+
+    def __init__(self, api: Api, changed: Callable[[], None]) -> None:
+        self._api, self._changed = api, changed
+        self.pods = LocalView(api, PODS, labels=names.POOL)
+        self._views: dict[str, LocalView] = {}
+
+    def fault(self) -> str | None:
+        """Why the view cannot be relied on now; None if it is complete and current."""
+        if not self._views:
+            return "looking for kinds of workloads"
+        for kind, view in (("Pod", self.pods), *self._views.items()):
+            if not view.synced.is_set():
+                return view.failure or f"listing {kind} objects"
+            if not view.current.is_set():
+                return view.failure or f"the watch of {kind} objects is interrupted"
+        return None
+
+    def view(self) -> ClusterView:
+        """The cluster as of now."""
+        return cluster_view(self.pods.objects.values(), {kind: view.objects.values() for kind, view in self._views.items()})
+
+    async def run(self) -> None:
+        """Follow the server, and start following kinds that are installed later, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(self.pods))
+            while True:
+                for adapter in ADAPTERS:
+                    kind = adapter.resource.kind
+                    if kind not in self._views and await self._is_served(adapter.resource):
+                        # the JobSet of a TrainJob has no label of its own
+                        labels = "" if adapter.resource == JOBSETS else names.POOL
+                        self._views[kind] = LocalView(self._api, adapter.resource, labels=labels)
+                        group.create_task(self._follow(self._views[kind]))
+                await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
+
+    async def _follow(self, view: LocalView) -> None:
+        async for _ in view.changes():
+            self._changed()
+
+    async def _is_served(self, resource: Resource) -> bool:
+        try:
+            await self._api.request("GET", resource.path(), query={"limit": "1"})
+        except NotFound:
+            return False
+        except ApiError as error:
+            logger().warning("kind not readable", kind=resource.kind, reason=error.message)
+            return False
+        return True

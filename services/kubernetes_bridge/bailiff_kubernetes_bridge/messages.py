@@ -1,0 +1,111 @@
+"""The sentences that people read in kubectl: why a pod waits, where it was placed, for which job it was preempted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bailiff_core.model.evictions import evictions_of
+from bailiff_core.model.state import Eviction, Job, PoolState
+
+LONGEST = 900  # bytes; an Event has room for 1,024
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of a workload in Bailiff. reason: one word, for conditions and Events."""
+
+    reason: str
+    message: str
+    placed: bool = False
+    warning: bool = False
+
+    @property
+    def line(self) -> str:
+        """As the workload's annotation has it."""
+        return f"{self.reason}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Why admission rejected a request."""
+
+    code: str
+    reason: str
+    seq: int
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """The folded log. pending_reasons: by job, why it is pending, with the record. rejected: by request id.
+
+    end_reasons: by job, why it has ended.
+    """
+
+    state: PoolState
+    pending_reasons: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    rejected: Mapping[str, Rejection] = field(default_factory=dict)
+    end_reasons: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+
+def status_of(pool: PoolView, job: Job) -> Status:
+    """The job's state, for its workload and the pods that wait."""
+    state = pool.state
+    if job.phase in ("succeeded", "failed", "cancelled"):
+        seq, why = pool.end_reasons.get(job.id, (None, ""))
+        by = f" by {job.requester}" if job.phase == "cancelled" and job.requester else ""
+        why = why or job.request_reason
+        text = f"{job.id} has {'been cancelled' if job.phase == 'cancelled' else job.phase}{by}{f': {why}' if why else ''}"
+        return Status(job.phase.capitalize(), _cited(text, pool, seq), warning=job.phase == "failed")
+    evicting = next((entry.eviction for entry in evictions_of(job)), None)
+    if evicting is not None:
+        reason = "Preempted" if evicting.cause == "preemption" else "Evicted"
+        return Status(reason, eviction_text(pool, job, evicting), placed=job.eviction is None, warning=True)
+    if job.phase == "paused":
+        by = f" by {job.requester}" if job.requester else ""
+        why = f": {job.pause_reason}" if job.pause_reason else ""
+        return Status("Paused", _cited(f"{job.id} is paused{by}{why}", pool, job.paused_seq))
+    if job.phase == "reserved":
+        plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
+        victims = (
+            f"; it starts when {', '.join(plan.victims)} have released their GPUs" if plan is not None and plan.victims else ""
+        )
+        return Status("Reserved", _cited(f"{job.id} has a place on {_nodes(state, job)}{victims}", pool, job.preemption))
+    if job.phase in ("starting", "running"):
+        started = next((task.start_seq for task in job.tasks if task.start_seq is not None), None)
+        text = f"{job.id} runs on {_nodes(state, job)} as attempt {job.attempt}"
+        return Status("Placed", _cited(text, pool, started), placed=True)
+    if job.phase == "waiting":
+        return Status("Waiting", f"{job.id} waits for other jobs: {', '.join(job.waits_for)}")
+    seq, why = pool.pending_reasons.get(job.id, (job.seq, "it is in the queue"))
+    return Status("Pending", _cited(f"{job.id} is pending: {why}", pool, seq))
+
+
+def eviction_text(pool: PoolView, job: Job, eviction: Eviction) -> str:
+    """Both sides of an eviction."""
+    preemptor = pool.state.jobs.get(eviction.for_job or "")
+    mine = f"{job.id} (class {job.class_name}, priority {job.priority}{_of(job)})"
+    if preemptor is not None:
+        other = f"{preemptor.id} (class {preemptor.class_name}, priority {preemptor.priority}{_of(preemptor)})"
+        return _cited(f"{mine} is preempted by {other}", pool, eviction.decided_seq)
+    by = f" by {job.requester}" if job.requester else ""
+    why = f": {job.request_reason}" if job.request_reason else ""
+    return _cited(f"{mine} is evicted{by} ({eviction.cause}){why}", pool, eviction.decided_seq)
+
+
+def placed_text(pool: PoolView, job: Job, index: int, node: str, seq: int | None) -> str:
+    """Where a pod was placed."""
+    return _cited(f"task {index} of {job.id}, attempt {job.attempt}, starts on {node}", pool, seq)
+
+
+def _of(job: Job) -> str:
+    return f", user {job.user}" if job.user else ""
+
+
+def _nodes(state: PoolState, job: Job) -> str:
+    found = list(dict.fromkeys(state.nodes[task.node].name for task in job.tasks))
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _cited(text: str, pool: PoolView, seq: int | None) -> str:
+    """The sentence with the record that proves it."""
+    text = text.rstrip(".").encode()[:LONGEST].decode(errors="ignore")
+    return text if seq is None else f"{text} ({pool.state.pool}#{seq})"

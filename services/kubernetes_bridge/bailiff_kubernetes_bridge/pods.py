@@ -1,0 +1,98 @@
+"""Which pod is which task: gates that are to be opened, and what is written to pods that wait."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from bailiff_core.model.state import ENDED, Job, Task
+from bailiff_kubernetes.names import task_hash
+from bailiff_kubernetes.task_keys import task_key
+
+from .actions import Action, CopyCheckpoint, MarkPod, OpenGate, SetPodStatus
+from .messages import PoolView, Status, placed_text
+from .workloads.model import Pod, Workload
+
+NOT_GATED = Status(
+    "NotGated",
+    "it has no scheduling gate of Bailiff's and no task: it runs outside Bailiff, on resources that Bailiff only subtracts",
+    warning=True,
+)
+
+
+def pod_actions(
+    pool: PoolView, workload: Workload, job: Job | None, active: Sequence[Pod], status: Status | None, *, is_resizing: bool
+) -> Iterator[Action]:
+    """active: pods that have not ended and are not being deleted. status: of the workload, for the pods that wait.
+
+    is_resizing: the job is about to get another number of tasks; until then no gate is opened.
+    """
+    is_open = job is not None and job.phase not in ENDED
+    tasks = {task_hash(key_of(job, task.index)): task for task in job.tasks} if job is not None and is_open else {}
+    opened = (
+        {pod.uid: task for task, pod in assignments(job, workload, active)}
+        if job is not None and is_open and not is_resizing
+        else {}
+    )
+    for pod in active:
+        if job is not None and (task := opened.get(pod.uid)) is not None:
+            yield OpenGate(pod, key_of(job, task.index), pool.state.nodes[task.node].name)
+            continue
+        if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
+            yield MarkPod(pod, job.id)
+        found = _status_of_pod(pool, job, tasks.get(pod.task_hash), pod, status)
+        if found is not None and pod.placed != (str(found.placed), found.message):
+            yield SetPodStatus(pod, found)
+        if pod.task_hash and workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
+            yield CopyCheckpoint(pod, workload.checkpoint)
+
+
+def _status_of_pod(pool: PoolView, job: Job | None, task: Task | None, pod: Pod, status: Status | None) -> Status | None:
+    """What the pod's condition is to say; None: as it is."""
+    if pod.gated:
+        return None if status is None else replace(status, placed=False)
+    if not pod.task_hash:
+        return NOT_GATED
+    if job is None or task is None:
+        return None
+    return Status("Placed", placed_text(pool, job, task.index, pool.state.nodes[task.node].name, task.start_seq), placed=True)
+
+
+def assignments(job: Job, workload: Workload, active: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:
+    """Gated pods for tasks that were ordered to start and have no pod yet.
+
+    A pod with a rank becomes the task of its rank; other pods are taken by name. Ranks beyond the job's size are those of an
+    indexed Job that has finished a part of its pods in earlier attempts: they are taken by name, too.
+    """
+    if job.eviction is not None:
+        return
+    taken = {pod.task_hash for pod in active if pod.task_hash}
+    first = 0
+    for role, group in zip((role for role in workload.roles if role.count), job.demand.tasks, strict=False):
+        waiting = [
+            task
+            for task in job.tasks
+            if first <= task.index < first + group.count
+            and task.state in ("starting", "running")
+            and task.eviction is None
+            and task_hash(key_of(job, task.index)) not in taken
+        ]
+        free = sorted(
+            (pod for pod in active if pod.gated and not pod.task_hash and pod.role == role.name), key=lambda pod: pod.name
+        )
+        ranked = {pod.index: pod for pod in free if pod.index is not None and pod.index < group.count}
+        others = [pod for pod in free if pod.index is None or pod.index >= group.count]
+        for task in waiting:
+            found = ranked.get(task.index - first) or (others.pop(0) if others else None)
+            if found is not None:
+                yield task, found
+        first += group.count
+
+
+def key_of(job: Job, index: int) -> str:
+    """The key of the task of the job's present attempt."""
+    return task_key(job.id, job.attempt, str(index))
+
+
+def finished_before(job: Job, role: str, pods: Sequence[Pod]) -> int:
+    """How many pods of the role have succeeded in earlier attempts."""
+    present = {task_hash(key_of(job, task.index)) for task in job.tasks}
+    return sum(pod.succeeded and pod.role == role and bool(pod.task_hash) and pod.task_hash not in present for pod in pods)

@@ -1,0 +1,138 @@
+"""What the bridge has to do: a function of the cluster and the folded log, and of nothing else.
+
+Whoever carries out a part of the actions and computes them again, or another replica, arrives at the same state.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from bailiff_bus.messages import CancelJob, ScaleJob, SubmitJob
+from bailiff_core.model.state import ENDED, Job, PoolState
+
+from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
+from .changes import changes
+from .messages import PoolView, Status, status_of
+from .pods import pod_actions
+from .submission import KIND, UID, Rules, is_of, run_of, submission, submission_id
+from .view import ClusterView
+from .workloads.model import Pod, Workload
+
+EVICTED_GROUP_KEPT = 600_000_000
+"""How long an evicted pod group keeps its place in the queue while none of its pods is there, µs."""
+
+
+def reconcile(cluster: ClusterView, pool: PoolView, rules: Rules) -> list[Action]:
+    """All that is to be done now."""
+    newest = newest_jobs(pool.state, rules)
+    actions: list[Action] = []
+    for uid, workload in cluster.workloads.items():
+        if workload.pool == pool.state.pool:
+            actions += _of_workload(pool, rules, workload, newest.get(uid), cluster.pods.get(uid, ()))
+    for uid, job in newest.items():
+        actions += _without_workload(cluster, pool.state, uid, job)
+    return actions
+
+
+def newest_jobs(state: PoolState, rules: Rules) -> Mapping[str, Job]:
+    """The newest job of each workload of this cluster, by the workload's uid."""
+    found: dict[str, Job] = {}
+    for job in state.jobs.values():
+        uid = job.demand.labels.get(UID)
+        if uid is not None and is_of(job, rules) and (uid not in found or found[uid].seq < job.seq):
+            found[uid] = job
+    return found
+
+
+def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | None, pods: Sequence[Pod]) -> Iterator[Action]:
+    active = [pod for pod in pods if not pod.finished and not pod.deleting]
+    requests: list[Send] = []
+    if workload.deleting or workload.outcome:
+        yield from _ended_workload(workload, job)
+        status = status_of(pool, job) if job is not None else None
+    elif _needs_job(workload, job, active):
+        request = submission(
+            workload, 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for)), rules, pool.state
+        )
+        status = _submitting(pool, request)
+        if isinstance(request, SubmitJob):
+            yield from (
+                MarkPod(pod, request.demand.job) for pod in active if workload.is_pod_group and pod.job != request.demand.job
+            )
+            if submission_id(request, pool.state) not in pool.rejected:
+                yield Send(submission_id(request, pool.state), workload.submitted_by, request)
+    elif job is None:
+        status = None  # suspended from the beginning
+    else:
+        status = status_of(pool, job)
+        requests = list(changes(pool, rules, workload, job, pods)) if job.phase not in ENDED else []
+        yield from requests or _stop(workload, job, status, active)
+    if status is not None and status.line != workload.status and not workload.is_pod_group:
+        yield SetWorkloadStatus(workload, status)
+    is_resizing = any(isinstance(each.body, ScaleJob) for each in requests)
+    yield from pod_actions(pool, workload, job, active, status, is_resizing=is_resizing)
+
+
+def _needs_job(workload: Workload, job: Job | None, active: Sequence[Pod]) -> bool:
+    """Whether the workload is to be submitted: for the first time, or because it was resumed after its job had ended."""
+    if workload.suspended:
+        return False
+    if job is None:
+        return True
+    if job.phase not in ENDED:
+        return False
+    if workload.is_pod_group:
+        return any(pod.gated and pod.job != job.id for pod in active)
+    return workload.stopped_for == job.id
+
+
+def _submitting(pool: PoolView, request: SubmitJob | str) -> Status:
+    if isinstance(request, str):
+        return Status("NotSubmitted", f"not submitted to {pool.state.pool}: {request}", warning=True)
+    rejection = pool.rejected.get(submission_id(request, pool.state))
+    if rejection is None:
+        return Status("Submitted", f"submitted to {pool.state.pool} as {request.demand.job}")
+    return Status("Rejected", f"{rejection.reason} ({rejection.code}, {pool.state.pool}#{rejection.seq})", warning=True)
+
+
+def _ended_workload(workload: Workload, job: Job | None) -> Iterator[Action]:
+    """The workload has ended, or is being deleted. One that is complete waits until its tasks' exits are on record."""
+    if job is None or job.phase in ENDED or job.cancelled:
+        return
+    is_active = any(task.state in ("starting", "running") for task in job.tasks)
+    if workload.outcome == "complete" and is_active and not workload.deleting:
+        return
+    reason = f"the {workload.resource.kind} was deleted" if workload.deleting else workload.outcome_reason
+    yield Send(f"{job.id}/cancel", "", CancelJob(job=job.id, reason=reason[:1000]))
+
+
+def _stop(workload: Workload, job: Job, status: Status, active: Sequence[Pod]) -> Iterator[Action]:
+    """The job has ended, and the workload has not. A job that succeeded is about to complete its workload, too."""
+    if job.phase not in ENDED:
+        return
+    if workload.is_pod_group:
+        yield from (DeletePod(pod, status.message) for pod in active if pod.gated and pod.job == job.id)
+    elif job.phase != "succeeded" and workload.stopped_for != job.id:
+        yield StopWorkload(workload, job.id, status.message)
+
+
+def _without_workload(cluster: ClusterView, state: PoolState, uid: str, job: Job) -> Iterator[Action]:
+    """Cancels the job of a workload that is gone, or belongs to another pool by now."""
+    workload = cluster.workloads.get(uid)
+    if job.phase in ENDED or job.cancelled or job.demand.labels.get(KIND) not in cluster.kinds:
+        return
+    if workload is not None and workload.pool == state.pool:
+        return
+    if workload is None and _keeps_place(state, job):
+        return
+    what = job.demand.labels[KIND]
+    reason = f"the {what} was deleted" if workload is None else f"the {what} was moved to the pool {workload.pool}"
+    yield Send(f"{job.id}/cancel", "", CancelJob(job=job.id, reason=reason))
+
+
+def _keeps_place(state: PoolState, job: Job) -> bool:
+    """Whether this is an evicted pod group whose controller is about to make its pods anew."""
+    is_evicted_group = (
+        job.demand.labels.get(KIND) == "Pod" and job.demand.on_eviction == "requeue" and job.last_eviction is not None
+    )
+    if not is_evicted_group:
+        return False
+    return bool(job.tasks) or state.now - (job.last_eviction or 0) < EVICTED_GROUP_KEPT

@@ -1,0 +1,116 @@
+"""The job that stands for a workload: its name, its demand, and the request that submits it."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_bus.messages import Workload as WorkloadReference
+from bailiff_bus.validation_errors import describe_errors
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.identity import SignIn
+from bailiff_core.model.state import Job, PoolState
+
+from .workloads.model import Role, Workload
+
+CLUSTER, KIND, NAMESPACE, NAME, UID = (f"kubernetes/{name}" for name in ("cluster", "kind", "namespace", "name", "uid"))
+MAX_FAILURES = 1000  # the workload's own controller counts failures, and ends it
+LONGEST_NAME = 44
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Settings of the bridge that actions depend on.
+
+    cluster: the cluster's name in labels of jobs, and the issuer who vouches for its users. priority_classes: Bailiff's class for
+    a PriorityClass of the cluster.
+    """
+
+    cluster: str
+    priority_classes: Mapping[str, str] = field(default_factory=dict)
+
+
+def job_name(workload: Workload, run: int) -> str:
+    """The name of the workload's job. run: from 1; a workload that is resumed after its job ended gets another job."""
+    base = f"{workload.namespace}.{workload.name}"[:LONGEST_NAME].rstrip(".-")
+    name = f"{base}-{workload.uid.replace('-', '')[:8]}"
+    return name if run == 1 else f"{name}-{run}"
+
+
+def run_of(workload: Workload, job: str) -> int:
+    """The run that a job of this workload is; 0 for no job."""
+    if not job:
+        return 0
+    suffix = job.removeprefix(job_name(workload, 1))
+    return int(suffix[1:]) if suffix[1:].isdecimal() else 1
+
+
+def class_of(workload: Workload, rules: Rules, state: PoolState) -> str | None:
+    """The priority class: by its label, else by its PriorityClass where that is mapped or has the name of a class."""
+    if workload.priority_class:
+        return workload.priority_class
+    given = workload.kubernetes_priority_class
+    if given in rules.priority_classes:
+        return rules.priority_classes[given]
+    return given if given and state.rules.find_class(given) is not None else None
+
+
+def submission(workload: Workload, run: int, rules: Rules, state: PoolState) -> SubmitJob | str:
+    """The request, or why the workload cannot be submitted."""
+    if workload.problem:
+        return workload.problem
+    if not workload.submitted_by:
+        return "nobody vouches for who created it: install the admission policies of deploy/kubernetes, and create it again"
+    if workload.min_tasks is not None and not 1 <= workload.min_tasks <= workload.size:
+        return f"bailiff.io/min-tasks is {workload.min_tasks}, and it has {workload.size} pods"
+    projects = {project.name for project in state.rules.projects}
+    demand = {
+        "job": job_name(workload, run),
+        "tasks": [_task_group(role) for role in workload.roles if role.count],
+        "min_tasks": workload.min_tasks if workload.min_tasks != workload.size else None,
+        "priority_class": class_of(workload, rules, state),
+        "project": workload.project or (workload.namespace if workload.namespace in projects else None),
+        "grace": workload.grace or None,
+        "labels": {
+            CLUSTER: rules.cluster, KIND: workload.resource.kind, NAMESPACE: workload.namespace, NAME: workload.name,
+            UID: workload.uid,
+        },
+        "elastic": "live",  # controllers add pods, and restart none
+        "on_eviction": "requeue" if workload.requeues else "end",
+        "max_failures": MAX_FAILURES,
+    }  # fmt: skip
+    try:
+        reference = WorkloadReference(
+            api_version=workload.resource.api_version, kind=workload.resource.kind, namespace=workload.namespace,
+            name=workload.name, uid=workload.uid,
+        )  # fmt: skip
+        # Through lists, as from JSON: the model is strict.
+        return SubmitJob(
+            demand=JobDemand.model_validate(demand, strict=False),
+            spec=JobSpec(runtime="kubernetes", workload=reference),
+            vouched_by=SignIn(issuer=f"kubernetes:{rules.cluster}", subject=workload.submitted_by),
+        )
+    except ValidationError as error:
+        return describe_errors(error.errors(include_url=False))
+
+
+def submission_id(request: SubmitJob, state: PoolState) -> str:
+    """The same for a repeat; another one once the workload, the policy or the number of nodes has changed."""
+    content = hashlib.sha256(request.to_json()).hexdigest()[:16]
+    return f"{request.demand.job}/submit/{content}/{state.policy_revision}.{len(state.nodes)}"
+
+
+def is_of(job: Job, rules: Rules) -> bool:
+    """Whether the job stands for a workload of this cluster."""
+    return job.demand.labels.get(CLUSTER) == rules.cluster
+
+
+def _task_group(role: Role) -> dict[str, object]:
+    needs = role.resources
+    devices = {"mig_profile": needs.mig[0], "gpu_devices": needs.mig[1]} if needs.mig else {"gpu_milli": needs.gpus * 1000}
+    return {
+        "count": role.count, **devices, "cpu_milli": needs.cpu_milli, "memory_bytes": needs.memory_bytes,
+        "node_labels": role.node_selector,
+    }  # fmt: skip

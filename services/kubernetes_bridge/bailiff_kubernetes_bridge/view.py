@@ -1,0 +1,84 @@
+"""The cluster as `reconcile` sees it: workloads with Bailiff's label, and their pods. Made anew from the API's objects."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bailiff_kubernetes import names
+from bailiff_kubernetes.resources import Object, annotations_of, condition_of, labels_of, uid_of
+
+from .workloads.adapters import ADAPTERS, JOBSETS, TRAIN_JOBS, Adapter, controller_of, pod_keys
+from .workloads.common import checkpoint_of
+from .workloads.model import Pod, Workload
+from .workloads.pod_groups import group_key, group_uid, is_finished, pod_group, role_of
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """Workloads by uid, and their pods by the workload's uid. kinds: the kinds whose objects are known completely."""
+
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
+    pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    kinds: frozenset[str] = frozenset()
+
+
+def cluster_view(pods: Iterable[Object], objects: Mapping[str, Iterable[Object]]) -> ClusterView:
+    """objects: by kind; a kind that the cluster does not have is left out."""
+    items = {kind: list(found) for kind, found in objects.items()}
+    jobsets = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in items.get(JOBSETS.kind, ())}
+    known: list[tuple[Adapter, Object, Workload]] = []
+    for adapter in ADAPTERS:
+        for item in items.get(adapter.resource.kind, ()):
+            jobset = (
+                jobsets.get((item["metadata"]["namespace"], item["metadata"]["name"])) if adapter.resource == TRAIN_JOBS else None
+            )
+            workload = adapter.workload(item, jobset)
+            if workload.pool:
+                known.append((adapter, item, workload))
+    workloads = {workload.uid: workload for _, _, workload in known}
+    owners = {adapter.key(item): (adapter, item, workload) for adapter, item, workload in known}
+    members: dict[str, list[Pod]] = {}
+    groups: dict[tuple[str, str], list[Object]] = {}
+    for pod in pods:
+        owner = next((owners[key] for key in pod_keys(pod) if key in owners), None)
+        if owner is not None:
+            adapter, item, workload = owner
+            members.setdefault(workload.uid, []).append(_pod(pod, workload.uid, *adapter.place(item, pod)))
+        elif labels_of(pod).get(names.POOL) and not _is_controlled_by_known_kind(pod):
+            groups.setdefault(group_key(pod), []).append(pod)
+    for key, those in groups.items():
+        uid = group_uid(key)
+        workloads[uid] = pod_group(key, those)
+        members[uid] = [_pod(pod, uid, role_of(pod), None) for pod in those]
+    return ClusterView(workloads, members, frozenset(items) | {"Pod"})
+
+
+def _is_controlled_by_known_kind(pod: Object) -> bool:
+    """Of a workload that is not labelled, or not listed yet: not a plain pod."""
+    owner = controller_of(pod)
+    return owner is not None and owner.get("kind") in {adapter.resource.kind for adapter in ADAPTERS} | {"RayCluster"}
+
+
+def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
+    spec, condition = item.get("spec") or {}, condition_of(item, names.PLACED)
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    return Pod(
+        namespace=item["metadata"]["namespace"],
+        name=item["metadata"]["name"],
+        uid=uid_of(item),
+        resource_version=str(item["metadata"].get("resourceVersion", "")),
+        workload=workload,
+        role=role,
+        index=index,
+        gated=any(gate.get("name") == names.GATE for gate in spec.get("schedulingGates") or []),
+        node_terms=len(required.get("nodeSelectorTerms") or []),
+        deleting=item["metadata"].get("deletionTimestamp") is not None,
+        finished=is_finished(item),
+        succeeded=(item.get("status") or {}).get("phase") == "Succeeded",
+        task_hash=labels_of(item).get(names.TASK_HASH, ""),
+        job=annotations_of(item).get(names.JOB, ""),
+        node=spec.get("nodeName") or "",
+        placed=None if condition is None else (str(condition.get("status")), str(condition.get("message") or "")),
+        checkpoint=checkpoint_of(item),
+    )

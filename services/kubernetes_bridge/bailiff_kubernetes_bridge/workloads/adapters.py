@@ -1,0 +1,200 @@
+"""One small adapter per kind: which pods a workload makes, which pods are its own, how it is suspended, how it ends."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bailiff_kubernetes.resources import JOBS, Object, Resource, labels_of, uid_of
+
+from .common import count_of, described, ended, template_of
+from .model import Workload
+
+JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets")
+TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
+PYTORCH_JOBS = Resource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
+RAY_JOBS = Resource("ray.io/v1", "RayJob", "rayjobs")
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+JOBSET_NAME, JOBSET_ROLE, JOBSET_INDEX = (
+    f"jobset.sigs.k8s.io/{name}" for name in ("jobset-name", "replicatedjob-name", "job-index")
+)
+KUBEFLOW_NAME, KUBEFLOW_ROLE, KUBEFLOW_INDEX = (
+    f"training.kubeflow.org/{name}" for name in ("job-name", "replica-type", "replica-index")
+)
+RAY_CLUSTER, RAY_GROUP = "ray.io/cluster", "ray.io/group"
+
+Place = tuple[str, int | None]
+"""A pod's role, and its rank in it where its controller gives it one."""
+
+
+PodKey = tuple[str, str, str]
+"""How pods name their workload: by its uid, by a JobSet's name, or by a RayCluster's."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A kind of workload.
+
+    workload: reads one object; the second argument is the JobSet of the same name, where there is one. key: one of its
+    pods' `pod_keys`. place: the role and rank of a pod of this object. suspend: the patch that suspends it, or resumes it.
+    """
+
+    resource: Resource
+    workload: Callable[[Object, Object | None], Workload]
+    key: Callable[[Object], PodKey]
+    place: Callable[[Object, Object], Place]
+    suspend: Callable[[bool], Object]
+
+
+def controller_of(item: Object) -> Object | None:
+    """The owner reference of what controls the object."""
+    owners: list[Object] = item["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def pod_keys(pod: Object) -> list[PodKey]:
+    """How this pod names its workload, the most specific first."""
+    owner, labels, namespace = controller_of(pod), labels_of(pod), pod["metadata"]["namespace"]
+    found = [("uid", "", owner["uid"])] if owner is not None else []
+    found += [(label, namespace, labels[label]) for label in (JOBSET_NAME, RAY_CLUSTER) if label in labels]
+    return found
+
+
+def _by_uid(item: Object) -> PodKey:
+    return "uid", "", uid_of(item)
+
+
+def _by_name(item: Object) -> PodKey:
+    return JOBSET_NAME, item["metadata"]["namespace"], item["metadata"]["name"]
+
+
+def _by_ray_cluster(item: Object) -> PodKey:
+    return RAY_CLUSTER, item["metadata"]["namespace"], (item.get("status") or {}).get("rayClusterName") or ""
+
+
+def _suspend(on: bool) -> Object:
+    return {"spec": {"suspend": on}}
+
+
+# --- Job
+
+
+def _job(item: Object, _: Object | None) -> Workload:
+    spec = item["spec"]
+    parallelism, completions = count_of(spec.get("parallelism")), spec.get("completions")
+    pods = parallelism if completions is None else min(parallelism, completions)
+    found = described(item, JOBS, {"pod": (pods, template_of(spec.get("template")))})
+    owner = controller_of(item)
+    if owner is not None and owner.get("kind") in (JOBSETS.kind, RAY_JOBS.kind):
+        return replace(found, pool="")  # its owner is the workload
+    if isinstance(completions, int) and completions > parallelism and not found.problem:
+        problem = (
+            f"it has {completions} completions and runs {parallelism} pods at once: set parallelism to {completions}, with "
+            "bailiff.io/min-tasks for how many must run together"
+        )
+        found = replace(found, problem=problem)
+    return ended(found, item, {"Complete": "the Job has completed"}, {"Failed": "the Job has failed"})
+
+
+def _job_place(_: Object, pod: Object) -> Place:
+    return "pod", _number((pod["metadata"].get("annotations") or {}).get(COMPLETION_INDEX))
+
+
+# --- JobSet, and the JobSet of a TrainJob
+
+
+def _jobset_templates(item: Object) -> Mapping[str, tuple[int, Object]]:
+    found: dict[str, tuple[int, Object]] = {}
+    for replicated in (item.get("spec") or {}).get("replicatedJobs") or []:
+        spec = (replicated.get("template") or {}).get("spec") or {}
+        pods = count_of(spec.get("parallelism")) * count_of(replicated.get("replicas"))
+        found[str(replicated.get("name"))] = (pods, template_of(spec.get("template")))
+    return found
+
+
+def _jobset(item: Object, _: Object | None) -> Workload:
+    found = described(item, JOBSETS, _jobset_templates(item))
+    owner = controller_of(item)
+    if owner is not None and owner.get("kind") == TRAIN_JOBS.kind:
+        return replace(found, pool="")  # its TrainJob is the workload
+    return ended(found, item, {"Completed": "the JobSet has completed"}, {"Failed": "the JobSet has failed"})
+
+
+def _jobset_place(item: Object, pod: Object) -> Place:
+    labels = labels_of(pod)
+    role = labels.get(JOBSET_ROLE, "")
+    job, index = _number(labels.get(JOBSET_INDEX)), _number((pod["metadata"].get("annotations") or {}).get(COMPLETION_INDEX))
+    if job is None or index is None:
+        return role, None
+    for replicated in (item.get("spec") or {}).get("replicatedJobs") or []:
+        if replicated.get("name") == role:
+            return role, job * count_of(((replicated.get("template") or {}).get("spec") or {}).get("parallelism")) + index
+    return role, None  # of a TrainJob, whose pods have no fixed order
+
+
+def _train_job(item: Object, jobset: Object | None) -> Workload:
+    found = described(item, TRAIN_JOBS, _jobset_templates(jobset or {}))
+    if jobset is None:
+        found = replace(found, problem="Kubeflow Trainer has not made its JobSet yet")
+    return ended(found, item, {"Complete": "the TrainJob has completed"}, {"Failed": "the TrainJob has failed"})
+
+
+# --- PyTorchJob
+
+
+def _pytorch_job(item: Object, _: Object | None) -> Workload:
+    spec = item["spec"]
+    templates = {
+        role.lower(): (count_of(replicas.get("replicas")), template_of(replicas.get("template")))
+        for role, replicas in (spec.get("pytorchReplicaSpecs") or {}).items()
+    }
+    found = described(item, PYTORCH_JOBS, templates)
+    found = replace(found, suspended=(spec.get("runPolicy") or {}).get("suspend") is True)
+    return ended(found, item, {"Succeeded": "the PyTorchJob has succeeded"}, {"Failed": "the PyTorchJob has failed"})
+
+
+def _pytorch_place(_: Object, pod: Object) -> Place:
+    labels = labels_of(pod)
+    return labels.get(KUBEFLOW_ROLE, "").lower(), _number(labels.get(KUBEFLOW_INDEX))
+
+
+# --- RayJob
+
+
+def _ray_job(item: Object, _: Object | None) -> Workload:
+    cluster = item["spec"].get("rayClusterSpec") or {}
+    templates = {"headgroup": (1, template_of((cluster.get("headGroupSpec") or {}).get("template")))}
+    for group in cluster.get("workerGroupSpecs") or []:
+        pods = count_of(group.get("replicas"), 0) * count_of(group.get("numOfHosts"))
+        templates[str(group.get("groupName"))] = (pods, template_of(group.get("template")))
+    found = described(item, RAY_JOBS, {role: (pods, template) for role, (pods, template) in templates.items() if pods})
+    status = item.get("status") or {}
+    if item["spec"].get("clusterSelector"):
+        return replace(found, problem="it runs on a RayCluster that exists already (clusterSelector)")
+    if status.get("jobDeploymentStatus") == "Complete":
+        return replace(found, outcome="complete", outcome_reason="the RayJob has completed")
+    if status.get("jobDeploymentStatus") == "Failed":
+        text = status.get("message") or status.get("reason") or ""
+        return replace(
+            found, outcome="failed", outcome_reason=f"the RayJob has failed: {text}" if text else "the RayJob has failed"
+        )
+    return found
+
+
+def _ray_place(_: Object, pod: Object) -> Place:
+    return labels_of(pod).get(RAY_GROUP, ""), None
+
+
+def _number(text: Any) -> int | None:
+    return int(text) if isinstance(text, str) and text.isdecimal() else None
+
+
+ADAPTERS: tuple[Adapter, ...] = (
+    Adapter(JOBS, _job, _by_uid, _job_place, _suspend),
+    Adapter(JOBSETS, _jobset, _by_name, _jobset_place, _suspend),
+    Adapter(TRAIN_JOBS, _train_job, _by_name, _jobset_place, _suspend),
+    Adapter(PYTORCH_JOBS, _pytorch_job, _by_uid, _pytorch_place, lambda on: {"spec": {"runPolicy": {"suspend": on}}}),
+    Adapter(RAY_JOBS, _ray_job, _by_ray_cluster, _ray_place, _suspend),
+)
+"""All kinds of workloads that are objects of their own; pod groups are in `pod_groups`."""
+BY_KIND: Mapping[str, Adapter] = {adapter.resource.kind: adapter for adapter in ADAPTERS}

@@ -1,0 +1,101 @@
+"""Workloads as the bridge sees them: the same few fields for every kind."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bailiff_kubernetes.resources import PODS, Resource
+
+
+@dataclass(frozen=True)
+class PodResources:
+    """What one pod requests, as a task group counts it. mig: profile and number of MIG devices."""
+
+    gpus: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    mig: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Role:
+    """Equal pods of a workload: one task group of the job. node_selector: labels that their node must have."""
+
+    name: str
+    count: int
+    resources: PodResources
+    node_selector: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One labelled workload.
+
+    submitted_by: who created it, as the admission policy wrote it; empty: nobody vouches for it. generation: rises with every
+    change of its spec. min_tasks: the least number of pods that run together; None: all. can_suspend: its kind has
+    `spec.suspend`. requeues: its controller makes evicted pods anew. outcome: that it has ended, and why. problem: why it
+    cannot be submitted. stopped_for: the ended job for which the bridge has suspended it. status: what the bridge last wrote
+    about it. object: the API's object, for Events; a pod group has that of its first pod.
+    """
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    pool: str
+    roles: tuple[Role, ...]
+    submitted_by: str = ""
+    min_tasks: int | None = None
+    priority_class: str = ""
+    kubernetes_priority_class: str = ""
+    project: str = ""
+    grace: str = ""
+    suspended: bool = False
+    can_suspend: bool = True
+    requeues: bool = True
+    deleting: bool = False
+    outcome: Literal["", "complete", "failed"] = ""
+    outcome_reason: str = ""
+    problem: str = ""
+    stopped_for: str = ""
+    status: str = ""
+    checkpoint: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of pods of the gang."""
+        return sum(role.count for role in self.roles)
+
+    @property
+    def is_pod_group(self) -> bool:
+        """Whether it is made of plain pods, without an object of its own."""
+        return self.resource == PODS
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod of a workload.
+
+    index: its rank within its role, where its controller gives it one. placed: its condition `bailiff.io/Placed`, as status and
+    message. task_hash: of the task that it is; job: the job of its group. finished: its containers have ended. node_terms: how
+    many node selector terms it requires by itself.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    workload: str
+    role: str
+    index: int | None = None
+    gated: bool = False
+    node_terms: int = 0
+    deleting: bool = False
+    finished: bool = False
+    succeeded: bool = False
+    task_hash: str = ""
+    job: str = ""
+    node: str = ""
+    placed: tuple[str, str] | None = None
+    checkpoint: tuple[tuple[str, str], ...] = ()

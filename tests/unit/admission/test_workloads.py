@@ -1,0 +1,83 @@
+"""Jobs whose pods a Kubernetes controller makes: who may submit one, for whom, and what its spec must not have."""
+
+import pytest
+from tests.log_builder import digest, policy
+
+from bailiff_admission.request_handlers.rejected import Rejected
+from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
+from bailiff_bus.messages import JobSpec, SubmitJob, Workload
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.records.facts import JobSubmitted
+
+TRAIN = Workload(api_version="batch/v1", kind="Job", namespace="team-a", name="train", uid="0b5c3b84")
+SPEC = JobSpec(runtime="kubernetes", workload=TRAIN)
+BRIDGES = {"kubernetes": {"bridges": ["bridge"]}}
+
+
+@pytest.fixture
+def pods(story):
+    """A pool of one node that runs pods."""
+    story.node("pods", gpus=8, labels={"bailiff.runtime/kubernetes": "true"})
+    return story
+
+
+def ask(story, spec=SPEC, *, actor="bridge", auth="signed", user="alice"):
+    demand = JobDemand(job="new", user=user, tasks=(TaskGroup(gpu_milli=1000),))
+    request = ReceivedRequest("bridge", "q-1", digest("c"), None, actor, auth, SubmitJob(demand=demand, spec=spec))
+    return facts_of_request(story.state, request, digest("spec"))
+
+
+def refused(story, code, **how):
+    found = ask(story, **how)
+    assert isinstance(found, Rejected), found
+    assert found.code == code, found
+    return found
+
+
+def test_a_bridge_submits_a_workload_for_its_creator(pods):
+    pods.apply_policy(policy(**BRIDGES))
+    (fact,) = ask(pods)
+    assert isinstance(fact, JobSubmitted)
+    assert (fact.user, fact.user_verified) == ("alice", True)
+
+
+def test_a_bridge_submits_in_its_creators_name_below_its_own(pods):
+    pods.apply_policy(policy(**BRIDGES))
+    (fact,) = ask(pods, actor="bridge/alice", user=None)
+    assert (fact.user, fact.user_verified) == ("bridge/alice", True)
+    assert refused(pods, "not-permitted", actor="bridge-2/alice", user=None).rule == "kubernetes.bridges"
+    assert refused(pods, "not-permitted", actor="bridge/alice", auth="none", user=None).rule == "kubernetes.bridges"
+
+
+def test_nobody_else_does(pods):
+    pods.apply_policy(policy(**BRIDGES))
+    assert refused(pods, "not-permitted", actor="alice").rule == "kubernetes.bridges"
+    assert refused(pods, "not-permitted", auth="none").rule == "kubernetes.bridges", "it only claims to be the bridge"
+
+
+def test_where_no_bridge_is_named_operators_submit_workloads(pods):
+    pods.apply_policy(policy(identity={"operators": ["ops"]}))
+    assert refused(pods, "not-permitted").rule == "operators"
+    assert isinstance(ask(pods, actor="ops"), list)
+
+
+def test_the_creator_needs_the_rights_of_a_submitter(pods):
+    pods.apply_policy(policy(**BRIDGES, identity={"class_users": {"build": ["bob"], "train": ["bob"]}}))
+    name = pods.state.rules.find_class(None).name
+    pods.apply_policy(policy(**BRIDGES, identity={"class_users": {name: ["bob"]}}))
+    assert refused(pods, "not-permitted").rule == "class-users"
+    assert isinstance(ask(pods, user="bob"), list)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        JobSpec(runtime="kubernetes"),
+        JobSpec(runtime="kubernetes", workload=TRAIN, command="true"),
+        JobSpec(runtime="kubernetes", workload=TRAIN, image="debian"),
+        JobSpec(runtime="docker", workload=TRAIN),
+        JobSpec(),
+    ],
+)
+def test_a_spec_has_a_command_or_a_workload(pods, spec):
+    assert refused(pods, "malformed", spec=spec, user=None)

@@ -1,0 +1,289 @@
+"""A Job with Bailiff's label: submitted, placed, preempted, brought back; and everything that a user can do to it meanwhile."""
+
+import pytest
+from tests.bridge_kit import World, gated, job_object, message
+from tests.log_builder import policy
+
+from bailiff_kubernetes import names
+from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def status(world, name="train"):
+    return world.objects[name]["metadata"]["annotations"][STATUS]
+
+
+def test_a_job_is_submitted_for_its_user_and_its_gates_open_on_its_nodes(world):
+    world.add(job_object("train", pods=2, gpus=4, user="ada"))
+    assert gated(world.pods_of("train")) == [True, True]
+    world.settle()
+    job = world.job("train")
+    assert (job.id, job.user, job.phase) == ("team-a.train-0a0a0a0a", "kubernetes/ada", "starting")
+    assert [(group.count, group.gpu_milli, group.cpu_milli) for group in job.demand.tasks] == [(2, 4000, 1000)]
+    (sent,) = world.sent
+    assert sent.body.vouched_by.to_data() == {"issuer": "kubernetes:c1", "subject": "ada"}
+    for index, pod in enumerate(world.pods_of("train")):
+        assert not pod["spec"]["schedulingGates"]
+        assert pod["metadata"]["annotations"][names.TASK] == f"team-a.train-0a0a0a0a-1-{index}"
+        terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        node = world.story.state.nodes[job.tasks[index].node].name
+        assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+        assert f"task {index} of {job.id}, attempt 1, starts on {node} (test#" in message(pod)
+    assert status(world).startswith("Placed: team-a.train-0a0a0a0a runs on n1")
+
+
+def test_what_does_not_fit_waits_gated_and_its_pods_name_the_reason(world):
+    world.add(job_object("first", pods=2, gpus=8))
+    world.run("first")
+    world.add(job_object("train", pods=1, gpus=8))
+    world.settle()
+    (pod,) = world.pods_of("train")
+    assert gated([pod]) == [True]
+    assert message(pod).startswith("team-a.train-0a0a0a0a is pending: ")
+    assert message(pod).endswith(f"(test#{world.story.state.seq})") or "(test#" in message(pod)
+    assert status(world) == f"Pending: {message(pod)}"
+
+
+def test_preempted_pods_come_back_gated_and_keep_their_place_in_the_queue(world):
+    world.add(job_object("train", pods=2, gpus=8))
+    first = world.run("train")
+    world.add(job_object("serve", pods=2, gpus=8, user="bob", labels={names.PRIORITY_CLASS: "inference"}))
+    world.settle()
+    world.story.propose()
+    world.settle()
+    text = status(world)
+    assert text.startswith("Preempted: ")
+    assert "train-0a0a0a0a (class train, priority 50, user kubernetes/ada)" in text
+    assert "is preempted by team-a.serve-0a0a0a0a (class inference, priority" in text
+    assert "user kubernetes/bob) (test#" in text
+    world.evicted("train")
+    world.settle()
+    assert world.job("train").id == first.id
+    assert world.job("train").phase == "pending"
+    assert gated(world.pods_of("train")) == [True, True]
+    world.run("serve")
+    for index in (0, 1):
+        world.finish("serve", index)
+    world.settle()
+    assert world.job("train").attempt == 2
+    assert {pod["metadata"]["annotations"][names.TASK] for pod in world.pods_of("train")} == {
+        f"{first.id}-2-0",
+        f"{first.id}-2-1",
+    }
+
+
+def test_a_completed_job_ends_with_its_tasks(world):
+    world.add(job_object("train", pods=1))
+    world.run("train")
+    world.finish("train", 0)
+    world.settle()
+    assert world.job("train").phase == "succeeded"
+    assert len(world.sent) == 1
+
+
+def test_a_job_that_completes_before_all_its_tasks_were_placed_is_cancelled(world):
+    world.add(job_object("train", pods=2, gpus=8))
+    world.story.drain("n1")
+    world.settle()
+    assert world.job("train").phase == "pending"
+    world.objects["train"]["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
+    world.settle()
+    assert (world.job("train").phase, world.job("train").request_reason) == ("cancelled", "the Job has completed")
+
+
+def test_a_failed_job_is_cancelled_with_the_clusters_reason(world):
+    world.add(job_object("train"))
+    world.run("train")
+    condition = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "Job has reached the limit"}
+    world.objects["train"]["status"]["conditions"] = [condition]
+    world.settle()
+    assert world.job("train").cancelled
+    assert world.job("train").request_reason == "the Job has failed: Job has reached the limit"
+
+
+def test_a_pod_that_fails_is_made_anew_and_its_gang_restarts(world):
+    world.add(job_object("train", pods=2))
+    world.run("train")
+    world.finish("train", 1, code=3)
+    world.evicted("train")
+    world.story.wait(60_000_000)
+    world.settle()
+    assert world.job("train").attempt == 2
+    running = [pod for pod in world.pods_of("train") if pod["status"]["phase"] == "Running"]
+    assert {pod["metadata"]["annotations"][names.TASK][-4:] for pod in running} == {"-2-0", "-2-1"}
+
+
+def test_a_deleted_job_is_cancelled(world):
+    world.add(job_object("train"))
+    world.run("train")
+    world.delete("train")
+    world.settle()
+    assert world.job("train").cancelled
+    assert world.job("train").request_reason == "the Job was deleted"
+
+
+def test_jobs_of_kinds_that_are_not_known_completely_are_not_cancelled(world):
+    world.add(job_object("train"))
+    world.run("train")
+    world.delete("train")
+    view = world.view
+    world.view = lambda: type(view())(view().workloads, view().pods, view().kinds - {"Job"})
+    assert world.due() == []
+
+
+def test_suspended_and_resumed_by_its_user(world):
+    world.add(job_object("train"))
+    world.run("train")
+    world.change("train", suspend=True)
+    world.settle()
+    assert world.job("train").paused_seq is not None
+    world.story.yields(world.job("train").id)
+    world.settle()
+    assert world.job("train").phase == "paused"
+    world.change("train", suspend=False)
+    world.settle()
+    assert world.job("train").attempt == 2
+    assert gated(world.pods_of("train")) == [False]
+    world.change("train", suspend=True)
+    world.settle()
+    assert world.job("train").paused_seq is not None
+
+
+def test_a_job_that_is_created_suspended_is_submitted_when_it_is_resumed(world):
+    world.add(job_object("train", suspend=True))
+    world.settle()
+    assert world.jobs() == []
+    world.change("train", suspend=False)
+    world.settle()
+    assert world.job("train").phase == "starting"
+
+
+def test_a_pause_in_bailiff_is_not_ended_by_the_bridge(world):
+    world.add(job_object("train"))
+    world.settle()
+    world.story.pause(world.job("train").id, "maintenance")
+    world.settle()
+    assert world.job("train").paused_seq is not None
+    assert not world.objects["train"]["spec"].get("suspend")
+
+
+def test_cancelled_in_bailiff_it_is_suspended_until_its_user_resumes_it(world):
+    world.add(job_object("train", gpus=8, pods=2))
+    world.story.drain("n1")
+    world.settle()
+    first = world.job("train").id
+    world.story.cancel(first)
+    world.settle()
+    assert world.objects["train"]["spec"]["suspend"] is True
+    assert world.objects["train"]["metadata"]["annotations"][STOPPED_FOR] == first
+    assert status(world).startswith(f"Cancelled: {first} has been cancelled")
+    world.change("train", suspend=False)
+    world.settle()
+    assert world.job("train").id == f"{first}-2"
+    world.story.cancel(world.job("train").id)
+    world.settle()
+    world.change("train", suspend=False)
+    world.settle()
+    assert world.job("train").id == f"{first}-3"
+
+
+def test_scaled_by_its_user(world):
+    world.add(job_object("train", pods=2, annotations={names.MIN_TASKS: "1"}))
+    world.run("train")
+    world.change("train", parallelism=4, completions=4)
+    world.settle()
+    assert (world.job("train").size, world.job("train").minimum) == (4, 1)
+    assert gated(world.pods_of("train")) == [False] * 4
+    world.change("train", parallelism=3, completions=3)
+    world.settle()
+    assert world.job("train").size == 3
+
+
+def test_pods_that_have_succeeded_are_not_asked_for_again(world):
+    world.add(job_object("train", pods=3, gpus=4))
+    world.run("train")
+    world.finish("train", 1)
+    world.settle()
+    assert world.job("train").size == 3
+    world.story.evict(world.job("train").id)
+    world.evicted("train")
+    world.settle()
+    assert (world.job("train").size, world.job("train").attempt) == (2, 2)
+    world.settle()
+    assert gated(world.pods_of("train-0")) == [False]
+    assert gated(world.pods_of("train-2")) == [False]
+
+
+def test_its_class_changes_while_it_is_pending(world):
+    world.add(job_object("first", pods=2, gpus=8))
+    world.run("first")
+    world.add(job_object("train", gpus=8))
+    world.settle()
+    world.objects["train"]["metadata"]["labels"][names.PRIORITY_CLASS] = "build"
+    world.settle()
+    assert world.job("train").class_name == "build"
+
+
+def test_a_rejected_submission_is_not_repeated_until_something_has_changed(world):
+    world.add(job_object("train", labels={names.PROJECT: "vision"}))
+    world.settle()
+    assert status(world).startswith("Rejected: there is no project 'vision'")
+    assert message(world.pods_of("train")[0]).startswith("there is no project 'vision'")
+    world.story.apply_policy(policy(projects=[{"name": "vision"}]))
+    world.settle()
+    assert world.job("train").project == "vision"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"user": ""}, "nobody vouches for who created it"),
+        ({"annotations": {names.MIN_TASKS: "9"}}, "bailiff.io/min-tasks is 9, and it has 2 pods"),
+        ({"annotations": {names.MIN_TASKS: "many"}}, "expected a whole number, found 'many'"),
+        ({"annotations": {names.GRACE: "soon"}}, "grace"),
+        ({"completions": 5}, "it has 5 completions and runs 2 pods at once"),
+        ({"template": {"metadata": {}, "spec": {"containers": []}}}, "lacks the label bailiff.io/pool"),
+    ],
+)
+def test_what_cannot_be_submitted_is_explained(world, change, reason):
+    world.objects["train"] = job_object("train", pods=2, **change)
+    world.step(world.due())
+    assert status(world).startswith("NotSubmitted: not submitted to test: ")
+    assert reason in status(world)
+    assert world.jobs() == []
+
+
+def test_a_pod_without_its_gate_is_reported(world):
+    world.add(job_object("train", pods=1))
+    (pod,) = world.pods_of("train")
+    pod["spec"]["schedulingGates"] = []
+    world.settle()
+    assert "runs outside Bailiff" in message(pod)
+
+
+def test_the_namespace_is_the_project_where_the_policy_has_it():
+    world = World(policy(projects=[{"name": "team-a"}, {"name": "default"}]))
+    world.add(job_object("train"))
+    world.settle()
+    assert world.job("train").project == "team-a"
+
+
+def test_a_priority_class_of_the_cluster_is_mapped():
+    world = World(users={"gpu-serving": "inference"})
+    item = job_object("train")
+    item["spec"]["template"]["spec"]["priorityClassName"] = "gpu-serving"
+    world.add(item)
+    world.settle()
+    assert world.job("train").class_name == "inference"
+
+
+def test_the_workloads_checkpoint_reaches_its_pods(world):
+    world.add(job_object("train"))
+    world.run("train")
+    world.objects["train"]["metadata"]["annotations"][names.LAST_CHECKPOINT_STEP] = "1200"
+    world.settle()
+    assert world.pods_of("train")[0]["metadata"]["annotations"][names.LAST_CHECKPOINT_STEP] == "1200"
