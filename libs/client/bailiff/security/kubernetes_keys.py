@@ -18,7 +18,6 @@ from bailiff_log.keys import existing_or_new_key, key_id, read_private_key
 
 CERTIFIED: tuple[Role, ...] = ("admission", "victim-selection", "eviction-executor", "auditor", "rollup", "console")
 OPERATOR, CONSOLE, BRIDGE = "operator", "console", "kubernetes-bridge"
-SIGN_IN = (CONSOLE, BRIDGE)  # sign requests in other people's names
 ROOT = "root-key"
 FILES = (PRIVATE_KEY, ENCRYPTION_KEY, CERTIFICATE)
 PART_OF = {"app.kubernetes.io/part-of": "bailiff", "app.kubernetes.io/component": "keys"}
@@ -38,7 +37,7 @@ def complete(folder: Path, release: str, replicas: Mapping[str, int], policy: st
     (folder / "root.pub").write_text(f"{key_id(read_private_key(root))}\n", encoding="ascii")
     existing_or_new_key(folder / "admission" / "specs.key")
     existing_or_new_key(folder / "auditor" / "seal.key")
-    holders = {holder: key_id(existing_or_new_key(folder / holder / f"{holder}.key")) for holder in (OPERATOR, *SIGN_IN)}
+    holders = {holder: key_id(existing_or_new_key(folder / holder / f"{holder}.key")) for holder in (OPERATOR, CONSOLE, BRIDGE)}
     _token(folder / "api-token" / "token")
     _token(folder / "console" / "token")
     first = folder / "admission" / "policy.yaml"
@@ -47,10 +46,11 @@ def complete(folder: Path, release: str, replicas: Mapping[str, int], policy: st
 
 
 def _first_policy(text: str, holders: Mapping[str, str]) -> str:
-    """The policy with the keys of operator, console and bridge, unless it has an identity section of its own."""
+    """The policy with the keys of operator, console and bridge, unless it has sections `identity` and `kubernetes` of its own."""
     policy: dict[str, Any] = yaml.safe_load(text) or {}
     keys = {key: holder for holder, key in holders.items()}
-    policy.setdefault("identity", {"keys": keys, "operators": [OPERATOR], "sign_ins": list(SIGN_IN)})
+    policy.setdefault("identity", {"keys": keys, "operators": [OPERATOR], "sign_ins": [CONSOLE]})
+    policy.setdefault("kubernetes", {"bridges": [BRIDGE]})
     return yaml.safe_dump(policy, sort_keys=False)
 
 
