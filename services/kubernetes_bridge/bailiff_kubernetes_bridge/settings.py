@@ -8,10 +8,19 @@ from pydantic import Field
 from bailiff_core.model.document import Name
 from bailiff_service.settings import ServiceSettings
 
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def own_namespace() -> str:
+    """The namespace of the pod that this is; `bailiff` outside of the cluster."""
+    return OWN_NAMESPACE.read_text().strip() if OWN_NAMESPACE.exists() else "bailiff"
+
 
 class BridgeSettings(ServiceSettings):
-    """kubeconfig: of the cluster; without one the pod's service account. cluster: the cluster's name, in labels of jobs and as
-    the issuer of its users. key: file with the private key that signs requests. actor: the key's name in the policy.
+    """Settings in addition to the common ones.
+
+    kubeconfig: of the cluster; without one the pod's service account. cluster: the cluster's name, in labels of jobs and as the
+    issuer of its users. key: file with the private key that signs requests. actor: the key's name in the policy.
 
     kubernetes_priority_classes: Bailiff's priority class for a PriorityClass of the cluster. lease_namespace, lease_name: the
     Lease by which replicas elect the one that acts.
@@ -22,5 +31,5 @@ class BridgeSettings(ServiceSettings):
     key: Path | None = None
     actor: str = "kubernetes"
     kubernetes_priority_classes: dict[str, Name] = Field(default_factory=dict)
-    lease_namespace: Annotated[str, Field(min_length=1)] = "bailiff"
+    lease_namespace: Annotated[str, Field(min_length=1)] = Field(default_factory=own_namespace)
     lease_name: Annotated[str, Field(min_length=1)] = "bailiff-kubernetes-bridge"

@@ -1,0 +1,186 @@
+"""The bridge on a real API server and a real Kafka: Bailiff's services, an agent that follows the fake nodes' pods, bridges."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.kubernetes_cluster import Cluster
+from tests.system import POLICY, System, Watch
+
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.state import Job
+from bailiff_devstack import free_port
+from bailiff_kubernetes import names
+from bailiff_log.keys import existing_or_new_key, key_id
+
+POOL = "pool-k"
+MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
+AGENT, BRIDGE = "node-agent-pods", "kubernetes-bridge"
+USER = "ada"
+
+
+class BridgeSystem(System):
+    """One pool whose machines are the cluster's fake nodes. Each bridge is a process of its own."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.key_file = folder / "kubernetes-bridge.key"
+        folder.mkdir(parents=True, exist_ok=True)
+        key = key_id(existing_or_new_key(self.key_file))
+        data = POLICY.model_dump(mode="json")
+        data["identity"] |= {"keys": {key: "kubernetes"}, "sign_ins": ["kubernetes"]}
+        data["kubernetes"] = {"bridges": ["kubernetes"]}
+        super().__init__(folder, policy=Policy.model_validate(data, strict=False), pools={POOL: len(cluster.fake_nodes)})
+        self.services = ("admission", "victim-selection", "eviction-executor")
+
+    def start(self) -> None:
+        """Start everything, one bridge included."""
+        self.cluster.kubectl("apply", "-f", str(MANIFESTS / "admission-policies.yaml"))
+        self.cluster.kubectl("apply", "-f", "-", stdin='{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"bailiff"}}')
+        self.cluster.kubectl("apply", "-f", str(MANIFESTS / "bridge-rbac.yaml"))
+        self.start_kafka()
+        self.start_services()
+        self._start_agent()
+        self.start_bridge()
+        self.wait_ready()
+
+    def _start_agent(self) -> None:
+        node = {"pool": POOL, "gpus": "8xH100-80GB", "runtimes": ["process", "kubernetes"]}
+        nodes = json.dumps([{"name": name, **node} for name in self.cluster.fake_nodes])
+        self._start(AGENT, "tests.pods_agent", {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false"}, certified=True)
+
+    def start_bridge(self, replica: str = "") -> str:
+        """Start a bridge (again). Does not wait until it is ready."""
+        settings = {
+            "BAILIFF_KEY": str(self.key_file),
+            "BAILIFF_CLUSTER": "offline",
+            "BAILIFF_INSTANCE": BRIDGE + replica,
+            "BAILIFF_STATE_DIR": str(self.folder / f"bridge{replica}"),
+        }
+        self._start(BRIDGE + replica, "bailiff_kubernetes_bridge", settings)
+        return BRIDGE + replica
+
+    def _start(self, name: str, module: str, settings: Mapping[str, str], *, certified: bool = False) -> None:
+        port = self._rivals.setdefault(name, free_port())
+        env = {
+            **self.stack.environment(name, port), **self.stack.plan.env, "BAILIFF_KUBECONFIG": str(self.cluster.kubeconfig),
+            "PYTHONPATH": str(Path(__file__).parents[2]), **settings,
+        }  # fmt: skip
+        if certified:
+            self.stack.certify(name, env)
+        url = f"http://127.0.0.1:{port}/readyz"
+        self.stack.processes.start(name, [sys.executable, "-m", module], env=env, ready_url=url)
+
+    def restart_bridge(self, replica: str = "") -> None:
+        """`kill -9`, and start again."""
+        self.stack.processes.kill9(BRIDGE + replica)
+        self.start_bridge(replica)
+
+
+class Users:
+    """A user of one namespace, with kubectl."""
+
+    def __init__(self, cluster: Cluster, namespace: str, watch: Watch) -> None:
+        self.cluster, self.namespace, self.watch = cluster, namespace, watch
+        binding = ["create", "rolebinding", USER, f"--user={USER}", "--clusterrole=edit", "-n", namespace]
+        cluster.kubectl(*binding)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """As the user."""
+        return self.cluster.kubectl("--as", USER, "-n", self.namespace, *arguments, stdin=stdin)
+
+    def refused(self, *arguments: str) -> str:
+        """What kubectl answers to something that the user may not do."""
+        try:
+            self.kubectl(*arguments)
+        except AssertionError as error:
+            return str(error)
+        raise AssertionError(f"the server allowed it: kubectl {' '.join(arguments)}")
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Create or change these objects."""
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([dict(each) for each in objects]))
+
+    def job(
+        self,
+        name: str,
+        pods: int,
+        gpus: int,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        pod: Mapping[str, str] | None = None,
+        **labels: str,
+    ) -> Mapping[str, Any]:
+        """A Job with Bailiff's label. pod: annotations of its pods, which say how a fake node plays them."""
+        limits = {"nvidia.com/gpu": gpus}
+        container = {"name": "main", "image": "localhost/busybox:1", "resources": {"requests": {"cpu": "1"}, "limits": limits}}
+        spec = {"restartPolicy": "Never", "containers": [container]}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "labels": {names.POOL: POOL, **labels}, "annotations": dict(annotations or {})},
+            "spec": {
+                "parallelism": pods,
+                "completions": pods,
+                "completionMode": "Indexed",
+                "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
+                "template": {"metadata": {"annotations": dict(pod or {})}, "spec": spec},
+            },
+        }
+
+    def pods(self, selector: str) -> list[dict[str, Any]]:
+        """The pods, by name."""
+        return self.cluster.get("pods", "-n", self.namespace, "-l", selector)["items"]
+
+    async def until_pods(
+        self, selector: str, what: str, condition: Callable[[list[dict[str, Any]]], bool]
+    ) -> list[dict[str, Any]]:
+        """Wait until the condition holds on the pods."""
+        found: list[dict[str, Any]] = []
+
+        async def holds() -> bool:
+            found[:] = self.pods(selector)
+            return condition(found)
+
+        try:
+            await self.watch.until_true(what, holds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{json.dumps([pod['status'] for pod in found], indent=1)[:3000]}") from None
+        return list(found)
+
+    def of(self, name: str) -> Job:
+        """The newest job of the workload in Bailiff."""
+        found = [
+            job
+            for job in self.watch.state.jobs.values()
+            if (job.demand.labels.get("kubernetes/namespace"), job.demand.labels.get("kubernetes/name")) == (self.namespace, name)
+        ]
+        return max(found, key=lambda job: job.seq)
+
+    async def until_phase(self, name: str, *phases: str) -> Job:
+        """Wait until the workload's job is in one of these phases."""
+
+        def reached(_: object) -> bool:
+            try:
+                return self.of(name).phase in phases
+            except ValueError:
+                return False
+
+        await self.watch.until(f"{name} is {' or '.join(phases)}", reached)
+        return self.of(name)
+
+
+def is_gated(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod has Bailiff's gate."""
+    return any(gate["name"] == names.GATE for gate in pod["spec"].get("schedulingGates") or [])
+
+
+def all_running(count: int) -> Callable[[list[dict[str, Any]]], bool]:
+    """Whether so many pods run, and no others are there."""
+    return lambda pods: len(pods) == count and all(pod["status"].get("phase") == "Running" for pod in pods)
+
+
+__all__ = ["POOL", "USER", "BridgeSystem", "Users", "all_running", "is_gated"]
