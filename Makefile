@@ -81,7 +81,7 @@ docs: install-dev ## regenerate the event, schema and command reference
 
 kustomize: ## deploy/kustomize/bailiff.yaml from the chart (needs Helm)
 	{ echo "# Made from deploy/helm/bailiff by \`make kustomize\`; do not edit."; \
-	  helm template bailiff deploy/helm/bailiff --namespace bailiff --set kafka.bootstrap=kafka:9092; } > deploy/kustomize/bailiff.yaml
+	  helm template bailiff deploy/helm/bailiff --namespace bailiff --no-hooks --set kafka.bootstrap=kafka:9092; } > deploy/kustomize/bailiff.yaml
 
 docs-site: .venv-docs/.installed ## build the documentation site into build/docs-site (strict: a broken link fails)
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet

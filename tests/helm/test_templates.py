@@ -1,11 +1,10 @@
 """The chart as Helm renders it, without a cluster."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
-from tests.helm_kit import BOOTSTRAP, CHART, RELEASE, ROOT, VALUE_SETS, containers, helm, of_kind, pod_templates, rendered
+from tests.helm_kit import BOOTSTRAP, CHART, RELEASE, ROOT, VALUE_SETS, Object, containers, helm, of_kind, pod_templates, rendered
 
 from bailiff.security.kubernetes_keys import secret_names
 from bailiff_bus.grants import PRINCIPALS
@@ -75,7 +74,7 @@ def test_only_pods_that_talk_to_the_api_server_have_a_token() -> None:
         name for name, template in pod_templates(rendered()).items() if template["spec"]["automountServiceAccountToken"]
     }
 
-    assert with_token == {"bailiff-node-agent", "bailiff-kubernetes-bridge", "bailiff-setup-1"}
+    assert with_token == {"bailiff-node-agent", "bailiff-kubernetes-bridge", "bailiff-setup-1", "bailiff-cleanup"}
 
 
 def test_each_service_account_is_one_service_s_own() -> None:
@@ -151,7 +150,25 @@ def test_the_policy_is_the_one_of_the_other_installations() -> None:
         assert yaml.safe_load(configuration["data"][name]) == yaml.safe_load((ROOT / "deploy" / name).read_text())
 
 
-def test_kustomize_has_what_the_chart_renders() -> None:
-    made: Path = KUSTOMIZE / "bailiff.yaml"
+def test_the_bridge_has_the_rights_and_policies_of_deploy_kubernetes() -> None:
+    objects = rendered()
+    rights = yaml.safe_load_all((ROOT / "deploy/kubernetes/bridge-rbac.yaml").read_text())
+    policies = yaml.safe_load_all((ROOT / "deploy/kubernetes/admission-policies.yaml").read_text())
 
-    assert list(filter(None, yaml.safe_load_all(made.read_text()))) == rendered(), "run: make kustomize"
+    for wanted in of_kind(rights, "Role", "ClusterRole"):
+        (found,) = (role for role in of_kind(objects, wanted["kind"]) if role["metadata"]["name"] == wanted["metadata"]["name"])
+        assert sorted(map(str, _single(found["rules"]))) == sorted(map(str, _single(wanted["rules"])))
+    assert all(policy in objects for policy in policies if policy)
+
+
+def _single(rules: list[Object]) -> list[Object]:
+    """The same rules with one resource each."""
+    return [{**rule, "resources": [resource], "verbs": sorted(rule["verbs"])} for rule in rules for resource in rule["resources"]]
+
+
+def test_kustomize_has_what_the_chart_renders_but_for_helms_hooks() -> None:
+    made = [found for found in yaml.safe_load_all((KUSTOMIZE / "bailiff.yaml").read_text()) if found]
+
+    assert made == [found for found in rendered() if "helm.sh/hook" not in found["metadata"].get("annotations", {})], (
+        "run: make kustomize"
+    )

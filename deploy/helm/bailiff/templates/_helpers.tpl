@@ -156,6 +156,7 @@ envFrom:
 {{- include "bailiff.apiServer" .root | nindent 0 }}
 - {name: BAILIFF_KEY, value: /var/lib/bailiff-credentials/keys/kubernetes-bridge.key}
 - {name: BAILIFF_ACTOR, value: kubernetes-bridge}
+- {name: BAILIFF_LEASE_NAME, value: {{ .root.Release.Name }}-kubernetes-bridge}
 {{- end }}
 {{- end }}
 
