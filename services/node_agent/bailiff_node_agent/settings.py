@@ -68,6 +68,24 @@ class NodeDeclaration(BaseModel):
         )
 
 
+class KubernetesSettings(BaseModel):
+    """Of the runtime `kubernetes`. kubeconfig: how to reach the API server; without it as the agent's own pod.
+
+    namespace: of the pods that Bailiff itself creates. kubelet_dir: the kubelet's root directory. pod_resources: its socket, if
+    that is elsewhere. gpu_resource: the resource that the device plugin offers. placement_timeout_s: a pod that no scheduler has
+    bound to the node after this time is given up.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kubeconfig: Path | None = None
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "bailiff-jobs"
+    kubelet_dir: Path = Path("/var/lib/kubelet")
+    pod_resources: Path | None = None
+    gpu_resource: str = "nvidia.com/gpu"
+    placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+
+
 class NodeAgentSettings(ServiceSettings):
     """Settings in addition to the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
 
@@ -80,7 +98,7 @@ class NodeAgentSettings(ServiceSettings):
     hidden_from_jobs: further folders and files to hide from them.
     credentials: a folder with a folder of keys for each node, by its name. enrolment_token, enrolment_token_file: what
     `bailiff node enrol` prints, for a node without a certificate; needed until it is enrolled.
-    docker_engine: the socket of this machine's Docker engine. docker_network: the network of
+    kubernetes: of the runtime with that name, as JSON. docker_engine: the socket of this machine's Docker engine. docker_network: the network of
     containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes share, for the checkpoints of
     jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never. attach_listen: where people
     connect to the terminals and ports of jobs, `HOST:PORT`, port 0 for any; without it nobody can. attach_address: the address
@@ -103,6 +121,7 @@ class NodeAgentSettings(ServiceSettings):
     durable: bool = True
     docker_engine: Annotated[str, Field(pattern=r"^unix://")] = "unix:///var/run/docker.sock"
     docker_network: str = "host"
+    kubernetes: KubernetesSettings = KubernetesSettings()
     enrolment_token: SecretStr | None = None
     enrolment_token_file: Path | None = None
     secrets_dir: Path | None = None
