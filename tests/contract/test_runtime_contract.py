@@ -148,9 +148,12 @@ class PodMachine:
             kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.node.kubelet, placement_timeout_s=60
         )
         self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource)
+        self.agents: list[KubernetesRuntime] = []
 
     def agent(self) -> Runtime:
-        return KubernetesRuntime(self.folder / "agent", self.node.name, self.settings)
+        runtime = KubernetesRuntime(self.folder / "agent", self.node.name, self.settings)
+        self.agents.append(runtime)
+        return runtime
 
     def _launch(self, script: str, key: TaskKey = KEY) -> Launch:
         return Launch(
@@ -203,11 +206,14 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         pytest.skip(f"this machine permits no isolation: {reason}")
     machine: Machine = pod_machine(request, tmp_path) if request.param == "kubernetes" else MACHINES[request.param](tmp_path)
     yield machine
+    if isinstance(machine, PodMachine):
+        for agent in machine.agents:
+            await agent.close()
     last_agent = machine.agent()
     for state in await last_agent.adopt():
         if isinstance(state, Running):
             await last_agent.kill(state.key)
-            await asyncio.wait_for(last_agent.wait_exit(), 10)
+            await asyncio.wait_for(last_agent.wait_exit(), 30)
         await last_agent.forget(state.key)
     await last_agent.close()
     if request.param == "docker":

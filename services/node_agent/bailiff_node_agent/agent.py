@@ -89,7 +89,7 @@ class Agent:
         messages = MessagePump(context, tasks, stages, reporter, background, clock_and_ids)
         releaser = Releaser(context, tasks, quarantine, shares, scratch, reporter, background)
         exits = ExitHandler(tasks, messages, stages, releaser, reporter, background)
-        self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter)
+        self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter, background)
         self._evictions = EvictionDriver(context, tasks, messages, stages, exits, reporter, background, clock_and_ids)
         self._attachments = Attachments(context, tasks, reporter, attach_server or AttachServer(None))
         self._reporter, self._background, self._shares, self._quarantine = reporter, background, shares, quarantine

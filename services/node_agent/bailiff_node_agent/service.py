@@ -98,7 +98,7 @@ class NodeAgentService:
         incarnation = new_incarnation(storage, machine_id=node.machine_id)
         credentials = self._credentials(node)
         machine = SimulatedMachine()
-        inventory = _open_inventory(node, folder, machine)
+        inventory = _open_inventory(node, folder, machine, settings)
         parts = NodeParts(
             node=node.name,
             folder=folder,
@@ -145,13 +145,15 @@ class NodeAgentService:
             raise MustStop(ExitCode.CREDENTIALS, f"node {node.name}: {error.filename}: {error.strerror}") from None
 
 
-def _open_inventory(node: NodeDeclaration, folder: Path, machine: SimulatedMachine) -> DeviceInventory:
+def _open_inventory(
+    node: NodeDeclaration, folder: Path, machine: SimulatedMachine, settings: NodeAgentSettings
+) -> DeviceInventory:
     def identify(pid: int) -> int | None:
         return machine.identify(pid) or process_start_time(pid)
 
     plugin = inventory_plugin(node.gpus)
     try:
-        inventory = plugin.open(InventoryContext(node.gpus, node.name, identify, folder / "faults.json"))
+        inventory = plugin.open(InventoryContext(node.gpus, node.name, identify, folder / "faults.json", settings.kubernetes))
         check_count(len(inventory.list()))
     except NoDriver as error:
         raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None

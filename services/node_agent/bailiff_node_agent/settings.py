@@ -21,7 +21,7 @@ ADDRESS = r"^[A-Za-z0-9._:%\[\]-]{1,253}:[0-9]{1,5}$"
 class NodeDeclaration(BaseModel):
     """One machine, or with `count` that many simulated ones, named `name-0`, `name-1` ….
 
-    gpus: `nvml` for this machine's own GPUs, or simulated ones such as `8xH100-80GB`, or `0`. cpu_milli, memory_bytes: what
+    gpus: `nvml` for this machine's own GPUs, `kubernetes` for those that its kubelet gives out, or simulated ones such as `8xH100-80GB`, or `0`. cpu_milli, memory_bytes: what
     jobs may use; by default all of this machine for `nvml`, and 16 cores and 128 GiB per GPU for simulated ones. runtimes:
     `process`, and with `docker` also jobs that name an image; the node then has the label `bailiff.runtime/docker`.
     """
@@ -85,6 +85,11 @@ class KubernetesSettings(BaseModel):
     gpu_resource: str = "nvidia.com/gpu"
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
 
+    @property
+    def pod_resources_socket(self) -> Path:
+        """The socket of the kubelet's pod-resources API."""
+        return self.pod_resources or self.kubelet_dir / "pod-resources" / "kubelet.sock"
+
 
 class NodeAgentSettings(ServiceSettings):
     """Settings in addition to the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
@@ -98,11 +103,11 @@ class NodeAgentSettings(ServiceSettings):
     hidden_from_jobs: further folders and files to hide from them.
     credentials: a folder with a folder of keys for each node, by its name. enrolment_token, enrolment_token_file: what
     `bailiff node enrol` prints, for a node without a certificate; needed until it is enrolled.
-    kubernetes: of the runtime with that name, as JSON. docker_engine: the socket of this machine's Docker engine. docker_network: the network of
-    containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes share, for the checkpoints of
-    jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never. attach_listen: where people
-    connect to the terminals and ports of jobs, `HOST:PORT`, port 0 for any; without it nobody can. attach_address: the address
-    by which they reach it, if it is another one.
+    kubernetes: of the runtime with that name, as JSON. docker_engine: the socket of this machine's Docker engine.
+    docker_network: the network of containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes
+    share, for the checkpoints of jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never.
+    attach_listen: where people connect to the terminals and ports of jobs, `HOST:PORT`, port 0 for any; without it nobody can.
+    attach_address: the address by which they reach it, if it is another one.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]

@@ -147,9 +147,10 @@ class TaskReport(ReportBody):
 
 
 class TaskStartedReport(TaskReport):
-    """The process runs."""
+    """The process runs. devices: those that it got, where the node chose others than were allocated, as a kubelet does."""
 
     TYPE: ClassVar[str] = "bailiff.TaskStartedReport.v1"
+    devices: tuple[OpaqueId, ...] = ()
 
 
 class TaskStartRefusedReport(TaskReport):

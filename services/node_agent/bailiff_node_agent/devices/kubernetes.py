@@ -26,6 +26,7 @@ class KubernetesInventory:
 
     blocking = True
     users = None
+    chooser = "kubernetes"
 
     def __init__(self, kubelet_socket: Path, resource: str) -> None:
         self._resources, self._resource = PodResources(kubelet_socket), resource
@@ -83,6 +84,10 @@ class KubernetesInventory:
         return found | {
             device: DeviceProblem("driver", "the device plugin reports it as unhealthy") for device in gone if device not in found
         }
+
+    def holders(self) -> dict[str, tuple[str, str]]:
+        """Namespace and name of the pod that holds each device, whosever it is. Raises `KubeletUnavailable`."""
+        return {device: (each.namespace, each.pod) for each in self._resources.holdings() for device in each.devices}
 
     def _allocatable(self) -> dict[str, str]:
         """The healthy devices. Those that were seen before stay known."""

@@ -5,7 +5,8 @@ them; `volumes`, `control_server` and `pod_processes` are the node's side of a p
 processes. Decisions and Kafka belong elsewhere, as for every runtime.
 """
 
-from ..plugin import RuntimePlugin
+from bailiff_node_agent.runtime.plugin import RuntimePlugin
+
 from .runtime import KubernetesRuntime, open_runtime
 
 __all__ = ["PLUGIN", "KubernetesRuntime"]

@@ -1,7 +1,7 @@
 """One pod from its creation to its proven end.
 
-Every step can be repeated: the next agent follows the same pod from where it is. The end is proven by the kubelet's report that all
-containers have ended, or where that cannot come any more by the pod's absence from pod-resources; and by its empty cgroup.
+Every step can be repeated: the next agent follows the same pod from where it is. The end is proven by the kubelet's report that
+all containers have ended, or where that cannot come any more by the pod's absence from pod-resources; and by its empty cgroup.
 """
 
 import asyncio
@@ -38,6 +38,8 @@ from .pod_resources import KubeletUnavailable
 from .task_files import TaskOrder
 
 POLL_S, FAST_POLL_S = 1.0, 0.1
+KILL_GRACE_S = 1
+"""The shortest grace that is not "remove the object at once"."""
 REMOVED = "its pod was removed from the API server before the kubelet had reported its end"
 UNCHECKED = "the agent was replaced before it had checked the devices that the kubelet chose"
 CheckDevices = Callable[[tuple[str, ...]], str | None]
@@ -94,10 +96,8 @@ class PodFollower:
             if pod is not None:
                 await self._take(pod)
                 return pod
-            if self._node.files.stop(self.order.key) is not None and await self._removed_unbound(
-                "it was stopped before it was placed"
-            ):
-                continue
+            if self._node.files.stop(self.order.key) is not None:
+                await self._removed_unbound("it was stopped before it was placed")
             if self._manifest is not None and not self.order.uid:
                 await self._create(self._manifest)
             if loop.time() >= give_up_at:
@@ -139,8 +139,8 @@ class PodFollower:
         with contextlib.suppress(ApiError):  # without it, an end that nobody reported is proven by the kubelet and the cgroup
             await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace)
 
-    async def _removed_unbound(self, why: str | None) -> bool:
-        """Give up a pod that has no node: delete exactly the version that has none. False: it was bound, or nobody answers."""
+    async def _removed_unbound(self, why: str | None) -> None:
+        """Give up a pod that has no node: delete exactly that version. Returns where it is bound, or nobody answers."""
         api, namespace = self._node.api, self.order.namespace
         try:
             pods = (await api.list(PODS, namespace or None, labels=f"bailiff.io/task-hash={self._hash}")).items
@@ -151,14 +151,14 @@ class PodFollower:
                 node = pod["spec"]["nodeName"]
                 if node != self._node.node:
                     raise NotStarted(f"its pod was bound to another node, {node}")
-                return False
+                return
             metadata = pod["metadata"]
             await api.delete(
                 PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], resource_version=metadata["resourceVersion"]
             )
             await drop_finalizer(self._node, metadata["namespace"], metadata["name"], metadata["uid"])
         except (Unreachable, TooManyRequests, Conflict, NotFound):
-            return False
+            return
         timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {pod_status.why_not_placed(pod)}"
         raise NotStarted(why or timeout)
 
@@ -175,7 +175,7 @@ class PodFollower:
             refusal = UNCHECKED if self._check is None else self._check(devices)
             if refusal is not None:
                 self.refusal = refusal
-                await asyncio.to_thread(files.write_stop, key, 1)
+                await asyncio.to_thread(files.write_stop, key, KILL_GRACE_S)
             running = Running(key, uid_of(pod), boottime_us(), devices, self.order.ordered_by)
             await asyncio.to_thread(files.write_running, running)
         self.settled.set()
@@ -288,9 +288,11 @@ class PodFollower:
             pass  # it is gone, which is seen by itself
         except (Unreachable, TooManyRequests) as problem:
             logger().warning("the API server cannot delete a pod: signalling it", task=str(self.order.key), why=problem.message)
-            self._signal(signal.SIGKILL if grace_s == 1 else signal.SIGTERM)
+            self._signal(signal.SIGKILL if grace_s == KILL_GRACE_S else signal.SIGTERM)
             return
         self._announced_stop = grace_s
+        if grace_s == KILL_GRACE_S:
+            self._signal(signal.SIGKILL)  # a kubelet that waits for a longer grace already may not shorten it at once
 
     def _disruption(self) -> Object:
         reason = self._node.files.reason(self.order.key)

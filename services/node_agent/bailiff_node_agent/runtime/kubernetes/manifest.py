@@ -19,7 +19,10 @@ PROBE_PERIOD_S = 5
 NOT_RELEASED = 126
 """Exit code of a task whose agent did not let it start within ten minutes."""
 
-_PROBE = f'test -e {LEASE_MOUNT}/until || exit 0; read up rest </proc/uptime; read until <{LEASE_MOUNT}/until; test "${{up%.*}}" -lt "$until"'
+_PROBE = (
+    f"test -e {LEASE_MOUNT}/until || exit 0; read up rest </proc/uptime; read until <{LEASE_MOUNT}/until; "
+    'test "${up%.*}" -lt "$until"'
+)
 _WAIT = (
     f'n=0; while ! test -e {CONTROL_MOUNT}/go; do n=$((n+1)); test $n -gt 6000 && exit {NOT_RELEASED}; sleep 0.1; done; exec "$@"'
 )

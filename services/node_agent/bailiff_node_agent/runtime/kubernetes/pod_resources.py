@@ -1,4 +1,4 @@
-"""The kubelet's pod-resources API: which devices there are on this node, and which pod holds which. The kubelet alone decides that.
+"""The kubelet's pod-resources API: which devices this node has, and which pod holds which. The kubelet alone decides that.
 
 The messages are those of k8s.io/kubelet/pkg/apis/podresources/v1, as far as they are read here.
 """
@@ -12,7 +12,7 @@ TIMEOUT_S = 5.0
 MAX_BYTES = 64 << 20
 
 
-class KubeletUnavailable(Exception):
+class KubeletUnavailable(OSError):
     """The kubelet does not answer; who holds a device is then unknown."""
 
 

@@ -26,7 +26,7 @@ from bailiff_node_agent.runtime.port import (
 )
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
-from .follow import PodFollower, drop_finalizer
+from .follow import KILL_GRACE_S, PodFollower, drop_finalizer
 from .manifest import grace_seconds, key_of_pod, pod_of
 from .pod_node import PodNode
 from .pod_processes import PodProcesses
@@ -47,8 +47,7 @@ class KubernetesRuntime:
     def __init__(self, folder: Path, node: str, settings: KubernetesSettings) -> None:
         self._files, self._name, self._settings = TaskFiles(folder), node, settings
         self._volumes, self._processes = PodVolumes(settings.kubelet_dir), PodProcesses()
-        socket = settings.pod_resources or settings.kubelet_dir / "pod-resources" / "kubelet.sock"
-        self._resources = PodResources(socket)
+        self._resources = PodResources(settings.pod_resources_socket)
         self._connecting = asyncio.Lock()
         self._connected: PodNode | None = None
         self._view: asyncio.Task[None] | None = None
@@ -68,7 +67,7 @@ class KubernetesRuntime:
             await asyncio.wait_for(node.view.synced.wait(), LIST_TIMEOUT_S)
         await asyncio.to_thread(self._find_orders, node)
         states: list[Running | Exit] = []
-        for key in self._files.keys():
+        for key in self._files.tasks():
             order = self._files.order(key)
             end = self._files.exit(key)
             if end is None:
@@ -139,6 +138,10 @@ class KubernetesRuntime:
             self._files.write_order(order)
             self._files.write_running(Running(key, metadata["uid"], boottime_us(), devices, ordered_by))
 
+    def task_pods(self) -> set[tuple[str, str]]:
+        """Namespace and name of every pod on this node that is a task's, also of one that is just being started."""
+        return set(self._connected.view.objects) if self._connected is not None else set()
+
     # --- eviction
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
@@ -182,7 +185,7 @@ class KubernetesRuntime:
 
     async def kill(self, key: TaskKey) -> None:
         self._files.known(key)
-        await asyncio.to_thread(self._files.write_stop, key, 1)
+        await asyncio.to_thread(self._files.write_stop, key, KILL_GRACE_S)
         self._wake(key)
 
     def renew(self, until_us: int, grace_us: int) -> None:
@@ -312,7 +315,7 @@ def _reason(payload: Mapping[str, Any]) -> str:
 
 def _not_yet(order: TaskOrder) -> Running:
     """A task whose pod is not placed yet."""
-    return Running(order.key, order.uid or order.name, boottime_us(), order.devices, order.ordered_by)
+    return Running(order.key, order.uid or order.name, boottime_us(), (), order.ordered_by)
 
 
 def open_runtime(parts: NodeParts) -> KubernetesRuntime:

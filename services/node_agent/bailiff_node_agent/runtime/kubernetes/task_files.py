@@ -1,4 +1,4 @@
-"""What the agent keeps on disk about each pod: the order to start it, when it ran, and how it ended. It outlives the pod's object."""
+"""What the agent keeps on disk about each pod: the order to start it, when it ran, and how it ended. It outlives the object."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -35,7 +35,7 @@ class TaskFiles:
         """The task's folder."""
         return self.folder / str(key)
 
-    def keys(self) -> list[TaskKey]:
+    def tasks(self) -> list[TaskKey]:
         """Every task, sorted."""
         keys = [TaskKey.parse(each.name) for each in self.folder.iterdir() if (each / "order.json").exists()]
         return sorted(key for key in keys if key is not None)
