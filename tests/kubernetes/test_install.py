@@ -1,6 +1,6 @@
 """`helm install` on a cluster of its own, with the project's image: a preemption and its proof, an upgrade, an uninstall.
 
-Kafka and PostgreSQL are the devstack's on this machine. Pods use the node's network, because the cluster has no DNS and no Services.
+Kafka and PostgreSQL are the devstack's. Pods use the node's network, because the cluster has no DNS and no Services.
 """
 
 import json
@@ -147,7 +147,6 @@ def installed(cluster: Cluster, kafka_and_postgresql: tuple[str, str], tmp_path_
             "nodeSelector": {"nvidia.com/gpu.present": None, "kubernetes.io/hostname": NODE},
             "kubeletRoot": str(cluster.node().kubelet),
             "stateDir": str(cluster.folder / "bailiff"),
-            "gpus": f"{GPUS}xH100-80GB",
         },
         **{name: {"replicas": 1} for name in ("admission", "victimSelection", "evictionExecutor", "bridge")},
     }
@@ -170,7 +169,7 @@ def _waiting_key(text: str) -> str:
 
 
 def _state(installed: Installed, job: str) -> str:
-    return str(installed.bailiff_json("describe", job)["state"])
+    return str(installed.bailiff_json("describe", job)["summary"]["state"])
 
 
 def _submit(installed: Installed, name: str, gpus: int, *options: str, seconds: int = 3600) -> None:
@@ -193,7 +192,7 @@ def test_a_preemption_on_eight_gpus_and_its_proof(installed: Installed) -> None:
     _submit(installed, "serve-1", 4, "--class", "inference", seconds=5)
 
     eventually(lambda: "serve-1" in _job_pods(installed), "the urgent job runs", installed.report)
-    victims = [job["name"] for job in installed.bailiff_json("list") if job["name"].startswith("train") and job["evictions"]]
+    victims = [job["job"] for job in installed.bailiff_json("list") if job["job"].startswith("train") and job["evictions"]]
     assert len(victims) == 4
     assert "serve-1" in installed.bailiff("explain", victims[0])
     eventually(lambda: _state(installed, "serve-1") == "completed", "the urgent job ends", installed.report)
