@@ -144,6 +144,7 @@ def kubernetes(
         list[str] | None, typer.Option(metavar="ROLE=NUMBER", help="Replicas of a service; default: 1. Repeatable.")
     ] = None,
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy that a new pool begins with.")] = None,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of the release.")] = "bailiff",
     agents_namespace: Annotated[
         str, typer.Option(metavar="NAME", help="Namespace of the node agents, which need the public root key.")
     ] = "bailiff-agents",
@@ -155,43 +156,35 @@ def kubernetes(
 
     The root key is in DIR/root-key, and in the Secret RELEASE-root-key with --in-cluster only.
     """
-    from bailiff.security.kubernetes_keys import ROOT
-    from bailiff.security.kubernetes_secrets import KubernetesError
+    import time
+
+    import yaml
+
+    from bailiff.security import kubernetes_keys as keys
+    from bailiff.security.kubernetes_secrets import KubernetesError, PodApi
     from bailiff_log.keys import KeyFileError
 
     try:
-        made = _kubernetes_secrets(folder, release, _counts(replicas or []), policy, agents_namespace, in_cluster=in_cluster)
+        cluster = PodApi() if in_cluster else None
+        if cluster is not None:
+            for part, name in keys.secret_names(release).items():
+                keys.restore(folder, release, part, cluster.secret(name))
+        first_policy = policy.read_text(encoding="utf-8") if policy is not None else ""
+        keys.complete(folder, release, _counts(replicas or []), first_policy, time.time_ns() // 1000)
+        made = [
+            *keys.secrets(folder, release, cluster.namespace if cluster else namespace),
+            keys.public_root_key(folder, release, agents_namespace),
+        ]
+        if cluster is not None:
+            for item in made:
+                cluster.apply(item)
     except (OSError, KeyFileError, KubernetesError) as error:
         raise ClientError(ExitCode.USAGE, str(error)) from None
     if in_cluster:
         typer.echo("\n".join(each["metadata"]["name"] for each in made))
         return
-    import yaml
-
-    printed = [each for each in made if each["metadata"]["name"] != f"{release}-{ROOT}"]
-    typer.echo(yaml.safe_dump_all(printed, sort_keys=False), nl=False)
-
-
-def _kubernetes_secrets(
-    folder: Path, release: str, replicas: dict[str, int], policy: Path | None, agents_namespace: str, *, in_cluster: bool
-) -> list[dict[str, Any]]:
-    """Complete the folder, with what the cluster has already, and return all objects."""
-    import time
-
-    from bailiff.security import kubernetes_keys as keys
-    from bailiff.security.kubernetes_secrets import PodApi
-
-    cluster = PodApi() if in_cluster else None
-    if cluster is not None:
-        for part, name in keys.secret_names(release).items():
-            keys.restore(folder, release, part, cluster.secret(name))
-    text = policy.read_text(encoding="utf-8") if policy is not None else ""
-    keys.complete(folder, release, replicas, text, time.time_ns() // 1000)
-    made = [*keys.secrets(folder, release), keys.public_root_key(folder, release, agents_namespace)]
-    if cluster is not None:
-        for item in made:
-            cluster.apply(item)
-    return made
+    root = keys.secret_name(release, keys.ROOT)
+    typer.echo(yaml.safe_dump_all((each for each in made if each["metadata"]["name"] != root), sort_keys=False), nl=False)
 
 
 def _counts(pairs: list[str]) -> dict[str, int]:

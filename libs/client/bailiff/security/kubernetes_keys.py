@@ -72,7 +72,7 @@ def secret_names(release: str) -> dict[str, str]:
     return {part: secret_name(release, part) for part in parts}
 
 
-def secrets(folder: Path, release: str) -> Iterable[dict[str, Any]]:
+def secrets(folder: Path, release: str, namespace: str) -> Iterable[dict[str, Any]]:
     """The folder as Secrets. Files of a replica are keys such as `bailiff-admission-0.key`."""
     root_public = (folder / "root.pub").read_bytes()
     for part, name in secret_names(release).items():
@@ -84,7 +84,7 @@ def secrets(folder: Path, release: str) -> Iterable[dict[str, Any]]:
         yield {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": name, "labels": PART_OF},
+            "metadata": {"name": name, "namespace": namespace, "labels": PART_OF},
             "type": "Opaque",
             "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
         }

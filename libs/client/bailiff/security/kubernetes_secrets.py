@@ -39,8 +39,8 @@ class PodApi:
         return found
 
     def apply(self, item: dict[str, Any]) -> None:
-        """Create the Secret or ConfigMap, or replace its data. Without a namespace of its own it is for the pod's."""
-        name, namespace = item["metadata"]["name"], item["metadata"].get("namespace", self.namespace)
+        """Create the Secret or ConfigMap, or replace its data."""
+        name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
         path = f"/api/v1/namespaces/{namespace}/{item['kind'].lower()}s"
         status, answer = self._call("POST", path, item)
         if status == http.client.CONFLICT:
