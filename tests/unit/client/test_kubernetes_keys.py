@@ -14,7 +14,7 @@ from bailiff_log.credentials import CERTIFICATE, read_credentials
 
 DAY = 86_400_000_000
 NOW = 20_000 * DAY
-POLICY = "eviction: {grace: 150s}\n"
+POLICY = "priority_classes: [{name: train, value: 50, preemptible: true, global_default: true}]\n"
 
 
 def made(folder: Path, *, now: int = NOW, replicas: int = 2) -> dict[str, dict[str, str]]:
@@ -111,6 +111,8 @@ def test_the_command_prints_all_secrets_but_that_of_the_root_key(tmp_path: Path)
     assert names == set(keys.secret_names("bailiff").values()) - {"bailiff-root-key"} | {"bailiff-root-public-key"}
     assert {item["metadata"]["namespace"] for item in objects} == {"gpus", "bailiff-agents"}
     assert (tmp_path / "root-key/root.key").exists()
+    policy = Policy.model_validate(yaml.safe_load((tmp_path / "admission/policy.yaml").read_text()), strict=False)
+    assert "inference" in {each.name for each in policy.priority_classes}
 
 
 def test_outside_of_a_cluster_the_command_says_that_it_is_not_in_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

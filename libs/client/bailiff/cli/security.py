@@ -143,7 +143,9 @@ def kubernetes(
     replicas: Annotated[
         list[str] | None, typer.Option(metavar="ROLE=NUMBER", help="Replicas of a service; default: 1. Repeatable.")
     ] = None,
-    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy that a new pool begins with.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The policy that a new pool begins with. Default: the shipped classes.")
+    ] = None,
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of the release.")] = "bailiff",
     agents_namespace: Annotated[
         str, typer.Option(metavar="NAME", help="Namespace of the node agents, which need the public root key.")
@@ -162,6 +164,7 @@ def kubernetes(
 
     from bailiff.security import kubernetes_keys as keys
     from bailiff.security.kubernetes_secrets import KubernetesError, PodApi
+    from bailiff_core.model.policy import DEFAULT_POLICY
     from bailiff_log.keys import KeyFileError
 
     try:
@@ -169,7 +172,8 @@ def kubernetes(
         if cluster is not None:
             for part, name in keys.secret_names(release).items():
                 keys.restore(folder, release, part, cluster.secret(name))
-        first_policy = policy.read_text(encoding="utf-8") if policy is not None else ""
+        shipped = yaml.safe_dump(DEFAULT_POLICY.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
+        first_policy = policy.read_text(encoding="utf-8") if policy is not None else shipped
         keys.complete(folder, release, _counts(replicas or []), first_policy, time.time_ns() // 1000)
         made = [
             *keys.secrets(folder, release, cluster.namespace if cluster else namespace),
