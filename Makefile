@@ -12,7 +12,7 @@ NOT := not long and not gpu and not nvml and not compose and not kubernetes
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of short processes would compile everything anew, each of them
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test quick test-long test-compose test-kubernetes test-nvml test-gpu gpu-bundle seeds chaos mutants check docs docs-site pictures web bench bench-check clean
+.PHONY: help install install-dev demo up down test quick test-long test-compose test-kubernetes test-nvml test-gpu gpu-bundle seeds chaos mutants check docs docs-site kustomize pictures web bench bench-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,6 +78,10 @@ docs: install-dev ## regenerate the event, schema and command reference
 	$(BIN)/python -m bailiff.client.json_schemas docs/schemas
 	$(BIN)/python -m bailiff.cli_reference docs/reference/cli
 	$(BIN)/python -m bailiff_auditor.api.openapi docs/schemas/api.json
+
+kustomize: ## deploy/kustomize/bailiff.yaml from the chart (needs Helm)
+	{ echo "# Made from deploy/helm/bailiff by \`make kustomize\`; do not edit."; \
+	  helm template bailiff deploy/helm/bailiff --namespace bailiff --no-hooks --set kafka.bootstrap=kafka:9092; } > deploy/kustomize/bailiff.yaml
 
 docs-site: .venv-docs/.installed ## build the documentation site into build/docs-site (strict: a broken link fails)
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet

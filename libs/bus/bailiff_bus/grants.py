@@ -178,6 +178,12 @@ PRINCIPALS: Mapping[str, Principal] = {
             writes=(topics.REQUESTS,),
             reads=(topics.AUDIT,),
         ),
+        Principal(
+            role="kubernetes-bridge",
+            purpose="submits labelled workloads of Kubernetes in their users' names",
+            writes=(topics.REQUESTS,),
+            reads=(topics.AUDIT,),
+        ),
         Principal(role="notifier", purpose="`bailiff notify`", reads=(topics.AUDIT,)),
         Principal(
             role="client",

@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     command(security, "strimzi", leave_out=(*OFFLINE, "output"))(strimzi)
     command(security, "apply", leave_out=("pool", "actor", "key"))(apply)
     command(security, "certificates", leave_out=OFFLINE)(certificates)
+    command(security, "kubernetes", leave_out=(*OFFLINE, "output"))(kubernetes)
     app.add_typer(security, name="security", rich_help_panel=PANEL)
 
 
@@ -133,6 +134,72 @@ def certificates(
     except OSError as error:
         raise ClientError(ExitCode.USAGE, f"{folder}: {error.strerror}") from None
     session.show(written, lambda: "\n".join(f"{folder}/{name}" for name in written) if written else "All certificates exist.")
+
+
+def kubernetes(
+    session: Session,  # noqa: ARG001 - every command has one
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of all keys; what is in it is kept.")],
+    release: Annotated[str, typer.Option(metavar="NAME", help="Name of the Helm release.")] = "bailiff",
+    replicas: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE=NUMBER", help="Replicas of a service; default: 1. Repeatable.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The policy that a new pool begins with. Default: the shipped classes.")
+    ] = None,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of the release.")] = "bailiff",
+    agents_namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Namespace of the node agents, which need the public root key.")
+    ] = "bailiff-agents",
+    in_cluster: Annotated[
+        bool, typer.Option("--in-cluster", help="Read and write the Secrets of this pod's namespace instead of printing them.")
+    ] = False,
+) -> None:
+    """Make keys, certificates and tokens for an installation with Helm, and print the Secrets for `kubectl apply -f -`.
+
+    The root key is in DIR/root-key, and in the Secret RELEASE-root-key with --in-cluster only.
+    """
+    import time
+
+    import yaml
+
+    from bailiff.security import kubernetes_keys as keys
+    from bailiff.security.kubernetes_secrets import KubernetesError, PodApi
+    from bailiff_core.model.policy import DEFAULT_POLICY
+    from bailiff_log.keys import KeyFileError
+
+    try:
+        cluster = PodApi() if in_cluster else None
+        if cluster is not None:
+            for part, name in keys.secret_names(release).items():
+                keys.restore(folder, release, part, cluster.secret(name))
+        shipped = yaml.safe_dump(DEFAULT_POLICY.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
+        first_policy = policy.read_text(encoding="utf-8") if policy is not None else shipped
+        keys.complete(folder, release, _counts(replicas or []), first_policy, time.time_ns() // 1000)
+        made = [
+            *keys.secrets(folder, release, cluster.namespace if cluster else namespace),
+            keys.public_root_key(folder, release, agents_namespace),
+        ]
+        if cluster is not None:
+            for item in made:
+                cluster.apply(item)
+    except (OSError, KeyFileError, KubernetesError) as error:
+        raise ClientError(ExitCode.USAGE, str(error)) from None
+    if in_cluster:
+        typer.echo("\n".join(each["metadata"]["name"] for each in made))
+        return
+    root = keys.secret_name(release, keys.ROOT)
+    typer.echo(yaml.safe_dump_all((each for each in made if each["metadata"]["name"] != root), sort_keys=False), nl=False)
+
+
+def _counts(pairs: list[str]) -> dict[str, int]:
+    """Replicas by role. Raises `ClientError`."""
+    counts = {}
+    for pair in pairs:
+        role, _, number = pair.partition("=")
+        if not (role and number.isdecimal()):
+            raise ClientError(ExitCode.USAGE, f"{pair}: expected ROLE=NUMBER")
+        counts[role] = int(number)
+    return counts
 
 
 def _checked(user: str) -> str:

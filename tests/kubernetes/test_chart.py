@@ -1,0 +1,291 @@
+"""The chart against a real API server: every object is valid, service accounts may do what the table grants and nothing else."""
+
+import base64
+import json
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import yaml
+from tests.helm_kit import VALUE_SETS, Object, of_kind, pod_templates, rendered
+from tests.kubernetes_cluster import Cluster
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
+
+CUSTOM = ("ServiceMonitor", "PodMonitor", "PrometheusRule")  # their definitions are not part of Kubernetes
+NOBODY = "no-such-account"  # has what Kubernetes grants to every service account, such as reviews of oneself
+NODE, OTHER_NODE = "fake-1", "fake-2"
+
+# Namespace, resource, and verbs; `*` for the whole cluster. A name behind `/` is a subresource, one in brackets limits the names.
+GRANTED: dict[str, set[tuple[str, str, str]]] = {
+    "node-agent": {
+        ("*", "nodes", "get list patch watch"),
+        ("*", "pods", "delete get list patch watch"),
+        ("*", "pods/status", "patch"),
+        ("*", "poddisruptionbudgets.policy", "get list watch"),
+        ("*", "resourceclaims.resource.k8s.io", "get list watch"),
+        ("*", "resourceslices.resource.k8s.io", "get list watch"),
+        ("*", "events.events.k8s.io", "create"),
+        ("*", "placements.bailiff.io", "update"),
+        ("jobs", "pods", "create"),
+    },
+    "kubernetes-bridge": {
+        ("*", "pods", "delete get list patch watch"),
+        ("*", "pods/status", "patch"),
+        ("*", "placements.bailiff.io", "update"),
+        ("*", "jobs.batch", "get list patch watch"),
+        ("*", "jobs.batch/status", "patch"),
+        ("*", "jobsets.jobset.x-k8s.io", "get list patch watch"),
+        ("*", "trainjobs.trainer.kubeflow.org", "get list patch watch"),
+        ("*", "pytorchjobs.kubeflow.org", "get list patch watch"),
+        ("*", "rayjobs.ray.io", "get list patch watch"),
+        ("*", "events.events.k8s.io", "create"),
+        ("system", "leases.coordination.k8s.io", "create"),
+        ("system", "leases.coordination.k8s.io[kubernetes-bridge]", "get update"),
+    },
+    "setup": {
+        ("agents", "configmaps", "create"),
+        ("agents", "configmaps[root-public-key]", "update"),
+        ("system", "secrets", "create"),
+        *(
+            ("system", f"secrets[{name}]", "get update")
+            for name in (
+                "root-key", "operator-keys", "kubernetes-bridge-keys", "api-token", "admission-keys", "victim-selection-keys",
+                "eviction-executor-keys", "auditor-keys", "rollup-keys", "console-keys",
+            )
+        ),
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The chart's accounts, rights and policies in the cluster, under names of the test's own."""
+
+    cluster: Cluster
+    release: str
+
+    @property
+    def settings(self) -> list[str]:
+        return [f"jobs.namespace={self.namespace('jobs')}", f"agents.namespace={self.namespace('agents')}"]
+
+    def namespace(self, purpose: str) -> str:
+        """system: of the services. agents, jobs: of those. elsewhere: a user's."""
+        return f"{self.release}-{purpose}"
+
+    def objects(self, *settings: str) -> list[Object]:
+        return rendered([*self.settings, *settings], release=self.release, namespace=self.namespace("system"))
+
+    def account(self, service: str) -> str:
+        place = "agents" if service == "node-agent" else "system"
+        return f"system:serviceaccount:{self.namespace(place)}:{self.release}-{service}"
+
+    def as_account(self, service: str, *arguments: str, stdin: str) -> Object:
+        """kubectl as this service account, with the object on stdin; the answer as JSON."""
+        groups = ("--as-group=system:serviceaccounts", "--as-group=system:authenticated")
+        words = (*arguments, "--validate=false", "-f", "-", "-o", "json", f"--as={self.account(service)}", *groups)
+        found: Object = json.loads(self.cluster.kubectl(*words, stdin=stdin))
+        return found
+
+    def rights(self, service: str, purpose: str) -> set[tuple[str, str]]:
+        """What the API server says that the account may do in this namespace: resources and verbs."""
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "spec": {"namespace": self.namespace(purpose)},
+        }
+        status = self.as_account(service, "create", stdin=json.dumps(review))["status"]
+        assert not status["incomplete"], status
+        return {
+            (self._name(group, resource, name), " ".join(sorted(rule["verbs"])))
+            for rule in status["resourceRules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for name in rule.get("resourceNames") or [""]
+        }
+
+    def _name(self, group: str, resource: str, name: str) -> str:
+        plain, _, sub = resource.partition("/")
+        limited = f"[{name.removeprefix(f'{self.release}-')}]" if name else ""
+        return f"{plain}{f'.{group}' if group else ''}{f'/{sub}' if sub else ''}{limited}"
+
+
+@pytest.fixture(scope="module")
+def chart(kubernetes: Cluster) -> Iterator[Chart]:
+    found = Chart(kubernetes, f"t{uuid.uuid4().hex[:8]}")
+    for purpose, level in (("system", "restricted"), ("elsewhere", "restricted")):
+        kubernetes.kubectl("create", "namespace", found.namespace(purpose))
+        kubernetes.kubectl("label", "namespace", found.namespace(purpose), f"pod-security.kubernetes.io/enforce={level}")
+    rights = of_kind(
+        found.objects(), "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    )  # fmt: skip
+    # The policies of the bridge have fixed names, and other tests have them in place.
+    text = yaml.safe_dump_all(item for item in rights if item["metadata"]["name"].startswith(found.namespace("")[:-1]))
+    kubernetes.kubectl("apply", "-f", "-", stdin=text)
+    yield found
+    kubernetes.kubectl("delete", "-f", "-", "--wait=false", "--ignore-not-found", stdin=text)
+    kubernetes.kubectl("delete", "namespace", found.namespace("system"), found.namespace("elsewhere"), "--wait=false")
+
+
+@pytest.mark.parametrize("settings", VALUE_SETS.values(), ids=VALUE_SETS)
+def test_the_api_server_accepts_every_object_and_knows_every_field(chart: Chart, settings: tuple[str, ...]) -> None:
+    objects = [found for found in chart.objects(*settings) if found["kind"] not in CUSTOM]
+
+    answer = chart.cluster.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts", "-f", "-",
+        stdin=yaml.safe_dump_all(objects),
+    )  # fmt: skip
+
+    assert answer.count("serverside-applied (server dry run)") == len(objects)
+
+
+@pytest.mark.parametrize(
+    "service",
+    ["admission", "victim-selection", "eviction-executor", "auditor", "api", "rollup", "console", "witness", "toolbox", *GRANTED],
+)
+def test_a_service_account_may_do_what_the_table_grants_and_nothing_else(chart: Chart, service: str) -> None:
+    granted = GRANTED.get(service, set())
+    for purpose in ("system", "agents", "jobs", "elsewhere"):
+        expected = {(resource, verbs) for place, resource, verbs in granted if place in {"*", purpose}}
+
+        assert chart.rights(service, purpose) - chart.rights(NOBODY, purpose) == expected, (
+            f"{service} in the namespace of {purpose}"
+        )
+
+
+def test_pods_of_all_services_are_admitted_where_pod_security_is_restricted(chart: Chart) -> None:
+    for name, template in pod_templates(chart.objects()).items():
+        if not name.endswith("node-agent"):
+            _try_pod(chart, "system", name, template)
+
+
+def test_the_agents_pod_is_admitted_in_its_own_namespace_and_refused_where_pod_security_is_restricted(chart: Chart) -> None:
+    name = f"{chart.release}-node-agent"
+    template = pod_templates(chart.objects())[name]
+
+    _try_pod(chart, "agents", name, template)
+    with pytest.raises(AssertionError, match="violates PodSecurity"):
+        _try_pod(chart, "system", name, {**template, "spec": {**template["spec"], "serviceAccountName": "default"}})
+
+
+def _try_pod(chart: Chart, purpose: str, name: str, template: Object) -> None:
+    spec = dict(template["spec"])
+    spec.setdefault("volumes", [])
+    mounted = {mount["name"] for container in spec["containers"] for mount in container.get("volumeMounts", [])}
+    claims = mounted - {volume["name"] for volume in spec["volumes"]}  # made by a StatefulSet for each pod
+    spec["volumes"] = [*spec["volumes"], *({"name": claim, "emptyDir": {}} for claim in claims)]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    chart.cluster.kubectl("create", "--dry-run=server", "-n", chart.namespace(purpose), "-f", "-", stdin=json.dumps(pod))
+
+
+class Agent:
+    """What somebody can do who has stolen a node agent's token."""
+
+    def __init__(self, chart: Chart, node: str) -> None:
+        self._chart = chart
+        self._namespace = chart.namespace("agents")
+        self.pod = f"agent-{node}"
+        account = f"{chart.release}-node-agent"
+        spec = {
+            "serviceAccountName": account,
+            "nodeName": node,
+            "containers": [{"name": "agent", "image": "localhost/busybox:1"}],
+        }
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self.pod}, "spec": spec}
+        chart.cluster.kubectl("create", "-n", self._namespace, "-f", "-", stdin=json.dumps(pod))
+        bound = ("--bound-object-kind=Pod", f"--bound-object-name={self.pod}")
+        token = chart.cluster.kubectl("create", "token", account, "-n", self._namespace, *bound).strip()
+        self._config = json.loads(chart.cluster.kubectl("config", "view", "--raw", "-o", "json"))
+        self._config["users"][0]["user"] = {"token": token}
+
+    def patch_status(self, path: str, patch: Object) -> str:
+        """The API server's answer; kubectl would read the status first, which an agent may not."""
+        cluster = self._config["clusters"][0]["cluster"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        request = urllib.request.Request(
+            f"{cluster['server']}{path}/status", json.dumps(patch).encode(), method="PATCH",
+            headers={
+                "authorization": f"Bearer {self._config['users'][0]['user']['token']}",
+                "content-type": "application/strategic-merge-patch+json",
+            },
+        )  # fmt: skip
+        try:
+            with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=authority)) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """kubectl with the token and without the administrator's certificate."""
+        program = "kubectl" if self._chart.cluster.programs is None else str(self._chart.cluster.programs / "kubectl")
+        command = [program, "--kubeconfig=/dev/fd/3", *arguments]
+        return subprocess.run(
+            ["bash", "-c", 'exec 3<<<"$CONFIG"; exec "$@"', "-", *command],
+            capture_output=True, text=True, timeout=60, check=False, input=stdin,
+            env={"CONFIG": json.dumps(self._config), "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+
+
+@pytest.fixture
+def agent(chart: Chart, kubernetes: Cluster) -> Iterator[Agent]:
+    if {NODE, OTHER_NODE} - set(kubernetes.fake_nodes):
+        pytest.skip("needs two nodes that are played")
+    found = Agent(chart, NODE)
+    yield found
+    kubernetes.kubectl("delete", "pod", found.pod, "-n", chart.namespace("agents"), "--grace-period=1")
+
+
+def _task(name: str, node: str, *, pinned: bool = True) -> str:
+    match = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [match]}]}}
+    place = {"affinity": {"nodeAffinity": required}} if pinned else {"nodeName": node}
+    spec = {**place, "containers": [{"name": "task", "image": "localhost/busybox:1"}]}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+def test_an_agent_starts_and_ends_pods_of_its_own_node_only(chart: Chart, agent: Agent) -> None:
+    jobs = chart.namespace("jobs")
+
+    own = agent.kubectl("create", "-n", jobs, "-f", "-", stdin=_task("own", NODE))
+    others = agent.kubectl("create", "-n", jobs, "-f", "-", stdin=_task("other", OTHER_NODE))
+    bound = agent.kubectl("create", "-n", jobs, "-f", "-", stdin=_task("bound", OTHER_NODE, pinned=False))
+    anywhere = agent.kubectl("create", "-n", jobs, "-f", "-", stdin=_task("anywhere", "", pinned=False))
+
+    assert own.returncode == 0, own.stderr
+    for refused in (others, bound, anywhere):
+        assert "may not change pods of other nodes" in refused.stderr
+
+    chart.cluster.kubectl("create", "-n", jobs, "-f", "-", stdin=_task("victim", OTHER_NODE))
+    ending = agent.kubectl("delete", "pod", "victim", "-n", jobs)
+    patching = agent.kubectl(
+        "patch", "pod", "victim", "-n", jobs, "-p", '{"metadata": {"annotations": {"bailiff.io/notice": "{}"}}}'
+    )
+    condition = {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}
+
+    for refused in (ending, patching):
+        assert "may not change pods of other nodes" in refused.stderr
+    assert "may not change pods of other nodes" in agent.patch_status(f"/api/v1/namespaces/{jobs}/pods/victim", condition)
+    assert '"kind":"Pod"' in agent.patch_status(f"/api/v1/namespaces/{jobs}/pods/own", condition)
+    assert agent.kubectl("delete", "pod", "own", "-n", jobs).returncode == 0
+
+
+def test_an_agent_cordons_its_own_node_only(agent: Agent) -> None:
+    own = agent.kubectl("cordon", NODE)
+    undone = agent.kubectl("uncordon", NODE)
+    other = agent.kubectl("cordon", OTHER_NODE)
+
+    assert (own.returncode, undone.returncode) == (0, 0), own.stderr + undone.stderr
+    assert "may not change another node" in other.stderr
+
+
+def test_an_agents_token_that_names_no_node_is_good_for_nothing_that_changes(chart: Chart, agent: Agent) -> None:
+    patch = ("patch", "node", NODE, "-p", '{"spec": {"unschedulable": true}}', f"--as={chart.account('node-agent')}")
+
+    with pytest.raises(AssertionError, match="names no node"):
+        chart.cluster.kubectl(*patch)

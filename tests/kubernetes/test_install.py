@@ -1,0 +1,228 @@
+"""`helm install` on a cluster of its own, with the project's image: a preemption and its proof, an upgrade, an uninstall.
+
+Kafka and PostgreSQL are the devstack's. Pods use the node's network, because the cluster has no DNS and no Services.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helm_kit import CHART, NAMESPACE, RELEASE, ROOT, helm, helm_program
+from tests.kubernetes_cluster import Cluster, RealNode, _is_built, _tool
+
+from bailiff_devstack.kafka import EmbeddedKafka
+from bailiff_devstack.postgres import EmbeddedPostgres
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1500)]
+
+IMAGE = "bailiff:test-install"
+PATIENCE_S = 300.0
+NODE, GPUS = "127.0.0.1", 8
+SERVICES = (
+    "admission", "victim-selection", "eviction-executor", "auditor", "api", "rollup", "console", "witness", "kubernetes-bridge",
+)  # fmt: skip
+JOB_IMAGE = "localhost/busybox:1"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's image as a file: `BAILIFF_TEST_IMAGE`, or built with this machine's Docker engine."""
+    given = os.environ.get("BAILIFF_TEST_IMAGE")
+    if given:
+        return Path(given)
+    if subprocess.run(["docker", "version"], capture_output=True, check=False).returncode:
+        pytest.skip("no image: no Docker engine answers, and BAILIFF_TEST_IMAGE names no file")
+    file = tmp_path_factory.mktemp("image") / "image.tar"
+    build = ["docker", "build", "-q", "-t", IMAGE, "-f", "deploy/images/Dockerfile", "."]
+    plain = {**os.environ, "DOCKER_BUILDKIT": "0"}  # needs no plugin
+    subprocess.run(build, cwd=ROOT, env=plain, check=True, capture_output=True, timeout=900)
+    subprocess.run(["docker", "save", IMAGE, "-o", str(file)], check=True, timeout=300)
+    subprocess.run(["docker", "rmi", IMAGE], check=True, capture_output=True)
+    return file
+
+
+@pytest.fixture(scope="module")
+def cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One kubelet with eight GPUs, and the image."""
+    helm_program()
+    tool = _tool()
+    if tool is None or not _is_built(tool):
+        pytest.skip("no Kubernetes: the program offline-kubernetes is missing or not built")
+    if os.geteuid() != 0:
+        pytest.skip("a kubelet needs root")
+    folder = Path(f"/tmp/bi-{os.getpid()}")
+    try:
+        done = subprocess.run(
+            [str(tool), "up", str(folder), "--fake", "0", "--real", "1", "--gpus", str(GPUS)],
+            stdout=subprocess.PIPE, text=True, check=True, timeout=400,
+        )  # fmt: skip
+        programs = Path(done.stdout.split("export PATH=")[1].split(":")[0])
+        subprocess.run([str(tool), "load", str(folder), str(image)], check=True, timeout=300)
+        yield Cluster(folder / "kubeconfig", folder, programs, (RealNode(NODE, folder / "n1", programs),))
+    finally:
+        subprocess.run([str(tool), "down", str(folder)], stdout=subprocess.DEVNULL, check=False)
+        subprocess.run(["rm", "-rf", "--one-file-system", str(folder)], check=False)
+
+
+@pytest.fixture(scope="module")
+def kafka_and_postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    folder = tmp_path_factory.mktemp("backends")
+    with EmbeddedKafka() as kafka, EmbeddedPostgres(folder) as postgres:
+        yield kafka.bootstrap, postgres.dsn
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The release, as an administrator sees it."""
+
+    cluster: Cluster
+    values: Path
+
+    def helm(self, *arguments: str) -> str:
+        done = helm(*arguments, "--namespace", NAMESPACE, environment={"KUBECONFIG": str(self.cluster.kubeconfig)})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def bailiff(self, *arguments: str) -> str:
+        """The command in the toolbox, as the operator."""
+        return self.cluster.kubectl("exec", "-n", NAMESPACE, f"deploy/{RELEASE}-toolbox", "--", "bailiff", *arguments)
+
+    def bailiff_json(self, *arguments: str) -> Any:
+        return json.loads(self.bailiff(*arguments, "-o", "json"))
+
+    def rolled_out(self) -> None:
+        """Wait until every workload of the newest revision is ready."""
+        for service in SERVICES:
+            self._rollout(NAMESPACE, f"statefulset/{RELEASE}-{service}")
+        self._rollout(NAMESPACE, f"deployment/{RELEASE}-toolbox")
+
+    def agents_rolled_out(self) -> None:
+        self._rollout("bailiff-agents", f"daemonset/{RELEASE}-node-agent")
+
+    def _rollout(self, namespace: str, workload: str) -> None:
+        def ready() -> bool:
+            answer = self.cluster.kubectl("rollout", "status", "-n", namespace, workload, "--watch=false")
+            return "successfully rolled out" in answer or "roll out complete" in answer or "rolling update complete" in answer
+
+        eventually(ready, f"{workload} is ready", lambda: self.report())
+
+    def report(self) -> str:
+        """What is not ready, for a failed test."""
+        return self.cluster.kubectl("get", "pods", "-A", "-o", "wide") + self.cluster.kubectl("get", "events", "-A")[-3000:]
+
+
+def eventually(holds: Callable[[], Any], what: str, report: Callable[[], str] = str) -> Any:
+    """The first true value."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = holds()
+        if found:
+            return found
+        if time.monotonic() > end:
+            pytest.fail(f"not within {PATIENCE_S} s: {what}\n{report()}")
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, kafka_and_postgresql: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """`helm install`, with every service ready and the node enrolled, as docs/how-to/install-kubernetes.md says."""
+    bootstrap, dsn = kafka_and_postgresql
+    server = cluster.kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
+    assert cluster.folder is not None
+    values = {
+        "image": {"repository": IMAGE.split(":")[0], "tag": IMAGE.split(":")[1]},
+        "kafka": {"bootstrap": bootstrap},
+        "hostNetwork": True,
+        "apiServer": {"host": "127.0.0.1", "port": int(server.rsplit(":", 1)[1])},
+        "persistence": {"enabled": False},
+        "console": {"env": {"BAILIFF_API": "http://127.0.0.1:8620"}},
+        "agents": {
+            "nodeSelector": {"nvidia.com/gpu.present": None, "kubernetes.io/hostname": NODE},
+            "kubeletRoot": str(cluster.node().kubelet),
+            "stateDir": str(cluster.folder / "bailiff"),
+        },
+        **{name: {"replicas": 1} for name in ("admission", "victimSelection", "evictionExecutor", "bridge")},
+    }
+    file = tmp_path_factory.mktemp("values") / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    release = Installed(cluster, file)
+    cluster.kubectl("create", "namespace", NAMESPACE)
+    cluster.kubectl("create", "secret", "generic", "bailiff-postgresql", "-n", NAMESPACE, f"--from-literal=uri={dsn}")
+    release.helm("install", RELEASE, str(CHART), "-f", str(file))
+    release.rolled_out()
+    key = eventually(lambda: _waiting_key(release.bailiff("nodes")), "the agent asks to be enrolled", release.report)
+    release.bailiff("node", "approve", NODE, key)
+    release.agents_rolled_out()
+    return release
+
+
+def _waiting_key(text: str) -> str:
+    """The key in `… waits to be enrolled; if it is genuine: bailiff node approve NODE KEY`."""
+    return text.split(f"bailiff node approve {NODE} ")[1].split()[0] if "bailiff node approve" in text else ""
+
+
+def _state(installed: Installed, job: str) -> str:
+    return str(installed.bailiff_json("describe", job)["summary"]["state"])
+
+
+def _submit(installed: Installed, name: str, gpus: int, *options: str, seconds: int = 3600) -> None:
+    installed.bailiff(
+        "submit", "--name", name, "--image", JOB_IMAGE, "--gpus", str(gpus), *options, "--", "sleep", str(seconds)
+    )  # fmt: skip
+
+
+def _job_pods(installed: Installed) -> list[str]:
+    """Names of jobs whose pods run."""
+    pods = installed.cluster.get("pods", "-n", "bailiff-jobs")["items"]
+    return sorted(pod["metadata"]["annotations"]["bailiff.io/job"] for pod in pods if pod["status"]["phase"] == "Running")
+
+
+def test_a_preemption_on_eight_gpus_and_its_proof(installed: Installed) -> None:
+    for number in range(1, 9):
+        _submit(installed, f"train-{number}", 1)
+    eventually(lambda: len(_job_pods(installed)) == 8, "eight training jobs run as pods", installed.report)
+
+    _submit(installed, "serve-1", 4, "--class", "inference", seconds=5)
+
+    eventually(lambda: "serve-1" in _job_pods(installed), "the urgent job runs", installed.report)
+    victims = [job["job"] for job in installed.bailiff_json("list") if job["job"].startswith("train") and job["evictions"]]
+    assert len(victims) == 4
+    assert "serve-1" in installed.bailiff("explain", victims[0])
+    eventually(lambda: _state(installed, "serve-1") == "completed", "the urgent job ends", installed.report)
+    eventually(lambda: len(_job_pods(installed)) == 8, "the victims run again", installed.report)
+    installed.bailiff("audit", "verify")
+    installed.bailiff("audit", "replay")
+
+
+def test_an_upgrade_replaces_services_and_agents_while_jobs_run(installed: Installed) -> None:
+    before = {pod["metadata"]["uid"] for pod in installed.cluster.get("pods", "-n", "bailiff-jobs")["items"]}
+    services = {pod["metadata"]["uid"] for pod in installed.cluster.get("pods", "-n", NAMESPACE)["items"]}
+
+    changed = [f"--set={name}.env.BAILIFF_LOG_LEVEL=warning" for name in ("admission", "victimSelection", "agents", "bridge")]
+    installed.helm("upgrade", RELEASE, str(CHART), "-f", str(installed.values), *changed)
+    installed.rolled_out()
+    installed.agents_rolled_out()
+
+    assert before <= {pod["metadata"]["uid"] for pod in installed.cluster.get("pods", "-n", "bailiff-jobs")["items"]}
+    assert services != {pod["metadata"]["uid"] for pod in installed.cluster.get("pods", "-n", NAMESPACE)["items"]}
+    assert installed.bailiff_json("nodes")[0]["state"] == "ready"
+    installed.bailiff("audit", "verify")
+
+
+def test_an_uninstall_leaves_no_finalizer_behind(installed: Installed) -> None:
+    assert _job_pods(installed)
+
+    installed.helm("uninstall", RELEASE, "--wait", "--timeout", "5m")
+
+    for pod in installed.cluster.get("pods", "-A")["items"]:
+        assert "bailiff.io/release-proof" not in pod["metadata"].get("finalizers", [])
+    installed.cluster.kubectl("delete", "namespace", "bailiff-jobs", "bailiff-agents", NAMESPACE, "--timeout=120s")
+    left = "clusterroles,clusterrolebindings,validatingadmissionpolicies,mutatingadmissionpolicies"
+    assert "bailiff" not in installed.cluster.kubectl("get", left, "-o", "name")
