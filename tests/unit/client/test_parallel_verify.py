@@ -13,6 +13,7 @@ from bailiff.audit.log_sources import from_file
 from bailiff.audit.parallel_verify import processes_for
 from bailiff.audit.segments import write_segments
 from bailiff.audit.verify import Verified, verified
+from bailiff.client.errors import ClientError
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, Wire
 from bailiff_core.records.merkle import Frontier
@@ -50,7 +51,7 @@ async def test_two_processes_find_what_one_finds(folder: Path) -> None:
 async def test_a_file_that_is_missing_is_named(folder: Path) -> None:
     second = sorted(folder.glob("*.gz"))[1]
     second.write_bytes(second.read_bytes()[:-1])
-    with pytest.raises(Exception, match=second.name):
+    with pytest.raises(ClientError, match=second.name):
         await verified(from_file(folder), processes=2)
 
 
