@@ -26,6 +26,10 @@ async def messages(wires: Sequence[Wire]) -> AsyncGenerator[Message, None]:
         yield Message("bailiff.audit", 0, offset, 1_800_000_000_000_000, b"pool-a", wire.headers, wire.value)
 
 
+def files_of(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.gz"))
+
+
 @pytest.fixture
 async def folder(tmp_path: Path) -> Path:
     found, cosigned = tmp_path / "segments", LOG.cosigned_by(tmp_path, "w1", "w2", until=len(OURS) - 2)
@@ -49,7 +53,7 @@ async def test_two_processes_find_what_one_finds(folder: Path) -> None:
 
 
 async def test_a_file_that_is_missing_is_named(folder: Path) -> None:
-    second = sorted(folder.glob("*.gz"))[1]
+    second = files_of(folder)[1]
     second.write_bytes(second.read_bytes()[:-1])
     with pytest.raises(ClientError, match=second.name):
         await verified(from_file(folder), processes=2)
