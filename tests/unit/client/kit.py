@@ -353,7 +353,6 @@ class AnsweringBus(MemoryBus):
             reason = {"code": "job-exists", "reason": "there is a job of that name already: choose another name"}
         write(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
 
-
     def _read_spec(self, envelope, request, body) -> None:  # type: ignore[no-untyped-def]
         """As admission: by the policy's table, and with a copy of the spec, unless it was erased."""
         log_writer = self.log_writer

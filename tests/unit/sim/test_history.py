@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from bailiff_core.model.policy import Policy
 from bailiff_sim.history import kubernetes, kueue, slurm, slurm_config, slurm_values, table
 from bailiff_sim.history.folder import read_jobs, read_manifest
 from bailiff_sim.history.importing import Assumptions, import_history
@@ -70,6 +72,35 @@ def test_what_a_real_slurm_printed_is_read(tmp_path: Path) -> None:
     assert not manifest.tiers["high"].preemptible
     assert manifest.projects["vision"].gpu_limit == 6
     assert manifest.left_out == {"job steps": 12, "never started": 2}
+
+
+def test_accounts_are_a_tree_of_projects_where_sacctmgr_says_who_is_below_whom(tmp_path: Path) -> None:
+    assoc = tmp_path / "assoc.txt"
+    assoc.write_text(
+        "Account|Par Name|User|Partition|Share|GrpTRES\n"
+        "root||||1|\nresearch|root|||2|gres/gpu=6\nvision|research|||3|\nvision||ada||1|\nshop|gone|||1|\n"
+    )
+    site = slurm_config.site(SLURM / "slurm.conf", None, None, assoc, "partition")
+    imported(slurm.read([SLURM / "sacct.txt"], site, slurm.Options(BERLIN, tier="partition")), tmp_path / "out")
+    policy = Policy.model_validate(yaml.safe_load((tmp_path / "out/policy.yaml").read_text()), strict=False)
+    assert {project.name: project.parent for project in policy.projects} == {
+        "default": None, "research": None, "vision": "research", "shop": None,
+    }  # fmt: skip
+
+
+def test_suspensions_are_named_and_in_no_figure(tmp_path: Path) -> None:
+    """With PreemptMode=SUSPEND the preempted job is no attempt of its own: sacct has only how long it was suspended."""
+    head = HEAD.replace("|State|", "|Suspended|State|")
+    row = f"1|n|ada|vision|low|normal|{at(0)}|{at(0)}|{at(4)}|03:00:00|01:00:00|COMPLETED|gres/gpu=2,node=1|gpu01"
+    jobs, found, bad = imported(sacct(tmp_path, row, head=head), tmp_path / "out")
+    assert bad == []
+    assert (found["preemptions"], jobs["1"].attempts[0].work) == (0, 3 * HOUR)
+    assert "why 1 rows were suspended, 2.0 GPU-hours in all" in " ".join(read_manifest(tmp_path / "out").certainty)
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("PreemptMode=SUSPEND,GANG\nNodeName=gpu01 Gres=gpu:2\nPartitionName=low Nodes=gpu01 PriorityTier=1\n")
+    assert "preemptions in the partition low (PreemptMode=SUSPEND)" in " ".join(
+        slurm_config.site(conf, None, None, None, "partition").unknown
+    )
 
 
 def test_a_file_without_header_needs_its_columns(tmp_path: Path) -> None:

@@ -63,9 +63,7 @@ async def submit(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT; see port-forward."
-        ),
+        typer.Option(min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT; see port-forward."),
     ] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable.")] = None,
     secret: Annotated[

@@ -37,7 +37,9 @@ class RangeFigures(BaseModel):
     waited_mean_s: float | None = Field(description="From submission to first start, of those that started.")
     waited_p95_s: float | None
     preempted: int = Field(description="Evictions by preemption, decided in this time.")
-    lost_gpu_hours: float = Field(description="Work lost in this time, to preemption and otherwise; the sum of accounting's `lost` and `lost_other`.")
+    lost_gpu_hours: float = Field(
+        description="Work lost in this time, to preemption and otherwise; the sum of accounting's `lost` and `lost_other`."
+    )
 
 
 class Overview(BaseModel):
