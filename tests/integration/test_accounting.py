@@ -107,6 +107,10 @@ async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
             assert close(row, sums), key
             assert row["lost"] + row["lost_other"] == pytest.approx(expected[key]["lost"] / 3.6e6, abs=1e-5)
 
+        overview = await api.get(f"{POOL.rpartition('/')[0]}/overview", **whole)
+        lost = sum(row["lost"] + row["lost_other"] for row in by_job["rows"])
+        assert overview["pool"]["lost_gpu_hours"] == pytest.approx(lost, abs=1e-4), "the start page counts what accounting counts"
+
         named = {row["job"]: row for row in by_job["rows"]}
         red_1, red_2, blue_3 = named["red-1"], named["red-2"], named["blue-3"]
         assert red_1["borrowed"] == pytest.approx(7, abs=0.1), "it was there first, but last when it had been resumed"

@@ -3,11 +3,13 @@
 Others try to get in; the agent is killed while she is attached; her job ends, and so does her command, with the job's exit code.
 """
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.pty_program import PtyProgram
 from tests.system import POLICY, System, Watch
 
@@ -25,12 +27,11 @@ class Desks:
 
     def __init__(self, system: System, folder: Path) -> None:
         self._system, self._stack = system, ExitStack()
-        self._files = {name: folder / f"{name}.key" for name in ("ada", "bob")}
+        self._files = {name: folder / f"{name}.key" for name in ("ada", "bob", "ops")}
         self._keys = {name: make_private_key(file) for name, file in self._files.items()}
 
-    @property
-    def policy(self) -> Policy:
-        identity = {"keys": {key_id(key): name for name, key in self._keys.items()}}
+    def policy(self, *operators: str) -> Policy:
+        identity = {"keys": {key_id(key): name for name, key in self._keys.items()}, "operators": list(operators)}
         return Policy.model_validate({**POLICY.model_dump(mode="json"), "identity": identity}, strict=False)
 
     def bailiff(self, person: str, *arguments: str) -> PtyProgram:
@@ -63,7 +64,7 @@ def say(program: PtyProgram, word: str) -> None:
 
 async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job(battered: System, desks: Desks) -> None:
     async with battered.watch("pool-a") as watch:
-        await watch.apply(desks.policy)
+        await watch.apply(desks.policy())
         ada = desks.bailiff(
             "ada", "submit", "--interactive", "--name", JOB, "--gpus", "1", "--env", "PS1=ready> ", "--", "sh", "-i"
         )
@@ -137,3 +138,65 @@ async def check_records(watch: Watch) -> None:
     assert watch.facts(TaskExited, job=JOB, exit_code=7)
     for word in (b"still-here", b"swallowed", b"stty"):
         assert not any(word in entry.wire.value for entry in watch.entries)
+
+
+async def test_a_preemption_ends_the_terminal_with_a_notice_and_the_jobs_exit_code(
+    battered: System, desks: Desks, tmp_path: Path
+) -> None:
+    """An operator is attached to her job, too. One of them leaves by a signal, and gets the terminal back as it was."""
+    async with battered.watch("pool-a") as watch:
+        await watch.apply(desks.policy("ops"))
+        shell = "trap 'exit 0' TERM; echo started; while :; do sleep 0.1; done"
+        ada = desks.bailiff(
+            "ada",
+            "submit",
+            "--tty",
+            "--name",
+            "shell-2",
+            "--gpus",
+            "8",
+            "--class",
+            "train",
+            "--grace",
+            "5s",
+            "--",
+            "sh",
+            "-c",
+            shell,
+        )
+        assert ada.ended() == 0, ada.screen
+        await watch.until_running("shell-2")
+        ada = desks.bailiff("ada", "attach", "shell-2")
+        ada.until("started")
+        operator = desks.bailiff("ops", "attach", "shell-2")
+        operator.until("started")
+        leaves = desks.bailiff("ada", "attach", "shell-2")
+        leaves.until("started")
+        leaves.process.send_signal(signal.SIGTERM)
+        assert leaves.ended() == 128 + signal.SIGTERM, leaves.screen
+        assert leaves.is_restored
+        await watch.until("three are granted", lambda _: len(watch.facts(AttachGranted, job="shell-2")) == 3)
+
+        urgent = desks.bailiff(
+            "ops", "submit", "--name", "urgent-2", "--gpus", "8", "--class", "inference", "--", "sleep", "1000"
+        )
+        assert urgent.ended() == 0, urgent.screen
+        for program in (ada, operator):
+            program.until("[bailiff]")
+            program.until("urgent-2")  # whose job it is for
+            assert program.ended() == 0, program.screen  # its command's, which handled TERM; the job is queued again
+            assert program.is_restored
+        await watch.until_running("urgent-2")
+        assert watch.job("shell-2").phase == "pending"
+        actors = [entry.record.actor for entry in watch.entries if isinstance(entry.record.data, AttachGranted)]
+        assert actors[-3:] == ["ada", "ops", "ada"]
+        late = desks.bailiff("ada", "attach", "shell-2")
+        assert late.ended() == 3, late.screen
+        assert "you can attach only to a running task" in late.screen
+        assert desks.bailiff("ops", "cancel", "shell-2", "urgent-2").ended() == 0
+        await watch.until_ended("shell-2", "cancelled")
+        await watch.until_ended("urgent-2", "cancelled")
+        before = tmp_path / "policy.yaml"
+        before.write_text(yaml.safe_dump(POLICY.to_data()))
+        applied = desks.bailiff("ops", "policy", "apply", str(before), "--yes")
+        assert applied.ended() == 0, applied.screen

@@ -115,7 +115,7 @@ JOB_SPEC_COPIES = Topic(
     name="bailiff.job-spec-copies",
     key="pool/grant",
     schemas=_types("JobSpecCopy"),
-    retention=timedelta(hours=1),
+    retention=timedelta(days=1),
     max_message_bytes=AUDIT_LIMIT,
 )
 PROPOSALS = Topic(

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from bailiff_core.humanize import count_text
+from bailiff_core.model.demand import Dependency, JobDemand
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, facts
 from bailiff_core.records.payload import Fact, Payload
@@ -33,7 +34,8 @@ class ExogenousEvents:
         self.nodes: list[facts.NodeJoined] = []
         self._quarantined = self._writers = 0
         self._not_carried = Counter[type[Payload]]()
-        self._jobs = 0
+        self._jobs = self._waiting = self._unknown_dependencies = 0
+        self._names: dict[str, str] = {}  # of the newest job of each name
         self._boots: dict[str, str] = {}
         self._unreachable: dict[str, tuple[int, facts.NodeUnreachable]] = {}
         self._down: dict[str, int] = {}
@@ -47,7 +49,9 @@ class ExogenousEvents:
             self._jobs += 1
             demand = fact.demand
             defaults = {"max_failures": demand.max_failures or 0, "elastic": demand.elastic or "live"}
-            demand = demand.model_copy(update={**defaults, "job": observation.jobs[record.seq].name})
+            name = observation.jobs[record.seq].name
+            demand = demand.model_copy(update={**defaults, "job": name, "after": self._after(demand)})
+            self._names[fact.demand.job] = name
             self._add(now, fact.model_copy(update={"demand": demand}))
         elif isinstance(fact, OPERATOR_REQUESTS):
             live = observation.name_of(fact.job)
@@ -81,6 +85,13 @@ class ExogenousEvents:
             self._add(since, Outage(node))
         self.events.sort(key=lambda each: each.time)
 
+    def _after(self, demand: JobDemand) -> tuple[Dependency, ...]:
+        """The dependencies of a job, by the names in the workload; without those on jobs that the log does not have."""
+        known = [each for each in demand.after if each.job in self._names]
+        self._waiting += bool(demand.after)
+        self._unknown_dependencies += len(demand.after) - len(known)
+        return tuple(each.model_copy(update={"job": self._names[each.job]}) for each in known)
+
     def assumptions(self) -> list[str]:
         """Returns sentences: what could differ under another policy, and what is left out."""
         left_out = ((count, *NOT_CARRIED[kind]) for kind, count in self._not_carried.items())
@@ -90,6 +101,12 @@ class ExogenousEvents:
                 f"a GPU was quarantined {count_text(self._quarantined, 'time')}: this happens at the same times under every "
                 "policy, whichever job used the GPU before"
             )
+        if self._waiting:
+            text = "waited for other jobs (--after): under every policy it starts only after their end there"
+            found.append(f"{count_text(self._waiting, 'job')} {text}")
+        if self._unknown_dependencies:
+            number = count_text(self._unknown_dependencies, "dependence")
+            found.append(f"{number} on jobs that the log does not have: they count as met")
         if self._writers > 1:
             times = count_text(self._writers - 1, "time")
             found.append(f"the log's writer was replaced or restarted {times}; a simulation has no such pause")

@@ -17,8 +17,8 @@ CERTIFICATE = "A" * 400
 READY = {"address": "n1:7443", "fingerprint": "0" * 64}
 
 
-def ask(story: Story, job: str = "low", task: int = 0, actor: str = "alice", auth: Any = "none") -> Any:
-    body = AttachJob(job=job, task=task, client_certificate=CERTIFICATE)
+def ask(story: Story, job: str = "low", task: int = 0, actor: str = "alice", auth: Any = "none", port: int | None = None) -> Any:
+    body = AttachJob(job=job, task=task, client_certificate=CERTIFICATE, port=port)
     return facts_of_request(story.state, ReceivedRequest("laptop", f"a-{story.state.seq}", digest("a"), None, actor, auth, body))
 
 
@@ -53,6 +53,17 @@ def test_a_grant_is_for_one_running_task_on_its_node(story: Story) -> None:
 )
 def test_only_a_running_task_can_be_attached_to(story: Story, job: str, task: int, code: str) -> None:
     assert ask(story, job, task).code == code
+
+
+def test_only_a_port_that_the_job_declares_is_granted(story: Story) -> None:
+    low = story.state.jobs["low"]
+    assert ask(story, port=8888).code == "no-such-port"
+    low.demand = low.demand.model_copy(update={"ports": (8888, 6006)})
+    (fact,) = ask(story, port=8888)
+    assert (fact.port, fact.job) == (8888, "low")
+    refused = ask(story, port=22)
+    assert "low does not declare port 22; it declares 8888, 6006" in refused.text
+    assert ask(story)[0].port is None
 
 
 def test_of_a_verified_owners_job_only_the_owner_is_granted(story: Story) -> None:

@@ -74,7 +74,7 @@ def test_an_erased_spec_is_answered_with_that(owned: Story) -> None:
 
 async def test_what_was_erased_meanwhile_is_not_handed_out_but_a_running_jobs_spec_stays(owned: Story) -> None:
     """`bailiff audit erase --job` writes to the topic only; nobody can take a running job's spec away by the same."""
-    cluster = MemoryCluster()
+    cluster = MemoryCluster(clock=lambda: owned.state.now)
     cluster.create_topics(pools=1)
     bus, specs = MemoryBus(cluster, "admission"), JobSpecs("pool-a")
     await specs.load(bus, owned.state)

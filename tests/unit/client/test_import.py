@@ -20,6 +20,7 @@ GIVEN = {
     "sacct.txt": SLURM / "sacct.txt", "slurm.conf": SLURM / "slurm.conf", "qos.txt": SLURM / "qos.txt",
     "assoc.txt": SLURM / "assoc.txt",
     "kueue.json": FILES / "kueue.json", "pods.json": FILES / "pods.json", "audit.log": FILES / "audit.log",
+    "watch.json": FILES / "kubernetes-1.37-watch.json",
     "jobs.csv": FILES / "jobs.csv",
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from typer.testing import Result
 from bailiff import connect
 from bailiff.client import client as low_level
 from bailiff.client import job_spec
-from bailiff.client.errors import ExitCode
+from bailiff.client.errors import ExitCode, InvalidRequest
 from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec
 from bailiff_core.model.demand import Dependency, JobDemand, TaskGroup
@@ -399,3 +399,36 @@ def test_gpu_shares_are_printed_as_fractions() -> None:
     assert gpus_of_tasks(sketch.job("b", group(3, gpu_share_milli=500), group(gpus=1)).groups()) == "2.5"
     assert gpus_of_tasks(sketch.job("c", group(2, gpu_share_bytes=4 * 2**30)).groups()) == "2 × 4GiB"
     assert gpus_of_tasks(sketch.job("d", group(cpu=1)).groups()) == "0"
+
+
+# --- dependencies
+
+
+def test_a_job_waits_for_others_and_says_for_whom(bailiff: Run, log_writer: LogWriter) -> None:
+    after = ("--after", "train-9", "--after", "train-8:ended", "--after", "done-1")
+    requested = request_in(bailiff("submit", "--name", "next", *after, "--dry-run", "--", "x"))["demand"]["after"]
+    assert requested == [{"job": "train-9"}, {"job": "train-8", "until": "ended"}, {"job": "done-1"}]
+    assert bailiff("submit", "--name", "next", *after, "--", "x").exit_code == ExitCode.DONE
+    job = log_writer.state.jobs["next"]
+    assert (job.phase, job.waits_for) == ("waiting", {"train-9": "succeeded", "train-8": "ended"})
+    assert "next" in bailiff("list", "--state", "waiting", "--columns", "job").stdout
+    explained = bailiff("explain", "next").stdout
+    assert "train-9" in explained
+    assert "train-8" in explained
+    wrong = bailiff("submit", "--after", "train-9:started", "--", "x")
+    assert wrong.exit_code == ExitCode.USAGE
+    assert "--after: expected JOB, JOB:succeeded or JOB:ended" in wrong.stderr
+
+
+def test_the_python_client_takes_one_dependency_or_several(
+    log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BAILIFF_CACHE", str(tmp_path))
+    monkeypatch.setattr(low_level, "bus_of", lambda settings: AnsweringBus(log_writer))
+    with connect() as b:
+        b.submit("x", name="one", after="train-9")
+        b.submit("x", name="two", after=["train-9", "train-8:ended"])
+        with pytest.raises(InvalidRequest, match="after: expected JOB, JOB:succeeded or JOB:ended"):
+            b.submit("x", name="three", after="train-9:later")
+    waits = [log_writer.state.jobs[name].waits_for for name in ("one", "two")]
+    assert waits == [{"train-9": "succeeded"}, {"train-9": "succeeded", "train-8": "ended"}]

@@ -12,7 +12,7 @@ import pytest
 from bailiff_core.records.facts import AttachEnd
 from bailiff_node_agent.attach import AttachServer
 from bailiff_node_agent.attach.listeners import NobodyListens, connect_to_listener
-from bailiff_node_agent.attach.server import Grant, Streams, TaskEnded
+from bailiff_node_agent.attach.server import Grant, Streams, TaskGone
 from bailiff_service.tunnel_tls import PortClosed, TunnelIdentity, certificate_bytes, connect_port
 
 
@@ -80,7 +80,7 @@ class Granted:
 
     async def _open(self) -> Streams:
         if not self.is_running:
-            raise TaskEnded("it has ended")
+            raise TaskGone("it has ended")
         return await connect_to_listener(self._port, lambda: [os.getpid()])
 
     async def connect(self) -> Streams:

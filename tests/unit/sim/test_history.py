@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from bailiff_core.model.policy import Policy
 from bailiff_sim.history import kubernetes, kueue, slurm, slurm_config, slurm_values, table
 from bailiff_sim.history.folder import read_jobs, read_manifest
 from bailiff_sim.history.importing import Assumptions, import_history
@@ -70,6 +72,35 @@ def test_what_a_real_slurm_printed_is_read(tmp_path: Path) -> None:
     assert not manifest.tiers["high"].preemptible
     assert manifest.projects["vision"].gpu_limit == 6
     assert manifest.left_out == {"job steps": 12, "never started": 2}
+
+
+def test_accounts_are_a_tree_of_projects_where_sacctmgr_says_who_is_below_whom(tmp_path: Path) -> None:
+    assoc = tmp_path / "assoc.txt"
+    assoc.write_text(
+        "Account|Par Name|User|Partition|Share|GrpTRES\n"
+        "root||||1|\nresearch|root|||2|gres/gpu=6\nvision|research|||3|\nvision||ada||1|\nshop|gone|||1|\n"
+    )
+    site = slurm_config.site(SLURM / "slurm.conf", None, None, assoc, "partition")
+    imported(slurm.read([SLURM / "sacct.txt"], site, slurm.Options(BERLIN, tier="partition")), tmp_path / "out")
+    policy = Policy.model_validate(yaml.safe_load((tmp_path / "out/policy.yaml").read_text()), strict=False)
+    assert {project.name: project.parent for project in policy.projects} == {
+        "default": None, "research": None, "vision": "research", "shop": None,
+    }  # fmt: skip
+
+
+def test_suspensions_are_named_and_in_no_figure(tmp_path: Path) -> None:
+    """With PreemptMode=SUSPEND the preempted job is no attempt of its own: sacct has only how long it was suspended."""
+    head = HEAD.replace("|State|", "|Suspended|State|")
+    row = f"1|n|ada|vision|low|normal|{at(0)}|{at(0)}|{at(4)}|03:00:00|01:00:00|COMPLETED|gres/gpu=2,node=1|gpu01"
+    jobs, found, bad = imported(sacct(tmp_path, row, head=head), tmp_path / "out")
+    assert bad == []
+    assert (found["preemptions"], jobs["1"].attempts[0].work) == (0, 3 * HOUR)
+    assert "why 1 rows were suspended, 2.0 GPU-hours in all" in " ".join(read_manifest(tmp_path / "out").certainty)
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("PreemptMode=SUSPEND,GANG\nNodeName=gpu01 Gres=gpu:2\nPartitionName=low Nodes=gpu01 PriorityTier=1\n")
+    assert "preemptions in the partition low (PreemptMode=SUSPEND)" in " ".join(
+        slurm_config.site(conf, None, None, None, "partition").unknown
+    )
 
 
 def test_a_file_without_header_needs_its_columns(tmp_path: Path) -> None:
@@ -283,6 +314,24 @@ def test_preemptions_that_kueue_counts_but_does_not_date(tmp_path: Path) -> None
     assert found["preemptions_of_unknown_length"] == 4
 
 
+def test_workloads_as_an_api_server_with_kueues_own_types_returns_them(tmp_path: Path) -> None:
+    """The objects were created on a real API server with the CRDs of Kueue 0.17.0, under strict validation, and read by kubectl.
+
+    Kueue itself did not run: the conditions, Events and messages are written as its code and tests have them.
+    """
+    jobs, found, bad = imported(kueue.Reader().read([FILES / "kueue-0.17-workloads.json"]), tmp_path)
+    assert bad == []
+    assert [(attempt.state, attempt.work) for attempt in jobs["vision/job-train-a1b2c"].attempts] == [
+        ("preempted", 3590 * SECOND), ("succeeded", 2 * HOUR),
+    ]  # fmt: skip
+    assert (jobs["vision/job-serve-d3e4f"].gpus, jobs["vision/job-serve-d3e4f"].node_count) == (8, 2)
+    assert [(pair["preemptor_class"], pair["victim_class"], pair["inferred"]) for pair in found["pairs"]] == [
+        ("high", "low", False)
+    ]
+    history = read_manifest(tmp_path)
+    assert (history.projects["vision-cq"].gpu_quota, history.tiers["high"].value) == (8, 1000)
+
+
 def test_pods_preempted_by_kube_scheduler(tmp_path: Path) -> None:
     jobs, found, bad = imported(kubernetes.Reader().read([FILES / "pods.json", FILES / "audit.log"]), tmp_path)
     assert bad == []
@@ -292,6 +341,41 @@ def test_pods_preempted_by_kube_scheduler(tmp_path: Path) -> None:
     ]
     assert "vision/rank/0" in jobs
     assert any("GPUs and run times of 1 preempted pod: only an Event" in each for each in read_manifest(tmp_path).certainty)
+
+
+REAL = FILES / "kubernetes-1.37-list.json", FILES / "kubernetes-1.37-watch.json"
+"""Output of kubectl from a Kubernetes 1.37.2: its own API server, controllers and scheduler; two nodes of 4 GPUs played by kwok.
+
+Made by `kubectl get pods,jobs,events,nodes,priorityclasses -A -o json`, and by `kubectl get pods -A --watch -o json`, while an
+indexed Job ran on both nodes and a Pod of a higher PriorityClass took one of them.
+"""
+
+
+def test_a_preemption_that_a_real_kubernetes_has_recorded(tmp_path: Path) -> None:
+    jobs, found, bad = imported(kubernetes.Reader().read(REAL), tmp_path)
+    assert bad == []
+    assert set(jobs) == {"search/serve-0", "vision/train/0", "vision/train/1"}
+    assert [attempt.state for attempt in jobs["vision/train/1"].attempts] == ["preempted", "running"]
+    assert [(pair["preemptor_class"], pair["victim_class"], pair["inferred"]) for pair in found["pairs"]] == [
+        ("inference", "train", False)
+    ]
+    first, second = jobs["vision/train/1"].attempts
+    serve = jobs["search/serve-0"]
+    assert first.end is not None
+    assert first.end - first.start == 23 * SECOND
+    assert second.start > serve.attempts[0].start >= first.end - SECOND  # times of Kubernetes are whole seconds
+    assert {each.gpus for each in jobs.values()} == {4}
+    history = read_manifest(tmp_path)
+    assert (history.tiers["train"].value, history.tiers["inference"].value) == (100, 1000)
+    assert [machine.gpus for machine in history.machines] == [4, 4]
+
+
+def test_of_the_list_alone_a_real_preemption_is_known_and_its_cost_is_not(tmp_path: Path) -> None:
+    jobs, found, bad = imported(kubernetes.Reader().read(REAL[:1]), tmp_path)
+    assert (bad, found["preemptions"], set(jobs)) == ([], 0, {"search/serve-0", "vision/train/0"})
+    certainty = " ".join(read_manifest(tmp_path).certainty)
+    assert "GPUs and run times of 1 preempted pod: only an Event is left" in certainty
+    assert "the record shows no preemption" not in certainty
 
 
 def test_without_the_audit_log_the_preempted_pod_is_reported_as_unknown(tmp_path: Path) -> None:

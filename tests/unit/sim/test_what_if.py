@@ -12,6 +12,7 @@ from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
 from tests.sim_worlds import BEGIN, random_world
 from tests.unit.dataset.test_dataset import bailiff, write_log
 
+from bailiff_core.model.demand import Dependency
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import Record, decode, facts
 from bailiff_sim.engine import Simulation
@@ -130,6 +131,30 @@ def test_a_class_has_its_mean_and_its_95th_percentile():
     compare_with = groups(what_if(from_log(map(decode, story.wires)), ALLOCATE_ONLY))["class train"]
     for run in compare_with.values():
         assert (round(run["waited_mean"], 1), round(run["waited_p95"], 1)) == (19.5, 37)
+
+
+def test_a_job_waits_for_others_under_every_policy_also_for_one_that_bears_a_used_name():
+    """`prep` has run before under the same name; `lost` is a job that the log does not have."""
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("prep", gpus=1)
+    story.ends("prep", 0, after=MINUTE)
+    story.cycle(facts.ClockAdvanced(), after=8 * 24 * HOUR)
+    assert "prep" not in story.state.jobs
+    story.runs("prep", gpus=1)
+    story.cycle(story.submitted("next", gpus=1, after=(Dependency(job="prep"), Dependency(job="lost"))))
+    story.ends("prep", 0, after=HOUR)
+    story.started("next")
+    story.ends("next", 0, after=MINUTE)
+    log = from_log(map(decode, story.wires))
+    found = what_if(log, ALLOCATE_ONLY)
+    for run in (found.recorded, found.again, found.changed):
+        (job,) = [each for name, each in run.jobs.items() if name.startswith("next")]
+        assert job.first_start is not None
+        assert job.first_start - job.submitted >= HOUR, run.label
+    assumed = " ".join(log.assumptions)
+    assert "1 job waited for other jobs (--after)" in assumed
+    assert "1 dependence on jobs that the log does not have: they count as met" in assumed
 
 
 def test_assumptions_are_reported():

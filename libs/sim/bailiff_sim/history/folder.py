@@ -134,6 +134,8 @@ def _projects(site: Site, gpus: int, named: Callable[[str], str]) -> list[dict[s
         each: dict[str, object] = {"name": named(name), "quota": {"gpus": gpus if quota is None else quota}}
         if project.gpu_limit is not None:
             each["limit"] = {"gpus": project.gpu_limit}
+        if project.parent in site.projects:
+            each["parent"] = named(project.parent)
         if project.weight is not None:
             each["over_quota_weight"] = project.weight
         found[named(name)] = each

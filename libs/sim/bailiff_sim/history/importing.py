@@ -74,7 +74,7 @@ def _certainty(source: Source, recorded: Recorded, store: Store, assumed: Assump
     found = [f"unknown: {each}" for each in source.site.unknown]
     if store.bad:
         found.append(f"unknown: {count_text(store.bad, 'line')} could not be read and is left out of all figures")
-    if not recorded.preemptions:
+    if not recorded.preemptions and not source.site.unmeasured_preemptions:
         found.append(
             "unknown: whether anything was preempted: the record shows no preemption, which is also what a record without "
             "them looks like"

@@ -187,6 +187,7 @@ class Reader:
             "Events are kept for an hour"
         )
         unknown.append("which pods belong together: kube-scheduler places them one by one, so each is a job here")
+        self.site.unmeasured_preemptions = unseen
         if unseen:
             unknown.append(
                 f"GPUs and run times of {count_text(unseen, 'preempted pod')}: only an Event is left; they are in no figure"

@@ -112,13 +112,17 @@ class ProjectFact(NamedTuple):
 
 @dataclass
 class Site:
-    """What is known beside the jobs. unknown: sentences about what the files do not say."""
+    """What is known beside the jobs. unknown: sentences about what the files do not say.
+
+    unmeasured_preemptions: those that are known, but not how long the job had run.
+    """
 
     scheduler: str
     machines: list[Machine] = field(default_factory=list)
     tiers: dict[str, Tier] = field(default_factory=dict)
     projects: dict[str, ProjectFact] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
+    unmeasured_preemptions: int = 0
 
 
 class Source(NamedTuple):

@@ -42,7 +42,7 @@ class _Reader:
         self._columns: list[str] = []
         self._free: list[int] = []
         self._first_id = 0
-        self._by_request = self._ambiguous = 0
+        self._by_request = self._ambiguous = self._suspended = self._suspended_us = 0
 
     def rows(self, files: Sequence[Path]) -> Iterator[Found]:
         for path in files:
@@ -102,7 +102,18 @@ class _Reader:
             state = slurm.state(row["state"])
             if job.waiting > 1 or state == "pending":
                 return Skipped("had not started", job.waiting)
-            for column in ("submit", "start", "end", "elapsed", "timelimitraw", "timelimit", *GPU_COLUMNS, "nodelist", "nnodes"):
+            for column in (
+                "submit",
+                "start",
+                "end",
+                "elapsed",
+                "suspended",
+                "timelimitraw",
+                "timelimit",
+                *GPU_COLUMNS,
+                "nodelist",
+                "nnodes",
+            ):
                 check = _CHECKS.get(column)
                 if check is not None:
                     check(row.get(column, ""), self._options.timezone)
@@ -139,6 +150,9 @@ class _Reader:
             return BadLine(where, "end", f"expected a time, as the state is {row['state']}, found {shown(row['end'])}")
         if end is None and ran is None:
             return Skipped("had not ended, and the file has no column Elapsed")
+        suspended = elapsed(row["suspended"]) if row.get("suspended") else 0
+        if suspended:
+            self._suspended, self._suspended_us = self._suspended + 1, self._suspended_us + suspended * gpus.number
         tier = row.get(self._options.tier, "")
         if tier:
             self._site.tiers.setdefault(tier, Tier())
@@ -171,6 +185,11 @@ class _Reader:
         unknown.append("which job preempted which: sacct does not record the preemptor")
         if self._by_request:
             unknown.append(f"GPUs of {self._by_request:,} rows: AllocTRES is empty there, so what was requested is taken")
+        if self._suspended:
+            unknown.append(
+                f"why {self._suspended:,} rows were suspended, {self._suspended_us / 3.6e9:,.1f} GPU-hours in all: by a "
+                "preemption (PreemptMode=SUSPEND) or by a person; the time counts neither as run nor as lost"
+            )
         if self._ambiguous:
             unknown.append(
                 f"{self._ambiguous:,} rows have a time that the clock showed twice; Elapsed decides which, where it can"
@@ -208,6 +227,7 @@ def _submit(text: str, local: ZoneInfo) -> None:
 _CHECKS: Mapping[str, Callable[[str, ZoneInfo], object]] = {
     "submit": _submit, "start": _time, "end": _time, "nnodes": _number,
     "elapsed": lambda text, _: elapsed(text) if text else None,
+    "suspended": lambda text, _: elapsed(text) if text else None,
     "timelimitraw": lambda text, _: slurm.time_limit(text), "timelimit": lambda text, _: slurm.time_limit(text),
     "alloctres": lambda text, _: slurm.tres(text), "reqtres": lambda text, _: slurm.tres(text),
     "allocgres": lambda text, _: slurm.gres(text), "reqgres": lambda text, _: slurm.gres(text),

@@ -60,6 +60,11 @@ def _configuration(conf: Path, gres: Path | None, into: Site) -> dict[str, str]:
         else:
             full = {**defaults[kind], **pairs}
             mode = full.get("preemptmode", rules.get("preemptmode", ""))
+            if "SUSPEND" in mode.upper():
+                into.unknown.append(
+                    f"preemptions in the partition {full[kind]} (PreemptMode=SUSPEND): sacct has a suspended job as running, and "
+                    "they are in no figure of preemption; the simulation evicts instead, and the job starts again"
+                )
             try:
                 into.tiers[full[kind]] = Tier(int(full.get("prioritytier", "1")), "OFF" not in mode.upper())
             except ValueError:
@@ -159,7 +164,7 @@ def _accounts(path: Path) -> dict[str, ProjectFact]:
         limit, share = slurm.tres(row.get("grptres", "")), row.get("share", "")
         if share and not share.isdecimal() and share != "parent":
             raise ValueError(f"{where}: Share: expected a whole number, found {shown(share)}")
-        parent = row.get("parentname", "")
+        parent = row.get("parname", row.get("parentname", ""))  # sacctmgr's own header is "Par Name"
         has_limit = "gres/gpu" in row.get("grptres", "")
         found[row["account"]] = ProjectFact(
             "" if parent == "root" else parent,

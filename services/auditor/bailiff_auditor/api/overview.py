@@ -37,7 +37,9 @@ class RangeFigures(BaseModel):
     waited_mean_s: float | None = Field(description="From submission to first start, of those that started.")
     waited_p95_s: float | None
     preempted: int = Field(description="Evictions by preemption, decided in this time.")
-    lost_gpu_hours: float = Field(description="Work lost by attempts that ended in this time.")
+    lost_gpu_hours: float = Field(
+        description="Work lost in this time, to preemption and otherwise; the sum of accounting's `lost` and `lost_other`."
+    )
 
 
 class Overview(BaseModel):
@@ -65,9 +67,9 @@ SUBMITTED = """SELECT {project} AS project, count(*) AS submitted
     FROM jobs WHERE pool = $1 AND submitted_at >= $2 AND submitted_at < $3 GROUP BY 1"""
 PREEMPTED = """SELECT {project} AS project, count(*) AS preempted FROM evictions e JOIN jobs j USING (pool, job, submitted_seq)
     WHERE e.pool = $1 AND e.decided_at >= $2 AND e.decided_at < $3 AND e.cause = 'preemption' GROUP BY 1"""
-LOST = """SELECT {project} AS project, coalesce(sum(a.lost_gpu_ms), 0)::float8 / 3600000 AS lost_gpu_hours
-    FROM attempts a JOIN jobs j USING (pool, job, submitted_seq)
-    WHERE a.pool = $1 AND a.ended_at >= $2 AND a.ended_at < $3 GROUP BY 1"""
+LOST = """SELECT {project} AS project, coalesce(sum(l.lost_gpu_ms), 0)::float8 / 3600000 AS lost_gpu_hours
+    FROM lost_work l JOIN jobs j USING (pool, job, submitted_seq)
+    WHERE l.pool = $1 AND l.from_at >= $2 AND l.from_at < $3 GROUP BY 1"""  # as accounting counts it
 ENDED = """SELECT {project} AS project, count(DISTINCT (a.job, a.submitted_seq)) AS ended
     FROM attempts a JOIN jobs j USING (pool, job, submitted_seq)
     WHERE a.pool = $1 AND a.ended_at >= $2 AND a.ended_at < $3 AND j.ended_seq = a.ended_seq GROUP BY 1"""

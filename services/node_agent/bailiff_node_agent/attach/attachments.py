@@ -17,7 +17,7 @@ from bailiff_node_agent.tasks.task_table import TaskTable
 from bailiff_service.tunnel_tls import certificate_bytes
 
 from .listeners import connect_to_listener
-from .server import CHUNK, AttachServer, Grant, Streams, TaskEnded
+from .server import CHUNK, AttachServer, Grant, Streams, TaskGone
 
 FILE = "attachments"
 MAX_PORT_CONNECTIONS = 64
@@ -96,12 +96,12 @@ class Attachments:
         """To whoever listens on the port of this machine, if that is the task. Raises `OSError`."""
         task = self.tasks.get(key)
         if task is None or task.state != "running":
-            raise TaskEnded(f"{key} does not run any more")
+            raise TaskGone(f"{key} does not run any more")
         runtime = self.context.runtimes[task.runtime]
         try:
             return await connect_to_listener(port, lambda: runtime.pids(key))
         except UnknownTask:
-            raise TaskEnded(f"{key} does not run any more") from None
+            raise TaskGone(f"{key} does not run any more") from None
 
     def _report(self, number: int, kind: type[Any], values: Mapping[str, Any] | None = None) -> int:
         return self.reporter.report_task(self._open[number], number, kind, grant=number, **(values or {}))

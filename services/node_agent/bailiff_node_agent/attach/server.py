@@ -52,7 +52,7 @@ class Expected:
     is_started: bool = False
 
 
-class TaskEnded(OSError):
+class TaskGone(OSError):
     """What the grant is for does not run any more."""
 
 
@@ -212,7 +212,7 @@ class AttachServer:
                 await _relay(client, task)
             finally:
                 task[1].close()
-        except TaskEnded:
+        except TaskGone:
             self._end(key, "task-ended")
         except OSError as error:
             logger().info("a port cannot be reached", reason=str(error)[:200])
