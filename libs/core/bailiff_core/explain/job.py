@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.humanize import count_text, duration_text, user_text
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import NoFit, place_unit
@@ -27,7 +27,7 @@ from .evictions import (
     evicts_surplus_only,
     return_sentences,
 )
-from .sentences import Section, Sentence, clock, first_names, has_or_have, listed, newest_of, seqs_of, without_stop
+from .sentences import Section, Sentence, actor_text, clock, first_names, has_or_have, listed, newest_of, seqs_of, without_stop
 from .unblockers import unblocking_sentences
 from .victims import preemption_sentences, refusal_sentences
 
@@ -73,14 +73,16 @@ def _preemptor_s_user(state: PoolState, record: Record) -> Iterable[Sentence]:
     """Whose job the preemptor is."""
     preemptor = state.jobs.get(_preemptor_of(record) or "")
     if preemptor is not None and preemptor.user:
-        yield Sentence(f"{preemptor.id} was submitted by {preemptor.user}.", seqs_of(preemptor.seq))
+        user = user_text(preemptor.user, preemptor.user_verified)
+        yield Sentence(f"{preemptor.id} was submitted by {user}.", seqs_of(preemptor.seq))
 
 
 def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Sentence:
     rank = f"{job.class_name} {job.priority}"
     if job.priority != job.base_priority:
         rank += f", {job.base_priority} by its class"
-    belongs = [f"{what} {name}" for what, name in (("project", job.project), ("user", job.user)) if name]
+    user = user_text(job.user, job.user_verified)
+    belongs = [f"{what} {name}" for what, name in (("project", job.project), ("user", user)) if name]
     subject = f"{job.id} ({', '.join([rank, *belongs])})"
     if job.phase in ENDED:
         last = newest_of(history, decisions.JobEnded)
@@ -138,8 +140,8 @@ def _by(history: Sequence[Record], seq: int | None) -> str:
     """Time and actor of the record, if it has one."""
     for record in history:
         if record.seq == seq:
-            verified = "" if record.auth != "none" else " (not verified)"
-            return f" since {clock(record.time)}" + (f" by {record.actor}{verified}" if record.actor else "")
+            by = actor_text(record)
+            return f" since {clock(record.time)}" + (f" by {by}" if by else "")
     return ""
 
 

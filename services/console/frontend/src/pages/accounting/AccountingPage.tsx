@@ -12,7 +12,7 @@ import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import { SegmentedControl } from "../../ui/SegmentedControl";
-import { accountingPath, chartOf, csvOf, FIGURES, hours, KEYS, monthOf, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type Accounting, type TimeWindow, type View } from "./accountingData";
+import { accountingPath, chartOf, csvOf, FIGURES, hours, KEYS, monthOf, named, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type Accounting, type TimeWindow, type View } from "./accountingData";
 import { AccountingTable } from "./AccountingTable";
 import { MonthlyReport } from "./MonthlyReport";
 import { StackedAreas } from "./StackedAreas";
@@ -36,8 +36,8 @@ function Overview({ pool, view }: { pool: string; view: View }) {
   const { value, failure, refresh } = usePolling(key, async (signal) => {
     const window = windowOf(view, now.peek());
     const [series, sums] = await Promise.all([
-      get<Accounting>(accountingPath(pool, [view.by, window.period], window.from, window.to), signal),
-      get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal),
+      get<Accounting>(accountingPath(pool, [view.by, window.period], window.from, window.to), signal).then(named),
+      get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal).then(named),
     ]);
     return { window, series, sums };
   });

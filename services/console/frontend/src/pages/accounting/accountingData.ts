@@ -1,5 +1,6 @@
 // GPU-hours over time, from the query API; docs/how-to/accounting.md defines each figure.
 import { archivePath } from "../../lib/api";
+import { userText } from "../../lib/userText";
 
 export interface Figures {
   used: number;
@@ -14,6 +15,7 @@ export interface Figures {
 export interface AccountingRow extends Figures {
   time: string | null;
   user: string | null;
+  user_verified: boolean | null;
   project: string | null;
   priority_class: string | null;
   job: string | null;
@@ -110,6 +112,9 @@ export function windowOf(view: View, now: number): TimeWindow {
   const hours = (to - from) / HOUR;
   return { from, to, period: hours <= 2 ? "minute" : hours <= 24 * 14 ? "hour" : "day" };
 }
+
+/** The answer, with users whom no signature shows named as such. */
+export const named = (found: Accounting): Accounting => ({ ...found, rows: found.rows.map((row) => ({ ...row, user: row.user && userText(row.user, row.user_verified) })) });
 
 /** The request. by: may name the period. filters: by parameter. */
 export function accountingPath(pool: string, by: readonly string[], from: number, to: number, filters: Record<string, string> = {}): string {

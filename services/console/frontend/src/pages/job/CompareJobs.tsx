@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { archivePath } from "../../lib/api";
 import { duration, few, gpuTime } from "../../lib/format";
 import { useFetch } from "../../lib/useFetch";
+import { userText } from "../../lib/userText";
 import { Card } from "../../ui/Card";
 import { comparison, type Compared } from "./comparison";
 import type { JobHistory } from "./types";
@@ -74,6 +75,6 @@ function wholeJob(job: JobHistory): Compared {
   const ran = job.attempts.reduce((sum, attempt) => sum + (attempt.ran_s ?? 0), 0);
   return {
     name: job.job,
-    values: { State: job.outcome ?? job.state, Project: job.project || "none", Class: job.priority_class ?? "–", User: job.user ?? "–", GPUs: String(job.gpus ?? "–"), Tasks: String(job.tasks ?? "–"), "Time to first start": job.waited_s === null ? "–" : duration(job.waited_s), Attempts: String(job.attempts.length), "Ran in all": duration(ran), "From submission to end": seconds(job.submitted_at, job.ended_at), Evictions: String(job.evictions.length), "Work lost": lost(job.attempts.reduce((sum, attempt) => sum + (attempt.lost_gpu_hours ?? 0), 0)) },
+    values: { State: job.outcome ?? job.state, Project: job.project || "none", Class: job.priority_class ?? "–", User: userText(job.user, job.user_verified) || "–", GPUs: String(job.gpus ?? "–"), Tasks: String(job.tasks ?? "–"), "Time to first start": job.waited_s === null ? "–" : duration(job.waited_s), Attempts: String(job.attempts.length), "Ran in all": duration(ran), "From submission to end": seconds(job.submitted_at, job.ended_at), Evictions: String(job.evictions.length), "Work lost": lost(job.attempts.reduce((sum, attempt) => sum + (attempt.lost_gpu_hours ?? 0), 0)) },
   };
 }

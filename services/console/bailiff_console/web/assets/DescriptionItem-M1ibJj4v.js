@@ -1,1 +1,0 @@
-import{B as e}from"./index-Ce13Vct_.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};

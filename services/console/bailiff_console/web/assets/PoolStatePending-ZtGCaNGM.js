@@ -1,1 +1,0 @@
-import{B as e,H as t,I as n,L as r,b as i}from"./index-Ce13Vct_.js";function a({title:a,what:o,live:s}){return e(`div`,{class:`page`,children:[e(`h1`,{children:a}),s.connection.value===`lost`?e(r,{error:new t(0,`${i(o)} cannot be shown`,`The console does not send the pool's state. Retrying every few seconds.`)}):e(n,{what:`${o} of ${s.pool}`})]})}export{a as t};

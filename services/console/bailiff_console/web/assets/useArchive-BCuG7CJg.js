@@ -1,1 +1,0 @@
-import{V as e}from"./index-Ce13Vct_.js";function t(){let{value:t,failure:n}=e(`/api/pools`).value;return t?{state:t.archive.configured?`there`:`none`,behind:t.archive.behind}:{state:n?`none`:`loading`,behind:{}}}export{t};

@@ -1,1 +1,0 @@
-import{B as e,et as t,it as n,z as r}from"./index-Ce13Vct_.js";function i(e){t(()=>(document.title=`${e} · Bailiff`,()=>void(document.title=`Bailiff`)),[e])}function a(t,i,a){let[o,s]=n(i),c=t.length>o&&e(`div`,{class:`more`,children:e(r,{onClick:()=>s(o+a),children:[(t.length-o).toLocaleString(`en`),` more`]})});return[t.slice(0,o),c||null]}export{i as n,a as t};
