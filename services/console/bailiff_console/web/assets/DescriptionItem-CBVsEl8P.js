@@ -1,0 +1,1 @@
+import{V as e}from"./index-DYz6YT0q.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};

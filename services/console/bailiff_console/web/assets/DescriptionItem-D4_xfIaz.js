@@ -1,1 +1,0 @@
-import{V as e}from"./index-tLG752jY.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};

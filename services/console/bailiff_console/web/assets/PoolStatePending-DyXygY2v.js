@@ -1,1 +1,0 @@
-import{L as e,R as t,U as n,V as r,x as i}from"./index-tLG752jY.js";function a({title:a,what:o,live:s}){return r(`div`,{class:`page`,children:[r(`h1`,{children:a}),s.connection.value===`lost`?r(t,{error:new n(0,`${i(o)} cannot be shown`,`The console does not send the pool's state. Retrying every few seconds.`)}):r(e,{what:`${o} of ${s.pool}`})]})}export{a as t};

@@ -1,1 +1,0 @@
-import{B as e,V as t,at as n,tt as r}from"./index-tLG752jY.js";function i(e){r(()=>(document.title=`${e} · Bailiff`,()=>void(document.title=`Bailiff`)),[e])}function a(r,i,a){let[o,s]=n(i),c=r.length>o&&t(`div`,{class:`more`,children:t(e,{onClick:()=>s(o+a),children:[(r.length-o).toLocaleString(`en`),` more`]})});return[r.slice(0,o),c||null]}export{i as n,a as t};
