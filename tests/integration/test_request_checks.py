@@ -1,22 +1,33 @@
 """The auditor checks who asked, for every signed request in the log; an admission that lies about it is named within a minute."""
 
+import tracemalloc
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from asyncpg import Connection
 from tests.archive_kit import Auditor, Log, query
 from tests.integration.test_proposal_checks import alarms
 from tests.signed_pool import POOL, SignedPool
 from tests.unit.bus.virtual_time import run
 
+from bailiff_auditor.alarms import Alarms
+from bailiff_auditor.database import connect, migrate, migrations
+from bailiff_auditor.request_checks import RequestChecks
 from bailiff_bus import topics
 from bailiff_bus.messages import ApplyPolicy, CancelJob
-from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.fold import apply
+from bailiff_core.model.policy import DEFAULT_POLICY, RetentionRules
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record, Wire, decode, facts
 from bailiff_log.keys import key_id
+from bailiff_log.signed_requests import DAY
 from bailiff_log.writer import chain_records
+from bailiff_service.clock_and_ids import SYSTEM
+from bailiff_service.metrics import Metrics
 
 ADA, BOB = (bytes([number]) * 32 for number in (1, 2))
 KEYS = {key_id(ADA): "ada", key_id(BOB): "bob"}
@@ -118,3 +129,77 @@ async def test_a_request_that_is_repeated_after_a_restart_of_the_auditor_is_foun
         *_, row = await checked(auditor, database, 4)
         assert row["result"] == "request-used-again"
         assert [alarm.code for alarm in alarms(log)] == ["request-not-verified"]
+
+
+def rejected_first(pool: SignedPool) -> list[Record]:
+    """The records of an admission that has rejected the cancellation before it accepted the same signed request."""
+    records = [decode(wire) for wire in rewritten(pool)]
+    at = next(number for number, record in enumerate(records) if isinstance(record.data, facts.JobCancelled))
+    cancelled = records[at].data
+    assert isinstance(cancelled, facts.JobCancelled)
+    rejected = facts.InputRejected(
+        topic=topics.REQUESTS.name, partition=0, offset=0, digest="0" * 64, code="no-such-job", reason="there is no such job",
+        source=cancelled.request.source, id=cancelled.request.id,
+    )  # fmt: skip
+    first = replace(records[at], type=rejected.type_name(), data=rejected, cause="", inputs=(), cycle_end=True)
+    return [*records[:at], first, *(replace(each, seq=each.seq + 1) for each in records[at:])]
+
+
+@pytest.fixture
+async def archive(database: str) -> AsyncIterator[Connection]:
+    """A connection to an archive that has the pool, with the id 1."""
+    connection = await connect(database, 30)
+    await migrate(connection, migrations())
+    await connection.execute("INSERT INTO pools (name, partition) VALUES ($1, 1)", POOL)
+    yield connection
+    await connection.close()
+
+
+async def continued(archive: Connection, state: PoolState) -> tuple[RequestChecks, Log]:
+    """The checks of an auditor that starts with a snapshot of this state, and where it raises alarms."""
+    log, metrics = Log(), Metrics()
+    alarms_of = Alarms(log.cluster.client("auditor"), metrics, SYSTEM, set())
+    found = await RequestChecks.load(archive, POOL, 1, alarms_of, metrics)
+    await found.begin(archive, state)
+    return found, log
+
+
+@pytest.mark.parametrize("story", ["rejected before", "repeated"])
+async def test_an_auditor_that_starts_with_a_snapshot_knows_which_requests_had_an_effect(
+    pool: SignedPool, archive: Connection, story: str
+) -> None:
+    """The signature of a request that was only rejected may come again; that of one that had an effect may not."""
+    records = rejected_first(pool)
+    at = next(number for number, record in enumerate(records) if isinstance(record.data, facts.JobCancelled))
+    state = PoolState()
+    stop = at if story == "rejected before" else at + 1
+    checks_of, _ = await continued(archive, state)
+    for record in records[:stop]:
+        await checks_of.take(state, record)
+        apply(state, record)
+    await checks_of.write(archive)
+    again, log = await continued(archive, state)
+    await again.take(state, replace(records[at], seq=stop))
+    found = [alarm.code for alarm in alarms(log)]
+    assert found == ([] if story == "rejected before" else ["request-not-verified"])
+
+
+async def test_at_a_start_only_the_signatures_that_may_not_be_used_again_are_read(archive: Connection) -> None:
+    """A hundred thousand requests are stored, sixteen a day; those of the last two months are remembered."""
+    each, count = DAY // 16, 100_000
+    await archive.execute(
+        """INSERT INTO request_checks (pool, seq, result, text, signature, recorded_at)
+        SELECT 1, n, 'verified', '', CASE n % 10 WHEN 0 THEN '' ELSE 'signature-' || n END, n * $1::bigint
+        FROM generate_series(1, $2::integer) n""",
+        each, count,
+    )  # fmt: skip
+    state = PoolState(seq=count, now=count * each)
+    tracemalloc.start()
+    found, _ = await continued(archive, state)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    oldest = count - 16 * (RetentionRules().request_ids // DAY + 1)
+    assert found.verifier is not None
+    remembered = [n for n in range(1, count + 1) if found.verifier.remembers(f"signature-{n}")]
+    assert (found.after, remembered) == (count, [n for n in range(oldest, count + 1) if n % 10])
+    assert peak < 5_000_000

@@ -169,7 +169,8 @@ class WhatIf:
 class GpuHours:
     """GPU-hours, as docs/how-to/accounting.md defines them. borrowed: part of used. lost: to preemption. jobs: with any of these.
 
-    What a row is for: time, user, project, priority_class, job; None: all of them, or unknown.
+    What a row is for: time, user, project, priority_class, job; None: all of them, or unknown. user_verified: whether the user is
+    known.
     """
 
     used: float
@@ -181,6 +182,7 @@ class GpuHours:
     jobs: int
     time: datetime | None = None
     user: str | None = None
+    user_verified: bool | None = None
     project: str | None = None
     priority_class: str | None = None
     job: str | None = None

@@ -68,6 +68,11 @@ def count_text(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}{'es' if thing.endswith(('s', 'ch')) else 's'}"
 
 
+def user_text(name: str, verified: bool) -> str:
+    """`ada`; `ada (not verified)` where no signature and no trusted sign-in shows that it is ada. Empty without a name."""
+    return f"{name} (not verified)" if name and not verified else name
+
+
 def _tenths(amount: int, size: int) -> str:
     whole, tenth = divmod((amount * 10 + size // 2) // size, 10)
     return f"{whole}.{tenth}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from .humanize import user_text
 from .model.identity import JobAction
 from .model.policy import Policy
 from .model.state import Job
@@ -39,8 +40,7 @@ class Requester:
     @property
     def text(self) -> str:
         """The name for people."""
-        name = self.actor or "an unnamed sender"
-        return name if self.verified else f"{name} (not verified)"
+        return user_text(self.actor or "an unnamed sender", self.verified)
 
 
 @dataclass(frozen=True, slots=True)

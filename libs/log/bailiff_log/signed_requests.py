@@ -12,6 +12,7 @@ A record that a signed request caused has the header `ce_request`: key, signatur
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
+from hashlib import sha256
 from typing import Any, Literal, TypedDict
 
 import orjson
@@ -128,6 +129,17 @@ def signing_key(record: Record) -> str:
     return "" if found is None else found.key
 
 
+def signature_digest(signature: str) -> bytes:
+    """The signature as it is remembered: 16 bytes instead of 86."""
+    return sha256(signature.encode()).digest()[:16]
+
+
+def oldest_used(state: PoolState) -> int:
+    """Signatures of requests recorded before this time need not be remembered: a repetition is too old itself."""
+    retention = RetentionRules() if state.policy is None else state.policy.retention
+    return state.now - retention.request_ids - DAY
+
+
 @dataclass(slots=True)
 class RequestVerifier:
     """Follows one pool's log from its first record; from a later one, keys of the policy are checked from the first policy on.
@@ -141,7 +153,7 @@ class RequestVerifier:
     _keys: dict[str, str] | None = None
     _retention: int = RetentionRules().request_ids
     _revoked: set[str] = field(default_factory=set)
-    _used: dict[str, int] = field(default_factory=dict)
+    _used: dict[bytes, int] = field(default_factory=dict)
     _count: Counter[str] = field(default_factory=Counter)
     _faults: list[RequestFault] = field(default_factory=list)
 
@@ -150,8 +162,10 @@ class RequestVerifier:
             self._root, self._revoked = log_keys.root_key, set(log_keys.revoked)
 
     @classmethod
-    def after(cls, state: PoolState, used: Mapping[str, int]) -> "RequestVerifier":
-        """Of the records after this state. used: signatures of earlier requests, and when they were recorded."""
+    def after(cls, state: PoolState, used: Mapping[bytes, int]) -> "RequestVerifier":
+        """Of the records after this state. used: signatures of earlier requests (`signature_digest`), the oldest first, and when
+        they were recorded.
+        """
         found = cls(state.pool)
         found._root, found._revoked, found._used = state.root_key, set(state.revoked_keys), dict(used)
         found._keys = {}
@@ -174,6 +188,10 @@ class RequestVerifier:
             self._count["unsigned"] += 1
         self._follow_keys(record)
         return fault
+
+    def remembers(self, signature: str) -> bool:
+        """Whether another record with this signature is a fault. Not that of a request that was only rejected."""
+        return signature_digest(signature) in self._used
 
     def result(self) -> CheckedRequests:
         """What was found so far."""
@@ -211,9 +229,10 @@ class RequestVerifier:
         oldest = record.time - self._retention - DAY
         while self._used and (first := next(iter(self._used))) and self._used[first] < oldest:
             del self._used[first]
-        if found.sig in self._used:
+        signature = signature_digest(found.sig)
+        if signature in self._used:
             return "request-used-again", "the same signed request has led to an earlier record"
-        self._used[found.sig] = record.time
+        self._used[signature] = record.time
         if found.time < oldest:
             return "request-used-again", f"it was signed on {time_text(found.time)}, longer ago than request ids are remembered"
         return None

@@ -102,6 +102,7 @@ async def follow_usage(
         await view.open()
         if view.state.seq > allocation_writer.after:  # changes before the snapshot are not all stored: fold from the start
             view = new_projection()
+        await requests.begin(connection, view.state)
         follower = StateFollower(view, checks, requests)
         allocation_writer.begin(view.state)
         catching_up = asyncio.create_task(follower.catch_up())

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from bailiff.client.rejections import orphans, refusal_alarms, rejected_inputs
+from bailiff.client.rejections import all_rejections
 from bailiff.render.plain_text import harmless_output
 from bailiff.render.serializers.times import moment
 from bailiff_bus.port import BusUnavailable
@@ -18,15 +18,14 @@ router = APIRouter()
 
 @router.get("/api/pools/{pool}/rejections")
 async def rejections(request: Request, pool: str) -> JsonResponse:
-    """`rows`: newest first within each kind; `alarms`: whether `bailiff.alarms` could be read."""
+    """`rows`: alarms, orphans, rejected inputs, each newest first; `alarms`: whether `bailiff.alarms` could be read."""
     pools: Pools = request.app.state.pools
     followed = pools.get(pool)
     try:
-        alarms = await refusal_alarms(followed.bus, followed.state)
+        rows, alarms_read = await all_rejections(followed.bus, followed.state, followed.log_projection.reader)
     except BusUnavailable as error:
         raise unavailable(str(error)) from None
-    rows = [*rejected_inputs(followed.state), *orphans(followed.log_projection.reader), *(alarms or ())]
-    return JsonResponse({"rows": [_shown(asdict(row)) for row in rows], "alarms": alarms is not None})
+    return JsonResponse({"rows": [_shown(asdict(row)) for row in rows], "alarms": alarms_read})
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

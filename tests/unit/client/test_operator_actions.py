@@ -49,13 +49,13 @@ def test_the_owner_sees_who_took_the_gpus(bailiff: Run, log_writer: LogWriter, m
     assert bailiff("evict", "train-8", "--reason", "urgent demo").exit_code == 0
     (row,) = json.loads(bailiff("list", "train-8", "-o", "json").output)
     assert (row["user"], row["note"]) == ("bob", "evicted by ada: urgent demo")
-    assert ["train-8", "bob"] in [line.split("\t")[1:3] for line in bailiff("list").output.splitlines()]
+    assert ["train-8", "bob (not verified)"] in [line.split("\t")[1:3] for line in bailiff("list").output.splitlines()]
     assert "ada evicted it: urgent demo" in " ".join(bailiff("explain", "train-8").output.split())
-    assert "user bob" in " ".join(bailiff("describe", "train-8").output.split())
+    assert "user bob (not verified)" in " ".join(bailiff("describe", "train-8").output.split())
     assert "ada evicted it: urgent demo" in bailiff("audit", "tail", "--job", "train-8").output
     events = [json.loads(line) for line in bailiff("events", "--job", "train-8", "-o", "json").output.splitlines()]
-    assert [(row["type"], row["user"], row["actor"]) for row in events if row["actor"]] == [
-        ("Submitted", "bob", "bob"), ("EvictionRequested", "bob", "ada"),
+    assert [(row["type"], row["user"], row["user_verified"], row["actor"], row["auth"]) for row in events if row["actor"]] == [
+        ("Submitted", "bob", False, "bob", "acl"), ("EvictionRequested", "bob", False, "ada", "acl"),
     ]  # fmt: skip
     log_writer.evict("train-8")
     log_writer.start("train-8")
@@ -64,8 +64,8 @@ def test_the_owner_sees_who_took_the_gpus(bailiff: Run, log_writer: LogWriter, m
     log_writer.propose()
     victim = log_writer.state.jobs["train-7"] if log_writer.state.jobs["train-7"].eviction else log_writer.state.jobs["train-8"]
     (row,) = json.loads(bailiff("list", victim.id, "-o", "json").output)
-    assert row["note"] == "preempted by serve-1 of cleo"
-    assert "serve-1 was submitted by cleo" in " ".join(bailiff("explain", victim.id).output.split())
+    assert row["note"] == "preempted by serve-1 of cleo (not verified)"
+    assert "serve-1 was submitted by cleo (not verified)" in " ".join(bailiff("explain", victim.id).output.split())
     assert bailiff("cancel", "serve-1", "--reason", "done").exit_code == 0
     monkeypatch.setenv("BAILIFF_ACTOR", "dan")
     assert bailiff("pause", "train-8").exit_code == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.signed_pool import DAY, START, SignedPool
 from tests.unit.bus.virtual_time import run
 
-from bailiff.client.rejections import Rejection, orphans, refusal_alarms, rejected_inputs
+from bailiff.client.rejections import Rejection, all_rejections, orphans, refusal_alarms, rejected_inputs
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import Alarm, CancelJob, StartEviction
@@ -65,6 +65,27 @@ def test_alarms_of_somebody_without_a_key_are_shown_as_such(tmp_path: Path) -> N
                 ("proposal-not-reproduced", "auditor", 2),
                 ("seal-foreign", "not verified", 1),
             }
+
+    run(main())
+
+
+def test_whoever_invents_sources_hides_no_alarm(tmp_path: Path) -> None:
+    """Alarms come before rejected inputs, of which only the first are listed."""
+
+    async def main() -> None:
+        async with SignedPool(tmp_path) as pool:
+            for number in range(3):
+                pool.send(
+                    topics.REQUESTS.name,
+                    *wrap(CancelJob(job="nowhere"), source=f"/{number}", id="1", pool="pool-a", time_us=START),
+                )
+            await pool.until_rejected("no-such-job")
+            about = {"source": "/bailiff/pool-a/auditor", "id": "1", "pool": "pool-a", "time_us": START + DAY}
+            alarm = Alarm(severity="critical", code="request-not-verified", text="#12 is not verified")
+            pool.send(topics.ALARMS.name, *wrap_signed(pool.certify("auditor", "auditor"), alarm, **about))
+            assert pool._projection is not None
+            rows, alarms_read = await all_rejections(pool.cluster.client("doctor"), pool.state, pool._projection.reader)
+            assert (rows[0].code, {row.kind for row in rows[1:]}, alarms_read) == ("request-not-verified", {"rejected"}, True)
 
     run(main())
 

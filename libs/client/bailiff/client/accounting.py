@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bailiff_core.humanize import user_text
 from bailiff_core.records.wire import time_text
 
 from .errors import ClientError, ExitCode, InvalidRequest
@@ -86,6 +87,8 @@ def as_csv(answer: Mapping[str, Any], by: Sequence[str]) -> str:
 
 def cell(row: Mapping[str, Any], key: str) -> str:
     """The value of this key in a row, as a text: a day as `2026-01-31`, a month as `2026-01`, times in UTC."""
+    if key == "user":
+        return user_text(row["user"] or "", row["user_verified"] is not False)
     value = str(row[COLUMNS.get(key, key)] or "")
     length = {"month": 7, "day": 10, "hour": 16, "minute": 16}.get(key)
     return value if length is None else value[:length].replace("T", " ")

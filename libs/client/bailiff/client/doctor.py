@@ -31,7 +31,7 @@ from bailiff_service.settings import SettingsError, read_pools
 
 from .client import Client
 from .errors import ClientError
-from .rejections import Rejection, orphans, refusal_alarms, rejected_inputs
+from .rejections import Rejection, all_rejections
 from .settings import ClientSettings
 
 PACKAGES = ("bailiff", "bailiff-core", "aiokafka", "pydantic", "typer", "rich")
@@ -258,12 +258,11 @@ async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
 async def rejection_checks(client: Client, pool: str) -> list[Check]:
     """One finding for each code and source that was rejected or refused; where that is not long ago, a warning."""
     projection = await client.projection(pool)
-    alarms = await refusal_alarms(client.bus, projection.state)
-    rows = [*rejected_inputs(projection.state), *orphans(projection.reader), *(alarms or ())]
+    rows, alarms_read = await all_rejections(client.bus, projection.state, projection.reader)
     found = [_rejection_finding(client, pool, row) for row in rows[:MAX_REJECTIONS]]
     if len(rows) > MAX_REJECTIONS:
-        found.append(finding(f"rejected {pool}", "ok", f"{len(rows) - MAX_REJECTIONS} more kinds, all older"))
-    if alarms is None:
+        found.append(finding(f"rejected {pool}", "ok", f"{len(rows) - MAX_REJECTIONS} more kinds of rejected inputs, all older"))
+    if not alarms_read:
         found.append(
             finding(f"refused {pool}", "skipped", "no right to read bailiff.alarms", "run it with the rights of an operator")
         )

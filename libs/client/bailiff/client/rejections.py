@@ -59,6 +59,15 @@ def orphans(reader: AuditReader) -> list[Rejection]:
     return [Rejection("orphan", "orphan", topics.AUDIT.name, reader.orphans, None, None, text)]
 
 
+async def all_rejections(bus: Bus, state: PoolState, reader: AuditReader) -> tuple[list[Rejection], bool]:
+    """Alarms, then orphans, then rejected inputs: however many sources somebody invents for these, alarms come first.
+
+    Second: whether `bailiff.alarms` could be read.
+    """
+    alarms = await refusal_alarms(bus, state)
+    return [*(alarms or ()), *orphans(reader), *rejected_inputs(state)], alarms is not None
+
+
 async def refusal_alarms(bus: Bus, state: PoolState) -> list[Rejection] | None:
     """Alarms of the pool about refused messages, by code and sender, newest first; None: this user may not read them."""
     alarms = await pool_alarms(bus, state)

@@ -25,8 +25,9 @@ ACTIONS = {"preempt": "Preempted", "reclaim": "Reclaimed", "consolidate": "Moved
 
 
 class EventRow(TypedDict):
-    """One event. Fields that do not apply are empty. by: the preemptor. user: who submitted the job. actor: who requested what
-    happened. condition_*: Kubernetes condition of a victim.
+    """One event. Fields that do not apply are empty. by: the preemptor. user: who submitted the job; user_verified: whether that
+    is known. actor: who requested what happened; auth: how that was verified, `none`: not. condition_*: Kubernetes condition of
+    a victim.
 
     id: stable, the same for every reader of the log.
     """
@@ -43,7 +44,9 @@ class EventRow(TypedDict):
     reason: str
     by: str
     user: str
+    user_verified: bool
     actor: str
+    auth: str
     condition_type: str
     condition_status: str
     condition_reason: str
@@ -142,7 +145,9 @@ def _row(
         "reason": _reason(record, state, job),
         "by": by,
         "user": known.user if known is not None else "",
+        "user_verified": known is not None and known.user_verified,
         "actor": record.actor,
+        "auth": record.auth,
         "condition_type": "",
         "condition_status": "",
         "condition_reason": "",

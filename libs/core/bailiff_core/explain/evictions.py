@@ -9,7 +9,7 @@ from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 
 from .eviction_stages import course
-from .sentences import Section, Sentence, clock, newest_of, seqs_of, tasks_text, without_stop
+from .sentences import Section, Sentence, actor_text, clock, newest_of, seqs_of, tasks_text, without_stop
 from .unblockers import expected_return
 from .victims import choice_sentences, eviction_cause_text, preemptor_text, rule_text
 
@@ -43,7 +43,7 @@ def eviction_reasons(job: Job, record: Record, history: Sequence[Record], *, cou
     if isinstance(record.data, decisions.EvictionDecided):
         request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
         if request is not None:
-            cause = without_stop(eviction_cause_text(record.data, request.actor))
+            cause = without_stop(eviction_cause_text(record.data, actor_text(request)))
             yield Sentence(f"At {clock(record.time)} {cause}.", seqs_of(request.seq, record.seq))
         else:
             text = f"{_subject(record.data.tasks)} evicted, because {without_stop(eviction_cause_text(record.data))}"
@@ -53,7 +53,7 @@ def eviction_reasons(job: Job, record: Record, history: Sequence[Record], *, cou
         reason = f": {without_stop(record.data.reason)}" if record.data.reason else ""
         request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
         if request is not None:
-            what, seqs = f"{request.actor} migrated it", seqs_of(request.seq, record.seq)
+            what, seqs = f"{actor_text(request)} migrated it", seqs_of(request.seq, record.seq)
         else:
             why = "because that was requested" if record.data.cause == "migration" else "because it restarts"
             what, seqs = f"it was migrated, {why}", seqs_of(record.seq)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from bailiff_core.humanize import user_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record
 
@@ -48,4 +49,5 @@ def _preemptor_s_user(state: PoolState, record: Record) -> Iterable[Sentence]:
     """Whose job the preemptor is."""
     preemptor = state.jobs.get(preemptor_of(record) or "")
     if preemptor is not None and preemptor.user:
-        yield Sentence(f"{preemptor.id} was submitted by {preemptor.user}.", seqs_of(preemptor.seq))
+        user = user_text(preemptor.user, preemptor.user_verified)
+        yield Sentence(f"{preemptor.id} was submitted by {user}.", seqs_of(preemptor.seq))

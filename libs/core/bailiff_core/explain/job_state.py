@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.humanize import count_text, duration_text, user_text
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.placement.islands import NO_ISLAND, PER_TASK
 from bailiff_core.records import Record, decisions
 
 from .dependencies import waits_for_text
 from .evictions import REQUESTS
-from .sentences import Sentence, clock, first_names, has_or_have, newest_of, seqs_of, without_stop
+from .sentences import Sentence, actor_text, clock, first_names, has_or_have, newest_of, seqs_of, without_stop
 
 SECOND = 1_000_000
 ISLANDS = {
@@ -29,7 +29,8 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
     rank = f"{job.class_name} {job.priority}"
     if job.priority != job.base_priority:
         rank += f", {job.base_priority} by its class"
-    belongs = [f"{what} {name}" for what, name in (("project", job.project), ("user", job.user)) if name]
+    user = user_text(job.user, job.user_verified)
+    belongs = [f"{what} {name}" for what, name in (("project", job.project), ("user", user)) if name]
     subject = f"{job.id} ({', '.join([rank, *belongs])})"
     if job.phase in ENDED:
         last = newest_of(history, decisions.JobEnded)
@@ -87,8 +88,8 @@ def _by(history: Sequence[Record], seq: int | None) -> str:
     """Time and actor of the record, if it has one."""
     for record in history:
         if record.seq == seq:
-            verified = "" if record.auth != "none" else " (not verified)"
-            return f" since {clock(record.time)}" + (f" by {record.actor}{verified}" if record.actor else "")
+            by = actor_text(record)
+            return f" since {clock(record.time)}" + (f" by {by}" if by else "")
     return ""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bailiff_core.humanize import user_text
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.wire import time_text
 
@@ -90,3 +91,8 @@ def without_stop(text: str) -> str:
 def newest_of(history: Sequence[Record], *kinds: type[object]) -> Record | None:
     """The last record of one of these types."""
     return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)
+
+
+def actor_text(record: Record) -> str:
+    """Who requested it: `ada`, `dora (not verified)`. Empty for a record of no request."""
+    return user_text(record.actor, record.auth not in ("", "none"))

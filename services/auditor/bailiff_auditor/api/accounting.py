@@ -50,6 +50,9 @@ class AccountingRow(Figures):
 
     time: datetime | None = Field(description="Begin of the minute, hour, day or month.")
     user: str | None
+    user_verified: bool | None = Field(
+        description="With `user`: whether that is known. Jobs of a name that was not verified have rows of their own."
+    )
     project: str | None
     priority_class: str | None = Field(description="The class that the job had then.")
     job: str | None
@@ -151,10 +154,10 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
     parts, length = _parts(period, begin, end)
     when = f"date_trunc('{period}', l.from_at AT TIME ZONE 'UTC')" if period is not None else "NULL::timestamp"
     columns = {
-        "time": "part", "user": "j.user_name", "project": "j.project", "priority_class": "x.priority_class", "job": "x.job",
-        "submitted_seq": "x.submitted_seq",
+        "time": "part", "user": "j.user_name", "user_verified": "j.user_verified", "project": "j.project",
+        "priority_class": "x.priority_class", "job": "x.job", "submitted_seq": "x.submitted_seq",
     }  # fmt: skip
-    wanted = {"time": period is not None, "submitted_seq": "job" in keys}
+    wanted = {"time": period is not None, "user_verified": "user" in keys, "submitted_seq": "job" in keys}
     chosen = [name for name in columns if wanted.get(name, name in keys)]
     listed = ", ".join(f'{columns[name]} AS "{name}"' for name in chosen)
     sets = f"GROUPING SETS (({', '.join(columns[name] for name in chosen)}), ())" if chosen else "()"
@@ -196,7 +199,7 @@ def _answer(
 ) -> dict[str, Any]:  # fmt: skip
     total = rows[0] if rows and (rows[0]["total"] or not keys) else None
     listed = [row for row in rows if row is not total or not keys][:limit]
-    named = ("time", "user", "project", "priority_class", "job", "submitted_seq")
+    named = ("time", "user", "user_verified", "project", "priority_class", "job", "submitted_seq")
     return {
         "from": begin, "to": end, "known_until": known, "by": list(keys),
         "rows": [

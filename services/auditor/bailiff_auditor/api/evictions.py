@@ -29,6 +29,7 @@ class EvictionItem(BaseModel):
     tasks: str | None = Field(description="The evicted tasks; empty: all.")
     project: str | None
     user: str | None
+    user_verified: bool | None
     priority_class: str | None
     cause: str | None = Field(examples=["preemption"])
     action: str | None
@@ -65,7 +66,7 @@ def _eviction(row: Record) -> dict[str, Any]:
 EVICTIONS = Listing(
     "evictions",
     f"""SELECT e.decided_seq, e.decided_at, e.job, e.submitted_seq, e.attempt, e.tasks, j.project, j.user_name AS "user",
-        j.priority_class, e.cause, e.action, e.for_job, e.for_class, e.for_priority, e.reason, e.gpus,
+        j.user_verified, j.priority_class, e.cause, e.action, e.for_job, e.for_class, e.for_priority, e.reason, e.gpus,
         e.lost_gpu_ms / 3600000.0::float8 AS lost_gpu_hours, e.cost, e.explanation,
         extract(epoch FROM e.released_at - e.decided_at)::float8 AS until_released_s,
         extract(epoch FROM e.resumed_at - e.decided_at)::float8 AS until_resumed_s, e.outcome,

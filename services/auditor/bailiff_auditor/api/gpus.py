@@ -27,6 +27,7 @@ class Holder(BaseModel):
     kind: str = Field(description="`allocated` or `reserved`.")
     project: str | None
     user: str | None
+    user_verified: bool | None
     priority_class: str | None
     from_seq: int
     from_at: datetime
@@ -80,6 +81,7 @@ class AllocationItem(BaseModel):
     gpus: list[int]
     project: str | None
     user: str | None
+    user_verified: bool | None
     priority_class: str | None
     from_seq: int
     from_at: datetime
@@ -121,7 +123,8 @@ async def _gpus(reading: Reading, at: datetime | None, seq: int | None, node: st
     condition, at_value = _interval_condition("h", at, seq)
     for row in await reading.fetch(
         f"""SELECT h.node, h.gpus, h.job, h.submitted_seq, h.attempt, h.task, h.kind, j.project, j.user_name AS "user",
-            j.priority_class, h.from_seq, h.from_at FROM gpu_allocations h LEFT JOIN jobs j USING (pool, job, submitted_seq)
+            j.user_verified, j.priority_class, h.from_seq, h.from_at
+            FROM gpu_allocations h LEFT JOIN jobs j USING (pool, job, submitted_seq)
             WHERE h.pool = $1 AND {condition} AND ($3::text IS NULL OR h.node = $3)
             ORDER BY h.node, h.from_seq, h.job, h.task, h.kind""",  # noqa: S608 - our own names
         key, at_value, node,
@@ -159,7 +162,7 @@ async def one_gpu(
 GPU_ALLOCATIONS = Listing(
     "gpu_allocations",
     """SELECT h.job, h.submitted_seq, h.attempt, h.task, h.kind, h.node, h.gpus, j.project, j.user_name AS "user",
-       j.priority_class, h.from_seq, h.from_at, h.to_seq, h.to_at FROM gpu_allocations h
+       j.user_verified, j.priority_class, h.from_seq, h.from_at, h.to_seq, h.to_at FROM gpu_allocations h
        LEFT JOIN jobs j USING (pool, job, submitted_seq)""",
     {"from_seq": "h.from_seq", "job": "h.job", "submitted_seq": "h.submitted_seq", "task": "h.task", "kind": "h.kind"},
 )

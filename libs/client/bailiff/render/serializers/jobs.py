@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 from bailiff.client.projects import below
 from bailiff.render.record_text.phrases import node_name, with_reason
 from bailiff_core.fold.pending_queue import queue_key
-from bailiff_core.humanize import memory_text, thousandths_text
+from bailiff_core.humanize import memory_text, thousandths_text, user_text
 from bailiff_core.model.state import ENDED
 
 from .times import moment
@@ -30,15 +30,16 @@ STATES = (
 class JobRow(TypedDict):
     """One job in `bailiff list`.
 
-    user: who submitted it. state: one of `STATES`: the phase, or `suspended` (a decision about it failed), `cancelling` or
-    `pausing`. jobs_ahead: pending jobs ahead of it in the queue, null unless it is pending. pending_s counts from its submission
-    or last eviction, running_s since all its tasks run. priority: the effective one; base_priority: that of its class. gpus:
-    whole GPUs of the gang; gpus_text includes parts of GPUs, placed_gpus_text those of placed_tasks. reserved_nodes: where
-    resources are reserved for it.
+    user: who submitted it; user_verified: whether that is known. state: one of `STATES`: the phase, or `suspended` (a decision
+    about it failed), `cancelling` or `pausing`. jobs_ahead: pending jobs ahead of it in the queue, null unless it is pending.
+    pending_s counts from its submission or last eviction, running_s since all its tasks run. priority: the effective one;
+    base_priority: that of its class. gpus: whole GPUs of the gang; gpus_text includes parts of GPUs, placed_gpus_text those of
+    placed_tasks. reserved_nodes: where resources are reserved for it.
     """
 
     job: str
     user: str
+    user_verified: bool
     project: str
     labels: dict[str, str]
     priority_class: str
@@ -95,6 +96,7 @@ def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> J
     return {
         "job": job.id,
         "user": user_of(job),
+        "user_verified": job.user_verified,
         "project": job.project,
         "labels": dict(job.demand.labels),
         "priority_class": job.class_name,
@@ -191,7 +193,8 @@ def _eviction_note(state: PoolState, job: Job, eviction: Eviction) -> str:
     """Which job preempted it, and whose that is; or who requested the eviction, and why."""
     if eviction.for_job:
         preemptor = state.jobs.get(eviction.for_job)
-        whose = f" of {user_of(preemptor)}" if preemptor is not None and user_of(preemptor) else ""
+        user = user_text(user_of(preemptor), preemptor.user_verified) if preemptor is not None else ""
+        whose = f" of {user}" if user else ""
         return f"preempted by {eviction.for_job}{whose}"
     if eviction.cause not in REQUESTS or not job.requester:
         return f"evicting: {eviction.cause}"

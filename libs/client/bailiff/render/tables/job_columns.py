@@ -9,6 +9,7 @@ from rich.text import Text
 from bailiff.client.errors import InvalidRequest
 from bailiff.render.plain_text import plain
 from bailiff.render.serializers.jobs import JobRow
+from bailiff_core.humanize import user_text
 
 from .style import LIST_WIDTH, MOST_WIDTH, Unsqueezed, seconds_cell, some, state_word, table, text
 
@@ -57,7 +58,7 @@ def _day_and_minute(value: str | None) -> str:
 COLUMNS: Mapping[str, Column] = {
     "ahead": Column("#", lambda row: "" if row["jobs_ahead"] is None else str(row["jobs_ahead"]), number=True),
     "job": Column("JOB", lambda row: row["job"]),
-    "user": Column("USER", lambda row: row["user"], optional=True),
+    "user": Column("USER", lambda row: user_text(row["user"], row["user_verified"]), optional=True),
     "project": Column("PROJECT", lambda row: row["project"] or "-"),
     "class": Column("CLASS", lambda row: f"{row['priority_class']} {row['priority']}"),
     "state": Column("STATE", lambda row: row["state"]),

@@ -11,7 +11,7 @@ from bailiff.render.plain_text import plain
 from bailiff.render.serializers.attachments import AttachmentRow
 from bailiff.render.serializers.job_details import JobDetails
 from bailiff.render.serializers.moves import MoveRow
-from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.humanize import count_text, duration_text, user_text
 from bailiff_core.model.placement_ranges import ranges
 
 from .style import (
@@ -43,7 +43,7 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
     aged = f" (its class has {row['base_priority']})" if row["base_priority"] != row["priority"] else ""
     facts.add_row("class", text(f"{row['priority_class']} {row['priority']}{aged}, {preemptible}"))
     if row["user"]:
-        facts.add_row("user", text(row["user"]))
+        facts.add_row("user", text(user_text(row["user"], row["user_verified"])))
     if row["project"]:
         facts.add_row("project", text(row["project"]))
     facts.add_row("requests", text(details["demand"]))
@@ -64,8 +64,7 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
     facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}, failed {failed}")
     facts.add_row("submitted", f"{time_cell(row['submitted_at'])}  (#{details['submitted_seq']})")
     signed = f", signed by {details['signed_by']}" if details["signed_by"] else ""
-    verified = signed if details["owner_verified"] else " (not verified)"
-    facts.add_row("owner", text(f"{details['owner'] or 'unnamed'}{verified}"))
+    facts.add_row("owner", text(user_text(details["owner"] or "unnamed", details["owner_verified"]) + signed))
     if row["started_at"]:
         facts.add_row(
             "running since" if not row["ended_at"] else "last start",

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 
+import { userText } from "../lib/userText";
 import { livePoolOf } from "../live/livePool";
 import { jobPath } from "../ui/Links";
 import { searchJobs, resolveJob } from "./searchJobs";
@@ -30,7 +31,7 @@ export function JobSearch({ pool }: { pool: string }) {
       <input class="input" type="search" aria-label="Find a job by its name or its user" placeholder="Find a job" list="find-jobs" autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
       <datalist id="find-jobs">
         {searchJobs(jobs.values(), text.value, SUGGESTED).map((row) => (
-          <option key={row.job} value={row.job} label={[row.state, row.project, row.user].filter(Boolean).join(", ")} />
+          <option key={row.job} value={row.job} label={[row.state, row.project, userText(row.user, row.user_verified)].filter(Boolean).join(", ")} />
         ))}
       </datalist>
     </form>

@@ -12,7 +12,7 @@ import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import { SegmentedControl } from "../../ui/SegmentedControl";
 import { TimeRangePicker } from "../../ui/TimeRangePicker";
-import { accountingPath, chartOf, csvOf, FIGURES, hours, KEYS, knownPart, monthOf, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type Accounting, type TimeWindow, type View } from "./accountingData";
+import { accountingPath, chartOf, csvOf, FIGURES, hours, KEYS, knownPart, monthOf, named, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type Accounting, type TimeWindow, type View } from "./accountingData";
 import { AccountingTable } from "./AccountingTable";
 import { MonthlyReport } from "./MonthlyReport";
 import { StackedAreas } from "./StackedAreas";
@@ -35,8 +35,8 @@ function Overview({ pool, view }: { pool: string; view: View }) {
   const key = `${pool} ${view.by} ${view.range} ${view.from} ${view.to}`;
   const { value, failure, refresh } = usePolling(key, async (signal) => {
     const window = windowOf(view, now.peek());
-    const over = (of: TimeWindow): Promise<Accounting> => get<Accounting>(accountingPath(pool, [view.by, of.period], of.from, of.to), signal);
-    const [series, sums] = await Promise.all([over(window), get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal)]);
+    const over = (of: TimeWindow): Promise<Accounting> => get<Accounting>(accountingPath(pool, [view.by, of.period], of.from, of.to), signal).then(named);
+    const [series, sums] = await Promise.all([over(window), get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal).then(named)]);
     const known = knownPart(series, window);
     return { window: known, series: known.period === window.period ? series : await over(known), sums };
   });

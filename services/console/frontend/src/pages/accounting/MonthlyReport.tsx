@@ -6,7 +6,7 @@ import { Card } from "../../ui/Card";
 import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
-import { accountingPath, chartOf, hours, neighbour, percent, reportPath, type Accounting, type Key, type Month } from "./accountingData";
+import { accountingPath, chartOf, hours, named, neighbour, percent, reportPath, type Accounting, type Key, type Month } from "./accountingData";
 import { AccountingTable } from "./AccountingTable";
 import { StackedAreas } from "./StackedAreas";
 
@@ -20,7 +20,7 @@ const PARTS: readonly [Key, string][] = [
 /** GPU-hours of one project in one month, made to be printed. */
 export function MonthlyReport({ pool, project, month }: { pool: string; project: string; month: Month }) {
   const { value, failure, refresh } = usePolling(`${pool} ${project} ${month.text}`, async (signal) => {
-    const ask = (by: string[], more: Record<string, string> = {}): Promise<Accounting> => get<Accounting>(accountingPath(pool, by, month.from, month.to, { project, ...more }), signal);
+    const ask = (by: string[], more: Record<string, string> = {}): Promise<Accounting> => get<Accounting>(accountingPath(pool, by, month.from, month.to, { project, ...more }), signal).then(named);
     const [days, ...parts] = await Promise.all([ask(["user", "day"]), ...PARTS.map(([key]) => ask([key], key === "job" ? { limit: JOBS } : {}))]);
     return { days: days!, parts };
   });

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 
-import { accountingPath, areaPath, chartOf, csvOf, knownPart, monthOf, neighbour, NONE, OTHERS, viewOf, viewPath, windowOf, type Accounting, type AccountingRow } from "./accountingData";
+import { accountingPath, areaPath, chartOf, csvOf, knownPart, monthOf, named, neighbour, NONE, OTHERS, viewOf, viewPath, windowOf, type Accounting, type AccountingRow } from "./accountingData";
 
 const ZERO = { used: 0, borrowed: 0, lost: 0, lost_other: 0, waiting: 0, preemptions: 0, jobs: 0 };
-const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, priority_class: null, job: null, submitted_seq: null, used });
+const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, user_verified: null, priority_class: null, job: null, submitted_seq: null, used });
 const answer = (rows: AccountingRow[], capacity: [string, number][]): Accounting => ({
   from: "",
   to: "",
@@ -84,4 +84,9 @@ it("months are those of UTC, and of now where the address has none", () => {
   expect(monthOf("2026-12", 0)).toEqual({ text: "2026-12", from: at("2026-12-01"), to: at("2027-01-01") });
   expect(monthOf("2026-13", at("2026-02-03")).text).toBe("2026-02");
   expect([neighbour(monthOf("2026-01", 0), -1), neighbour(monthOf("2026-12", 0), 1)]).toEqual(["2025-12", "2027-01"]);
+});
+
+it("lists jobs of a name that was not verified apart from those of the user", () => {
+  const rows = [{ ...row("", null, 1), user: "ada", user_verified: true }, { ...row("", null, 2), user: "ada", user_verified: false }];
+  expect(named(answer(rows, [])).rows.map((each) => each.user)).toEqual(["ada", "ada (not verified)"]);
 });

@@ -1,6 +1,7 @@
 // GPU-hours over time, from the query API; docs/how-to/accounting.md defines each figure.
 import { archivePath } from "../../lib/api";
 import { betweenOf, betweenQuery } from "../../lib/timeRange";
+import { userText } from "../../lib/userText";
 
 export interface Figures {
   used: number;
@@ -15,6 +16,7 @@ export interface Figures {
 export interface AccountingRow extends Figures {
   time: string | null;
   user: string | null;
+  user_verified: boolean | null;
   project: string | null;
   priority_class: string | null;
   job: string | null;
@@ -124,6 +126,9 @@ export function knownPart(found: Accounting, window: TimeWindow): TimeWindow {
   const to = until > from ? Math.min(window.to, until) : window.to;
   return { from, to, period: periodOf(from, to) };
 }
+
+/** The answer, with users whom no signature shows named as such. */
+export const named = (found: Accounting): Accounting => ({ ...found, rows: found.rows.map((row) => ({ ...row, user: row.user && userText(row.user, row.user_verified) })) });
 
 /** The request. by: may name the period. filters: by parameter. */
 export function accountingPath(pool: string, by: readonly string[], from: number, to: number, filters: Record<string, string> = {}): string {

@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { archivePath } from "../../lib/api";
 import { duration, few } from "../../lib/format";
 import { useFetch } from "../../lib/useFetch";
+import { userText } from "../../lib/userText";
 import { Card } from "../../ui/Card";
 import { comparison, losses, type Compared } from "./comparison";
 import type { JobHistory } from "./types";
@@ -72,6 +73,6 @@ function wholeJob(job: JobHistory, restartMs: number | null): Compared {
   const ran = job.attempts.reduce((sum, attempt) => sum + (attempt.ran_s ?? 0), 0);
   return {
     name: job.job,
-    values: { State: job.outcome ?? job.state, Project: job.project || "none", Class: job.priority_class ?? "–", User: job.user ?? "–", GPUs: String(job.gpus ?? "–"), Tasks: String(job.tasks ?? "–"), "Time to first start": job.waited_s === null ? "–" : duration(job.waited_s), Attempts: String(job.attempts.length), "Ran in all": duration(ran), "From submission to end": seconds(job.submitted_at, job.ended_at), Evictions: String(job.evictions.length), ...losses(job.attempts, job.gpus, restartMs) },
+    values: { State: job.outcome ?? job.state, Project: job.project || "none", Class: job.priority_class ?? "–", User: userText(job.user, job.user_verified) || "–", GPUs: String(job.gpus ?? "–"), Tasks: String(job.tasks ?? "–"), "Time to first start": job.waited_s === null ? "–" : duration(job.waited_s), Attempts: String(job.attempts.length), "Ran in all": duration(ran), "From submission to end": seconds(job.submitted_at, job.ended_at), Evictions: String(job.evictions.length), ...losses(job.attempts, job.gpus, restartMs) },
   };
 }

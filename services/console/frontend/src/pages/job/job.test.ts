@@ -28,7 +28,7 @@ const EVICTION: Eviction = {
   explanation: null, stages: {}, until_released_s: null, until_resumed_s: null, outcome: null,
 };
 const WHOLE: JobHistory = {
-  job: "train-7", submitted_seq: 5, project: "research", user: "u-1", priority_class: "train", tasks: 8, gpus: 8, state: "running", attempt: 1, submitted_at: at(0),
+  job: "train-7", submitted_seq: 5, project: "research", user: "u-1", user_verified: true, priority_class: "train", tasks: 8, gpus: 8, state: "running", attempt: 1, submitted_at: at(0),
   first_started_at: at(10), waited_s: 10, ended_at: null, ended_seq: null, outcome: null, reason: null, pending_reason: null, attempts: [ATTEMPT], evictions: [],
 };
 const drawn = (line: ReturnType<typeof jobTimeline>) => line!.lanes.map((lane) => [lane.name, ...lane.segments.map((part) => `${part.kind} ${(part.from - time(0)) / 1000}-${part.open ? "" : (part.to - time(0)) / 1000}`)]);

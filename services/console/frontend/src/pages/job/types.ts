@@ -76,6 +76,7 @@ export interface JobHistory {
   submitted_seq: number;
   project: string | null;
   user: string | null;
+  user_verified: boolean | null;
   priority_class: string | null;
   tasks: number | null;
   gpus: number | null;

@@ -6,6 +6,7 @@ import { offlineReason } from "../../actions/allowedActions";
 import { get, toApiError, type ApiError, type Page } from "../../lib/api";
 import { count, duration } from "../../lib/format";
 import { useArchive } from "../../lib/useArchive";
+import { userText } from "../../lib/userText";
 import { usePageTitle } from "../../lib/usePageTitle";
 import { useLive } from "../../live/livePool";
 import { StateBadge } from "../../ui/Badge";
@@ -164,7 +165,7 @@ function columnsOf(pool: string, question: Question, live: ReadonlyMap<string, u
     job: { head: "Job", cell: (row) => <JobLink pool={pool} job={row.job} /> },
     state: { head: "State", cell: (row) => <StateBadge state={row.state} /> },
     project: { head: "Project", cell: (row) => row.project || <span class="soft">none</span> },
-    user: { head: "User", cell: (row) => row.user ?? "" },
+    user: { head: "User", cell: (row) => userText(row.user, row.user_verified) },
     class: { head: "Class", cell: (row) => row.priority_class ?? "" },
     gpus: { head: "GPUs", right: true, cell: (row) => row.gpus ?? "" },
     submitted: { head: "Submitted", cell: (row) => row.submitted_at && <RelativeTime at={row.submitted_at} /> },

@@ -21,7 +21,7 @@ test("the archive is asked the same, page by page", () => {
   expect([asked.searchParams.get("contains"), asked.searchParams.get("cursor"), asked.searchParams.get("sort")]).toEqual(["a&b", "cur", "submitted"]);
 });
 
-const item: JobItem = { job: "a", submitted_seq: 1, project: "p", user: "", priority_class: "train", gpus: 1, state: "pending", submitted_at: "2026-01-01T00:00:00Z", waited_s: null, ended_at: null, outcome: null, reason: null };
+const item: JobItem = { job: "a", submitted_seq: 1, project: "p", user: "", user_verified: false, priority_class: "train", gpus: 1, state: "pending", submitted_at: "2026-01-01T00:00:00Z", waited_s: null, ended_at: null, outcome: null, reason: null };
 
 test("the live state of a job goes before the archive's, but not that of a later job of the same name", () => {
   const live = jobMap(aJob("a", { state: "running", submitted_at: "2026-01-01T00:00:00Z" }));

@@ -33,6 +33,7 @@ export interface JobItem {
   submitted_seq: number | null;
   project: string | null;
   user: string | null;
+  user_verified: boolean | null;
   priority_class: string | null;
   gpus: number | null;
   state: string;
@@ -98,7 +99,7 @@ export function archiveQuestion(pool: string, question: Question, cursor: string
 /** The live state of a job that the archive may have an older state of. */
 export function current(item: JobItem, live: ReadonlyMap<string, LiveJob>): JobItem {
   const row = live.get(item.job);
-  return row && row.submitted_at === item.submitted_at && item.ended_at === null ? { ...item, state: row.state, user: row.user || item.user } : item;
+  return row && row.submitted_at === item.submitted_at && item.ended_at === null ? { ...item, state: row.state, user: row.user || item.user, user_verified: row.user_verified } : item;
 }
 
 /** Live jobs that match: what is shown without an archive. */
@@ -114,7 +115,7 @@ export function liveItems(jobs: Iterable<LiveJob>, question: Question): JobItem[
   const byName = (a: LiveJob, b: LiveJob): number => (a.job < b.job ? -1 : 1);
   const by = { submitted: (a: LiveJob, b: LiveJob) => time(a) - time(b), ended: (a: LiveJob, b: LiveJob) => time(a) - time(b), gpus: (a: LiveJob, b: LiveJob) => a.gpus - b.gpus, job: byName }[sort];
   rows.sort((a, b) => sign * (by(a, b) || byName(a, b)));
-  return rows.map((row) => ({ job: row.job, submitted_seq: null, project: row.project, user: row.user, priority_class: row.priority_class, gpus: row.gpus, state: row.state, submitted_at: row.submitted_at, waited_s: null, ended_at: null, outcome: null, reason: null }));
+  return rows.map((row) => ({ job: row.job, submitted_seq: null, project: row.project, user: row.user, user_verified: row.user_verified, priority_class: row.priority_class, gpus: row.gpus, state: row.state, submitted_at: row.submitted_at, waited_s: null, ended_at: null, outcome: null, reason: null }));
 }
 
 // Saved views: questions by name, in this browser.

@@ -9,6 +9,7 @@ import { summary, typeTitle } from "../../lib/recordText";
 import { useArchive } from "../../lib/useArchive";
 import { useFetch } from "../../lib/useFetch";
 import { usePageTitle } from "../../lib/usePageTitle";
+import { userText } from "../../lib/userText";
 import { usePolling } from "../../lib/usePolling";
 import { useLive, type LivePool } from "../../live/livePool";
 import type { NodeCells } from "../../live/types";
@@ -41,6 +42,7 @@ interface Allocation {
   gpus: number[];
   project: string | null;
   user: string | null;
+  user_verified: boolean | null;
   from_seq: number;
   from_at: string;
   to_at: string | null;
@@ -159,7 +161,7 @@ function Past({ pool, name, state }: { pool: string; name: string; state: string
               { head: "GPUs", cell: (row) => row.gpus.join(", ") || "none" },
               { head: "Kind", cell: (row) => row.kind },
               { head: "Project", cell: (row) => row.project || "none" },
-              { head: "User", cell: (row) => row.user ?? "" },
+              { head: "User", cell: (row) => userText(row.user, row.user_verified) },
               { head: "From", cell: (row) => <RelativeTime at={row.from_at} /> },
               { head: "For", right: true, cell: (row) => (row.to_at ? duration((Date.parse(row.to_at) - Date.parse(row.from_at)) / 1000) : "until now") },
             ]}

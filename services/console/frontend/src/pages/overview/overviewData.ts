@@ -95,7 +95,7 @@ export function concerns(nodes: Iterable<NodeCells>, jobs: Iterable<LiveJob>, at
   const found: Concern[] = [];
   const rows = [...nodes];
   const some = <T>(of: T[], concern: (each: T) => Concern): void => void found.push(...of.slice(0, MOST_PER_KIND).map(concern));
-  some(attention?.alarms ?? [], (each) => ({ key: `alarm ${each.code} ${each.source}`, tone: "bad", what: `Alarm ${each.code}`, text: `${each.text}${each.count > 1 ? ` (${each.count} times)` : ""}`, seq: each.seq, at: each.last }));
+  some(attention?.alarms ?? [], (each) => ({ key: `alarm ${each.code} ${each.source}`, tone: "bad", what: `Alarm ${each.code}${each.source === "not verified" ? " (sender not verified)" : ""}`, text: `${each.text}${each.count > 1 ? ` (${each.count} times)` : ""}`, seq: each.seq, at: each.last }));
   some(rows.filter((node) => node.state === "lost" || node.state === "unreachable"), (node) => ({ key: `node ${node.node}`, tone: "bad", what: node.state === "lost" ? "Lost node" : "Silent node", text: node.state === "lost" ? "its jobs are requeued" : "its jobs may still run, and no new ones are placed", node: node.node }));
   some(rows.filter((node) => node.gpus.some(([state]) => state === "quarantined")), (node) => {
     const bad = node.gpus.filter(([state]) => state === "quarantined");
