@@ -158,6 +158,14 @@ async def test_the_queue_and_a_policy(stack: Stack, page: Page, client: Client) 
     await see.text("Invalid policy")
     await see.accessible("a policy with a fault")
 
+    # The code of a page cannot be loaded, as after an update of the console: the page says so, and loading again helps.
+    await page.route("**/assets/JobsPage-*.js", lambda route: route.abort())
+    await see.open(f"/{POOL}/jobs")
+    await see.text("This page could not be loaded")
+    await page.unroute("**/assets/JobsPage-*.js")
+    await page.get_by_role("button", name="Try again").click()
+    await page.get_by_label("Name contains").wait_for()
+
 
 async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> None:
     await a_preemption(client)

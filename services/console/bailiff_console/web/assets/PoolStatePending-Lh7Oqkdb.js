@@ -1,1 +1,0 @@
-import{G as e,J as t,S as n,W as r,X as i}from"./index-fxW1hv9s.js";function a({title:a,what:o,live:s}){return t(`div`,{class:`page`,children:[t(`h1`,{children:a}),s.connection.value===`lost`?t(e,{error:new i(0,`${n(o)} cannot be shown`,`The console does not send the pool's state. Retrying every few seconds.`)}):t(r,{what:`${o} of ${s.pool}`})]})}export{a as t};

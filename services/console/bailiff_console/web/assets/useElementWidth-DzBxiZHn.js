@@ -1,1 +1,0 @@
-import{ct as e,it as t}from"./index-fxW1hv9s.js";function n(n){let r=t(0);return e(()=>{let e=new ResizeObserver(([e])=>r.value=Math.floor(e.contentRect.width));return e.observe(n.current),()=>e.disconnect()},[]),r}export{n as t};
