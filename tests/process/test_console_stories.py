@@ -163,7 +163,7 @@ async def test_the_queue_and_a_policy(stack: Stack, page: Page, client: Client) 
     await see.open(f"/{POOL}/jobs")
     await see.text("This page could not be loaded")
     await page.unroute("**/assets/JobsPage-*.js")
-    await page.get_by_role("button", name="Try again").click()
+    await page.get_by_role("button", name="Retry").click()
     await page.get_by_label("Name contains").wait_for()
 
 
