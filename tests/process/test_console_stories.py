@@ -178,6 +178,7 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await keys.go_to("YAML", "button")
     await keys.press("Enter")
     await keys.go_to("Job as YAML", "div")
+    await keys.press("Control+a")  # what the form begins with
     await keys.type("name: by-keys\nclass: inference\ngpus: 1\ncpu: 1\nmemory: 1GiB\ncommand: sleep 3000\n")
     await see.text("would start immediately")
     await keys.go_to("Submit", "button")
