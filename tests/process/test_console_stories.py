@@ -228,7 +228,7 @@ async def test_several_jobs_and_a_node_by_keyboard_alone(stack: Stack, page: Pag
     await see.accessible("the palette")
     await keys.press("Enter")
     await page.wait_for_url("**/nodes/node-1")
-    for action, state in (("Drain", "drained"), ("Undrain", "ready")):
+    for action, state in (("Drain", "draining"), ("Undrain", "ready")):
         await page.get_by_role("button", name=action, exact=True).wait_for()
         await keys.go_to(action, "button")
         await keys.press("Enter")
