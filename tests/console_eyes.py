@@ -76,8 +76,8 @@ async def page(stack: Stack, browser: Browser) -> AsyncIterator[Page]:
     page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
     yield page
     await context.close()
-    assert elsewhere == []
-    assert errors == []
+    assert elsewhere == [], elsewhere
+    assert errors == [], errors
 
 
 class Seeing:

@@ -137,12 +137,12 @@ class Camera:
         await self.take("pool", "", "canvas", choose_a_job)
         await self.take("pool-dark", "", "canvas", dark=True)
         await self.take("queue", "/queue", ".pending-job", open_first)
-        await self.take("job", f"/jobs/{job}", ".eviction-card")
+        await self.take("job", f"/jobs/{job}", ".eviction-card :text('Restart cost')")
         await self.take("decision", f"/decisions/{seq}", "table", verify)
         await self.take("projects", "/projects", "table")
         await self.take("record", f"/record?at={seq}", ".queue-snapshot")
         await self.take("submit", "/submit", ".submit", write)
-        await self.take("phone", f"/jobs/{job}", ".eviction-card", size=PHONE)
+        await self.take("phone", f"/jobs/{job}", ".eviction-card :text('Restart cost')", size=PHONE)
 
 
 async def _take(link: str, folder: Path) -> None:

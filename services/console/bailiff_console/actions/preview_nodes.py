@@ -34,10 +34,11 @@ def preview_drain(state: PoolState, body: DrainNode) -> Preview:
 
 def _of_drain(row: AffectedRow, mode: str) -> str:
     job, gpus = row["job"], f"{row['gpus']} GPU{'' if row['gpus'] == '1' else 's'}"
+    grace = duration_text(row["grace_s"] * 1_000_000)
     lost = f"; without a checkpoint it loses up to {cost_text(row['lost_gpu_ms'])}"
     match row["effect"]:
         case "migrates":
-            return f"{job} ({gpus}) migrates to {first_of(row['to'])}: grace period {row['grace_s']} s{lost}."
+            return f"{job} ({gpus}) migrates to {first_of(row['to'])}: grace period {grace}{lost}."
         case "reservation moves":
             return f"{job}: its reservation of {gpus} moves to other nodes."
         case "already evicting":
@@ -45,7 +46,7 @@ def _of_drain(row: AffectedRow, mode: str) -> str:
         case effect:
             does = f"continues without its tasks {row['tasks']} there" if effect == "shrinks" else "is evicted and requeued"
             when = "may finish first; at the deadline it " if mode == "graceful" else ""
-            return f"{job} ({gpus}) {when}{does}, with a grace period of {row['grace_s']} s{lost}."
+            return f"{job} ({gpus}) {when}{does}, with a grace period of {grace}{lost}."
 
 
 def preview_undrain(state: PoolState, body: UndrainNode) -> Preview:

@@ -69,7 +69,8 @@ def _stopped(state: PoolState, job: Job, predicted: Forecast, after: Sequence[st
 def _eviction(state: PoolState, job: Job) -> Iterator[str]:
     nodes = list(dict.fromkeys(state.nodes[task.node].name for task in job.tasks))
     how = "an eviction notice" if _attached(job) else "the signal TERM"
-    yield f"{job.id} gets {how} on {first_of(nodes)}. Grace period: {duration_text(grace_of(state, job))}; then its tasks are killed."
+    grace = duration_text(grace_of(state, job))
+    yield f"{job.id} gets {how} on {first_of(nodes)}. Grace period: {grace}; then its tasks are killed."
     yield _loss(state, job)
 
 

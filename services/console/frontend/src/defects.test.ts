@@ -5,7 +5,7 @@ import { projectName, times } from "./lib/format";
 import { aNode } from "./pages/pool/liveRows.fixture";
 import { label, separatorParts } from "./pages/pool/map/paintMap";
 import { topOf } from "./pages/pool/map/Tooltip";
-import { axisOf, columns, type UsageItem } from "./pages/projects/usageSeries";
+import { axisOf, columns, withCurrent, type UsageItem } from "./pages/projects/usageSeries";
 import { fieldsToYaml } from "./pages/submit/fieldsToYaml";
 import { NEW_JOB } from "./pages/submit/jobFields";
 import { jobSigns, signOf } from "./ui/gpuCellStyle";
@@ -21,6 +21,12 @@ test("the time axis extends to the newest time of the log, and the newest sample
   expect(times.at(-1)).toBe(to);
   expect(used).toEqual([0, 8, 8]);
   expect(capacity).toEqual([16, 16, 16]);
+});
+
+test("a young pool is shown as it is now, not as the archive last sampled it", () => {
+  const items = withCurrent([usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:30Z", 5)], { head_seq: 9, gpus_allocated: 7, gpus_free: 1 }, "2026-01-01T00:00:30Z");
+  expect(items.map((item) => [item.time, item.gpus, item.fair_share])).toEqual([["2026-01-01T00:00:00Z", 0, 16], ["2026-01-01T00:00:30Z", 7, 8]]);
+  expect(withCurrent([], { head_seq: 9, gpus_allocated: 7, gpus_free: 1 }, "2026-01-01T00:00:30Z").length).toBe(1);
 });
 
 test("the time axis is never shorter than a minute", () => {

@@ -117,7 +117,7 @@ def test_drain_names_the_effect_on_each_job(log_writer: LogWriter) -> None:
     assert whom(found) == [("train-7", "migrates", ["gpu-03"])]
     quick = previewed(log_writer, "drain", node="gpu-02", mode="quick")
     assert (
-        "train-8 (4 GPUs) is evicted and requeued, with a grace period of 150 s; without a checkpoint it loses"
+        "train-8 (4 GPUs) is evicted and requeued, with a grace period of 2m30s; without a checkpoint it loses"
         in preview_text(quick)
     )
     log_writer.node("gpu-04")

@@ -1,6 +1,8 @@
+import type { ComponentType } from "preact";
 import { ErrorBoundary, lazy, LocationProvider, Route, Router, useLocation } from "preact-iso";
 import { useEffect, useState } from "preact/hooks";
 
+import { ApiError } from "../lib/api";
 import { useFetch } from "../lib/useFetch";
 import { ErrorMessage } from "../ui/ErrorMessage";
 import { Loading } from "../ui/Loading";
@@ -10,19 +12,26 @@ import { PoolList } from "./PoolList";
 import type { Pools } from "./poolsResponse";
 import { Shell } from "./Shell";
 
-const PoolPage = lazy(() => import("../pages/pool/PoolPage"));
-const OverviewPage = lazy(() => import("../pages/overview/OverviewPage"));
-const JobsPage = lazy(() => import("../pages/jobs/JobsPage"));
-const NodePage = lazy(() => import("../pages/node/NodePage"));
-const QueuePage = lazy(() => import("../pages/queue/QueuePage"));
-const ProjectsPage = lazy(() => import("../pages/projects/ProjectsPage"));
-const AccountingPage = lazy(() => import("../pages/accounting/AccountingPage"));
-const JobPage = lazy(() => import("../pages/job/JobPage"));
-const DecisionPage = lazy(() => import("../pages/decision/DecisionPage"));
-const RecordPage = lazy(() => import("../pages/record/RecordPage"));
-const PolicyPage = lazy(() => import("../pages/policy/PolicyPage"));
-const WhatIfPage = lazy(() => import("../pages/whatif/WhatIfPage"));
-const SubmitPage = lazy(() => import("../pages/submit/SubmitPage"));
+/** The code of a page, loaded when it is first shown. It can fail: an updated console no longer has the files of the one before. */
+const page = (load: () => Promise<{ default: ComponentType<any> }>) => lazy(() => load().catch(() => ({ default: NotLoaded })));
+
+function NotLoaded() {
+  return <ErrorMessage error={new ApiError(0, "This page could not be loaded", "The console may have been updated, or the connection was lost.")} retry={() => location.reload()} />;
+}
+
+const PoolPage = page(() => import("../pages/pool/PoolPage"));
+const OverviewPage = page(() => import("../pages/overview/OverviewPage"));
+const JobsPage = page(() => import("../pages/jobs/JobsPage"));
+const NodePage = page(() => import("../pages/node/NodePage"));
+const QueuePage = page(() => import("../pages/queue/QueuePage"));
+const ProjectsPage = page(() => import("../pages/projects/ProjectsPage"));
+const AccountingPage = page(() => import("../pages/accounting/AccountingPage"));
+const JobPage = page(() => import("../pages/job/JobPage"));
+const DecisionPage = page(() => import("../pages/decision/DecisionPage"));
+const RecordPage = page(() => import("../pages/record/RecordPage"));
+const PolicyPage = page(() => import("../pages/policy/PolicyPage"));
+const WhatIfPage = page(() => import("../pages/whatif/WhatIfPage"));
+const SubmitPage = page(() => import("../pages/submit/SubmitPage"));
 
 export function App() {
   useEffect(() => void loadCurrentUser(), []);

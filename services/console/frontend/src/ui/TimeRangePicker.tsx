@@ -18,6 +18,8 @@ interface Props<T extends string> {
   onBetween: (between: Between) => void;
 }
 
+const minute = (iso: string, round: (value: number) => number): string => new Date(round(Date.parse(iso) / 60_000) * 60_000).toISOString();
+
 /** The time range of a page: one of the presets, up to now, or from one time to another. */
 export function TimeRangePicker<T extends string>({ presets, value, between, onPreset, onBetween }: Props<T>) {
   const own = useSignal<Between | null>(null);
@@ -27,7 +29,7 @@ export function TimeRangePicker<T extends string>({ presets, value, between, onP
   return (
     <div class="timerange">
       <SegmentedControl legend="Time range" options={[...presets, ["custom", "From … to"]] as readonly [string, string][]} value={given ? "custom" : (value ?? "custom")} onChange={(next) => {
-        if (next === "custom") own.value = between;
+        if (next === "custom") own.value = { from: minute(between.from, Math.floor), to: minute(between.to, Math.ceil) };
         else {
           own.value = null;
           onPreset(next as T);

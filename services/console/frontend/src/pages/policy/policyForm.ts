@@ -84,5 +84,5 @@ function changed(yaml: string, change: (document: Document) => void): string {
   const document = parsed(yaml);
   if (document === null) return yaml;
   change(document);
-  return document.toString({ lineWidth: 0 });
+  return document.toString({ lineWidth: 0, indentSeq: false, flowCollectionPadding: false });
 }

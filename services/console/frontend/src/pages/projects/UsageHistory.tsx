@@ -2,13 +2,14 @@ import { useSignal } from "@preact/signals";
 
 import { usePolling } from "../../lib/usePolling";
 import { moment } from "../../lib/format";
+import { livePoolOf } from "../../live/livePool";
 import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
 import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import { SegmentedControl } from "../../ui/SegmentedControl";
-import { axisOf, RANGES, rangeStart, loadUsage, usageText, type Range, type UsageItem } from "./usageSeries";
+import { axisOf, RANGES, rangeStart, loadUsage, usageText, withCurrent, type Range, type UsageItem } from "./usageSeries";
 import { UsageChart } from "./UsageChart";
 
 /** Usage, quota and fair share over time. project "": the whole pool. to: the newest time of the log. */
@@ -16,7 +17,9 @@ export function UsageHistory({ pool, project, to }: { pool: string; project: str
   const range = useSignal<Range>("6h");
   const showing = useSignal<"chart" | "table">("chart");
   const over = useSignal<UsageItem | null>(null);
-  const { value: items, failure, refresh } = usePolling(to === null ? null : `${pool} ${project} ${range.value}`, (signal) => loadUsage(pool, project, rangeStart(to!, range.value), signal));
+  const row = project === "" ? livePoolOf(pool).row.value : null;
+  const { value: sampled, failure, refresh } = usePolling(to === null ? null : `${pool} ${project} ${range.value}`, (signal) => loadUsage(pool, project, rangeStart(to!, range.value), signal));
+  const items = sampled && row && to !== null ? withCurrent(sampled, row, to) : sampled;
   return (
     <Card title={project === "" ? "Pool usage over time" : "Usage over time"} aside={<SegmentedControl legend="Time range" options={RANGES} value={range.value} onChange={(next) => (range.value = next)} />}>
       {failure && !items ? (

@@ -39,6 +39,12 @@ export async function loadUsage(pool: string, project: string, from: string, sig
   return found;
 }
 
+/** The pool's items and, as the newest one, its live state: the archive records usage about once a minute. */
+export function withCurrent(items: readonly UsageItem[], row: { head_seq: number; gpus_allocated: number; gpus_free: number }, to: string): UsageItem[] {
+  const before = items.filter((item) => item.time < to);
+  return [...before, { project: "", seq: row.head_seq, time: to, gpus: row.gpus_allocated, quota: null, limit: null, fair_share: row.gpus_allocated + row.gpus_free, borrowed: null }];
+}
+
 /** The time axis in seconds: from the first item, or the start of the range, to the newest time of the log; at least a minute. */
 export function axisOf(items: readonly UsageItem[], from: string, to: string): [number, number] {
   const end = Math.max(Date.parse(to), ...items.slice(-1).map((item) => Date.parse(item.time))) / 1000;

@@ -23,7 +23,7 @@ export function SimulationResult({ pool, result, report, outdated }: { pool: str
         }
       >
         {result.headline.length > 0 && (
-          <ul class="result-headline" role="alert">
+          <ul class="result-headline">
             {result.headline.map((sentence) => (
               <li key={sentence}>
                 <Badge tone="bad">!</Badge> <bdi>{sanitizeLine(sentence)}</bdi>

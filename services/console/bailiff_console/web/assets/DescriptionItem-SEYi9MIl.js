@@ -1,1 +1,0 @@
-import{q as e}from"./index-D5AdHECQ.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};

@@ -1,1 +1,0 @@
-import{U as e,W as t,Y as n,q as r,x as i}from"./index-D5AdHECQ.js";function a({title:a,what:o,live:s}){return r(`div`,{class:`page`,children:[r(`h1`,{children:a}),s.connection.value===`lost`?r(t,{error:new n(0,`${i(o)} cannot be shown`,`The console does not send the pool's state. Retrying every few seconds.`)}):r(e,{what:`${o} of ${s.pool}`})]})}export{a as t};

@@ -1,1 +1,0 @@
-import{J as e}from"./index-D5AdHECQ.js";function t(){let{value:t,failure:n}=e(`/api/pools`).value;return t?{state:t.archive.configured?`there`:`none`,behind:t.archive.behind}:{state:n?`none`:`loading`,behind:{}}}export{t};

@@ -1,1 +1,0 @@
-import{K as e,dt as t,q as n,st as r}from"./index-D5AdHECQ.js";function i(e){r(()=>(document.title=`${e} · Bailiff`,()=>void(document.title=`Bailiff`)),[e])}function a(r,i,a){let[o,s]=t(i),c=r.length>o&&n(`div`,{class:`more`,children:n(e,{onClick:()=>s(o+a),children:[(r.length-o).toLocaleString(`en`),` more`]})});return[r.slice(0,o),c||null]}export{i as n,a as t};
