@@ -8,13 +8,14 @@ from unittest.mock import patch
 from tests.builders import MINUTE, Sketch, group
 
 from bailiff_core.model.state import Job, OpenRequest
-from bailiff_core.victims import heterogeneous_gangs, shortlist
+from bailiff_core.victims import heterogeneous_gangs, shortlist, slot_combinations
 
 
 @contextmanager
-def as_on_large_pools() -> Iterator[None]:
-    """Any number of active jobs counts as many, and the search begins with one node."""
+def as_on_large_pools(most_tied: int = slot_combinations.MAX_TIED_EFFORT) -> Iterator[None]:
+    """Any number of active jobs counts as many, and the search begins with one node. most_tied: what effort ties may take."""
     with (
+        patch.object(slot_combinations, "MAX_TIED_EFFORT", most_tied),
         patch.object(shortlist, "MIN_ACTIVE_JOBS", 0),
         patch.object(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0),
         patch.object(shortlist, "INITIAL_SIZE", 1),
