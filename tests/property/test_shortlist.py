@@ -116,3 +116,17 @@ def test_kinds_that_fit_one_by_one_and_not_together_are_refused_by_counting(ones
     if refused is not None:
         assert answer.would_need.endswith("equivalent to 241 × (1 GPU); with all permitted victims evicted at most 240 fit")
         assert answer.explanation.candidates == 240
+
+
+def test_a_kind_that_is_bound_to_nodes_says_nothing_of_kinds_that_are_not():
+    """30 full nodes of eight GPUs: one task needs n0, and two of eight GPUs fit on any others."""
+    sketch = Sketch()
+    for n in range(30):
+        sketch.node(f"n{n}")
+    for n in range(240):
+        sketch.running(f"j{n}", f"n{n // 8}", [n % 8], priority=20)
+    preemptor = sketch.job("mixed", group(2, gpus=8), group(1, gpus=1, nodes=("n0",)), priority=30)
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+    )
+    assert answer.refused is None
