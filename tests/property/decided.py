@@ -14,10 +14,11 @@ from random import Random
 from tests.builders import requested_unit
 from tests.log_builder import Story
 from tests.property.busy_stories import Busy
+from tests.property.full_pools import as_on_large_pools, gang_of_two_kinds, some_pool
 from tests.property.random_stories import Chance
 from tests.property.rich_stories import Rich
 from tests.property.small_pools import random_pool
-from tests.property.small_worlds import Fields, Waves, small_world, tight_world
+from tests.property.small_worlds import Fields, Waves, memory_world, small_world, tight_world
 from tests.property.tiny_pools import tiny_pool
 from tests.property.victim_worlds import in_racks, random_world
 
@@ -31,6 +32,7 @@ from bailiff_core.plan.build import append_facts, submission
 from bailiff_core.plan.snapshot_validation import validate_snapshot
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import SelectionBatch, select_victims
+from bailiff_core.victims.batch import select_batch
 
 FILE = Path(__file__).parent / "decided.json"
 CHARS = 4
@@ -98,6 +100,11 @@ def tight(random: Random) -> Texts:
     return _rounds(*tight_world(random), step=0)
 
 
+def memory(random: Random) -> Texts:
+    """Rounds of a pool with devices of several sizes, whose jobs ask for memory."""
+    return _rounds(*memory_world(random), step=random.choice((0, 1_000_000)))
+
+
 def _rounds(document: Fields, waves: Waves, step: int) -> Texts:
     def snapshot(jobs: list[Fields]) -> object:
         source = Source("world", "")
@@ -140,6 +147,29 @@ def sharing_victims(random: Random) -> Texts:
         yield repr((answer, budget))
 
 
+def large(random: Random) -> Texts:
+    """Answers in full pools, searched as on large pools."""
+    with as_on_large_pools():
+        yield from _full_pools(random)
+
+
+def tied(random: Random) -> Texts:
+    """The same, where any equal choices count as many."""
+    with as_on_large_pools(most_tied=0):
+        yield from _full_pools(random)
+
+
+def _full_pools(random: Random) -> Texts:
+    """Answers for a batch, and for a gang of two kinds of tasks, in ten pools."""
+    for number in range(10):
+        sketch, requests = some_pool(random.randrange(1 << 30))
+        yield repr(select_batch(sketch.state, requests, 20_000 if number % 4 else random.randint(1, 200)))
+        sketch, preemptor = gang_of_two_kinds(random.randrange(1 << 30))
+        budget = StepBudget(20_000 if number % 4 else random.randint(1, 200))
+        batch = SelectionBatch.on(current_snapshot(sketch.state))
+        yield repr((select_victims(batch, requested_unit(preemptor), "preempt", budget), budget))
+
+
 def places(random: Random) -> Texts:
     """Placements in twenty tiny pools."""
     for number in range(20):
@@ -158,6 +188,9 @@ KINDS: dict[str, tuple[Callable[[Random], Texts], int]] = {
     "sharing-victims": (sharing_victims, 40),
     "places": (places, 20),
     "rich": (rich, 150),
+    "large": (large, 30),
+    "tied": (tied, 20),
+    "memory": (memory, 40),
 }
 NAMES = [f"{kind}-{seed}" for kind, (_, count) in KINDS.items() for seed in range(count)]
 

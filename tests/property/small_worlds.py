@@ -78,6 +78,28 @@ def tight_world(random: Random) -> tuple[Fields, Waves]:
     return {"nodes": nodes, "projects": projects, "policy": {"preemption": rules}}, waves
 
 
+def memory_world(random: Random) -> tuple[Fields, Waves]:
+    """Devices of several sizes, and jobs that ask for bytes of them: the same bytes are more of a smaller device."""
+    projects: list[Fields] = [
+        {"name": name, "quota": {"gpus": random.choice((0, 0.5, 1))}, "limit": {"gpus": random.choice((0.5, 1, 1.5, 2, 3))}}
+        for name in "ab"
+    ]
+    nodes = [
+        {"name": f"n{number}", "gpus": random.choice((1, 2, 3)), "gpu_memory": random.choice(("16GiB", "40GiB", "80GiB"))}
+        for number in range(random.choice((2, 3, 4)))
+    ]
+    waves: Waves = []
+    for number in range(random.choice((2, 3, 4))):
+        wave = []
+        for at in range(random.randint(1, 3)):
+            size = random.choice((1, 1, 2, 3, 4))
+            job = {"name": f"j{number}{at}", "class": random.choice(CLASSES), "project": random.choice("ab"), "tasks": size}
+            job |= {"gpu_memory": random.choice(("4GiB", "8GiB", "10GiB", "16GiB", "20GiB")), "cpus": random.choice((0, 1))}
+            wave.append(job | ({"min_tasks": 1} if size > 1 and random.randrange(2) else {}))
+        waves.append(wave)
+    return {"nodes": nodes, "projects": projects, "policy": {"preemption": {"max_migrations": random.choice((0, 1))}}}, waves
+
+
 def _stated(random: Random) -> Fields:
     stated: Fields = {"quota": {"gpus": random.choice((0, 0, 0, 1, 1, 2, 3, 4, -1))}}
     if random.randrange(2):

@@ -4,51 +4,15 @@ import random
 from collections import Counter
 
 import pytest
-from tests.builders import MINUTE, Sketch, group, requested_unit
+from tests.builders import Sketch, group, requested_unit
+from tests.property.full_pools import as_on_large_pools, gang_of_two_kinds, some_pool
 
 from bailiff_core.model.proposal import Cost
-from bailiff_core.model.state import Job, OpenRequest
 from bailiff_core.placement import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import Accepted, SelectionBatch, heterogeneous_gangs, revalidate_proposal, select_victims, shortlist
 from bailiff_core.victims.batch import select_batch
-
-
-def some_pool(seed: int) -> tuple[Sketch, list[OpenRequest]]:
-    """Nodes of several sizes full of jobs of several sizes, classes and ages, many equal; and some preemptors."""
-    dice = random.Random(seed)
-    sketch = Sketch()
-    nodes = dice.randint(2, 12)
-    for n in range(nodes):
-        sketch.node(f"n{n}", gpus=dice.choice((2, 4, 8)), cpu=dice.choice((8, 1000)))
-    number = 0
-    ages = [MINUTE * dice.randint(1, 90) for _ in range(dice.randint(1, 4))]
-    for n in range(nodes):
-        free = list(range(len(sketch.state.nodes[n].devices)))
-        while free and dice.random() < 0.95:
-            size = min(len(free), dice.choice((1, 1, 2, 4)))
-            sketch.running(
-                f"j{number}",
-                f"n{n}",
-                [free.pop(0) for _ in range(size)],
-                priority=dice.choice((10, 20, 30)),
-                preemptible=dice.random() < 0.9,
-                age=dice.choice(ages),
-                phase=dice.choice(("running",) * 9 + ("reserved", "evicting")),
-            )
-            number += 1
-    for _ in range(dice.randint(0, 3)):  # gangs over two nodes
-        job = sketch.job(f"j{number}", group(2, cpu=1), priority=dice.choice((10, 20)))
-        one, other = dice.sample(range(nodes), 2)
-        sketch.at(job, (f"n{one}", []), (f"n{other}", []))
-        number += 1
-    requests = []
-    for n in range(dice.randint(1, 3)):
-        gang = group(dice.choice((1, 1, 2, 3)), gpus=dice.choice((1, 2, 4, 8)), cpu=dice.choice((0, 1)))
-        sketch.job(f"preemptor-{n}", gang, priority=dice.choice((20, 30, 40)))
-        requests.append(OpenRequest(n + 1, f"preemptor-{n}"))
-    return sketch, requests
 
 
 def chosen(seed: int, monkeypatch: pytest.MonkeyPatch, *, few: bool) -> list[tuple[object, ...]]:
@@ -76,28 +40,17 @@ def test_a_shortlist_of_nodes_gives_the_result_of_all_nodes(block, monkeypatch):
         assert chosen(seed, monkeypatch, few=True) == chosen(seed, monkeypatch, few=False), f"seed {seed}"
 
 
-def gang_of_two_kinds(seed: int) -> tuple[Sketch, Job]:
-    """Such a pool, and a preemptor with tasks of two kinds."""
-    sketch, _ = some_pool(seed)
-    dice = random.Random(seed + 1)
-    kinds = [group(dice.choice((1, 1, 2)), gpus=gpus, cpu=dice.choice((0, 1))) for gpus in dice.sample((1, 2, 4, 8), 2)]
-    return sketch, sketch.job("mixed", *kinds, priority=dice.choice((20, 30, 40)))
-
-
-def test_for_heterogeneous_gangs_the_result_is_the_same_or_a_bound_is_reported(monkeypatch):
+def test_for_heterogeneous_gangs_the_result_is_the_same_or_a_bound_is_reported():
     seen: Counter[str] = Counter()
     for seed in range(200):
         sketch, preemptor = gang_of_two_kinds(seed)
         best = select_victims(
             SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
         )
-        monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1)
-        monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0)
-        monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
-        quick = select_victims(
-            SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
-        )
-        monkeypatch.undo()
+        with as_on_large_pools():
+            quick = select_victims(
+                SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+            )
         assert quick.refused == best.refused, f"seed {seed}"
         if not best.victims:
             continue
@@ -163,3 +116,17 @@ def test_kinds_that_fit_one_by_one_and_not_together_are_refused_by_counting(ones
     if refused is not None:
         assert answer.would_need.endswith("equivalent to 241 × (1 GPU); with all permitted victims evicted at most 240 fit")
         assert answer.explanation.candidates == 240
+
+
+def test_a_kind_that_is_bound_to_nodes_says_nothing_of_kinds_that_are_not():
+    """30 full nodes of eight GPUs: one task needs n0, and two of eight GPUs fit on any others."""
+    sketch = Sketch()
+    for n in range(30):
+        sketch.node(f"n{n}")
+    for n in range(240):
+        sketch.running(f"j{n}", f"n{n // 8}", [n % 8], priority=20)
+    preemptor = sketch.job("mixed", group(2, gpus=8), group(1, gpus=1, nodes=("n0",)), priority=30)
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+    )
+    assert answer.refused is None
