@@ -10,12 +10,19 @@ from typing import Protocol
 
 import pytest
 from tests.docker_engine import IMAGE, containers_of, need_engine
+from tests.kubernetes_cluster import IMAGE as POD_IMAGE
+from tests.kubernetes_cluster import Cluster
 
+from bailiff_kubernetes import pod_name
 from bailiff_node_agent.devices import SimulatedInventory
+from bailiff_node_agent.devices.kubernetes import KubernetesInventory
 from bailiff_node_agent.runtime import Exit, Launch, Running, Runtime, SimulatedMachine, TaskKey, TaskStillRunning, UnknownTask
 from bailiff_node_agent.runtime.docker import DockerRuntime
+from bailiff_node_agent.runtime.kubernetes import KubernetesRuntime
+from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.process import ProcessRuntime, why_not_isolated
 from bailiff_node_agent.runtime.simulated import SimulatedRuntime
+from bailiff_node_agent.settings import KubernetesSettings
 
 KEY = TaskKey("train-7", 1, "0")
 GPU = "GPU-sim-n1-0"
@@ -24,8 +31,6 @@ BY_TERM, BY_KILL = (-signal.SIGTERM, 128 + signal.SIGTERM), (-signal.SIGKILL, 12
 
 class Machine(Protocol):
     """A machine on which agents come and go."""
-
-    inventory: SimulatedInventory
 
     def agent(self) -> Runtime: ...
 
@@ -37,8 +42,35 @@ class Machine(Protocol):
 
     def ignores_term(self) -> Launch: ...
 
+    def gpus_of(self, running: Running) -> tuple[str, ...]:
+        """The devices that this task should have."""
+        ...
 
-class RealMachine:
+    def is_main(self, running: Running, pids: tuple[int, ...]) -> bool:
+        """Whether these processes include the task's own, as `instance` names it."""
+        ...
+
+    def has_processes_on(self, device: str, pids: tuple[int, ...]) -> bool:
+        """Whether the device is in use by these processes; without any, by nobody."""
+        ...
+
+
+class ByPid:
+    """Tasks whose instance is a pid, and whose devices are those that were ordered."""
+
+    inventory: SimulatedInventory
+
+    def gpus_of(self, running: Running) -> tuple[str, ...]:
+        return (GPU,)
+
+    def is_main(self, running: Running, pids: tuple[int, ...]) -> bool:
+        return int(running.instance) in pids
+
+    def has_processes_on(self, device: str, pids: tuple[int, ...]) -> bool:
+        return self.inventory.usage(device).pids == pids
+
+
+class RealMachine(ByPid):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.inventory = SimulatedInventory("2xH100-80GB", "n1")
@@ -80,7 +112,7 @@ class ContainerMachine(RealMachine):
         return replace(super()._launch(script, key), image=IMAGE, folders=(self.folder,))
 
 
-class PretendMachine:
+class PretendMachine(ByPid):
     def __init__(self) -> None:
         self.machine = SimulatedMachine()
         self.inventory = SimulatedInventory("2xH100-80GB", "n1", identify=self.machine.identify)
@@ -106,6 +138,54 @@ class PretendMachine:
         return self._launch(ON_TERM="ignore")
 
 
+class PodMachine:
+    """A real kubelet. Its jobs are shells in pods; their folder is one of the node's."""
+
+    def __init__(self, folder: Path, cluster: Cluster, namespace: str) -> None:
+        self.folder = folder
+        self.node = cluster.node()
+        self.settings = KubernetesSettings(
+            kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.node.kubelet, placement_timeout_s=60
+        )
+        self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource)
+        self.agents: list[KubernetesRuntime] = []
+
+    def agent(self) -> Runtime:
+        runtime = KubernetesRuntime(self.folder / "agent", self.node.name, self.settings)
+        self.agents.append(runtime)
+        return runtime
+
+    def _launch(self, script: str, key: TaskKey = KEY) -> Launch:
+        return Launch(
+            key, script, working_dir=str(self.folder), device_ids=(GPU,), image=POD_IMAGE, folders=(self.folder,), grace_s=30
+        )
+
+    def finishes(self, key: TaskKey = KEY) -> Launch:
+        return self._launch("exit 0", key)
+
+    def runs_on(self, key: TaskKey = KEY) -> Launch:
+        return self._launch("touch ready; exec sleep 300", key)
+
+    def obeys_term_with(self, code: int) -> Launch:
+        return self._launch(f"trap 'exit {code}' TERM; touch ready; while :; do sleep 0.02; done")
+
+    def ignores_term(self) -> Launch:
+        return self._launch("trap '' TERM; touch ready; sleep 300; exit 0")
+
+    def gpus_of(self, running: Running) -> tuple[str, ...]:
+        """The kubelet's choice, as it says itself."""
+        held = PodResources(self.node.pod_resources).devices_of(self.settings.namespace, pod_name(str(running.key)))
+        assert len(held) == 1
+        return held
+
+    def is_main(self, running: Running, pids: tuple[int, ...]) -> bool:
+        return len(pids) > 0
+
+    def has_processes_on(self, device: str, pids: tuple[int, ...]) -> bool:
+        """Without a driver the kubelet alone says that it is in use."""
+        return bool(self.inventory.usage(device).memory_used) == bool(pids)
+
+
 MACHINES: dict[str, Callable[[Path], Machine]] = {
     "process": RealMachine,
     "isolated": IsolatedMachine,
@@ -114,19 +194,26 @@ MACHINES: dict[str, Callable[[Path], Machine]] = {
 }
 
 
-@pytest.fixture(params=MACHINES)
+def pod_machine(request: pytest.FixtureRequest, tmp_path: Path) -> PodMachine:
+    return PodMachine(tmp_path, request.getfixturevalue("kubernetes"), request.getfixturevalue("kubernetes_namespace"))
+
+
+@pytest.fixture(params=[*MACHINES, pytest.param("kubernetes", marks=pytest.mark.kubernetes)])
 async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
     if request.param == "docker":
         need_engine()
     if request.param == "isolated" and (reason := why_not_isolated()) is not None:
         pytest.skip(f"this machine permits no isolation: {reason}")
-    machine = MACHINES[request.param](tmp_path)
+    machine: Machine = pod_machine(request, tmp_path) if request.param == "kubernetes" else MACHINES[request.param](tmp_path)
     yield machine
+    if isinstance(machine, PodMachine):
+        for agent in machine.agents:
+            await agent.close()
     last_agent = machine.agent()
     for state in await last_agent.adopt():
         if isinstance(state, Running):
             await last_agent.kill(state.key)
-            await asyncio.wait_for(last_agent.wait_exit(), 10)
+            await asyncio.wait_for(last_agent.wait_exit(), 30)
         await last_agent.forget(state.key)
     await last_agent.close()
     if request.param == "docker":
@@ -138,15 +225,20 @@ async def exit_of(agent: Runtime) -> Exit:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
             await asyncio.sleep(0.01)
 
 
 async def until_it_listens(machine: Machine) -> None:
     """A real job needs a moment before its traps are set."""
-    if isinstance(machine, RealMachine):
+    if isinstance(machine, RealMachine | PodMachine):
         await until((machine.folder / "ready").exists)
+
+
+async def until_it_runs(agent: Runtime) -> None:
+    """Its start was ordered; a pod's container needs a moment more."""
+    await until(lambda: agent.pids(KEY))
 
 
 async def test_a_job_runs_and_ends(machine: Machine) -> None:
@@ -154,10 +246,11 @@ async def test_a_job_runs_and_ends(machine: Machine) -> None:
     running = await agent.start(machine.finishes())
     assert isinstance(running, Running)
     assert running.key == KEY
-    assert running.device_ids == (GPU,)
+    devices = running.device_ids
+    assert len(devices) == 1
 
     end = await exit_of(agent)
-    assert (end.key, end.code, end.device_ids, end.supervisor_lost) == (KEY, 0, (GPU,), False)
+    assert (end.key, end.code, end.device_ids, end.supervisor_lost) == (KEY, 0, devices, False)
     assert end.ended_at >= running.started_at
     assert agent.pids(KEY) == ()
 
@@ -166,12 +259,15 @@ async def test_while_it_runs_its_processes_are_known_and_hold_the_device(machine
     agent = machine.agent()
     running = await agent.start(machine.runs_on())
     assert isinstance(running, Running)
-    assert int(running.instance) in agent.pids(KEY)
-    assert machine.inventory.usage(GPU).pids == (int(running.instance),)
+    await until_it_runs(agent)
+    pids = agent.pids(KEY)
+    assert machine.is_main(running, pids)
+    assert running.device_ids == machine.gpus_of(running)
+    assert machine.has_processes_on(running.device_ids[0], pids)
 
     await agent.kill(KEY)
     await exit_of(agent)
-    assert machine.inventory.usage(GPU).pids == ()
+    await until(lambda: machine.has_processes_on(running.device_ids[0], ()))
 
 
 async def test_term_is_obeyed(machine: Machine) -> None:
@@ -185,6 +281,7 @@ async def test_term_is_obeyed(machine: Machine) -> None:
 async def test_a_job_without_a_handler_is_ended_by_term_itself(machine: Machine) -> None:
     agent = machine.agent()
     await agent.start(machine.runs_on())
+    await until_it_listens(machine)
     await agent.terminate(KEY)
     assert (await exit_of(agent)).code in BY_TERM
 
@@ -206,9 +303,10 @@ async def test_a_task_is_never_started_twice(machine: Machine) -> None:
     agent = machine.agent()
     first, second = await asyncio.gather(agent.start(machine.runs_on()), agent.start(machine.runs_on()))
     assert first == second
+    await until_it_runs(agent)
     before = agent.pids(KEY)
     assert isinstance(first, Running)
-    assert int(first.instance) in before
+    assert machine.is_main(first, before)
     assert await agent.start(machine.runs_on()) == first
     assert agent.pids(KEY) == before
 
@@ -221,12 +319,14 @@ async def test_a_task_is_never_started_twice(machine: Machine) -> None:
 async def test_the_next_agent_adopts_running_tasks_and_gets_their_exits(machine: Machine) -> None:
     first = machine.agent()
     running = await first.start(machine.runs_on())
+    await until_it_runs(first)
+    await until_it_listens(machine)
     await first.close()
 
     second = machine.agent()
     assert await second.adopt() == [running]
     assert isinstance(running, Running)
-    assert int(running.instance) in second.pids(KEY)
+    assert machine.is_main(running, second.pids(KEY))
     await second.terminate(KEY)
     assert (await exit_of(second)).code in BY_TERM
 

@@ -89,16 +89,18 @@ class Api(Connection):
         uid: str | None = None,
         grace_s: int | None = None,
         propagation: str | None = None,
+        resource_version: str | None = None,
     ) -> None:
-        """Delete the object of this uid. Raises `NotFound`, or `Conflict` where the name has another uid by now.
+        """Delete the object of this uid. Raises `NotFound`, or `Conflict` where the name has another uid or version by now.
 
         grace_s 0 is refused for pods: it removes the object while its containers may run.
         """
         if resource == PODS and grace_s == 0:
             raise ValueError("a pod is never deleted with grace 0: its containers may still run")
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid is not None:
-            body["preconditions"] = {"uid": uid}
+        conditions = {"uid": uid, "resourceVersion": resource_version}
+        if preconditions := {name: value for name, value in conditions.items() if value is not None}:
+            body["preconditions"] = preconditions
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
         if propagation is not None:

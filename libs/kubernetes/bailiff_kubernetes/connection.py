@@ -59,7 +59,7 @@ class Connection:
 
     async def stream(
         self, resource: Resource, namespace: str | None, resource_version: str, *, labels: str, fields: str, timeout_s: int
-    ) -> AsyncGenerator[tuple[str, Object]]:
+    ) -> AsyncGenerator[tuple[str, Object], None]:
         """Events after the resource version, bookmarks included, until the server ends the watch. Use `watch.LocalView`."""
         query = {
             **selectors_of(labels, fields),
@@ -95,11 +95,17 @@ class Connection:
         content = await _answer(response.read())
         return orjson.loads(content) if content else None
 
-    async def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        """A response that is not JSON, such as a pod's log."""
-        response = await self._send("GET", path, None, query or {}, JSON, TIMEOUT_S)
-        content: bytes = await _answer(response.read())
-        return content.decode(errors="replace")
+    async def lines(
+        self, path: str, query: Mapping[str, str] | None = None, timeout_s: float = 3600.0
+    ) -> AsyncGenerator[bytes, None]:
+        """A response that is not JSON, such as a pod's log, line by line while it comes. A longer line comes in parts."""
+        response = await self._send("GET", path, None, query or {}, JSON, timeout_s)
+        try:
+            while part := await _answer(response.response.content.readany()):
+                for line in part.splitlines(keepends=True):
+                    yield line
+        finally:
+            response.response.close()
 
     async def _send(
         self, method: str, path: str, body: Any, query: Mapping[str, str], content_type: str, timeout_s: float

@@ -21,9 +21,10 @@ ADDRESS = r"^[A-Za-z0-9._:%\[\]-]{1,253}:[0-9]{1,5}$"
 class NodeDeclaration(BaseModel):
     """One machine, or with `count` that many simulated ones, named `name-0`, `name-1` ….
 
-    gpus: `nvml` for this machine's own GPUs, or simulated ones such as `8xH100-80GB`, or `0`. cpu_milli, memory_bytes: what
-    jobs may use; by default all of this machine for `nvml`, and 16 cores and 128 GiB per GPU for simulated ones. runtimes:
-    `process`, and with `docker` also jobs that name an image; the node then has the label `bailiff.runtime/docker`.
+    gpus: `nvml` for this machine's own GPUs, `kubernetes` for those that its kubelet gives out, simulated ones such as
+    `8xH100-80GB`, or `0`. cpu_milli, memory_bytes: what jobs may use; by default all of this machine for its own GPUs, and
+    16 cores and 128 GiB per GPU for simulated ones. runtimes: `process`; `docker` or `kubernetes` run jobs that name an image,
+    and the node then has the label `bailiff.runtime/docker` or `bailiff.runtime/kubernetes`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +69,29 @@ class NodeDeclaration(BaseModel):
         )
 
 
+class KubernetesSettings(BaseModel):
+    """Of the runtime `kubernetes`. kubeconfig: how to reach the API server; without it as the agent's own pod.
+
+    namespace: of the pods that Bailiff itself creates. kubelet_dir: the kubelet's root directory. pod_resources: its socket, if
+    that is elsewhere. gpu_resource: the resource that the device plugin offers. placement_timeout_s: a pod that no scheduler has
+    bound to the node after this time is given up.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kubeconfig: Path | None = None
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "bailiff-jobs"
+    kubelet_dir: Path = Path("/var/lib/kubelet")
+    pod_resources: Path | None = None
+    gpu_resource: str = "nvidia.com/gpu"
+    placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """The socket of the kubelet's pod-resources API."""
+        return self.pod_resources or self.kubelet_dir / "pod-resources" / "kubelet.sock"
+
+
 class NodeAgentSettings(ServiceSettings):
     """Settings in addition to the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
 
@@ -80,11 +104,11 @@ class NodeAgentSettings(ServiceSettings):
     hidden_from_jobs: further folders and files to hide from them.
     credentials: a folder with a folder of keys for each node, by its name. enrolment_token, enrolment_token_file: what
     `bailiff node enrol` prints, for a node without a certificate; needed until it is enrolled.
-    docker_engine: the socket of this machine's Docker engine. docker_network: the network of
-    containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes share, for the checkpoints of
-    jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never. attach_listen: where people
-    connect to the terminals and ports of jobs, `HOST:PORT`, port 0 for any; without it nobody can. attach_address: the address
-    by which they reach it, if it is another one.
+    kubernetes: of the runtime with that name, as JSON. docker_engine: the socket of this machine's Docker engine.
+    docker_network: the network of containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes
+    share, for the checkpoints of jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never.
+    attach_listen: where people connect to the terminals and ports of jobs, `HOST:PORT`, port 0 for any; without it nobody can.
+    attach_address: the address by which they reach it, if it is another one.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
@@ -103,6 +127,7 @@ class NodeAgentSettings(ServiceSettings):
     durable: bool = True
     docker_engine: Annotated[str, Field(pattern=r"^unix://")] = "unix:///var/run/docker.sock"
     docker_network: str = "host"
+    kubernetes: KubernetesSettings = KubernetesSettings()
     enrolment_token: SecretStr | None = None
     enrolment_token_file: Path | None = None
     secrets_dir: Path | None = None

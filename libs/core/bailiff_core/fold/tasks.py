@@ -4,6 +4,7 @@ from bailiff_core.model.state import Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
 
 from .allocation import changing, drop_reservation, phase_of, reindex, set_phase
+from .chosen_devices import move_to_chosen
 from .gang import is_done, note_stale
 from .registry import folds
 
@@ -21,6 +22,8 @@ def _find(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
 def task_started(state: PoolState, fact: facts.TaskStarted) -> None:
     """When the last task of the gang runs, the job runs. Tasks that join later do not restart it."""
     job, task = _find(state, fact)
+    if fact.devices:
+        move_to_chosen(state, job, task, fact.devices)
     task.state, task.started_at = "running", state.now
     if any(other.state == "starting" and other.eviction is None for other in job.tasks):
         return

@@ -475,7 +475,9 @@ class TaskFact(Fact):
 
 
 class TaskStarted(TaskFact):
-    """The task's process runs."""
+    """The task's process runs. devices: those that it got, where the node chose others than were allocated, as a kubelet does."""
+
+    devices: tuple[OpaqueId, ...] = ()
 
 
 class TaskStartRefused(TaskFact):

@@ -22,6 +22,7 @@ from bailiff_bus.messages import (
     TrackedTask,
 )
 from bailiff_bus.messages.reports import TaskReport
+from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
@@ -46,6 +47,7 @@ from bailiff_core.records.facts import (
 from bailiff_core.records.payload import Fact
 
 from .attach import facts_of_attachment
+from .cordons import facts_of_cordon
 from .devices import facts_of_device, facts_of_quarantined
 from .rejected import Rejected
 
@@ -102,7 +104,7 @@ def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact] | Reject
     found = _task(state, node, report.job, report.attempt, report.task)
     if found is None or _is_about_earlier_start(found[1], report):
         return []
-    return _task_facts(*found, node, report)
+    return _task_facts(state, *found, node, report)
 
 
 def _beyond_log(state: PoolState, report: TaskReport) -> str:
@@ -137,12 +139,19 @@ def _is_about_earlier_start(task: Task, report: TaskReport | TrackedTask) -> boo
     return report.ordered_by is not None and task.start_seq is not None and report.ordered_by < task.start_seq
 
 
-def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fact]:
+def _chosen(state: PoolState, node: Node, task: Task, devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The devices, where the node may have chosen them and they are others than were allocated."""
+    mask = chosen_mask(node, task, devices)
+    is_new = mask is not None and mask != task.devices and conflict(state, node, task, mask) is None
+    return tuple(sorted(devices)) if is_new else ()
+
+
+def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: TaskReport) -> list[Fact]:
     at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     cancelling = any(eviction is not None and eviction.cancel_seq is not None for eviction in (job.eviction, task.eviction))
     match report:
         case TaskStartedReport() if task.state == "starting":
-            return [TaskStarted(**at)]
+            return [TaskStarted(**at, devices=_chosen(state, node, task, report.devices))]
         case TaskStartRefusedReport() if task.state == "starting":
             return [TaskStartRefused(**at, reason=report.reason)]
         case EvictionStageReport() if _is_new(task, report):
@@ -215,10 +224,10 @@ def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact] | Reject
         devices=report.devices,
         checkpoint_store=report.checkpoint_store,
     )
-    dirty = facts_of_quarantined(known, report)
+    dirty, cordon = facts_of_quarantined(known, report), facts_of_cordon(known, report)
     if known is None:
-        return [joined, *dirty]
-    return [joined, *dirty, *_reconciled(state, known, report)]
+        return [joined, *dirty, *cordon]
+    return [joined, *dirty, *cordon, *_reconciled(state, known, report)]
 
 
 def _reconciled(state: PoolState, node: Node, report: NodeInventory) -> list[Fact]:
@@ -232,17 +241,17 @@ def _reconciled(state: PoolState, node: Node, report: NodeInventory) -> list[Fac
                 continue
             entry = tracked.get((job.id, job.attempt, task.index))
             if entry is not None and not _is_about_earlier_start(task, entry):
-                facts += _caught_up(job, task, node, entry)
+                facts += _caught_up(state, job, task, node, entry)
             elif task.state != "starting" or rebooted:
                 facts.append(TaskVanished(job=job.id, attempt=job.attempt, task=task.index, node=node.name))
     return facts
 
 
-def _caught_up(job: Job, task: Task, node: Node, entry: TrackedTask) -> list[Fact]:
+def _caught_up(state: PoolState, job: Job, task: Task, node: Node, entry: TrackedTask) -> list[Fact]:
     at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     facts: list[Fact] = []
     if task.state == "starting":
-        facts.append(TaskStarted(**at))
+        facts.append(TaskStarted(**at, devices=_chosen(state, node, task, entry.devices)))
     known = [stage.stage for stage in entry.stages]
     old = [Stage(stage=name) for name in _OLD_STAGES if getattr(entry, name) and name not in known]
     facts.extend(_staged(at, stage) for stage in (*old, *entry.stages) if _is_new(task, stage))

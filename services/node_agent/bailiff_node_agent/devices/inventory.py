@@ -61,10 +61,14 @@ class DeviceInventory(Protocol):
     """A node's devices.
 
     blocking: calls may block for a while, so they belong into a thread. users: receives which process uses which device;
-    None where the driver counts usage by process itself.
+    None where the driver counts usage by process itself. chooser: the runtime that chooses which devices a task gets; None where
+    the log does.
     """
 
     blocking: bool
+
+    @property
+    def chooser(self) -> str | None: ...
 
     @property
     def users(self) -> DeviceUsers | None: ...

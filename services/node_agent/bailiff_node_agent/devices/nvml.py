@@ -34,6 +34,7 @@ class NvmlInventory:
 
     blocking = True
     users = None
+    chooser = None
 
     def __init__(self) -> None:
         try:

@@ -4,19 +4,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .inventory import DeviceInventory
+from bailiff_node_agent.runtime.plugin import KubernetesSettings
+
+from .inventory import DeviceInventory, NoDriver
 from .nvml import NvmlInventory
 from .simulated import SimulatedInventory
 
 
 @dataclass(frozen=True)
 class InventoryContext:
-    """spec: the setting `gpus`. identify: identity of a pid's process, None once it has exited. faults: for simulated devices."""
+    """spec: the setting `gpus`. identify: identity of a pid's process, None once it has exited. faults: for simulated devices.
+
+    kubernetes: for devices that a kubelet gives out.
+    """
 
     spec: str
     node: str
     identify: Callable[[int], int | None]
     faults: Path
+    kubernetes: KubernetesSettings
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,21 @@ class InventoryPlugin:
     open: Callable[[InventoryContext], DeviceInventory]
 
 
+def _of_kubelet(given: InventoryContext) -> DeviceInventory:
+    from .kubernetes import KubernetesInventory  # late: only nodes with a kubelet have its dependencies
+
+    settings = given.kubernetes
+    try:
+        inventory = KubernetesInventory(settings.pod_resources_socket, settings.gpu_resource)
+        inventory.list()
+    except (ImportError, OSError) as problem:
+        raise NoDriver(f"no kubelet to ask for GPUs: {problem}") from None
+    return inventory
+
+
 PLUGINS = (
     InventoryPlugin(lambda spec: spec == "nvml", real=True, open=lambda _: NvmlInventory()),
+    InventoryPlugin(lambda spec: spec == "kubernetes", real=True, open=_of_kubelet),
     InventoryPlugin(
         lambda _: True,
         real=False,

@@ -39,6 +39,7 @@ class SimulatedInventory:
     """
 
     blocking = False
+    chooser = None
 
     def __init__(
         self,

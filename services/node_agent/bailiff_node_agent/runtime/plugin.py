@@ -9,6 +9,28 @@ from .port import DeviceUsers, Runtime
 from .simulated_tasks import SimulatedMachine
 
 
+class KubernetesSettings(Protocol):
+    """The agent's settings of the runtime `kubernetes`."""
+
+    @property
+    def kubeconfig(self) -> Path | None: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def kubelet_dir(self) -> Path: ...
+
+    @property
+    def pod_resources_socket(self) -> Path: ...
+
+    @property
+    def gpu_resource(self) -> str: ...
+
+    @property
+    def placement_timeout_s(self) -> float: ...
+
+
 class RuntimeSettings(Protocol):
     """The agent's settings that runtimes read (settings.py)."""
 
@@ -32,6 +54,9 @@ class RuntimeSettings(Protocol):
 
     @property
     def docker_network(self) -> str: ...
+
+    @property
+    def kubernetes(self) -> KubernetesSettings: ...
 
     @property
     def durable(self) -> bool: ...

@@ -5,11 +5,11 @@ internal; the agent passes `Running.instance` on and never interprets it. All ti
 runtime whose times come from another clock converts them by their age when it reads them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 
 class UnknownTask(Exception):
@@ -34,6 +34,16 @@ class TaskKey:
         if len(str(self)) > 200:
             raise ValueError(f"the names of job and task are too long for a folder name: {self!r}")
 
+    @classmethod
+    def parse(cls, text: str) -> "TaskKey | None":
+        """The key whose `str` this is; None if there is none."""
+        job, _, rest = text.rpartition("-")
+        job, _, attempt = job.rpartition("-")
+        if not job or not rest or not attempt.isdecimal():
+            return None
+        key = cls(unquote(job), int(attempt), unquote(rest)) if len(text) <= 200 else None
+        return key if key is not None and str(key) == text else None
+
     def __str__(self) -> str:
         # Without dashes in the task, the last two dashes separate: "a-1" + 2 + "x" is not "a" + 1 + "2-x".
         return f"{quote(self.job, safe='')}-{self.attempt}-{quote(self.task, safe='').replace('-', '%2D')}"
@@ -55,6 +65,7 @@ class Capabilities:
     shares_gpus: bool = True
     notices: bool = True
     outlives_agent: bool = True
+    starts_slowly: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,8 @@ class Launch:
     record that ordered the start; it is returned with the task's state. For runtimes with images: the image, the
     host folders mounted at the same path inside, and the grace between TERM and KILL where the engine itself stops the container.
     tty: run the task under a pseudo-terminal, where the runtime has them. workload: the Kubernetes object whose pod is to be
-    taken over; command and image are then the pod's own.
+    taken over; command and image are then the pod's own. check_devices: where the runtime learns of other devices than
+    `device_ids`: why the task must not use these, asked before its command starts.
     """
 
     key: TaskKey
@@ -106,6 +118,7 @@ class Launch:
     ordered_by: int | None = None
     tty: bool = False
     workload: WorkloadRef | None = None
+    check_devices: Callable[[tuple[str, ...]], str | None] | None = None
 
     @property
     def is_only_task(self) -> bool:

@@ -10,6 +10,7 @@ MODULES = {
     "simulated": "bailiff_node_agent.runtime.simulated",
     "process": "bailiff_node_agent.runtime.process",
     "docker": "bailiff_node_agent.runtime.docker",
+    "kubernetes": "bailiff_node_agent.runtime.kubernetes",
 }
 """Each module defines `PLUGIN`. It is imported once a node has that runtime, so its dependencies can be optional."""
 EVERY_NODE = ("simulated",)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bailiff_bus.messages import StartTask, TaskAssignment, TaskStartedReport, TaskStartRefusedReport
 from bailiff_node_agent.agent_context import AgentContext
+from bailiff_node_agent.background import Background
 from bailiff_node_agent.device_quarantine import DeviceQuarantine
 from bailiff_node_agent.devices.ledger import ShareLedger, part_of
 from bailiff_node_agent.disk.fences import Verdict
@@ -30,6 +31,7 @@ class TaskStarter:
     exits: ExitHandler
     releaser: Releaser
     reporter: Reporter
+    background: Background
 
     async def start(self, command: StartTask, verdicts: Mapping[int, Verdict]) -> None:
         """Start the command's tasks concurrently, each under its own fence: a repeated command starts nothing."""
@@ -41,12 +43,17 @@ class TaskStarter:
             if verdicts[assigned.task] == "same":
                 self._report_again(key, command.ordered_by.seq)
                 continue
-            refusal = self._missing(command, assigned) or self._in_use(key, assigned)
+            refusal = self._missing(command, assigned) or self._in_use(key, assigned, command.spec.runtime)
             if refusal is not None:
                 self.reporter.report_task(key, command.ordered_by.seq, TaskStartRefusedReport, reason=refusal)
             else:
                 launches.append(await self._prepare(command, assigned, key))
-        await asyncio.gather(*(self._launch(launch) for launch in launches if launch is not None))
+        started = [self._launch(launch) for launch in launches if launch is not None]
+        if started and self.context.runtimes[command.spec.runtime].capabilities.starts_slowly:
+            for each in started:
+                self.background.spawn(each)
+        else:
+            await asyncio.gather(*started)
 
     def _missing(self, command: StartTask, assigned: TaskAssignment) -> str | None:
         """Why this node cannot run the task at all."""
@@ -56,15 +63,20 @@ class TaskStarter:
         name = command.spec.runtime
         if name not in self.context.runtimes:
             return f"this node has no runtime {name!r}; it has {', '.join(self.context.runtimes)}"
+        chooses = self.context.inventory.chooser
+        if assigned.devices and chooses is not None and name not in (chooses, "simulated"):
+            return f"the kubelet gives out this node's GPUs: a job with GPUs runs as a pod here, with the runtime {chooses}"
         if part_of(assigned, ()) is not None and not self.context.runtimes[name].capabilities.shares_gpus:
             return f"the runtime {name} cannot share a GPU: request whole GPUs"
         return None
 
-    def _in_use(self, key: TaskKey, assigned: TaskAssignment) -> str | None:
-        """Why the task's devices are not free."""
+    def _in_use(self, key: TaskKey, assigned: TaskAssignment, runtime: str) -> str | None:
+        """Why the task's devices are not free. Where the runtime chooses them, they are checked once they are known."""
         earlier = self.tasks.get(key)
         if earlier is not None and earlier.state != "released":
             return f"attempt {key.attempt} of this task still runs here; its start is not in the log any more"
+        if self.context.runtimes[runtime].capabilities.starts_slowly:
+            return None
         part = part_of(assigned, self.context.inventory.list())
         for device in assigned.devices:
             others = [task for task in self.tasks.unreleased(device) if task.key != key]
@@ -113,15 +125,32 @@ class TaskStarter:
             grace_s=command.grace // 1_000_000,
             ordered_by=order,
             tty=spec.tty,
+            check_devices=lambda devices: self._refuse_chosen(key, devices),
             workload=None if spec.workload is None else WorkloadRef(**spec.workload.to_data()),
         )
-        self.tasks.add(LocalTask(key, spec.runtime, assigned.devices, ordered_by=order))
+        known = () if capabilities.starts_slowly else assigned.devices
+        self.tasks.add(LocalTask(key, spec.runtime, known, ordered_by=order))
         return launch
+
+    def _refuse_chosen(self, key: TaskKey, devices: tuple[str, ...]) -> str | None:
+        """Why the task must not use the devices that its runtime got for it; otherwise they are its devices from now on."""
+        for device in devices:
+            others = [task for task in self.tasks.unreleased(device) if task.key != key]
+            if others:
+                return (
+                    f"the kubelet chose {device}, which is still in use by {others[0].key.job}, attempt {others[0].key.attempt}"
+                )
+        refusal = self.quarantine.refusal(devices, exclusive=False)
+        task = self.tasks.get(key)
+        if refusal is None and task is not None:
+            task.devices = devices
+        return None if refusal is None else f"the kubelet chose {refusal}"
 
     async def _launch(self, launch: Launch) -> None:
         task = self.tasks[launch.key]
         state = await self.context.runtimes[task.runtime].start(launch)
-        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport)
+        chosen = task.devices if task.devices != launch.device_ids else ()
+        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport, devices=chosen)
         if isinstance(state, Exit):
             self.exits.exited(task, state)
 
@@ -146,5 +175,6 @@ class TaskStarter:
             reason = "the task was started on this node before, and is gone"
             self.reporter.report_task(key, order, TaskStartRefusedReport, reason=reason)
             return
-        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport)
+        chooses = self.context.runtimes[task.runtime].capabilities.starts_slowly
+        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport, devices=task.devices if chooses else ())
         self.exits.report_again(task)

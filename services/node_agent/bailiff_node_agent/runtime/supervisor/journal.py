@@ -59,6 +59,18 @@ class Journal:
     def __init__(self, path: str) -> None:
         self.path, self._number, self._size = path, 0, 0
 
+    @classmethod
+    def resume(cls, path: str) -> "Journal":
+        """Continue the journal of an earlier process; what it did not write to its end is cut off."""
+        journal = cls(path)
+        with contextlib.suppress(FileNotFoundError), open(path, "r+b") as file:
+            data = file.read()
+            journal._size = data.rfind(b"\n") + 1
+            file.truncate(journal._size)
+            lines = data[: journal._size].splitlines()
+            journal._number = max((json.loads(line)["n"] for line in lines), default=0)
+        return journal
+
     def add(self, message: dict[str, Any]) -> None:
         """Durable when this returns, except for progress, which is soon replaced. Raises `OSError`."""
         line = self._line(self._number + 1, boottime_us(), message)

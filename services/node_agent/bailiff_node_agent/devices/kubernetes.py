@@ -1,0 +1,110 @@
+"""The GPUs of a Kubernetes node: those that the kubelet offers and gives to pods, with NVML's readings where there is a driver.
+
+A device that a pod holds is in use as a whole, whatever the driver reads: also by pods that are not Bailiff's, and for as long as
+the kubelet keeps it for a pod that has ended.
+"""
+
+import time
+from pathlib import Path
+
+from bailiff_node_agent.runtime.kubernetes.pod_resources import KubeletUnavailable, PodResources
+
+from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
+from .nvml import NvmlInventory
+
+FRESH_S = 0.05
+HELD_BYTES = 1 << 30
+"""In use on a held device whose memory nobody can read."""
+MIG_RESOURCE = "mig-"
+
+
+class KubernetesInventory:
+    """kubelet_socket: of the pod-resources API. resource: of whole GPUs, such as `nvidia.com/gpu`.
+
+    Other resources of the same vendor whose names begin with `mig-` are MIG devices of that profile.
+    """
+
+    blocking = True
+    users = None
+    chooser = "kubernetes"
+
+    def __init__(self, kubelet_socket: Path, resource: str) -> None:
+        self._resources, self._resource = PodResources(kubelet_socket), resource
+        self._vendor = f"{resource.partition('/')[0]}/"
+        try:
+            self._driver: NvmlInventory | None = NvmlInventory()
+        except NoDriver:
+            self._driver = None
+        self._known: dict[str, str] = {}
+        self._held: set[str] = set()
+        self._read_at = -FRESH_S
+
+    def list(self) -> list[Device]:
+        healthy = self._allocatable()
+        devices = {each.id: each for each in self._driver.list()} if self._driver is not None else {}
+        found = []
+        for index, (device, resource) in enumerate(sorted(self._known.items())):
+            known = devices.get(device)
+            name = resource.removeprefix(self._vendor)
+            is_mig = name.startswith(MIG_RESOURCE)
+            found.append(
+                Device(
+                    index=index,
+                    id=device,
+                    kind="mig" if is_mig else "gpu",
+                    model=known.model if known is not None else resource,
+                    memory=known.memory if known is not None else 0,
+                    parent=known.parent if known is not None else None,
+                    healthy=device in healthy and (known is None or known.healthy),
+                    labels={"resource": resource},
+                    profile=name.removeprefix(MIG_RESOURCE) if is_mig else "",
+                    island=known.island if known is not None else "",
+                )
+            )
+        return found
+
+    def usage(self, device_id: str) -> DeviceUsage:
+        held = self._is_held(device_id)
+        usage = self._driver.usage(device_id) if self._driver is not None else DeviceUsage(0, ())
+        if not held or usage.memory_used:
+            return usage
+        return DeviceUsage(HELD_BYTES, usage.pids, usage.by_pid, usage.mps_clients)
+
+    def utilization(self, device_id: str) -> int | None:
+        return self._driver.utilization(device_id) if self._driver is not None else None
+
+    def problems(self) -> dict[str, DeviceProblem]:
+        """The driver's, and devices that the kubelet does not offer any more."""
+        found = self._driver.problems() if self._driver is not None else {}
+        try:
+            healthy = self._allocatable()
+        except KubeletUnavailable as problem:
+            return found | {device: DeviceProblem("driver", str(problem)[:500]) for device in self._known}
+        gone = self._known.keys() - healthy.keys()
+        return found | {
+            device: DeviceProblem("driver", "the device plugin reports it as unhealthy") for device in gone if device not in found
+        }
+
+    def holders(self) -> dict[str, tuple[str, str]]:
+        """Namespace and name of the pod that holds each device, whosever it is. Raises `KubeletUnavailable`."""
+        return {device: (each.namespace, each.pod) for each in self._resources.holdings() for device in each.devices}
+
+    def _allocatable(self) -> dict[str, str]:
+        """The healthy devices. Those that were seen before stay known."""
+        offered = self._resources.allocatable()
+        healthy = {
+            device: resource
+            for device, resource in offered.items()
+            if resource == self._resource or resource.startswith(f"{self._vendor}{MIG_RESOURCE}")
+        }
+        self._known |= healthy
+        return healthy
+
+    def _is_held(self, device_id: str) -> bool:
+        if time.monotonic() - self._read_at >= FRESH_S:
+            try:
+                held = {device for each in self._resources.holdings() for device in each.devices}
+            except KubeletUnavailable as problem:
+                raise DeviceUnavailable(str(problem)) from None
+            self._held, self._read_at = held, time.monotonic()
+        return device_id in self._held

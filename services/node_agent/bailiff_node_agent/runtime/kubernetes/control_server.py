@@ -1,0 +1,99 @@
+"""The sockets on which jobs in pods send their messages. The agent serves them itself: while it is away, the job library retries.
+
+The rules are those of a supervisor's socket: every line is answered, at a limited rate, and what is acknowledged is on disk.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+
+from bailiff_node_agent.runtime.supervisor.journal import Journal, parse_message
+from bailiff_node_agent.runtime.supervisor.socket_server import (
+    BACKLOG,
+    BURST_LINES,
+    LINES_PER_S,
+    MAX_CONNECTIONS,
+    MAX_LINE_BYTES,
+    TOO_LONG,
+)
+
+
+class ControlServer:
+    """The socket of one task. folder: its control directory; journal: where its messages are kept."""
+
+    def __init__(self, folder: Path, journal: Path) -> None:
+        self._folder = folder
+        self._journal = Journal.resume(str(journal))
+        self._tokens, self._counted_at = float(BURST_LINES), 0.0
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._writing = asyncio.Lock()
+
+    async def start(self) -> str | None:
+        """Serve from now on. Returns why that is not possible; the job then runs without it."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink("socket", dir_fd=folder)
+            listener.bind(f"/proc/self/fd/{folder}/socket")  # the path itself may be too long for an address
+            os.chmod("socket", 0o666, dir_fd=folder)  # noqa: S103 - only the pod sees it, and its user is any
+        except OSError as problem:
+            listener.close()
+            return problem.strerror
+        finally:
+            os.close(folder)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=MAX_LINE_BYTES, backlog=BACKLOG)
+        return None
+
+    async def close(self) -> None:
+        """Stop serving. The socket's file stays, and the next agent replaces it."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._connections:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            next(iter(self._connections)).close()
+        self._connections.add(writer)
+        try:
+            while line := await reader.readuntil(b"\n"):
+                await self._wait_for_token()
+                async with self._writing:
+                    writer.write(await asyncio.to_thread(self._reply, line))
+                await writer.drain()
+        except asyncio.LimitOverrunError:
+            writer.write(_error(TOO_LONG))
+        except (asyncio.IncompleteReadError, OSError):
+            pass  # the job has closed it
+        finally:
+            self._connections.discard(writer)
+            writer.close()
+
+    async def _wait_for_token(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._tokens = min(BURST_LINES, self._tokens + (now - self._counted_at) * LINES_PER_S)
+        self._counted_at = now
+        self._tokens -= 1
+        if self._tokens < 0:
+            await asyncio.sleep(-self._tokens / LINES_PER_S)
+
+    def _reply(self, line: bytes) -> bytes:
+        try:
+            message = parse_message(line)
+            if message["type"] == "acknowledged" and not (self._folder / "notice.json").exists():
+                raise ValueError("acknowledged: there is no eviction notice")
+            self._journal.add(message)
+        except ValueError as problem:
+            return _error(str(problem))
+        except OSError as problem:
+            return _error(f"the node cannot write the message to disk: {problem.strerror or problem}")
+        return b'{"ok": true}\n'
+
+
+def _error(why: str) -> bytes:
+    return json.dumps({"ok": False, "error": why}).encode() + b"\n"

@@ -1,0 +1,135 @@
+"""The pod of a task that Bailiff itself starts.
+
+The job's command waits until the agent has checked the devices that the kubelet chose, and has written the control directory. A
+liveness probe reads the time until which the task may run without the agent: the node's lease, or an eviction deadline.
+"""
+
+import json
+import math
+from typing import Any
+
+from bailiff_kubernetes import pod_name, task_hash
+from bailiff_kubernetes.names import CONTROL_MOUNT, CONTROL_VOLUME, FINALIZER, JOB, TASK, TASK_HASH, TASK_RECORD
+from bailiff_node_agent.runtime.port import Launch, TaskKey
+
+CONTAINER = "main"
+LEASE_VOLUME = "bailiff-lease"
+LEASE_MOUNT = "/run/bailiff-lease"
+PROBE_PERIOD_S = 5
+NOT_RELEASED = 126
+"""Exit code of a task whose agent did not let it start within ten minutes."""
+
+_PROBE = (
+    f"test -e {LEASE_MOUNT}/until || exit 0; read up rest </proc/uptime; read until <{LEASE_MOUNT}/until; "
+    'test "${up%.*}" -lt "$until"'
+)
+_WAIT = (
+    f'n=0; while ! test -e {CONTROL_MOUNT}/go; do n=$((n+1)); test $n -gt 6000 && exit {NOT_RELEASED}; sleep 0.1; done; exec "$@"'
+)
+
+
+def pod_of(launch: Launch, node: str, namespace: str, resource: str, lease_grace_s: int) -> dict[str, Any]:
+    """The pod. resource: of the node's GPUs, such as `nvidia.com/gpu`. lease_grace_s: from TERM to KILL after the lease."""
+    key = launch.key
+    record = {"ordered_by": launch.ordered_by, "is_only_task": launch.is_only_task}
+    annotations = {TASK: str(key), JOB: key.job, TASK_RECORD: json.dumps(record)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(str(key)),
+            "namespace": namespace,
+            "labels": {TASK_HASH: task_hash(str(key)), "app.kubernetes.io/managed-by": "bailiff"},
+            "annotations": annotations,
+            "finalizers": [FINALIZER],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "shareProcessNamespace": True,  # a job that is PID 1 itself would ignore TERM
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": max(1, launch.grace_s),
+            "affinity": {"nodeAffinity": affinity(node)},
+            "containers": [_container(launch, resource, lease_grace_s)],
+            "volumes": [
+                {"name": CONTROL_VOLUME, "emptyDir": {}},
+                {"name": LEASE_VOLUME, "emptyDir": {}},
+                *(_host_folder(at, str(each)) for at, each in enumerate(launch.folders)),
+            ],
+        },
+    }
+
+
+def affinity(node: str) -> dict[str, Any]:
+    """This node only; kube-scheduler binds, so that taints, volumes and device claims are obeyed."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+
+
+def _container(launch: Launch, resource: str, lease_grace_s: int) -> dict[str, Any]:
+    container: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": launch.image,
+        "command": ["/bin/sh", "-c", _WAIT, "bailiff", *_arguments(launch.command)],
+        "env": [{"name": name, "value": value} for name, value in _environment(launch).items()],
+        "resources": _resources(launch, resource),
+        "livenessProbe": {
+            "exec": {"command": ["/bin/sh", "-c", _PROBE]},
+            "periodSeconds": PROBE_PERIOD_S,
+            "timeoutSeconds": PROBE_PERIOD_S,
+            "failureThreshold": 1,
+            "terminationGracePeriodSeconds": max(1, lease_grace_s),
+        },
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "terminationMessagePolicy": "File",
+        "volumeMounts": [
+            {"name": CONTROL_VOLUME, "mountPath": CONTROL_MOUNT},
+            {"name": LEASE_VOLUME, "mountPath": LEASE_MOUNT, "readOnly": True},
+            *({"name": f"folder-{at}", "mountPath": str(each)} for at, each in enumerate(launch.folders)),
+        ],
+    }
+    if launch.working_dir is not None:
+        container["workingDir"] = launch.working_dir
+    return container
+
+
+def _arguments(command: list[str] | str) -> list[str]:
+    return ["/bin/sh", "-c", command] if isinstance(command, str) else command
+
+
+def _environment(launch: Launch) -> dict[str, str]:
+    """The device plugin names the GPUs; what the log had assigned are others, so that variable is left out."""
+    return {
+        **{name: value for name, value in launch.env.items() if name != "CUDA_VISIBLE_DEVICES"},
+        "BAILIFF_TASK": str(launch.key),
+        "BAILIFF_CONTROL_DIR": CONTROL_MOUNT,
+        "BAILIFF_SOCKET": f"{CONTROL_MOUNT}/socket",
+    }
+
+
+def _resources(launch: Launch, resource: str) -> dict[str, Any]:
+    limits: dict[str, str] = {}
+    if launch.device_ids:
+        limits[resource] = str(len(launch.device_ids))
+    if launch.memory_bytes:
+        limits["memory"] = str(launch.memory_bytes)
+    if launch.cpu_milli:
+        limits["cpu"] = f"{launch.cpu_milli}m"
+    return {"limits": limits}
+
+
+def _host_folder(at: int, path: str) -> dict[str, Any]:
+    return {"name": f"folder-{at}", "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+
+
+def key_of_pod(pod: dict[str, Any]) -> TaskKey | None:
+    """The task that the pod is, from its annotation; None where that is no key, or not the one of its label."""
+    metadata = pod["metadata"]
+    text = (metadata.get("annotations") or {}).get(TASK, "")
+    key = TaskKey.parse(text)
+    return key if key is not None and (metadata.get("labels") or {}).get(TASK_HASH) == task_hash(text) else None
+
+
+def grace_seconds(grace_s: float) -> int:
+    """A grace for the API, which counts whole seconds. Never 0: that removes the object while its containers may run."""
+    return max(1, math.ceil(grace_s))

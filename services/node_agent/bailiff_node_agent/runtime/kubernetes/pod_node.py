@@ -1,0 +1,51 @@
+"""What the tasks of one node share: the API server, the view of the node's pods, and the kubelet's side of them."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bailiff_kubernetes import Api, LocalView, Object
+from bailiff_kubernetes.names import TASK_HASH
+from bailiff_kubernetes.resources import PODS, labels_of, uid_of
+from bailiff_node_agent.runtime.plugin import KubernetesSettings
+from bailiff_node_agent.runtime.port import TaskKey
+
+from .pod_processes import PodProcesses
+from .pod_resources import PodResources
+from .task_files import TaskFiles
+from .volumes import PodVolumes
+
+
+@dataclass
+class PodNode:
+    """node: its name in Kubernetes. lease: until when (boot time) tasks may run without the agent, and their grace then, µs."""
+
+    node: str
+    settings: KubernetesSettings
+    files: TaskFiles
+    api: Api
+    volumes: PodVolumes
+    processes: PodProcesses
+    resources: PodResources
+    lease: tuple[int, int] | None = None
+    changed: dict[str, asyncio.Event] = field(default_factory=dict)
+    """By the hash of each followed task: something happened to its pod."""
+
+    def __post_init__(self) -> None:
+        self.view = LocalView(self.api, PODS, labels=TASK_HASH, fields=f"spec.nodeName={self.node}")
+
+    async def follow(self) -> None:
+        """Keep the view of this node's tasks up to date, without end."""
+        async for change in self.view.changes():
+            event = self.changed.get(labels_of(change.object).get(TASK_HASH, ""))
+            if event is not None:
+                event.set()
+
+    def find(self, task_hash: str, uid: str = "") -> Object | None:
+        """The task's pod on this node, as the view has it."""
+        pods = [pod for pod in self.view.objects.values() if labels_of(pod).get(TASK_HASH) == task_hash]
+        return next((pod for pod in pods if not uid or uid_of(pod) == uid), None)
+
+    def task_log(self, key: TaskKey) -> Path:
+        """The task's log file."""
+        return self.files.task_dir(key) / "log"

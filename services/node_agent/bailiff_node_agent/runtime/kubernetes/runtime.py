@@ -1,0 +1,323 @@
+"""Pods of one node behind the runtime port. `follow` does the work; here are the port's calls and what survives the agent."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bailiff_kubernetes import Api, ApiError, TooManyRequests, Unreachable, pod_name, task_hash
+from bailiff_kubernetes.names import NOTICE, TASK_RECORD
+from bailiff_kubernetes.resources import PODS, annotations_of
+from bailiff_node_agent.runtime import control_dir
+from bailiff_node_agent.runtime.message_watcher import MessageWatcher
+from bailiff_node_agent.runtime.plugin import KubernetesSettings, NodeParts
+from bailiff_node_agent.runtime.port import (
+    Capabilities,
+    Exit,
+    JobMessage,
+    Launch,
+    Running,
+    Steps,
+    TaskKey,
+    TaskStillRunning,
+)
+from bailiff_node_agent.runtime.supervisor.host import boottime_us
+
+from .follow import KILL_GRACE_S, PodFollower, drop_finalizer
+from .manifest import grace_seconds, key_of_pod, pod_of
+from .pod_node import PodNode
+from .pod_processes import PodProcesses
+from .pod_resources import PodResources
+from .task_files import TaskFiles, TaskOrder, order_of
+from .volumes import PodVolumes
+
+LIST_TIMEOUT_S = 10.0
+RETRY_S = 1.0
+DEFAULT_GRACE_S = 30
+
+
+class KubernetesRuntime:
+    """folder: what the agent keeps about its pods. node: the node's name in Kubernetes."""
+
+    capabilities = Capabilities(images=True, host_resources=False, shares_gpus=False, starts_slowly=True)
+
+    def __init__(self, folder: Path, node: str, settings: KubernetesSettings) -> None:
+        self._files, self._name, self._settings = TaskFiles(folder), node, settings
+        self._volumes, self._processes = PodVolumes(settings.kubelet_dir), PodProcesses()
+        self._resources = PodResources(settings.pod_resources_socket)
+        self._connecting = asyncio.Lock()
+        self._connected: PodNode | None = None
+        self._view: asyncio.Task[None] | None = None
+        self._lease: tuple[int, int] | None = None
+        self._followers: dict[TaskKey, PodFollower] = {}
+        self._following: dict[TaskKey, asyncio.Task[None]] = {}
+        self._starting: set[TaskKey] = set()
+        self._locks: dict[TaskKey, asyncio.Lock] = {}
+        self._ended: asyncio.Queue[Exit | BaseException] = asyncio.Queue()
+        self._watcher = MessageWatcher(self._files.task_dir, self._control_dir)
+
+    # --- start
+
+    async def adopt(self) -> list[Running | Exit]:
+        node = await self._node()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(node.view.synced.wait(), LIST_TIMEOUT_S)
+        await asyncio.to_thread(self._find_orders, node)
+        states: list[Running | Exit] = []
+        for key in self._files.tasks():
+            order = self._files.order(key)
+            end = self._files.exit(key)
+            if end is None:
+                self._follow(node, order, None)
+            states.append(end or self._files.running(order) or _not_yet(order))
+        return states
+
+    async def start(self, launch: Launch) -> Running | Exit:
+        node = await self._node()
+        async with self._locks.setdefault(launch.key, asyncio.Lock()):
+            if (self._files.task_dir(launch.key) / "order.json").exists():
+                order = self._files.order(launch.key)
+                return self._files.exit(launch.key) or self._files.running(order) or _not_yet(order)
+            self._starting.add(launch.key)
+            workload = launch.workload
+            namespace = self._settings.namespace if workload is None else workload.namespace
+            order = order_of(launch, namespace, "" if workload is not None else pod_name(str(launch.key)))
+            await asyncio.to_thread(self._files.write_order, order)
+            follower = self._follow(node, order, launch)
+            await follower.settled.wait()
+            self._starting.discard(launch.key)
+            running = self._files.running(order)
+            if running is not None:
+                return running
+            end = self._files.exit(launch.key)
+            assert end is not None, "a follower settles with devices or with an end"
+            return end
+
+    def _follow(self, node: PodNode, order: TaskOrder, launch: Launch | None) -> PodFollower:
+        grace_s = grace_seconds(self._lease[1] / 1_000_000) if self._lease else DEFAULT_GRACE_S
+        manifest, check = None, None
+        if launch is not None:
+            check = launch.check_devices or _any_devices
+            if order.own_pod:
+                manifest = pod_of(launch, self._name, order.namespace, self._settings.gpu_resource, grace_s)
+                # Kept, so that the next agent creates the same pod where this one ends before it has.
+                (self._files.task_dir(order.key) / "manifest.json").write_text(json.dumps(manifest))
+        elif order.own_pod and not order.uid:
+            manifest = self._files.manifest(order.key)
+        follower = self._followers[order.key] = PodFollower(node, order, manifest, check)
+        self._following[order.key] = asyncio.create_task(self._run(follower))
+        return follower
+
+    async def _run(self, follower: PodFollower) -> None:
+        key = follower.order.key
+        try:
+            end = await follower.run()
+        except Exception as problem:  # noqa: BLE001 - whoever waits for exits must see it
+            follower.settled.set()
+            self._ended.put_nowait(problem)
+            return
+        self._watcher.poll_slowly(key)
+        if key not in self._starting or self._files.running(follower.order) is not None:
+            self._ended.put_nowait(end)
+
+    def _find_orders(self, node: PodNode) -> None:
+        """Pods that an earlier agent started, where its own record of them was lost with its disk."""
+        for pod in node.view.objects.values():
+            key, record = key_of_pod(pod), annotations_of(pod).get(TASK_RECORD)
+            if key is None or record is None or (self._files.task_dir(key) / "order.json").exists():
+                continue
+            metadata, content = pod["metadata"], json.loads(record)
+            devices = self._resources.devices_of(metadata["namespace"], metadata["name"])
+            own = metadata["name"] == pod_name(str(key))
+            only = bool(content.get("is_only_task", True))
+            ordered_by = content.get("ordered_by")
+            order = TaskOrder(key, metadata["namespace"], metadata["name"], own, devices, ordered_by, only, metadata["uid"])
+            self._files.write_order(order)
+            self._files.write_running(Running(key, metadata["uid"], boottime_us(), devices, ordered_by))
+
+    def task_pods(self) -> set[tuple[str, str]]:
+        """Namespace and name of every pod on this node that is a task's, also of one that is just being started."""
+        return set(self._connected.view.objects) if self._connected is not None else set()
+
+    # --- eviction
+
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
+        folder = self._files.known(key)
+        order = self._order(key)
+        self._files.write_reason(key, _reason(payload))
+        self._watcher.poll_fast(key)
+        control = self._control_dir(key)
+        if order.uid and control.is_dir():
+            await asyncio.to_thread(
+                control_dir.write_notice, folder, control, payload, soft_us, hard_us, is_only_task=order.is_only_task
+            )
+            (control / "notice.json").chmod(0o644)
+        await self._annotate(order, json.dumps(dict(payload), default=str))
+
+    async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:  # noqa: ARG002 - the probe's grace ends with KILL
+        self._files.known(key)
+        self._files.write_deadline(key, term_us)
+        self._write_lease(key)
+
+    async def cancel_eviction(self, key: TaskKey) -> None:
+        folder = self._files.known(key)
+        self._files.withdraw(key)
+        await asyncio.to_thread(control_dir.withdraw_notice, folder, self._control_dir(key))
+        self._watcher.poll_slowly(key)
+        self._write_lease(key)
+        await self._annotate(self._order(key), None)
+
+    async def _annotate(self, order: TaskOrder, notice: str | None) -> None:
+        """For people and controllers that look at the pod. The job itself reads the file, so a failure changes nothing."""
+        node = await self._node()
+        if order.uid:
+            patch = {"metadata": {"uid": order.uid, "annotations": {NOTICE: notice}}}
+            with contextlib.suppress(ApiError):
+                await node.api.patch(PODS, order.name, patch, order.namespace)
+
+    async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
+        self._files.known(key)
+        await asyncio.to_thread(self._files.write_stop, key, grace_seconds(grace_s))
+        self._wake(key)
+
+    async def kill(self, key: TaskKey) -> None:
+        self._files.known(key)
+        await asyncio.to_thread(self._files.write_stop, key, KILL_GRACE_S)
+        self._wake(key)
+
+    def renew(self, until_us: int, grace_us: int) -> None:
+        self._lease = until_us, grace_us
+        if self._connected is not None:
+            self._connected.lease = self._lease
+        for key in self._following:
+            self._write_lease(key)
+
+    def _write_lease(self, key: TaskKey) -> None:
+        follower = self._followers.get(key)
+        if follower is not None and follower.order.uid:
+            follower.write_lease()
+
+    def _wake(self, key: TaskKey) -> None:
+        follower = self._followers.get(key)
+        if follower is not None:
+            follower.changed.set()
+
+    # --- messages
+
+    def propose_step(self, key: TaskKey, step: int, *, agreed: bool) -> None:
+        self._files.known(key)
+        control_dir.propose_step(self._control_dir(key), step, agreed=agreed)
+
+    def steps(self, key: TaskKey) -> Steps:
+        return control_dir.read_steps(self._control_dir(key))
+
+    def messages(self, key: TaskKey, after: int = 0) -> list[JobMessage]:
+        return self._watcher.messages(key, after)
+
+    async def wait_message(self) -> TaskKey:
+        return await self._watcher.wait(self._following)
+
+    # --- the state of a task
+
+    async def wait_exit(self) -> Exit:
+        end = await self._ended.get()
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    def pids(self, key: TaskKey) -> tuple[int, ...]:
+        uid = self._uid(key)
+        return self._processes.pids(uid) if uid else ()
+
+    def memory(self, key: TaskKey) -> int:
+        uid = self._uid(key)
+        return self._processes.memory(uid) if uid else 0
+
+    def log_path(self, key: TaskKey) -> Path | None:
+        return self._files.known(key) / "log"
+
+    def terminal_path(self, key: TaskKey) -> Path | None:
+        self._files.known(key)
+        return None
+
+    async def forget(self, key: TaskKey) -> None:
+        folder = self._files.known(key)
+        if self._files.exit(key) is None:
+            raise TaskStillRunning(f"{key} has not exited")
+        node, order = await self._node(), self._order(key)
+        await self._remove_pod(node, order)
+        self._watcher.forget(key)
+        self._processes.forget(order.uid)
+        node.changed.pop(task_hash(str(key)), None)
+        for by_task in (self._followers, self._following, self._locks):
+            by_task.pop(key, None)
+        await asyncio.to_thread(shutil.rmtree, folder)
+
+    async def _remove_pod(self, node: PodNode, order: TaskOrder) -> None:
+        """Its devices are free: the finalizer goes. A workload's pod stays as long as its controller wants it."""
+        while order.uid:
+            try:
+                if order.own_pod:
+                    with contextlib.suppress(ApiError):
+                        await node.api.delete(PODS, order.name, order.namespace, uid=order.uid, grace_s=1)
+                await drop_finalizer(node, order.namespace, order.name, order.uid)
+            except (Unreachable, TooManyRequests):
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    async def close(self) -> None:
+        tasks = [*self._following.values(), *([self._view] if self._view is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._connected is not None:
+            await self._connected.api.close()
+            self._connected = None
+        self._resources.close()
+
+    async def _node(self) -> PodNode:
+        async with self._connecting:
+            if self._connected is None:
+                api = await Api.connect(self._settings.kubeconfig)
+                node = PodNode(
+                    self._name, self._settings, self._files, api, self._volumes, self._processes, self._resources, self._lease
+                )
+                self._connected, self._view = node, asyncio.create_task(node.follow())
+            return self._connected
+
+    def _order(self, key: TaskKey) -> TaskOrder:
+        return self._files.order(key)
+
+    def _uid(self, key: TaskKey) -> str:
+        follower = self._followers.get(key)
+        if follower is not None:
+            return follower.order.uid
+        return self._files.order(key).uid if (self._files.task_dir(key) / "order.json").exists() else ""
+
+    def _control_dir(self, key: TaskKey) -> Path:
+        return self._volumes.control_dir(self._uid(key) or "unknown")
+
+
+def _any_devices(_: tuple[str, ...]) -> str | None:
+    return None
+
+
+def _reason(payload: Mapping[str, Any]) -> str:
+    """Both sides of the eviction, for the pod's condition."""
+    preemptor = payload.get("preemptor")
+    by = f" by job {preemptor}" if preemptor else ""
+    return f"preempted{by}: {payload.get('reason', '')}".rstrip(": ")
+
+
+def _not_yet(order: TaskOrder) -> Running:
+    """A task whose pod is not placed yet."""
+    return Running(order.key, order.uid or order.name, boottime_us(), (), order.ordered_by)
+
+
+def open_runtime(parts: NodeParts) -> KubernetesRuntime:
+    """The runtime of a node."""
+    return KubernetesRuntime(parts.folder / "kubernetes", parts.node, parts.settings.kubernetes)

@@ -1,0 +1,128 @@
+"""What the agent keeps on disk about each pod: the order to start it, when it ran, and how it ended. It outlives the object."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bailiff_node_agent.disk.storage import write_durably
+from bailiff_node_agent.runtime.port import Exit, Launch, Running, TaskKey, UnknownTask
+from bailiff_node_agent.runtime.task_record import read_json
+
+
+@dataclass(frozen=True)
+class TaskOrder:
+    """The order to start a task. uid, name, namespace: of its pod, once that is known. count: how many devices it gets."""
+
+    key: TaskKey
+    namespace: str
+    name: str
+    own_pod: bool
+    devices: tuple[str, ...]
+    ordered_by: int | None
+    is_only_task: bool
+    uid: str = ""
+
+
+class TaskFiles:
+    """One folder for each task."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def task_dir(self, key: TaskKey) -> Path:
+        """The task's folder."""
+        return self.folder / str(key)
+
+    def tasks(self) -> list[TaskKey]:
+        """Every task, sorted."""
+        keys = [TaskKey.parse(each.name) for each in self.folder.iterdir() if (each / "order.json").exists()]
+        return sorted(key for key in keys if key is not None)
+
+    def known(self, key: TaskKey) -> Path:
+        """The task's folder. Raises `UnknownTask`."""
+        folder = self.task_dir(key)
+        if not (folder / "order.json").exists():
+            raise UnknownTask(f"there is no task {key} here")
+        return folder
+
+    def write_order(self, order: TaskOrder) -> None:
+        """Before the pod is created, and again once its uid is known."""
+        folder = self.task_dir(order.key)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        content = asdict(order) | {"key": str(order.key)}
+        write_durably(folder / "order.json", json.dumps(content).encode())
+
+    def order(self, key: TaskKey) -> TaskOrder:
+        """The order. Raises `UnknownTask`."""
+        content = read_json(self.known(key) / "order.json") or {}
+        return TaskOrder(**{**content, "key": key, "devices": tuple(content["devices"])})
+
+    def write_running(self, running: Running) -> None:
+        """Once the task counts as started, with the devices that it has."""
+        self._write(
+            running.key, "running", {"instance": running.instance, "at": running.started_at, "devices": running.device_ids}
+        )
+
+    def running(self, order: TaskOrder) -> Running | None:
+        """The started task; None before."""
+        content = read_json(self.task_dir(order.key) / "running.json")
+        if content is None:
+            return None
+        return Running(order.key, content["instance"], content["at"], tuple(content["devices"]), order.ordered_by)
+
+    def write_exit(self, end: Exit) -> None:
+        """The proven end."""
+        self._write(end.key, "exit", asdict(end) | {"key": str(end.key)})
+
+    def exit(self, key: TaskKey) -> Exit | None:
+        """The end; None before."""
+        content = read_json(self.task_dir(key) / "exit.json")
+        if content is None:
+            return None
+        lists = {name: tuple(content[name]) for name in ("device_ids", "lease_stages", "deadline_stages")}
+        return Exit(**{**content, **lists, "key": key})
+
+    def write_stop(self, key: TaskKey, grace_s: int) -> None:
+        """That TERM was requested, with its grace; 1 second for KILL. It is carried out until it has had its effect."""
+        self._write(key, "stop", {"grace_s": grace_s})
+
+    def stop(self, key: TaskKey) -> int | None:
+        """The grace of the stop that was requested."""
+        content = read_json(self.task_dir(key) / "stop.json")
+        return None if content is None else int(content["grace_s"])
+
+    def write_reason(self, key: TaskKey, reason: str) -> None:
+        """Both sides of the eviction in one sentence, for the pod's condition."""
+        self._write(key, "reason", {"reason": reason})
+
+    def reason(self, key: TaskKey) -> str | None:
+        """The reason of the eviction; None without one."""
+        return (read_json(self.task_dir(key) / "reason.json") or {}).get("reason")
+
+    def write_deadline(self, key: TaskKey, term_us: int) -> None:
+        """When TERM is due, boot-time µs, even if the agent is down."""
+        self._write(key, "deadline", {"term_us": term_us})
+
+    def deadline(self, key: TaskKey) -> int | None:
+        """When TERM is due; None without an eviction."""
+        return (read_json(self.task_dir(key) / "deadline.json") or {}).get("term_us")
+
+    def withdraw(self, key: TaskKey) -> None:
+        """The eviction was cancelled."""
+        for name in ("reason", "deadline"):
+            (self.task_dir(key) / f"{name}.json").unlink(missing_ok=True)
+
+    def manifest(self, key: TaskKey) -> dict[str, Any] | None:
+        """The pod to create, from before the agent was replaced."""
+        return read_json(self.task_dir(key) / "manifest.json")
+
+    def _write(self, key: TaskKey, name: str, content: dict[str, Any]) -> None:
+        write_durably(self.task_dir(key) / f"{name}.json", json.dumps(content).encode())
+
+
+def order_of(launch: Launch, namespace: str, name: str) -> TaskOrder:
+    """The order for a launch."""
+    own = launch.workload is None
+    return TaskOrder(launch.key, namespace, name, own, launch.device_ids, launch.ordered_by, launch.is_only_task)
