@@ -58,7 +58,9 @@ class BridgeSystem(System):
             return
         node = {"pool": POOL, "gpus": "8xH100-80GB", "runtimes": ["process", "kubernetes"]}
         nodes = json.dumps([{"name": name, **node} for name in self.cluster.fake_nodes])
-        self._start(AGENT, "tests.pods_agent", {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false"}, certified=True)
+        access = json.dumps({"kubeconfig": str(self.cluster.kubeconfig), "namespace": "bailiff"})
+        settings = {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false", "BAILIFF_KUBERNETES": access}
+        self._start(AGENT, "tests.pods_agent", settings, certified=True)
 
     def _start_agent_of(self, node: RealNode) -> None:
         declared = {
