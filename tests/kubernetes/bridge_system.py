@@ -85,9 +85,20 @@ class BridgeSystem(System):
             "BAILIFF_CLUSTER": "offline",
             "BAILIFF_INSTANCE": BRIDGE + replica,
             "BAILIFF_STATE_DIR": str(self.folder / f"bridge{replica}"),
+            "BAILIFF_KUBECONFIG": str(self._bridge_kubeconfig()),
         }
         self._start(BRIDGE + replica, "bailiff_kubernetes_bridge", settings)
         return BRIDGE + replica
+
+    def _bridge_kubeconfig(self) -> Path:
+        """With the rights of bridge-rbac.yaml and no others."""
+        path = self.folder / "bridge.kubeconfig"
+        if not path.exists():
+            token = self.cluster.kubectl("create", "token", "bailiff-kubernetes-bridge", "-n", "bailiff", "--duration=2h").strip()
+            config = yaml.safe_load(self.cluster.kubeconfig.read_text())
+            config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+            path.write_text(yaml.safe_dump(config))
+        return path
 
     def _start(self, name: str, module: str, settings: Mapping[str, str], *, certified: bool = False) -> None:
         port = self._rivals.setdefault(name, free_port())
