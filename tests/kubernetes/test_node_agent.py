@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes, pytest.mark.timeout(600
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    system = System(tmp_path_factory.mktemp("kubernetes"), pools={"pods": 0})
+    system = System(
+        tmp_path_factory.mktemp("kubernetes"), pools={"other": 1, "pods": 0}
+    )  # the stack has an agent of its own, which needs a node
     system.start()
     yield system
     system.stop()

@@ -82,10 +82,10 @@ class Node:
         }
         (self.folder / "checkpoints").mkdir(exist_ok=True)
         launch = self.launch("", env=env)
-        return replace(launch, command=[sys.executable, str(script)], folders=(self.folder, LIBRARY, *HOST))
+        return replace(launch, command=[f"{sys.base_prefix}/bin/python3", str(script)], folders=(self.folder, LIBRARY, *HOST))
 
     def holders(self) -> dict[str, str]:
-        held = PodResources(self.real.pod_resources).holdings()
+        held = PodResources(self.real.pod_resources).pod_devices()
         return {device: each.pod for each in held for device in each.devices}
 
 
@@ -102,7 +102,7 @@ async def exit_of(agent: KubernetesRuntime) -> Exit:
 
 
 async def until(condition: Any) -> Any:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while not (found := condition()):  # noqa: ASYNC110 - what is awaited happens in another process
             await asyncio.sleep(0.05)
         return found
@@ -165,8 +165,8 @@ async def test_term_is_a_delete_that_names_both_sides(node: Node, kubernetes_api
         "preempted by job serve-1: it has a higher priority",
     )
     await agent.forget(KEY)
-    await until(lambda: pod_name(str(KEY)) not in node.holders().values())
-    assert await kubernetes_api.find(PODS, pod_name(str(KEY)), node.namespace) is None
+    await until_gone(kubernetes_api, pod_name(str(KEY)), node.namespace)
+    assert pod_name(str(KEY)) not in node.holders().values()
 
 
 async def test_without_its_agent_a_pod_ends_with_the_lease(node: Node) -> None:
@@ -279,7 +279,7 @@ async def test_the_pod_of_a_workload_is_taken_over(node: Node, kubernetes_api: A
 
 
 async def until_gone(api: Api, name: str, namespace: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while await api.find(PODS, name, namespace) is not None:  # noqa: ASYNC110 - another program removes it
             await asyncio.sleep(0.1)
 
@@ -310,6 +310,32 @@ async def test_an_agent_without_its_disk_adopts_the_pods_of_its_node(node: Node)
     assert (found.key, found.instance, found.device_ids) == (KEY, running.instance, running.device_ids)
     await second.kill(KEY)
     assert (await exit_of(second)).code == 137
+
+
+@pytest.mark.parametrize("stage", ["order.json", "running.json"])
+async def test_an_agent_that_dies_during_a_start_leaves_one_pod_at_most(node: Node, kubernetes_api: Api, stage: str) -> None:
+    """Its successor creates the pod that was ordered, but lets no job start on devices that nobody checked."""
+    first = node.agent()
+    starting = asyncio.create_task(first.start(node.launch("touch ran; exec sleep 300")))
+    await until((node.folder / "agent" / str(KEY) / stage).exists)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await first.close()
+
+    second = node.agent()
+    [found] = await second.adopt()
+    assert found.key == KEY
+    pods = await kubernetes_api.list(PODS, node.namespace)
+    assert len(pods.items) <= 1
+    if stage == "running.json":
+        await until((node.folder / "ran").exists)
+        await second.kill(KEY)
+        assert (await exit_of(second)).error is None
+    else:
+        end = await exit_of(second)
+        assert end.error is not None
+        assert "agent was replaced before it had checked the devices" in end.error
+        assert not (node.folder / "ran").exists()
 
 
 async def test_output_is_in_the_tasks_log_once(node: Node) -> None:

@@ -41,7 +41,15 @@ from bailiff_node_agent.tasks.release import Releaser
 from bailiff_node_agent.tasks.stages import EvictionStages
 from bailiff_node_agent.tasks.start import TaskStarter
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
-from bailiff_node_agent.tasks.watchdogs import watch_devices, watch_foreign_pods, watch_idle, watch_killed, watch_shares
+from bailiff_node_agent.tasks.watchdogs import (
+    HasPods,
+    HeldByPods,
+    watch_devices,
+    watch_foreign_pods,
+    watch_idle,
+    watch_killed,
+    watch_shares,
+)
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 
@@ -135,10 +143,15 @@ class Agent:
             self._quarantine.watch(context.device_poll_s),
             watch_devices(context, self._quarantine, self.announce),
             watch_killed(context, tasks, self._quarantine),
-            watch_foreign_pods(context, tasks, self._quarantine),
             watch_shares(context, tasks, self._shares, self._reporter),
             watch_idle(context, tasks, self._reporter),
         ]
+        inventory: object = context.inventory
+        runtime: object = context.runtimes.get(context.inventory.chooser or "")
+        if isinstance(inventory, HeldByPods) and isinstance(runtime, HasPods):
+            watchers.append(watch_foreign_pods(context, inventory, runtime, tasks, self._quarantine))
+        if context.kubernetes is not None:
+            watchers.append(context.kubernetes.watch(self.announce))
         try:
             await self._background.watch(watchers)
         finally:
@@ -153,6 +166,9 @@ class Agent:
         devices = context.inventory.list()
         cards = dict.fromkeys(device.parent or device.id for device in devices)
         cpu_milli, memory_bytes = context.node.host_capacity(len(cards))
+        known = context.kubernetes.facts if context.kubernetes is not None else None
+        if known is not None:
+            cpu_milli, memory_bytes = context.node.cpu_milli or known.cpu_milli, context.node.memory_bytes or known.memory_bytes
         offers = {runtime_label(name): "true" for name, each in context.runtimes.items() if each.capabilities.images}
         if inventory_plugin(context.node.gpus).real:
             offers[mps.LABEL] = mps.sharing()
@@ -164,13 +180,14 @@ class Agent:
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
             max_tasks=context.node.max_tasks,
-            labels=context.node.labels | offers,
+            labels=(known.labels if known is not None else {}) | context.node.labels | offers,
             devices=self._quarantine.facts(),
             quarantined=tuple(self._quarantine.quarantined.values()),
             tasks=tuple(
                 task.to_report(self._messages.published(task) if task.state != "running" else None) for task in self.tasks
             ),
             checkpoint_store=context.checkpoints_identity,
+            cordon=None if known is None else known.cordon,
             fence=self.fence_status(),
         )
 

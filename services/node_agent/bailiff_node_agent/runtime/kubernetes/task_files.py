@@ -1,12 +1,14 @@
 """What the agent keeps on disk about each pod: the order to start it, when it ran, and how it ended. It outlives the object."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.port import Exit, Launch, Running, TaskKey, UnknownTask
+from bailiff_node_agent.runtime.supervisor.host import boot_id
 from bailiff_node_agent.runtime.task_record import read_json
 
 
@@ -30,6 +32,20 @@ class TaskFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+
+    def write_lease(self, lease: tuple[int, int]) -> None:
+        """The node's lease: until when, and the grace then. Not durably: after a power loss it applies to no task."""
+        new = self.folder / "lease.json.new"
+        new.write_text(json.dumps({"lease": lease, "boot_id": boot_id()}))
+        new.replace(self.folder / "lease.json")
+
+    def lease(self) -> tuple[int, int] | None:
+        """The lease that an earlier agent of this boot had."""
+        content = read_json(self.folder / "lease.json")
+        if content is None or content["boot_id"] != boot_id():
+            return None
+        until_us, grace_us = content["lease"]
+        return until_us, grace_us
 
     def task_dir(self, key: TaskKey) -> Path:
         """The task's folder."""
@@ -93,13 +109,13 @@ class TaskFiles:
         content = read_json(self.task_dir(key) / "stop.json")
         return None if content is None else int(content["grace_s"])
 
-    def write_reason(self, key: TaskKey, reason: str) -> None:
-        """Both sides of the eviction in one sentence, for the pod's condition."""
-        self._write(key, "reason", {"reason": reason})
+    def write_eviction(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int, hard_us: int) -> None:
+        """The eviction notice with its deadlines, boot-time µs. The pod may have no control directory yet."""
+        self._write(key, "eviction", {"payload": dict(payload), "soft_us": soft_us, "hard_us": hard_us})
 
-    def reason(self, key: TaskKey) -> str | None:
-        """The reason of the eviction; None without one."""
-        return (read_json(self.task_dir(key) / "reason.json") or {}).get("reason")
+    def eviction(self, key: TaskKey) -> dict[str, Any] | None:
+        """The notice; None without one."""
+        return read_json(self.task_dir(key) / "eviction.json")
 
     def write_deadline(self, key: TaskKey, term_us: int) -> None:
         """When TERM is due, boot-time µs, even if the agent is down."""
@@ -111,7 +127,7 @@ class TaskFiles:
 
     def withdraw(self, key: TaskKey) -> None:
         """The eviction was cancelled."""
-        for name in ("reason", "deadline"):
+        for name in ("eviction", "deadline"):
             (self.task_dir(key) / f"{name}.json").unlink(missing_ok=True)
 
     def manifest(self, key: TaskKey) -> dict[str, Any] | None:
