@@ -1,1 +1,0 @@
-import{J as e}from"./index-BDmxPCH1.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};

@@ -1,1 +1,0 @@
-import{$ as e,G as t,J as n,S as r,W as i}from"./index-BDmxPCH1.js";function a({title:a,what:o,live:s}){return n(`div`,{class:`page`,children:[n(`h1`,{children:a}),s.connection.value===`lost`?n(t,{error:new e(0,`${r(o)} cannot be shown`,`The console does not send the pool's state. Retrying every few seconds.`)}):n(i,{what:`${o} of ${s.pool}`})]})}export{a as t};

@@ -1,1 +1,0 @@
-import{Z as e,ct as t}from"./index-BDmxPCH1.js";function n(n){let r=e(0);return t(()=>{let e=new ResizeObserver(([e])=>r.value=Math.floor(e.contentRect.width));return e.observe(n.current),()=>e.disconnect()},[]),r}export{n as t};

@@ -1,1 +1,0 @@
-import{J as e,ct as t,ft as n,q as r}from"./index-BDmxPCH1.js";function i(e){t(()=>(document.title=`${e} · Bailiff`,()=>void(document.title=`Bailiff`)),[e])}function a(t,i,a){let[o,s]=n(i),c=t.length>o&&e(`div`,{class:`more`,children:e(r,{onClick:()=>s(o+a),children:[(t.length-o).toLocaleString(`en`),` more`]})});return[t.slice(0,o),c||null]}export{i as n,a as t};
