@@ -195,9 +195,9 @@ class World:
         match action:
             case Send():
                 self._send(action)
-            case OpenGate(pod, key, node) if (item := self._current(pod)) is not None:
+            case OpenGate(pod, job, key, node) if (item := self._current(pod)) is not None:
                 item["metadata"]["labels"][names.TASK_HASH] = task_hash(key)
-                item["metadata"].setdefault("annotations", {})[names.TASK] = key
+                item["metadata"].setdefault("annotations", {}).update({names.TASK: key, names.JOB: job})
                 item["spec"]["schedulingGates"] = []
                 item["spec"]["affinity"] = pinned(item["spec"].get("affinity") or {}, node)
                 item["spec"]["nodeName"], item["status"]["phase"] = node, "Running"
@@ -220,7 +220,7 @@ class World:
                 }
                 item["status"]["conditions"] = [condition]
                 self._touch(item)
-            case SetWorkloadStatus(workload, status) if workload.name in self.objects:
+            case SetWorkloadStatus(workload, status, _) if workload.name in self.objects:
                 self.events[(workload.uid, status.line)] = None
                 self.objects[workload.name]["metadata"]["annotations"][STATUS] = status.line
                 self._touch(self.objects[workload.name])

@@ -48,22 +48,20 @@ async def test_a_job_runs_is_preempted_and_comes_back(users, system):
         f"{job.id}-1-{n}" for n in range(3)
     }
 
-    urgent = users.job("serve", pods=1, gpus=8, pod={"offline-kubernetes/runs-for": "3s"}, **{names.PRIORITY_CLASS: "inference"})
+    urgent = users.job("serve", pods=1, gpus=8, **{names.PRIORITY_CLASS: "inference"})
     users.apply(urgent)
     await users.until_pods("job-name=train", "train is gated again", lambda pods: len(pods) == 3 and all(map(is_gated, pods)))
     await users.until_phase("train", "pending", "reserved", "starting")
-    waiting = users.pods("job-name=train")[0]
-    assert waiting["status"]["conditions"]
-
-    await users.until_phase("serve", "succeeded")
+    users.kubectl("delete", "job", "serve", "--wait=false")
+    await users.until_phase("serve", "cancelled")
     again = await users.until_pods("job-name=train", "train runs again", all_running(3))
     assert {pod["metadata"]["annotations"][names.TASK] for pod in again} == {f"{job.id}-2-{n}" for n in range(3)}
     assert condition(again[0])["status"] == "True"
     events = users.kubectl("get", "events.events.k8s.io", "-o", "custom-columns=R:.reason,N:.note", "--no-headers")
     assert "Preempted" in events
     assert f"is preempted by {users.of('serve').id} (class inference" in events
-    status = system.cluster.get("job", "train", "-n", users.namespace)
-    assert status["status"].get("failed", 0) == 0 or "podFailurePolicy" in status["spec"]
+    found = system.cluster.get("job", "train", "-n", users.namespace)
+    assert not any(each["type"] == "Failed" for each in found["status"].get("conditions", ()))
     await users.watch.verify()
 
 
@@ -123,15 +121,14 @@ async def test_a_pod_group(users):
     await users.until_pods("bailiff.io/pod-group=ring", "the group runs", all_running(2))
     job = await users.until_phase("ring", "running")
     assert job.user == f"kubernetes/{USER}"
-    users.apply(
-        users.job("serve", pods=3, gpus=8, pod={"offline-kubernetes/runs-for": "2s"}, **{names.PRIORITY_CLASS: "inference"})
-    )
+    users.apply(users.job("serve", pods=3, gpus=8, **{names.PRIORITY_CLASS: "inference"}))
     await users.until_pods("bailiff.io/pod-group=ring", "its pods are gone", lambda pods: not pods)
-    await users.until_phase("serve", "succeeded")
+    users.kubectl("delete", "job", "serve", "--wait=false")
+    await users.until_phase("serve", "cancelled")
     assert users.of("ring").ended_at is not None
     users.apply(pod("r-0"), pod("r-1"))
     await users.until_pods("bailiff.io/pod-group=ring", "the group runs again", all_running(2))
-    assert users.of("ring").id == f"{job.id}-2"
+    assert (await users.until_phase("ring", "running")).id == f"{job.id}-2"
 
 
 async def test_the_bridge_is_killed_at_every_step(users, system):
@@ -144,15 +141,14 @@ async def test_the_bridge_is_killed_at_every_step(users, system):
     system.restart_bridge()
     await users.until_pods(selector, "train runs", all_running(2))
     system.restart_bridge()
-    users.apply(
-        users.job("serve", pods=3, gpus=8, pod={"offline-kubernetes/runs-for": "2s"}, **{names.PRIORITY_CLASS: "inference"})
-    )
+    users.apply(users.job("serve", pods=3, gpus=8, **{names.PRIORITY_CLASS: "inference"}))
     system.restart_bridge()
     await users.until_phase("serve", "reserved", "starting", "running")
     system.restart_bridge()
     await users.until_pods(selector, "train is gated again", lambda pods: len(pods) == 2 and all(map(is_gated, pods)))
     system.restart_bridge()
-    await users.until_phase("serve", "succeeded")
+    users.kubectl("delete", "job", "serve", "--wait=false")
+    await users.until_phase("serve", "cancelled")
     system.restart_bridge()
     again = await users.until_pods(selector, "train runs again", all_running(2))
     assert {pod["metadata"]["annotations"][names.TASK] for pod in again} == {f"{job.id}-2-0", f"{job.id}-2-1"}
@@ -198,7 +194,13 @@ async def test_cancelled_in_bailiff_it_is_suspended_and_can_be_resumed(users, sy
     assert status.startswith(f"Cancelled: {job.id} has been cancelled by kubernetes: wrong data ({POOL}#")
     users.kubectl("patch", "job", "train", "--type=merge", "-p", '{"spec":{"suspend":false}}')
     await users.until_pods("job-name=train", "it runs again", all_running(1))
-    assert users.of("train").id == f"{job.id}-2"
+    assert (await users.until_phase("train", "running")).id == f"{job.id}-2"
+
+
+async def test_a_job_completes(users):
+    users.apply(users.job("train", pods=2, gpus=1, pod={"offline-kubernetes/runs-for": "1s"}))
+    job = await users.until_phase("train", "succeeded")
+    assert job.attempt == 1
 
 
 async def test_a_job_is_scaled(users):
@@ -206,4 +208,4 @@ async def test_a_job_is_scaled(users):
     await users.until_pods("job-name=train", "train runs", all_running(2))
     users.kubectl("patch", "job", "train", "--type=merge", "-p", '{"spec":{"parallelism":4,"completions":4}}')
     await users.until_pods("job-name=train", "train runs with four", all_running(4))
-    assert users.of("train").size == 4
+    await users.watch.until("the log has it", lambda _: users.of("train").size == 4)

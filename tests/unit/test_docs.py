@@ -42,6 +42,7 @@ from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.resource_vector import parse_resources
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
+from bailiff_kubernetes_bridge.settings import BridgeSettings
 from bailiff_node_agent.environment import environment
 from bailiff_node_agent.settings import NodeAgentSettings
 from bailiff_rollup.settings import RollupSettings
@@ -51,7 +52,7 @@ from bailiff_service.settings import PREFIX, ServiceSettings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent", "auditor", "rollup")
+SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent", "auditor", "rollup", "kubernetes_bridge")
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 GENERATED = ("docs/events/", "docs/reference/cli/")
 MOST_WORDS, MOST_README_LINES = 2500, 150
@@ -288,6 +289,7 @@ def variables() -> dict[str, Any]:
         ApiSettings,
         RollupSettings,
         ConsoleSettings,
+        BridgeSettings,
         ClientSettings,
         WitnessSettings,
     ):

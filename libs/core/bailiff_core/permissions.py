@@ -108,7 +108,7 @@ def user_denial(policy: Policy, requester: Requester, user: str) -> Denial | Non
 
 
 def workload_denial(policy: Policy, requester: Requester) -> Denial | None:
-    """Who may submit a Kubernetes workload: the bridges that the policy names, as themselves or as a user below; else operators."""
+    """Who may submit a Kubernetes workload: the bridges that the policy names, as themselves or for a user; else operators."""
     bridges = policy.kubernetes.bridges
     if not bridges:
         return operator_denial(policy, requester)

@@ -1,4 +1,4 @@
-"""How a task is named in Kubernetes: the annotation `bailiff.io/task` has the whole key, the label `bailiff.io/task-hash` its hash."""
+"""The key of a task: the annotation `bailiff.io/task` has it whole, the label `bailiff.io/task-hash` its hash."""
 
 from urllib.parse import quote
 

@@ -147,6 +147,23 @@ KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "number of times 
 READY = Metric("bailiff_ready", "gauge", (), "1 while /readyz answers 200, else 0")
 ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
 
+BRIDGE_LEADER = Metric("bailiff_bridge_leader", "gauge", (), "1 while this replica of the Kubernetes bridge acts")
+BRIDGE_ACTIONS = Metric(
+    "bailiff_bridge_actions", "counter", ("pool", "action"), "requests sent and objects changed by the Kubernetes bridge"
+)
+BRIDGE_ACTIONS_FAILED = Metric(
+    "bailiff_bridge_actions_failed", "counter", ("pool", "action"), "changes of the Kubernetes bridge that the API server refused"
+)
+BRIDGE_ACTIONS_DUE = Metric(
+    "bailiff_bridge_actions_due",
+    "gauge",
+    ("pool",),
+    "what the Kubernetes bridge found to do, requests on their way included",
+)
+BRIDGE_ROUND_SECONDS = Metric(
+    "bailiff_bridge_round_seconds", "histogram", ("pool",), "time in which the Kubernetes bridge computes what is to be done"
+)
+BRIDGE_METRICS = (BRIDGE_LEADER, BRIDGE_ACTIONS, BRIDGE_ACTIONS_FAILED, BRIDGE_ACTIONS_DUE, BRIDGE_ROUND_SECONDS)
 POOL_METRICS = (
     OPEN_EVICTIONS,
     QUEUE_LENGTH,
@@ -167,7 +184,7 @@ METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, SNAPSHOTS_UNWRITTEN, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED,
     INPUTS_WITHOUT_EFFECT, COMMANDS_SENT, COMMANDS_FENCED, COMMANDS_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG,
     ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED, REQUESTS_CHECKED, POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS,
-    ALARMS,
+    *BRIDGE_METRICS, ALARMS,
     KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 

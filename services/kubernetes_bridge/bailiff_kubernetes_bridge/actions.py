@@ -22,6 +22,7 @@ class OpenGate:
     """Make the pod this task: hash and key, pinned to the node, its gate removed, in one patch."""
 
     pod: Pod
+    job: str
     task_key: str
     node: str
 
@@ -61,10 +62,11 @@ class SetPodStatus:
 
 @dataclass(frozen=True)
 class SetWorkloadStatus:
-    """Write to a workload its state in Bailiff: annotation, condition, Event."""
+    """Write to a workload its state in Bailiff, and its job's name: annotations, condition, Event."""
 
     workload: Workload
     status: Status
+    job: str
 
 
 @dataclass(frozen=True)

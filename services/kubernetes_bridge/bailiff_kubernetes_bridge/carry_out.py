@@ -39,8 +39,8 @@ class CarryOut:
                 await self._api.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
             case SetPodStatus(pod, status):
                 await self._set_pod_status(pod, status)
-            case SetWorkloadStatus(workload, status):
-                await self._set_workload_status(workload, status)
+            case SetWorkloadStatus(workload, status, job):
+                await self._set_workload_status(workload, status, job)
             case StopWorkload(workload, job, message):
                 await self._event(_workload_reference(workload), Status("Suspended", message))
                 suspended = BY_KIND[workload.resource.kind].suspend(True)
@@ -61,7 +61,7 @@ class CarryOut:
             {
                 "metadata": {
                     "labels": {names.TASK_HASH: task_hash(action.task_key)},
-                    "annotations": {names.TASK: action.task_key},
+                    "annotations": {names.TASK: action.task_key, names.JOB: action.job},
                 },
                 "spec": {"schedulingGates": gates, "affinity": affinity},
             },
@@ -91,14 +91,14 @@ class CarryOut:
         }
         await self._api.patch(PODS, pod.name, patch, pod.namespace, form="strategic", subresource="status")
 
-    async def _set_workload_status(self, workload: Workload, status: Status) -> None:
+    async def _set_workload_status(self, workload: Workload, status: Status, job: str) -> None:
         """The annotation comes last: while it has the old text, all of this is done again."""
         await self._event(_workload_reference(workload), status)
         if workload.resource == JOBS:
             await self._api.patch_status(
                 JOBS, workload.name, {"conditions": [_condition(status)]}, workload.namespace, workload.uid
             )
-        await self._patch_workload(workload, {"metadata": {"annotations": {STATUS: status.line}}})
+        await self._patch_workload(workload, {"metadata": {"annotations": {STATUS: status.line, names.JOB: job or None}}})
 
     async def _event(self, about: Object, status: Status) -> None:
         """Its name follows from object and text, so that a repeat makes no second Event."""

@@ -1,21 +1,26 @@
-"""The bridge's own metrics, beside those of every service."""
+"""The bridge's own metrics, beside those of every service. `bailiff_service.metrics` declares all of them."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from bailiff_service.metrics import (
+    BRIDGE_ACTIONS,
+    BRIDGE_ACTIONS_DUE,
+    BRIDGE_ACTIONS_FAILED,
+    BRIDGE_LEADER,
+    BRIDGE_ROUND_SECONDS,
+)
 
 
 class BridgeMetrics:
     """On the service's registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.leader = Gauge("bailiff_bridge_leader", "Whether this replica of the Kubernetes bridge acts.", registry=registry)
-        self.actions = Counter(
-            "bailiff_bridge_actions", "Requests sent and objects changed by the bridge.", ("pool", "action"), registry=registry
-        )
+        self.leader = Gauge(BRIDGE_LEADER.name, BRIDGE_LEADER.help, BRIDGE_LEADER.labels, registry=registry)
+        self.actions = Counter(BRIDGE_ACTIONS.name, BRIDGE_ACTIONS.help, BRIDGE_ACTIONS.labels, registry=registry)
         self.failed = Counter(
-            "bailiff_bridge_actions_failed", "Changes that the API server refused.", ("pool", "action"), registry=registry
+            BRIDGE_ACTIONS_FAILED.name, BRIDGE_ACTIONS_FAILED.help, BRIDGE_ACTIONS_FAILED.labels, registry=registry
         )
-        self.actions_due = Gauge(
-            "bailiff_bridge_actions_due", "Actions that the last round found, requests on their way included.", ("pool",),
-            registry=registry,
-        )  # fmt: skip
-        self.round_seconds = Histogram("bailiff_bridge_round_seconds", "Time to compute what is to be done.", registry=registry)
+        self.due = Gauge(BRIDGE_ACTIONS_DUE.name, BRIDGE_ACTIONS_DUE.help, BRIDGE_ACTIONS_DUE.labels, registry=registry)
+        self.round_seconds = Histogram(
+            BRIDGE_ROUND_SECONDS.name, BRIDGE_ROUND_SECONDS.help, BRIDGE_ROUND_SECONDS.labels, registry=registry
+        )

@@ -34,7 +34,7 @@ def pod_actions(
     )
     for pod in active:
         if job is not None and (task := opened.get(pod.uid)) is not None:
-            yield OpenGate(pod, key_of(job, task.index), pool.state.nodes[task.node].name)
+            yield OpenGate(pod, job.id, key_of(job, task.index), pool.state.nodes[task.node].name)
             continue
         if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
             yield MarkPod(pod, job.id)

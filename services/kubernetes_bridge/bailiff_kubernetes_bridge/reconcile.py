@@ -66,7 +66,7 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
         requests = list(changes(pool, rules, workload, job, pods)) if job.phase not in ENDED else []
         yield from requests or _stop(workload, job, status, active)
     if status is not None and status.line != workload.status and not workload.is_pod_group:
-        yield SetWorkloadStatus(workload, status)
+        yield SetWorkloadStatus(workload, status, job.id if job is not None else "")
     is_resizing = any(isinstance(each.body, ScaleJob) for each in requests)
     yield from pod_actions(pool, workload, job, active, status, is_resizing=is_resizing)
 

@@ -85,9 +85,9 @@ class KubernetesBridge:
         view = pool.view()
         if view is None or self._watch is None or self._watch.fault() is not None or not self._may_act():
             return
-        with self._metrics.round_seconds.time():
+        with self._metrics.round_seconds.labels(pool.name).time():
             actions = reconcile(self._watch.view(), view, self._rules)
-        self._metrics.actions_due.labels(pool.name).set(len(actions))
+        self._metrics.due.labels(pool.name).set(len(actions))
         sends = [action for action in actions if isinstance(action, Send)]
         sent = await self._requests.send(pool.name, sends)
         self._metrics.actions.labels(pool.name, Send.__name__).inc(sent)

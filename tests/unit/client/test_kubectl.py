@@ -1,0 +1,96 @@
+"""`kubectl bailiff`: which question becomes which command, from what the bridge wrote to the objects."""
+
+import orjson
+import pytest
+
+from bailiff import kubectl
+
+STATUS = "Pending: a.train-1 is pending: 2 GPUs are free (pool-a#17)"
+
+
+def item(kind, name, *, owner=None, annotations=None, conditions=()):
+    owners = [{"apiVersion": owner[0], "kind": owner[1], "name": owner[2], "controller": True}] if owner else []
+    labels = {"bailiff.io/pool": "pool-a"}
+    metadata = {"name": name, "namespace": "a", "labels": labels, "annotations": annotations or {}, "ownerReferences": owners}
+    return {"kind": kind, "metadata": metadata, "status": {"conditions": list(conditions)}}
+
+
+OBJECTS = {
+    "job/train": item("Job", "train", annotations={"bailiff.io/job": "a.train-1", "bailiff.io/status": STATUS}),
+    "job.batch/train": item("Job", "train", annotations={"bailiff.io/job": "a.train-1", "bailiff.io/status": STATUS}),
+    "pod/train-0": item("Pod", "train-0", owner=("batch/v1", "Job", "train")),
+    "pod/ring-0": item(
+        "Pod", "ring-0", annotations={"bailiff.io/job": "a.ring-1"},
+        conditions=[{"type": "bailiff.io/Placed", "reason": "Placed", "message": "task 0 starts on n1 (pool-a#9)"}],
+    ),
+    "job/new": item("Job", "new"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch):
+    """kubectl, played: it knows the objects above."""
+    seen = []
+
+    class Done:
+        def __init__(self, command):
+            found = OBJECTS.get(command[2])
+            self.returncode, self.stdout = (0, orjson.dumps(found)) if found else (1, b"")
+            self.stderr = b'Error from server (NotFound): jobs.batch "x" not found\n'
+
+    def run(command, **_):
+        seen.append(command)
+        return Done(command)
+
+    monkeypatch.setattr(kubectl.subprocess, "run", run)
+    return seen
+
+
+def test_a_workload_is_explained_by_its_job(calls):
+    found = kubectl.command_for(["explain", "job/train", "-n", "a", "--all", "--context=prod"])
+    assert found == ["explain", "a.train-1", "--pool", "pool-a", "--all"]
+    assert calls == [["kubectl", "get", "job/train", "-o", "json", "-n", "a", "--context=prod"]]
+
+
+def test_a_pod_is_explained_by_its_workload():
+    assert kubectl.command_for(["explain", "pod/train-0"]) == ["explain", "a.train-1", "--pool", "pool-a"]
+
+
+def test_why_needs_nothing_but_kubectl():
+    assert kubectl.command_for(["why", "pod/train-0"]) == STATUS
+    assert kubectl.command_for(["why", "pod/ring-0"]) == "Placed: task 0 starts on n1 (pool-a#9)"
+    assert kubectl.command_for(["why", "job/new"]) == "the bridge has written nothing to job/new yet"
+
+
+def test_the_record_that_the_state_cites_is_proven():
+    assert kubectl.command_for(["prove", "job/train", "--to", "p.json"]) == [
+        "audit",
+        "prove",
+        "17",
+        "--pool",
+        "pool-a",
+        "--to",
+        "p.json",
+    ]
+
+
+def test_the_queue():
+    assert kubectl.command_for(["queue", "--pool", "b"]) == ["list", "--pool", "b"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["explain"], ["explain", "train"], ["delete", "job/train"]])
+def test_other_arguments(arguments):
+    assert kubectl.command_for(arguments) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["explain", "job/x"], "NotFound"),
+        (["explain", "job/new"], "no job in Bailiff yet"),
+        (["prove", "job/new"], "cites no record"),
+    ],
+)
+def test_what_cannot_be_answered(arguments, reason):
+    with pytest.raises(kubectl.NotOfBailiff, match=reason):
+        kubectl.command_for(arguments)
