@@ -21,9 +21,10 @@ ADDRESS = r"^[A-Za-z0-9._:%\[\]-]{1,253}:[0-9]{1,5}$"
 class NodeDeclaration(BaseModel):
     """One machine, or with `count` that many simulated ones, named `name-0`, `name-1` ….
 
-    gpus: `nvml` for this machine's own GPUs, `kubernetes` for those that its kubelet gives out, or simulated ones such as `8xH100-80GB`, or `0`. cpu_milli, memory_bytes: what
-    jobs may use; by default all of this machine for `nvml`, and 16 cores and 128 GiB per GPU for simulated ones. runtimes:
-    `process`, and with `docker` also jobs that name an image; the node then has the label `bailiff.runtime/docker`.
+    gpus: `nvml` for this machine's own GPUs, `kubernetes` for those that its kubelet gives out, simulated ones such as
+    `8xH100-80GB`, or `0`. cpu_milli, memory_bytes: what jobs may use; by default all of this machine for its own GPUs, and
+    16 cores and 128 GiB per GPU for simulated ones. runtimes: `process`; `docker` or `kubernetes` run jobs that name an image,
+    and the node then has the label `bailiff.runtime/docker` or `bailiff.runtime/kubernetes`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,7 @@
 """Devices that a node chose by itself: the allocation moves within the node, so that the log names the true ones."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 from bailiff_core.model.gpu_shares import shares_devices
 from bailiff_core.model.placement_ranges import bits
@@ -19,15 +20,18 @@ def move_to_chosen(state: PoolState, job: Job, task: Task, devices: tuple[str, .
     if chosen is None or chosen == task.devices or conflict(state, node, task, chosen) is not None:
         return
     gained, given = chosen & ~task.devices, task.devices & ~chosen
-    for other_job, other in [*_others(state, node, task)]:
+    exchanges = [(job, task, chosen)]
+    for other_job, other in _others(state, node, task):
         wanted = other.devices & gained
         if wanted:
             received = _lowest(given, wanted.bit_count())
             given &= ~received
-            with changing(state, other_job, other):
-                other.devices = other.devices & ~wanted | received
-    with changing(state, job, task):
-        task.devices = chosen
+            exchanges.append((other_job, other, other.devices & ~wanted | received))
+    with ExitStack() as changes:  # the node's sums are masks: all give before one receives
+        for of_job, each, _ in exchanges:
+            changes.enter_context(changing(state, of_job, each))
+        for _, each, devices_now in exchanges:
+            each.devices = devices_now
     state.indices.retry_unschedulable = True
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 from bailiff_bus.messages import ShareExceededReport, TaskIdleReport
 from bailiff_node_agent import mps
@@ -15,6 +16,20 @@ from bailiff_node_agent.runtime import TaskKey
 from bailiff_node_agent.share_monitor import ShareMonitor, SharingTask
 
 from .task_table import TaskTable
+
+
+@runtime_checkable
+class HeldByPods(Protocol):
+    """An inventory whose devices are given to pods, also to those of others."""
+
+    def holders(self) -> dict[str, tuple[str, str]]: ...
+
+
+@runtime_checkable
+class HasPods(Protocol):
+    """A runtime whose tasks are pods."""
+
+    def task_pods(self) -> set[tuple[str, str]]: ...
 
 
 async def watch_killed(context: AgentContext, tasks: TaskTable, quarantine: DeviceQuarantine) -> None:
@@ -39,6 +54,26 @@ async def watch_devices(context: AgentContext, quarantine: DeviceQuarantine, ann
             context.log().warning("the node's devices have changed", now=len(present), before=len(quarantine.reported))
             quarantine.devices_changed(present)
             announce()
+
+
+async def watch_foreign_pods(context: AgentContext, tasks: TaskTable, quarantine: DeviceQuarantine) -> None:
+    """Keep the devices that pods of others hold out of the pool, for as long as they hold them."""
+    inventory: object = context.inventory
+    runtime: object = context.runtimes.get(context.inventory.chooser or "")
+    if not isinstance(inventory, HeldByPods) or not isinstance(runtime, HasPods):
+        return
+    while True:
+        await asyncio.sleep(context.device_poll_s)
+        try:
+            holders = await query(context.inventory, inventory.holders)
+        except OSError as problem:
+            context.log().warning("it is unknown which pods hold devices", why=str(problem))
+            continue
+        own, in_use = runtime.task_pods(), tasks.holders()
+        for device, pod in holders.items():
+            if pod not in own and device not in in_use:
+                [reading] = await query(context.inventory, read_devices, context.inventory, [device])
+                quarantine.quarantine(reading, "foreign", f"the pod {'/'.join(pod)}, which is not Bailiff's, has it", LastUser())
 
 
 async def watch_shares(context: AgentContext, tasks: TaskTable, shares: ShareLedger, reporter: Reporter) -> None:
