@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import ssl
 import subprocess
 import urllib.error
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
-from tests.helm_kit import VALUE_SETS, Object, of_kind, pod_templates, rendered
+from tests.helm_kit import ROOT, VALUE_SETS, Object, of_kind, pod_templates, rendered
 from tests.kubernetes_cluster import Cluster
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 CUSTOM = ("ServiceMonitor", "PodMonitor", "PrometheusRule")  # their definitions are not part of Kubernetes
 NOBODY = "no-such-account"  # has what Kubernetes grants to every service account, such as reviews of oneself
 NODE, OTHER_NODE = "fake-1", "fake-2"
+HOW_TO = ROOT / "docs/how-to"
 
 # Namespace, resource, and verbs; `*` for the whole cluster. A name behind `/` is a subresource, one in brackets limits the names.
 GRANTED: dict[str, set[tuple[str, str, str]]] = {
@@ -182,6 +184,22 @@ def _try_pod(chart: Chart, purpose: str, name: str, template: Object) -> None:
     spec["volumes"] = [*spec["volumes"], *({"name": claim, "emptyDir": {}} for claim in claims)]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
     chart.cluster.kubectl("create", "--dry-run=server", "-n", chart.namespace(purpose), "-f", "-", stdin=json.dumps(pod))
+
+
+def test_the_workloads_of_the_guides_are_valid(chart: Chart) -> None:
+    texts = [(HOW_TO / page).read_text() for page in ("install-kubernetes.md", "migrate-kubernetes.md")]
+    blocks = [block for text in texts for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    ours = [item for block in blocks for item in yaml.safe_load_all(block) if _is_labelled(item)]
+
+    answer = chart.cluster.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-n", chart.namespace("jobs"), "-f", "-", stdin=yaml.safe_dump_all(ours)
+    )
+
+    assert answer.count("created (server dry run)") == len(ours) == 4
+
+
+def _is_labelled(item: Object) -> bool:
+    return "bailiff.io/pool" in item.get("metadata", {}).get("labels", {})
 
 
 class Agent:

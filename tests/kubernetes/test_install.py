@@ -92,7 +92,9 @@ class Installed:
 
     def bailiff(self, *arguments: str) -> str:
         """The command in the toolbox, as the operator."""
-        return self.cluster.kubectl("exec", "-n", NAMESPACE, f"deploy/{RELEASE}-toolbox", "--", "bailiff", *arguments)
+        return self.cluster.kubectl(
+            "exec", "-n", NAMESPACE, f"deploy/{RELEASE}-toolbox", "--", "timeout", "100", "bailiff", *arguments
+        )
 
     def bailiff_json(self, *arguments: str) -> Any:
         return json.loads(self.bailiff(*arguments, "-o", "json"))
