@@ -6,6 +6,7 @@ containerd, whose GPUs do not exist, and three nodes that kwok plays. Without it
 `KUBECONFIG` names a cluster; tests that reach into a kubelet's folder are then skipped.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -21,7 +22,8 @@ from typing import Any
 
 import pytest
 
-from bailiff_kubernetes import Api
+from bailiff_kubernetes import Api, Conflict, NotFound
+from bailiff_kubernetes.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 
 ROOT = Path(__file__).parents[1]
 BESIDE = "shared/tools/offline-kubernetes"
@@ -142,20 +144,28 @@ async def kubernetes_api(kubernetes: Cluster) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-def kubernetes_namespace(kubernetes: Cluster) -> Iterator[str]:
-    """A namespace of the test's own; its pods are ended with the test, and so are its finalizers."""
+async def kubernetes_namespace(kubernetes_api: Api) -> AsyncIterator[str]:
+    """A namespace of the test's own; its pods are ended with the test, whatever their finalizers."""
     name = f"test-{uuid.uuid4().hex[:12]}"
-    kubernetes.kubectl("create", "namespace", name)
-    wait_for = ["wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s"]
-    kubernetes.kubectl(*wait_for)
+    await kubernetes_api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    async with asyncio.timeout(60):
+        while await kubernetes_api.find(SERVICE_ACCOUNTS, "default", name) is None:  # noqa: ASYNC110 - a controller makes it
+            await asyncio.sleep(0.05)
     yield name
-    for pod in kubernetes.get("pods", "-n", name)["items"]:
-        if pod["metadata"].get("finalizers"):
-            patch = '{"metadata":{"finalizers":null}}'
-            with contextlib.suppress(AssertionError):  # it may have gone meanwhile
-                kubernetes.kubectl("patch", "pod", pod["metadata"]["name"], "-n", name, "--type=merge", "-p", patch)
-    kubernetes.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--wait=true", "--timeout=60s")
-    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+    async with asyncio.timeout(90):
+        while pods := (await kubernetes_api.list(PODS, name)).items:
+            for pod in pods:
+                await _end_pod(kubernetes_api, name, pod["metadata"])
+            await asyncio.sleep(0.1)
+    await kubernetes_api.delete(NAMESPACES, name)
+
+
+async def _end_pod(api: Api, namespace: str, metadata: dict[str, Any]) -> None:
+    with contextlib.suppress(NotFound, Conflict):  # it may have gone or changed meanwhile
+        if metadata.get("finalizers"):
+            await api.patch(PODS, metadata["name"], {"metadata": {"finalizers": None}}, namespace)
+        if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds", 0) > 1:
+            await api.delete(PODS, metadata["name"], namespace, grace_s=1)
 
 
 def _tool() -> Path | None:

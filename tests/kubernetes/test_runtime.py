@@ -82,7 +82,7 @@ class Node:
         }
         (self.folder / "checkpoints").mkdir(exist_ok=True)
         launch = self.launch("", env=env)
-        return replace(launch, command=[sys.executable, str(script)], folders=(self.folder, LIBRARY, *HOST))
+        return replace(launch, command=[f"{sys.base_prefix}/bin/python3", str(script)], folders=(self.folder, LIBRARY, *HOST))
 
     def holders(self) -> dict[str, str]:
         held = PodResources(self.real.pod_resources).holdings()
@@ -102,7 +102,7 @@ async def exit_of(agent: KubernetesRuntime) -> Exit:
 
 
 async def until(condition: Any) -> Any:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while not (found := condition()):  # noqa: ASYNC110 - what is awaited happens in another process
             await asyncio.sleep(0.05)
         return found
@@ -279,7 +279,7 @@ async def test_the_pod_of_a_workload_is_taken_over(node: Node, kubernetes_api: A
 
 
 async def until_gone(api: Api, name: str, namespace: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while await api.find(PODS, name, namespace) is not None:  # noqa: ASYNC110 - another program removes it
             await asyncio.sleep(0.1)
 

@@ -139,6 +139,8 @@ class Agent:
             watch_shares(context, tasks, self._shares, self._reporter),
             watch_idle(context, tasks, self._reporter),
         ]
+        if context.kubernetes is not None:
+            watchers.append(context.kubernetes.watch(self.announce))
         try:
             await self._background.watch(watchers)
         finally:
@@ -153,6 +155,9 @@ class Agent:
         devices = context.inventory.list()
         cards = dict.fromkeys(device.parent or device.id for device in devices)
         cpu_milli, memory_bytes = context.node.host_capacity(len(cards))
+        known = context.kubernetes.facts if context.kubernetes is not None else None
+        if known is not None:
+            cpu_milli, memory_bytes = context.node.cpu_milli or known.cpu_milli, context.node.memory_bytes or known.memory_bytes
         offers = {runtime_label(name): "true" for name, each in context.runtimes.items() if each.capabilities.images}
         if inventory_plugin(context.node.gpus).real:
             offers[mps.LABEL] = mps.sharing()
@@ -164,13 +169,14 @@ class Agent:
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
             max_tasks=context.node.max_tasks,
-            labels=context.node.labels | offers,
+            labels=(known.labels if known is not None else {}) | context.node.labels | offers,
             devices=self._quarantine.facts(),
             quarantined=tuple(self._quarantine.quarantined.values()),
             tasks=tuple(
                 task.to_report(self._messages.published(task) if task.state != "running" else None) for task in self.tasks
             ),
             checkpoint_store=context.checkpoints_identity,
+            cordon=None if known is None else known.cordon,
             fence=self.fence_status(),
         )
 

@@ -11,6 +11,7 @@ from .command_trust import CommandTrust
 from .credentials import NodeCredentials
 from .devices import DeviceInventory
 from .disk import EvictionStore, Fences, Incarnation, Reports, Storage
+from .kubernetes_node import KubernetesNode
 from .report_signer import ReportSigner
 from .runtime import Runtime
 from .settings import NodeDeclaration
@@ -23,7 +24,7 @@ class AgentContext:
 
     credentials, trust: None where nothing is signed. signer: of what this node sends.
     checkpoints: where jobs keep their checkpoints; by default below `folder`. checkpoints_identity: identifies that folder where
-    nodes share it.
+    nodes share it. kubernetes: what the API server says about a node that runs pods.
     """
 
     node: NodeDeclaration
@@ -46,6 +47,7 @@ class AgentContext:
     release_poll_s: float = 0.1
     release_timeout_s: float = 60.0
     device_poll_s: float = 5.0
+    kubernetes: KubernetesNode | None = None
 
     def __post_init__(self) -> None:
         self.signer = ReportSigner(self.storage, self.credentials, self.node.pool, self.node.name)

@@ -31,6 +31,7 @@ from .disk import (
     Storage,
     new_incarnation,
 )
+from .kubernetes_node import KubernetesNode
 from .link import Link
 from .log_shipper import rotate_logs, ship_logs
 from .runtime import NodeParts, SimulatedMachine, open_runtimes
@@ -61,6 +62,8 @@ class NodeAgentService:
             for node in (each for declared in self._settings.nodes for each in declared.each()):
                 context = self._context(node, locks)
                 agent = Agent(context, self._clock_and_ids, self._metrics, self._link.has_reports, attach_server)
+                if context.kubernetes is not None:
+                    await context.kubernetes.open()
                 await agent.adopt()
                 self._link.add(agent)
                 agents.append(agent)
@@ -127,6 +130,7 @@ class NodeAgentService:
             release_poll_s=settings.release_poll_s,
             release_timeout_s=settings.release_timeout_s,
             device_poll_s=settings.device_poll_s,
+            kubernetes=KubernetesNode(node.name, settings.kubernetes) if "kubernetes" in node.runtimes else None,
         )
 
     def _credentials(self, node: NodeDeclaration) -> NodeCredentials | None:

@@ -105,7 +105,8 @@ class ReportBody(MessageBody):
 class NodeInventory(ReportBody):
     """The agent's identity and all its tasks and devices: the first report of an incarnation, and again on request.
 
-    checkpoint_store: id stored in the checkpoint folder, if nodes share it.
+    checkpoint_store: id stored in the checkpoint folder, if nodes share it. cordon: why another system lets nothing new be placed
+    on the node, as a cordoned node of Kubernetes; empty: it does not; omitted: there is no such system.
     """
 
     TYPE: ClassVar[str] = "bailiff.NodeInventory.v1"
@@ -122,6 +123,7 @@ class NodeInventory(ReportBody):
     checkpoint_store: OpaqueId | None = None
     fence: FenceStatus = FenceStatus()
     enrolment: Enrolment | None = None
+    cordon: Annotated[str, Field(max_length=500)] | None = None
 
 
 class NodeHeartbeat(ReportBody):

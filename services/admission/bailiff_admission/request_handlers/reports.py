@@ -47,6 +47,7 @@ from bailiff_core.records.facts import (
 from bailiff_core.records.payload import Fact
 
 from .attach import facts_of_attachment
+from .cordons import facts_of_cordon
 from .devices import facts_of_device, facts_of_quarantined
 from .rejected import Rejected
 
@@ -223,10 +224,10 @@ def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact] | Reject
         devices=report.devices,
         checkpoint_store=report.checkpoint_store,
     )
-    dirty = facts_of_quarantined(known, report)
+    dirty, cordon = facts_of_quarantined(known, report), facts_of_cordon(known, report)
     if known is None:
-        return [joined, *dirty]
-    return [joined, *dirty, *_reconciled(state, known, report)]
+        return [joined, *dirty, *cordon]
+    return [joined, *dirty, *cordon, *_reconciled(state, known, report)]
 
 
 def _reconciled(state: PoolState, node: Node, report: NodeInventory) -> list[Fact]:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bailiff_kubernetes import Api, ApiError, TooManyRequests, Unreachable, pod_name, task_hash
-from bailiff_kubernetes.names import NOTICE, TASK_RECORD
-from bailiff_kubernetes.resources import PODS, annotations_of
+from bailiff_kubernetes import Api, ApiError, pod_name, task_hash
+from bailiff_kubernetes.names import NOTICE
+from bailiff_kubernetes.resources import PODS
 from bailiff_node_agent.runtime import control_dir
 from bailiff_node_agent.runtime.message_watcher import MessageWatcher
 from bailiff_node_agent.runtime.plugin import KubernetesSettings, NodeParts
@@ -26,11 +26,13 @@ from bailiff_node_agent.runtime.port import (
 )
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
-from .follow import KILL_GRACE_S, PodFollower, drop_finalizer
-from .manifest import grace_seconds, key_of_pod, pod_of
+from .follow import PodFollower
+from .manifest import grace_seconds, pod_of
+from .placement import find_orders, remove_pod
 from .pod_node import PodNode
 from .pod_processes import PodProcesses
 from .pod_resources import PodResources
+from .stopping import KILL_GRACE_S
 from .task_files import TaskFiles, TaskOrder, order_of
 from .volumes import PodVolumes
 
@@ -65,7 +67,7 @@ class KubernetesRuntime:
         node = await self._node()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(node.view.synced.wait(), LIST_TIMEOUT_S)
-        await asyncio.to_thread(self._find_orders, node)
+        await asyncio.to_thread(find_orders, node)
         states: list[Running | Exit] = []
         for key in self._files.tasks():
             order = self._files.order(key)
@@ -123,21 +125,6 @@ class KubernetesRuntime:
         if key not in self._starting or self._files.running(follower.order) is not None:
             self._ended.put_nowait(end)
 
-    def _find_orders(self, node: PodNode) -> None:
-        """Pods that an earlier agent started, where its own record of them was lost with its disk."""
-        for pod in node.view.objects.values():
-            key, record = key_of_pod(pod), annotations_of(pod).get(TASK_RECORD)
-            if key is None or record is None or (self._files.task_dir(key) / "order.json").exists():
-                continue
-            metadata, content = pod["metadata"], json.loads(record)
-            devices = self._resources.devices_of(metadata["namespace"], metadata["name"])
-            own = metadata["name"] == pod_name(str(key))
-            only = bool(content.get("is_only_task", True))
-            ordered_by = content.get("ordered_by")
-            order = TaskOrder(key, metadata["namespace"], metadata["name"], own, devices, ordered_by, only, metadata["uid"])
-            self._files.write_order(order)
-            self._files.write_running(Running(key, metadata["uid"], boottime_us(), devices, ordered_by))
-
     def task_pods(self) -> set[tuple[str, str]]:
         """Namespace and name of every pod on this node that is a task's, also of one that is just being started."""
         return set(self._connected.view.objects) if self._connected is not None else set()
@@ -145,16 +132,13 @@ class KubernetesRuntime:
     # --- eviction
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
-        folder = self._files.known(key)
-        order = self._order(key)
-        self._files.write_reason(key, _reason(payload))
+        self._files.known(key)
+        await asyncio.to_thread(self._files.write_eviction, key, payload, soft_us, hard_us)
         self._watcher.poll_fast(key)
-        control = self._control_dir(key)
-        if order.uid and control.is_dir():
-            await asyncio.to_thread(
-                control_dir.write_notice, folder, control, payload, soft_us, hard_us, is_only_task=order.is_only_task
-            )
-            (control / "notice.json").chmod(0o644)
+        follower = self._followers.get(key)
+        if follower is not None:
+            await asyncio.to_thread(follower.write_notice)
+        order = follower.order if follower is not None else self._order(key)
         await self._annotate(order, json.dumps(dict(payload), default=str))
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:  # noqa: ARG002 - the probe's grace ends with KILL
@@ -248,26 +232,13 @@ class KubernetesRuntime:
         if self._files.exit(key) is None:
             raise TaskStillRunning(f"{key} has not exited")
         node, order = await self._node(), self._order(key)
-        await self._remove_pod(node, order)
+        await remove_pod(node, order)
         self._watcher.forget(key)
         self._processes.forget(order.uid)
         node.changed.pop(task_hash(str(key)), None)
         for by_task in (self._followers, self._following, self._locks):
             by_task.pop(key, None)
         await asyncio.to_thread(shutil.rmtree, folder)
-
-    async def _remove_pod(self, node: PodNode, order: TaskOrder) -> None:
-        """Its devices are free: the finalizer goes. A workload's pod stays as long as its controller wants it."""
-        while order.uid:
-            try:
-                if order.own_pod:
-                    with contextlib.suppress(ApiError):
-                        await node.api.delete(PODS, order.name, order.namespace, uid=order.uid, grace_s=1)
-                await drop_finalizer(node, order.namespace, order.name, order.uid)
-            except (Unreachable, TooManyRequests):
-                await asyncio.sleep(RETRY_S)
-            else:
-                return
 
     async def close(self) -> None:
         tasks = [*self._following.values(), *([self._view] if self._view is not None else [])]
@@ -304,13 +275,6 @@ class KubernetesRuntime:
 
 def _any_devices(_: tuple[str, ...]) -> str | None:
     return None
-
-
-def _reason(payload: Mapping[str, Any]) -> str:
-    """Both sides of the eviction, for the pod's condition."""
-    preemptor = payload.get("preemptor")
-    by = f" by job {preemptor}" if preemptor else ""
-    return f"preempted{by}: {payload.get('reason', '')}".rstrip(": ")
 
 
 def _not_yet(order: TaskOrder) -> Running:

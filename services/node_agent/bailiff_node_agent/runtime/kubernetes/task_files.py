@@ -1,6 +1,7 @@
 """What the agent keeps on disk about each pod: the order to start it, when it ran, and how it ended. It outlives the object."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -93,13 +94,13 @@ class TaskFiles:
         content = read_json(self.task_dir(key) / "stop.json")
         return None if content is None else int(content["grace_s"])
 
-    def write_reason(self, key: TaskKey, reason: str) -> None:
-        """Both sides of the eviction in one sentence, for the pod's condition."""
-        self._write(key, "reason", {"reason": reason})
+    def write_eviction(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int, hard_us: int) -> None:
+        """The eviction notice with its deadlines, boot-time µs. The pod may have no control directory yet."""
+        self._write(key, "eviction", {"payload": dict(payload), "soft_us": soft_us, "hard_us": hard_us})
 
-    def reason(self, key: TaskKey) -> str | None:
-        """The reason of the eviction; None without one."""
-        return (read_json(self.task_dir(key) / "reason.json") or {}).get("reason")
+    def eviction(self, key: TaskKey) -> dict[str, Any] | None:
+        """The notice; None without one."""
+        return read_json(self.task_dir(key) / "eviction.json")
 
     def write_deadline(self, key: TaskKey, term_us: int) -> None:
         """When TERM is due, boot-time µs, even if the agent is down."""
@@ -111,7 +112,7 @@ class TaskFiles:
 
     def withdraw(self, key: TaskKey) -> None:
         """The eviction was cancelled."""
-        for name in ("reason", "deadline"):
+        for name in ("eviction", "deadline"):
             (self.task_dir(key) / f"{name}.json").unlink(missing_ok=True)
 
     def manifest(self, key: TaskKey) -> dict[str, Any] | None:

@@ -1,0 +1,107 @@
+"""What the API server says about this agent's node: labels, what pods may use, what others use, and whether it is cordoned."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bailiff_kubernetes import Api, LocalView, Object
+from bailiff_kubernetes.names import TASK_HASH
+from bailiff_kubernetes.quantities import quantity
+from bailiff_kubernetes.resources import NODES, PODS, labels_of
+from bailiff_node_agent.runtime.plugin import KubernetesSettings
+from bailiff_service.race import race
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+ENDED = ("Succeeded", "Failed")
+MAX_LABEL = 253
+SETTLE_S = 0.5
+"""Changes within this time are announced together."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """cpu_milli, memory_bytes: what is left for Bailiff's pods. cordon: why no new pod may be placed there; empty: it may."""
+
+    cpu_milli: int
+    memory_bytes: int
+    labels: dict[str, str] = field(default_factory=dict)
+    cordon: str = ""
+
+
+class KubernetesNode:
+    """Follows one node. `open` reads it once; `watch` keeps it up to date."""
+
+    def __init__(self, name: str, settings: KubernetesSettings) -> None:
+        self._name, self._settings = name, settings
+        self._api: Api | None = None
+        self._node: Object | None = None
+        self._pods: LocalView | None = None
+        self._changed = asyncio.Event()
+        self.facts = NodeFacts(0, 0, {}, "the node is not known in Kubernetes")
+
+    async def open(self) -> None:
+        """Read the node and its pods, so that the first announcement is right."""
+        self._api = await Api.connect(self._settings.kubeconfig)
+        self._node = await self._api.find(NODES, self._name)
+        pods = await self._api.list(PODS, fields=f"spec.nodeName={self._name}")
+        self.facts = facts_of(self._node, pods.items)
+
+    async def watch(self, announce: Callable[[], None]) -> None:
+        """Announce the node whenever its facts change, without end."""
+        assert self._api is not None, "open comes first"
+        nodes = LocalView(self._api, NODES, fields=f"metadata.name={self._name}")
+        pods = LocalView(self._api, PODS, fields=f"spec.nodeName={self._name}")
+        try:
+            await race(self._follow(nodes), self._follow(pods), self._announce(nodes, pods, announce))
+        finally:
+            await self._api.close()
+
+    async def _follow(self, view: LocalView) -> None:
+        async for _ in view.changes():
+            self._changed.set()
+
+    async def _announce(self, nodes: LocalView, pods: LocalView, announce: Callable[[], None]) -> None:
+        await nodes.synced.wait()
+        await pods.synced.wait()
+        while True:
+            facts = facts_of(nodes.get(self._name), [*pods.objects.values()])
+            if facts != self.facts:
+                self.facts = facts
+                announce()
+            await self._changed.wait()
+            await asyncio.sleep(SETTLE_S)
+            self._changed.clear()
+
+
+def facts_of(node: Object | None, pods: list[Object]) -> NodeFacts:
+    """The facts, from the node and all of its pods."""
+    if node is None:
+        return NodeFacts(0, 0, {}, "the node is not known in Kubernetes")
+    allocatable = node.get("status", {}).get("allocatable") or {}
+    foreign = [pod for pod in pods if TASK_HASH not in labels_of(pod) and pod.get("status", {}).get("phase") not in ENDED]
+    cpu = quantity(allocatable.get("cpu", 0), scale=1000) - sum(_requests(pod, "cpu", 1000) for pod in foreign)
+    memory = quantity(allocatable.get("memory", 0)) - sum(_requests(pod, "memory", 1) for pod in foreign)
+    labels = {name: value for name, value in labels_of(node).items() if value and len(name) <= MAX_LABEL}
+    return NodeFacts(max(0, cpu), max(0, memory), labels, _cordon(node))
+
+
+def _cordon(node: Object) -> str:
+    """Why kube-scheduler places no new pod of Bailiff's on the node; empty if it does."""
+    spec = node["spec"]
+    if spec.get("unschedulable"):
+        return f"cordoned by {_who_cordoned(node) or 'somebody'}"
+    taints = [taint for taint in spec.get("taints") or () if taint["effect"] in ("NoSchedule", "NoExecute")]
+    others = [f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in taints if taint["key"] != UNSCHEDULABLE]
+    return f"taint {', '.join(others)}"[:400] if others else ""
+
+
+def _who_cordoned(node: Object) -> str | None:
+    """The program that set `unschedulable`, as the API server recorded it."""
+    fields = node["metadata"].get("managedFields") or ()
+    return next((each["manager"] for each in fields if "f:unschedulable" in each.get("fieldsV1", {}).get("f:spec", {})), None)
+
+
+def _requests(pod: Object, resource: str, scale: int) -> int:
+    containers = pod["spec"]["containers"]
+    requests = [each.get("resources", {}).get("requests", {}).get(resource, 0) for each in containers]
+    return sum(quantity(each, scale=scale) for each in requests)

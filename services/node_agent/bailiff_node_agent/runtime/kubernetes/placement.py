@@ -1,0 +1,168 @@
+"""A pod until a scheduler has bound it to this node: created once, or taken over from a workload's controller, or given up.
+
+And the other end: its removal once its devices are free.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from bailiff_kubernetes import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Object,
+    TooManyRequests,
+    Unreachable,
+    pod_name,
+    task_hash,
+)
+from bailiff_kubernetes.names import FINALIZER, TASK_HASH, TASK_RECORD
+from bailiff_kubernetes.resources import PODS, annotations_of, uid_of
+from bailiff_node_agent.runtime.port import Running
+from bailiff_node_agent.runtime.supervisor.host import boottime_us
+
+from . import pod_status
+from .manifest import key_of_pod
+from .pod_node import PodNode
+from .task_files import TaskOrder
+
+POLL_S = 1.0
+
+
+class NotStarted(Exception):
+    """The task's pod never ran; the message says why."""
+
+
+class Placement:
+    """order: with the pod's uid, once that is known. wait: until something happens to the pod, at most so many seconds."""
+
+    def __init__(
+        self, node: PodNode, order: TaskOrder, manifest: Object | None, wait: Callable[[float], Awaitable[None]]
+    ) -> None:
+        self.order = order
+        self._node, self._manifest, self._wait = node, manifest, wait
+        self._hash = task_hash(str(order.key))
+
+    async def placed(self) -> Object:
+        """The pod, once a scheduler has bound it to this node. Raises `NotStarted`."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._node.settings.placement_timeout_s
+        while True:
+            pod = self._node.find(self._hash, self.order.uid)
+            if pod is not None:
+                await self._take(pod)
+                return pod
+            if self._node.files.stop(self.order.key) is not None:
+                await self._removed_unbound("it was stopped before it was placed")
+            if self._manifest is not None and not self.order.uid:
+                await self._create(self._manifest)
+            if loop.time() >= give_up_at:
+                await self._removed_unbound(None)
+            await self._wait(min(POLL_S, max(0.0, give_up_at - loop.time()) or POLL_S))
+
+    async def _create(self, manifest: Object) -> None:
+        namespace = self.order.namespace
+        try:
+            pod = await self._node.api.create(PODS, manifest, namespace)
+        except AlreadyExists:
+            pod = await self._node.api.get(PODS, self.order.name, namespace)
+            if key_of_pod(pod) != self.order.key:
+                raise NotStarted(f"a pod of its name exists that is not Bailiff's: {namespace}/{self.order.name}") from None
+        except (Invalid, Forbidden, NotFound) as error:
+            raise NotStarted(f"its pod cannot be created: {error.message}") from None
+        except (Unreachable, TooManyRequests, Conflict):
+            return
+        await self._remember(pod)
+
+    async def _remember(self, pod: Object) -> None:
+        metadata = pod["metadata"]
+        self.order = replace(self.order, uid=metadata["uid"], name=metadata["name"], namespace=metadata["namespace"])
+        await asyncio.to_thread(self._node.files.write_order, self.order)
+
+    async def _take(self, pod: Object) -> None:
+        """Take over the pod of a workload: from now on its object stays until its devices are proven free."""
+        if not self.order.uid:
+            await self._remember(pod)
+        if self._manifest is not None or FINALIZER in (pod["metadata"].get("finalizers") or ()):
+            return
+        patch: Object = {
+            "metadata": {
+                "uid": uid_of(pod),
+                "annotations": {TASK_RECORD: f'{{"ordered_by": {self.order.ordered_by or "null"}}}'},
+                "finalizers": [*(pod["metadata"].get("finalizers") or ()), FINALIZER],
+            }
+        }
+        with contextlib.suppress(ApiError):  # without it, an end that nobody reported is proven by the kubelet and the cgroup
+            await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace)
+
+    async def _removed_unbound(self, why: str | None) -> None:
+        """Give up a pod that has no node: delete exactly that version. Returns where it is bound, or nobody answers."""
+        api, namespace = self._node.api, self.order.namespace
+        try:
+            pods = (await api.list(PODS, namespace or None, labels=f"{TASK_HASH}={self._hash}")).items
+            pod = next((each for each in pods if not self.order.uid or uid_of(each) == self.order.uid), None)
+            if pod is None:
+                raise NotStarted(why or "no pod of the workload was opened for this task: its bridge or its controller made none")
+            if pod_status.is_bound(pod):
+                node = pod["spec"]["nodeName"]
+                if node != self._node.node:
+                    raise NotStarted(f"its pod was bound to another node, {node}")
+                return
+            metadata = pod["metadata"]
+            await api.delete(
+                PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+            )
+            await drop_finalizer(self._node, metadata["namespace"], metadata["name"], metadata["uid"])
+        except (Unreachable, TooManyRequests, Conflict, NotFound):
+            return
+        timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {pod_status.why_not_placed(pod)}"
+        raise NotStarted(why or timeout)
+
+
+async def drop_finalizer(node: PodNode, namespace: str, name: str, uid: str) -> None:
+    """Let the API server remove the pod's object. Raises `Unreachable`."""
+    while True:
+        pod = await node.api.find(PODS, name, namespace)
+        if pod is None or uid_of(pod) != uid or FINALIZER not in (pod["metadata"].get("finalizers") or ()):
+            return
+        left = [each for each in pod["metadata"]["finalizers"] if each != FINALIZER]
+        version = pod["metadata"]["resourceVersion"]
+        patch: Object = {"metadata": {"uid": uid, "resourceVersion": version, "finalizers": left or None}}
+        with contextlib.suppress(Conflict, NotFound):
+            await node.api.patch(PODS, name, patch, namespace)
+            return
+
+
+async def remove_pod(node: PodNode, order: TaskOrder) -> None:
+    """Its devices are free: the finalizer goes, once the API server answers. A workload's pod is its controller's to delete."""
+    while order.uid:
+        try:
+            if order.own_pod:
+                with contextlib.suppress(NotFound, Conflict):
+                    await node.api.delete(PODS, order.name, order.namespace, uid=order.uid, grace_s=1)
+            await drop_finalizer(node, order.namespace, order.name, order.uid)
+        except (Unreachable, TooManyRequests):
+            await asyncio.sleep(POLL_S)
+        else:
+            return
+
+
+def find_orders(node: PodNode) -> None:
+    """Write the orders of pods that an earlier agent started, where its own record of them was lost with its disk."""
+    for pod in node.view.objects.values():
+        key, record = key_of_pod(pod), annotations_of(pod).get(TASK_RECORD)
+        if key is None or record is None or (node.files.task_dir(key) / "order.json").exists():
+            continue
+        metadata, content = pod["metadata"], json.loads(record)
+        namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
+        devices = node.resources.devices_of(namespace, name)
+        is_own, is_only = name == pod_name(str(key)), bool(content.get("is_only_task", True))
+        ordered_by = content.get("ordered_by")
+        node.files.write_order(TaskOrder(key, namespace, name, is_own, devices, ordered_by, is_only, uid))
+        node.files.write_running(Running(key, uid, boottime_us(), devices, ordered_by))
