@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import shutil
 import ssl
 import subprocess
 import urllib.error
@@ -10,6 +11,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,6 +21,7 @@ from tests.kubernetes_cluster import Cluster
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 CUSTOM = ("ServiceMonitor", "PodMonitor", "PrometheusRule")  # their definitions are not part of Kubernetes
+OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 NOBODY = "no-such-account"  # has what Kubernetes grants to every service account, such as reviews of oneself
 NODE, OTHER_NODE = "fake-1", "fake-2"
 HOW_TO = ROOT / "docs/how-to"
@@ -145,6 +148,37 @@ def test_the_api_server_accepts_every_object_and_knows_every_field(chart: Chart,
     )  # fmt: skip
 
     assert answer.count("serverside-applied (server dry run)") == len(objects)
+
+
+@pytest.fixture(scope="module")
+def monitoring_definitions(kubernetes: Cluster) -> Iterator[None]:
+    """The Prometheus operator's own definitions, from its Go module."""
+    if shutil.which("go") is None:
+        pytest.skip("no Go, and so no definitions of the Prometheus operator")
+    done = subprocess.run(
+        ["go", "mod", "download", "-json", OPERATOR], capture_output=True, text=True, check=False, timeout=300, cwd="/tmp"
+    )
+    if done.returncode:
+        pytest.skip(f"{OPERATOR} is not to be had: {done.stdout[-300:]}{done.stderr[-300:]}")
+    folder = Path(json.loads(done.stdout)["Dir"]) / "example/prometheus-operator-crd"
+    names = ("servicemonitors", "podmonitors", "prometheusrules")
+    files = [word for name in names for word in ("-f", str(folder / f"monitoring.coreos.com_{name}.yaml"))]
+    kubernetes.kubectl("apply", "--server-side", *files)
+    kubernetes.kubectl("wait", "--for=condition=Established", *files, "--timeout=60s")
+    yield
+    kubernetes.kubectl("delete", *files, "--wait=false")
+
+
+@pytest.mark.usefixtures("monitoring_definitions")
+def test_the_objects_for_prometheus_fit_the_operators_definitions(chart: Chart) -> None:
+    objects = of_kind(chart.objects(*VALUE_SETS["everything"]), *CUSTOM)
+
+    answer = chart.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+    assert answer.count("created (server dry run)") == len(objects) == 3
+    unknown = [{**objects[0], "spec": {**objects[0]["spec"], "endpoint": []}}]
+    with pytest.raises(AssertionError, match="unknown field"):
+        chart.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(unknown))
 
 
 @pytest.mark.parametrize(
