@@ -85,7 +85,7 @@ class Node:
         return replace(launch, command=[f"{sys.base_prefix}/bin/python3", str(script)], folders=(self.folder, LIBRARY, *HOST))
 
     def holders(self) -> dict[str, str]:
-        held = PodResources(self.real.pod_resources).holdings()
+        held = PodResources(self.real.pod_resources).pod_devices()
         return {device: each.pod for each in held for device in each.devices}
 
 
@@ -165,8 +165,8 @@ async def test_term_is_a_delete_that_names_both_sides(node: Node, kubernetes_api
         "preempted by job serve-1: it has a higher priority",
     )
     await agent.forget(KEY)
-    await until(lambda: pod_name(str(KEY)) not in node.holders().values())
-    assert await kubernetes_api.find(PODS, pod_name(str(KEY)), node.namespace) is None
+    await until_gone(kubernetes_api, pod_name(str(KEY)), node.namespace)
+    assert pod_name(str(KEY)) not in node.holders().values()
 
 
 async def test_without_its_agent_a_pod_ends_with_the_lease(node: Node) -> None:

@@ -27,7 +27,7 @@ def runtime_label(name: str) -> str:
 
 
 class Workload(Document):
-    """The Kubernetes object whose pods are the job's tasks, such as a Job or a JobSet. Its own controller makes the pods."""
+    """The Kubernetes object whose pods are the job's tasks, for example one of the group batch. Its own controller makes them."""
 
     api_version: Annotated[str, Field(min_length=1, max_length=253)]
     kind: Annotated[str, Field(min_length=1, max_length=63)]

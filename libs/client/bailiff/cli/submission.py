@@ -98,7 +98,7 @@ async def submit_document(
         session.out.out("---\n".join(map(request_text, jobs)), highlight=False, end="")
         return None
     async with session.client() as client:
-        accepted = await _ask(session, client, jobs, how.timeout)
+        accepted = await _ask(session, client, jobs, how.timeout, names_runtime="runtime" in document)
         await _warn(session, client, accepted[0][0].pool, jobs[0])
         if how.interactive:
             (sent, seq) = accepted[0]
@@ -124,10 +124,16 @@ def array_of(document: Mapping[str, Any], source: job_parser.Source, size: int) 
     return jobs
 
 
-async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], timeout: float) -> Accepted:
-    """Submits the jobs in order. Raises `ClientError` for rejected ones, after all have an outcome."""
+async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], timeout: float, *, names_runtime: bool) -> Accepted:
+    """Submits the jobs in order. Raises `ClientError` for rejected ones, after all have an outcome.
+
+    names_runtime: the job says itself which runtime runs its image.
+    """
+    from bailiff.client.image_runtime import with_runtime
+
     pool = await client.pool(session.pool)
-    await client.projection(pool.name)
+    projection = await client.projection(pool.name)
+    jobs = jobs if names_runtime else with_runtime(jobs, projection.state)
     accepted, refused = [], list[ClientError]()
     for sent in await client.requests(pool.name, jobs):
         try:

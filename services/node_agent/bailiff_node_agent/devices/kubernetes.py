@@ -87,7 +87,7 @@ class KubernetesInventory:
 
     def holders(self) -> dict[str, tuple[str, str]]:
         """Namespace and name of the pod that holds each device, whosever it is. Raises `KubeletUnavailable`."""
-        return {device: (each.namespace, each.pod) for each in self._resources.holdings() for device in each.devices}
+        return {device: (each.namespace, each.pod) for each in self._resources.pod_devices() for device in each.devices}
 
     def _allocatable(self) -> dict[str, str]:
         """The healthy devices. Those that were seen before stay known."""
@@ -103,7 +103,7 @@ class KubernetesInventory:
     def _is_held(self, device_id: str) -> bool:
         if time.monotonic() - self._read_at >= FRESH_S:
             try:
-                held = {device for each in self._resources.holdings() for device in each.devices}
+                held = {device for each in self._resources.pod_devices() for device in each.devices}
             except KubeletUnavailable as problem:
                 raise DeviceUnavailable(str(problem)) from None
             self._held, self._read_at = held, time.monotonic()

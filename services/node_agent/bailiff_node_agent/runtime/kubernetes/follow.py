@@ -145,7 +145,8 @@ class PodFollower:
             for limit in (self._node.lease[0] if self._node.lease else None, self._node.files.deadline(self.order.key))
             if limit
         ]
-        self._node.volumes.allow_until(self.order.uid, min(limits) // 1_000_000 if limits else None)
+        if limits:  # an agent that knows no lease yet leaves the limit that the one before has set
+            self._node.volumes.allow_until(self.order.uid, min(limits) // 1_000_000)
 
     def write_notice(self) -> None:
         """Deliver the eviction notice, if there is one and the pod has a control directory; else it is delivered with that."""
@@ -190,10 +191,10 @@ class PodFollower:
             found = await self._node.api.find(PODS, self.order.name, self.order.namespace)
             if found is not None and uid_of(found) == self.order.uid:
                 return False
-            holdings = await asyncio.to_thread(self._node.resources.holdings)
+            pod_devices = await asyncio.to_thread(self._node.resources.pod_devices)
         except (Unreachable, TooManyRequests, KubeletUnavailable):
             return False
-        return not any((held.namespace, held.pod) == (self.order.namespace, self.order.name) for held in holdings)
+        return not any((held.namespace, held.pod) == (self.order.namespace, self.order.name) for held in pod_devices)
 
     async def _finish_log(self) -> None:
         await self._stop_serving()

@@ -17,7 +17,7 @@ class KubeletUnavailable(OSError):
 
 
 @dataclass(frozen=True)
-class Holding:
+class PodDevices:
     """Devices of one resource that a pod's container holds."""
 
     namespace: str
@@ -39,10 +39,10 @@ class PodResources:
         self._list = self._method("List", "ListPodResourcesResponse")
         self._allocatable = self._method("GetAllocatableResources", "AllocatableResourcesResponse")
 
-    def holdings(self) -> list[Holding]:
+    def pod_devices(self) -> list[PodDevices]:
         """What every pod holds now."""
         return [
-            Holding(pod.namespace, pod.name, devices.resource_name, tuple(devices.device_ids))
+            PodDevices(pod.namespace, pod.name, devices.resource_name, tuple(devices.device_ids))
             for pod in self._call(self._list).pod_resources
             for container in pod.containers
             for devices in container.devices
@@ -52,7 +52,7 @@ class PodResources:
         """The devices of one pod, of resources whose names begin so, in order."""
         found = {
             device
-            for held in self.holdings()
+            for held in self.pod_devices()
             if (held.namespace, held.pod) == (namespace, pod) and held.resource.startswith(prefix)
             for device in held.devices
         }

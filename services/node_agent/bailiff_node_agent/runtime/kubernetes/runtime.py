@@ -53,7 +53,7 @@ class KubernetesRuntime:
         self._connecting = asyncio.Lock()
         self._connected: PodNode | None = None
         self._view: asyncio.Task[None] | None = None
-        self._lease: tuple[int, int] | None = None
+        self._lease = self._files.lease()
         self._followers: dict[TaskKey, PodFollower] = {}
         self._following: dict[TaskKey, asyncio.Task[None]] = {}
         self._starting: set[TaskKey] = set()
@@ -174,6 +174,7 @@ class KubernetesRuntime:
 
     def renew(self, until_us: int, grace_us: int) -> None:
         self._lease = until_us, grace_us
+        self._files.write_lease(self._lease)
         if self._connected is not None:
             self._connected.lease = self._lease
         for key in self._following:

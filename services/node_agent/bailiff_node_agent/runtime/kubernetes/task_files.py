@@ -8,6 +8,7 @@ from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.port import Exit, Launch, Running, TaskKey, UnknownTask
+from bailiff_node_agent.runtime.supervisor.host import boot_id
 from bailiff_node_agent.runtime.task_record import read_json
 
 
@@ -31,6 +32,20 @@ class TaskFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+
+    def write_lease(self, lease: tuple[int, int]) -> None:
+        """The node's lease: until when, and the grace then. Not durably: after a power loss it applies to no task."""
+        new = self.folder / "lease.json.new"
+        new.write_text(json.dumps({"lease": lease, "boot_id": boot_id()}))
+        new.replace(self.folder / "lease.json")
+
+    def lease(self) -> tuple[int, int] | None:
+        """The lease that an earlier agent of this boot had."""
+        content = read_json(self.folder / "lease.json")
+        if content is None or content["boot_id"] != boot_id():
+            return None
+        until_us, grace_us = content["lease"]
+        return until_us, grace_us
 
     def task_dir(self, key: TaskKey) -> Path:
         """The task's folder."""

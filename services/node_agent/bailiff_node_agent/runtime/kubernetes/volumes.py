@@ -38,13 +38,10 @@ class PodVolumes:
         handle = os.open(self.control_dir(uid) / "go", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o444)
         os.close(handle)
 
-    def allow_until(self, uid: str, boottime_s: int | None) -> None:
-        """Until when the task may run without the agent; None: no limit."""
+    def allow_until(self, uid: str, boottime_s: int) -> None:
+        """Until when the task may run without the agent."""
         folder = self._volume(uid, LEASE_VOLUME)
         if not folder.is_dir():
-            return
-        if boottime_s is None:
-            (folder / "until").unlink(missing_ok=True)
             return
         new = folder / "until.new"
         new.write_text(f"{boottime_s}\n")

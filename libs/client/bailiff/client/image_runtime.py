@@ -1,0 +1,26 @@
+"""Which runtime runs a job's image where the job names none: that of the pool's nodes."""
+
+from collections.abc import Sequence
+
+from bailiff_bus.messages import SubmitJob
+from bailiff_core.model.state import PoolState
+
+DEFAULT = "docker"
+LABEL = "bailiff.runtime/"
+
+
+def runtime_for_images(state: PoolState) -> str:
+    """Docker where a node offers it or none offers anything; else what the nodes offer, such as `kubernetes`."""
+    nodes = [node for node in state.nodes.values() if node.state != "lost"]
+    labels = [name for node in nodes for name, value in node.labels.items() if name.startswith(LABEL) and value == "true"]
+    offered = sorted({name.removeprefix(LABEL) for name in labels})
+    return DEFAULT if DEFAULT in offered or not offered else offered[0]
+
+
+def with_runtime(jobs: Sequence[SubmitJob], state: PoolState) -> list[SubmitJob]:
+    """The jobs; those with an image get the pool's runtime for it."""
+    runtime = runtime_for_images(state)
+    return [
+        job if job.spec.image is None else job.model_copy(update={"spec": job.spec.model_copy(update={"runtime": runtime})})
+        for job in jobs
+    ]

@@ -1,0 +1,23 @@
+"""A job with an image that names no runtime runs with the one that its pool has."""
+
+import pytest
+from tests.log_builder import Story
+
+from bailiff.client.image_runtime import runtime_for_images, with_runtime
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
+
+
+@pytest.mark.parametrize(
+    ("offers", "runtime"),
+    [((), "docker"), (("docker",), "docker"), (("kubernetes",), "kubernetes"), (("kubernetes", "docker"), "docker")],
+)
+def test_it_is_dockers_unless_the_nodes_run_pods_only(offers: tuple[str, ...], runtime: str) -> None:
+    story = Story()
+    for number, offer in enumerate(offers):
+        story.node(f"n{number}", gpus=1, labels={f"bailiff.runtime/{offer}": "true"})
+    assert runtime_for_images(story.state) == runtime
+    demand = JobDemand(job="a", tasks=(TaskGroup(gpu_milli=1000),))
+    image = SubmitJob(demand=demand, spec=JobSpec(command="true", image="debian", runtime="docker"))
+    plain = SubmitJob(demand=demand, spec=JobSpec(command="true"))
+    assert [job.spec.runtime for job in with_runtime([image, plain], story.state)] == [runtime, "process"]
