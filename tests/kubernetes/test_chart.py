@@ -29,13 +29,9 @@ HOW_TO = ROOT / "docs/how-to"
 # Namespace, resource, and verbs; `*` for the whole cluster. A name behind `/` is a subresource, one in brackets limits the names.
 GRANTED: dict[str, set[tuple[str, str, str]]] = {
     "node-agent": {
-        ("*", "nodes", "get list patch watch"),
+        ("*", "nodes", "get list watch"),
         ("*", "pods", "delete get list patch watch"),
         ("*", "pods/status", "patch"),
-        ("*", "poddisruptionbudgets.policy", "get list watch"),
-        ("*", "resourceclaims.resource.k8s.io", "get list watch"),
-        ("*", "resourceslices.resource.k8s.io", "get list watch"),
-        ("*", "events.events.k8s.io", "create"),
         ("*", "placements.bailiff.io", "update"),
         ("jobs", "pods", "create"),
     },
@@ -327,17 +323,6 @@ def test_an_agent_starts_and_ends_pods_of_its_own_node_only(chart: Chart, agent:
     assert agent.kubectl("delete", "pod", "own", "-n", jobs).returncode == 0
 
 
-def test_an_agent_cordons_its_own_node_only(agent: Agent) -> None:
-    own = agent.kubectl("cordon", NODE)
-    undone = agent.kubectl("uncordon", NODE)
-    other = agent.kubectl("cordon", OTHER_NODE)
-
-    assert (own.returncode, undone.returncode) == (0, 0), own.stderr + undone.stderr
-    assert "may not change another node" in other.stderr
-
-
-def test_an_agents_token_that_names_no_node_is_good_for_nothing_that_changes(chart: Chart, agent: Agent) -> None:
-    patch = ("patch", "node", NODE, "-p", '{"spec": {"unschedulable": true}}', f"--as={chart.account('node-agent')}")
-
+def test_an_agents_token_that_names_no_node_is_good_for_nothing_that_changes(chart: Chart) -> None:
     with pytest.raises(AssertionError, match="names no node"):
-        chart.cluster.kubectl(*patch)
+        chart.as_account("node-agent", "create", "-n", chart.namespace("jobs"), stdin=_task("own", NODE))

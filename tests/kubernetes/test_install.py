@@ -187,8 +187,7 @@ def _job_pods(installed: Installed) -> list[str]:
 
 
 def test_a_preemption_on_eight_gpus_and_its_proof(installed: Installed) -> None:
-    for number in range(1, 9):
-        _submit(installed, f"train-{number}", 1)
+    _submit(installed, "train", 1, "--array", "8")
     eventually(lambda: len(_job_pods(installed)) == 8, "eight training jobs run as pods", installed.report)
 
     _submit(installed, "serve-1", 4, "--class", "inference", seconds=5)
