@@ -92,9 +92,14 @@ class Installed:
 
     def bailiff(self, *arguments: str) -> str:
         """The command in the toolbox, as the operator."""
-        return self.cluster.kubectl(
-            "exec", "-n", NAMESPACE, f"deploy/{RELEASE}-toolbox", "--", "timeout", "100", "bailiff", *arguments
-        )
+        program = str(self.cluster.programs / "kubectl") if self.cluster.programs else "kubectl"
+        toolbox = ("exec", "-n", NAMESPACE, f"deploy/{RELEASE}-toolbox", "--", "bailiff", *arguments)
+        done = subprocess.run(
+            [program, "--kubeconfig", str(self.cluster.kubeconfig), *toolbox],
+            capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+        )  # fmt: skip
+        assert done.returncode == 0, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout
 
     def bailiff_json(self, *arguments: str) -> Any:
         return json.loads(self.bailiff(*arguments, "-o", "json"))
@@ -144,6 +149,7 @@ def installed(cluster: Cluster, kafka_and_postgresql: tuple[str, str], tmp_path_
         "hostNetwork": True,
         "apiServer": {"host": "127.0.0.1", "port": int(server.rsplit(":", 1)[1])},
         "persistence": {"enabled": False},
+        "toolbox": {"resources": {"requests": {"cpu": "500m"}}},
         "console": {"env": {"BAILIFF_API": "http://127.0.0.1:8620"}},
         "agents": {
             "nodeSelector": {"nvidia.com/gpu.present": None, "kubernetes.io/hostname": NODE},
