@@ -89,7 +89,7 @@ async def test_the_log_names_the_gpus_that_the_kubelet_chose_and_gives_none_twic
     foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": spec}
     kubernetes.kubectl("apply", "-n", kubernetes_namespace, "-f", "-", stdin=json.dumps(foreign))
     await pool.until("the foreign pod's GPUs are out of use", lambda state: state.nodes[0].quarantined.bit_count() == 3)
-    assert {fact.quarantine.reason for fact in pool.facts(DeviceQuarantined)} == {"foreign"}
+    assert {fact.reason for fact in pool.facts(DeviceQuarantined)} == {"foreign"}
 
     # Three jobs of the other five; each has what the log says, and no GPU is named twice.
     sizes = {"a": 2, "b": 1, "c": 2}
