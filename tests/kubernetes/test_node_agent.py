@@ -13,7 +13,7 @@ from tests.system import System, Watch
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.records.decisions import EvictionDecided
+from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskReleased, TaskStarted
 from bailiff_kubernetes import pod_name
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
@@ -109,7 +109,7 @@ async def test_the_log_names_the_gpus_that_the_kubelet_chose_and_gives_none_twic
 
     # A more urgent job preempts; its victims' GPUs are proven free before it starts, and it gets the true ones.
     await submit(pool, "serve", 8, kind="inference")
-    await pool.record(EvictionDecided)
+    await pool.record(PreemptionDecided)
     await pool.until_running("serve")
     assert allocated(pool, "serve") == held(kubernetes, kubernetes_namespace, "serve")
     assert {fact.job for fact in pool.facts(TaskReleased)} == {"a", "b", "c"}
