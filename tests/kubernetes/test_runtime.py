@@ -245,7 +245,7 @@ def workload_pod(node: Node, gated: bool) -> Object:
             {
                 "name": "trainer",
                 "image": IMAGE,
-                "command": ["sleep", "300"],
+                "command": ["sh", "-c", "echo hello; exec sleep 300"],
                 "resources": {"limits": {"nvidia.com/gpu": "1"}},
             }
         ],
@@ -269,7 +269,9 @@ async def test_the_pod_of_a_workload_is_taken_over(node: Node, kubernetes_api: A
     assert isinstance(running, Running)
     assert running.instance == pod["metadata"]["uid"]
     assert node.holders()[running.device_ids[0]] == pod["metadata"]["name"]
-    await until(lambda: agent.pids(KEY))
+    log = agent.log_path(KEY)
+    assert log is not None
+    await until(lambda: log.exists() and log.read_text() == "hello\n")
     await agent.terminate(KEY, 1)
     await exit_of(agent)
     taken = await kubernetes_api.get(PODS, pod["metadata"]["name"], node.namespace)
@@ -310,6 +312,32 @@ async def test_an_agent_without_its_disk_adopts_the_pods_of_its_node(node: Node)
     assert (found.key, found.instance, found.device_ids) == (KEY, running.instance, running.device_ids)
     await second.kill(KEY)
     assert (await exit_of(second)).code == 137
+
+
+@pytest.mark.parametrize("stage", ["order.json", "running.json"])
+async def test_an_agent_that_dies_during_a_start_leaves_one_pod_at_most(node: Node, kubernetes_api: Api, stage: str) -> None:
+    """Its successor creates the pod that was ordered, but lets no job start on devices that nobody checked."""
+    first = node.agent()
+    starting = asyncio.create_task(first.start(node.launch("touch ran; exec sleep 300")))
+    await until((node.folder / "agent" / str(KEY) / stage).exists)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await first.close()
+
+    second = node.agent()
+    [found] = await second.adopt()
+    assert found.key == KEY
+    pods = await kubernetes_api.list(PODS, node.namespace)
+    assert len(pods.items) <= 1
+    if stage == "running.json":
+        await until((node.folder / "ran").exists)
+        await second.kill(KEY)
+        assert (await exit_of(second)).error is None
+    else:
+        end = await exit_of(second)
+        assert end.error is not None
+        assert "agent was replaced before it had checked the devices" in end.error
+        assert not (node.folder / "ran").exists()
 
 
 async def test_output_is_in_the_tasks_log_once(node: Node) -> None:

@@ -41,7 +41,15 @@ from bailiff_node_agent.tasks.release import Releaser
 from bailiff_node_agent.tasks.stages import EvictionStages
 from bailiff_node_agent.tasks.start import TaskStarter
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
-from bailiff_node_agent.tasks.watchdogs import watch_devices, watch_foreign_pods, watch_idle, watch_killed, watch_shares
+from bailiff_node_agent.tasks.watchdogs import (
+    HasPods,
+    HeldByPods,
+    watch_devices,
+    watch_foreign_pods,
+    watch_idle,
+    watch_killed,
+    watch_shares,
+)
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 
@@ -135,10 +143,13 @@ class Agent:
             self._quarantine.watch(context.device_poll_s),
             watch_devices(context, self._quarantine, self.announce),
             watch_killed(context, tasks, self._quarantine),
-            watch_foreign_pods(context, tasks, self._quarantine),
             watch_shares(context, tasks, self._shares, self._reporter),
             watch_idle(context, tasks, self._reporter),
         ]
+        inventory: object = context.inventory
+        runtime: object = context.runtimes.get(context.inventory.chooser or "")
+        if isinstance(inventory, HeldByPods) and isinstance(runtime, HasPods):
+            watchers.append(watch_foreign_pods(context, inventory, runtime, tasks, self._quarantine))
         if context.kubernetes is not None:
             watchers.append(context.kubernetes.watch(self.announce))
         try:

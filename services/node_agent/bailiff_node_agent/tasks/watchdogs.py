@@ -56,12 +56,10 @@ async def watch_devices(context: AgentContext, quarantine: DeviceQuarantine, ann
             announce()
 
 
-async def watch_foreign_pods(context: AgentContext, tasks: TaskTable, quarantine: DeviceQuarantine) -> None:
+async def watch_foreign_pods(
+    context: AgentContext, inventory: HeldByPods, runtime: HasPods, tasks: TaskTable, quarantine: DeviceQuarantine
+) -> None:
     """Keep the devices that pods of others hold out of the pool, for as long as they hold them."""
-    inventory: object = context.inventory
-    runtime: object = context.runtimes.get(context.inventory.chooser or "")
-    if not isinstance(inventory, HeldByPods) or not isinstance(runtime, HasPods):
-        return
     while True:
         await asyncio.sleep(context.device_poll_s)
         try:
