@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.kubernetes_cluster import Cluster
+from tests.kubernetes_cluster import Cluster, RealNode
 from tests.system import POLICY, System, Watch
 
 from bailiff_core.model.policy import Policy
@@ -25,15 +25,20 @@ USER = "ada"
 class BridgeSystem(System):
     """One pool whose machines are the cluster's fake nodes. Each bridge is a process of its own."""
 
-    def __init__(self, folder: Path, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, folder: Path, cluster: Cluster, *, kubelet: RealNode | None = None) -> None:
+        """kubelet: instead of the fake nodes, this one, with the real runtime."""
+        self.cluster, self.kubelet = cluster, kubelet
         self.key_file = folder / "kubernetes-bridge.key"
         folder.mkdir(parents=True, exist_ok=True)
         key = key_id(existing_or_new_key(self.key_file))
         data = POLICY.model_dump(mode="json")
         data["identity"] |= {"keys": {key: "kubernetes"}, "sign_ins": ["kubernetes"]}
         data["kubernetes"] = {"bridges": ["kubernetes"]}
-        super().__init__(folder, policy=Policy.model_validate(data, strict=False), pools={POOL: len(cluster.fake_nodes)})
+        super().__init__(
+            folder,
+            policy=Policy.model_validate(data, strict=False),
+            pools={POOL: len(cluster.fake_nodes) if kubelet is None else 1},
+        )
         self.services = ("admission", "victim-selection", "eviction-executor")
 
     def start(self) -> None:
@@ -48,9 +53,30 @@ class BridgeSystem(System):
         self.wait_ready()
 
     def _start_agent(self) -> None:
+        if self.kubelet is not None:
+            self._start_agent_of(self.kubelet)
+            return
         node = {"pool": POOL, "gpus": "8xH100-80GB", "runtimes": ["process", "kubernetes"]}
         nodes = json.dumps([{"name": name, **node} for name in self.cluster.fake_nodes])
-        self._start(AGENT, "tests.pods_agent", {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false"}, certified=True)
+        access = json.dumps({"kubeconfig": str(self.cluster.kubeconfig), "namespace": "bailiff"})
+        settings = {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false", "BAILIFF_KUBERNETES": access}
+        self._start(AGENT, "tests.pods_agent", settings, certified=True)
+
+    def _start_agent_of(self, node: RealNode) -> None:
+        declared = {
+            "name": node.name,
+            "pool": POOL,
+            "gpus": "kubernetes",
+            "runtimes": ["process", "kubernetes"],
+            "cpu_milli": 1000,
+        }
+        settings = {"kubeconfig": str(self.cluster.kubeconfig), "namespace": "bailiff", "kubelet_dir": str(node.kubelet)}
+        env = {
+            "BAILIFF_NODES": json.dumps([declared]),
+            "BAILIFF_KUBERNETES": json.dumps(settings),
+            "BAILIFF_DEVICE_POLL_S": "0.5",
+        }
+        self.stack.start_service("node-agent", replica="-pods", env=env)
 
     def start_bridge(self, replica: str = "") -> str:
         """Start a bridge (again). Does not wait until it is ready."""
@@ -116,7 +142,12 @@ class Users:
     ) -> Mapping[str, Any]:
         """A Job with Bailiff's label. pod: annotations of its pods, which say how a fake node plays them."""
         limits = {"nvidia.com/gpu": gpus}
-        container = {"name": "main", "image": "localhost/busybox:1", "resources": {"requests": {"cpu": "1"}, "limits": limits}}
+        container = {
+            "name": "main",
+            "image": "localhost/busybox:1",
+            "command": ["/bin/sh", "-c", "trap 'exit 143' TERM; sleep 3000 & wait"],
+            "resources": {"requests": {"cpu": "10m"}, "limits": limits},
+        }
         spec = {"restartPolicy": "Never", "containers": [container]}
         return {
             "apiVersion": "batch/v1",

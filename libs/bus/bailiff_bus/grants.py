@@ -172,7 +172,7 @@ PRINCIPALS: Mapping[str, Principal] = {
         ),
         Principal(
             role="kubernetes-bridge",
-            purpose="submits labelled Kubernetes workloads in their users' names",
+            purpose="submits labelled workloads of Kubernetes in their users' names",
             writes=(topics.REQUESTS,),
             reads=(topics.AUDIT,),
         ),

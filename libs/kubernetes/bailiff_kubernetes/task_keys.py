@@ -4,5 +4,6 @@ from urllib.parse import quote
 
 
 def task_key(job: str, attempt: int, task: str) -> str:
-    """The spelling of a task key. Unique: without dashes in the task, the last two dashes separate."""
+    """The spelling of a task key, a valid file name: bridge and node agent find a task's pod by it."""
+    # Without dashes in the task, the last two dashes separate: "a-1" + 2 + "x" is not "a" + 1 + "2-x".
     return f"{quote(job, safe='')}-{attempt}-{quote(task, safe='').replace('-', '%2D')}"

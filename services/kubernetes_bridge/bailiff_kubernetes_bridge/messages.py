@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Eviction, Job, PoolState
 
-LONGEST = 900  # bytes; an Event has room for 1,024
+LONGEST = 900  # bytes; an Event holds 1,024
 
 
 @dataclass(frozen=True)

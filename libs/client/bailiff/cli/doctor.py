@@ -27,12 +27,15 @@ async def doctor(
     role: Annotated[
         Role | None, typer.Option(help="Compare the connected user's rights in Kafka with this role's. Default: by its name.")
     ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also check this Kubernetes cluster: admission policies, bridge, Jobs.")
+    ] = None,
 ) -> ExitCode:
     """Check this machine, Kafka, topics, every pool's log and the services; print problems with advice."""
     from bailiff.client.doctor import examine
     from bailiff.render.tables.checks import checks_table
 
     async with session.client() as client:
-        found = await examine(client, session.settings, state_dir=state_dir, probe=probe, role=role or "")
+        found = await examine(client, session.settings, state_dir=state_dir, probe=probe, role=role or "", kubeconfig=kubeconfig)
     session.show(found, lambda: checks_table(found))
     return ExitCode.FOUND_WRONG if any(check["status"] == "wrong" for check in found) else ExitCode.DONE

@@ -13,7 +13,6 @@ import urllib.request
 from collections.abc import AsyncIterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, TypedDict
 
 from bailiff.policy.policy_findings import all_findings
 from bailiff_bus import topics
@@ -29,6 +28,7 @@ from bailiff_log.engine_identity import engine_identity
 from bailiff_log.signed_notes import KeyKind, NoteError, NoteKey
 from bailiff_service.settings import SettingsError, read_pools
 
+from .checks import Check, Status, finding
 from .client import Client
 from .errors import ClientError
 from .rejections import Rejection, orphans, refusal_alarms, rejected_inputs
@@ -43,27 +43,20 @@ MOST_EXTRA = 5
 MAX_COSIGNATURES = 100
 MAX_REJECTIONS, RECENT = 20, 86_400_000_000
 
-Status = Literal["ok", "warn", "wrong", "skipped"]
-
-
-class Check(TypedDict):
-    """One finding. advice: empty if there is nothing to do."""
-
-    check: str
-    status: Status
-    found: str
-    advice: str
-
-
-def finding(check: str, status: Status, found: str, advice: str = "") -> Check:
-    """Builds a finding."""
-    return {"check": check, "status": status, "found": found, "advice": advice}
-
 
 async def examine(
-    client: Client, settings: ClientSettings, *, state_dir: Path | None = None, probe: bool = False, role: str = ""
+    client: Client,
+    settings: ClientSettings,
+    *,
+    state_dir: Path | None = None,
+    probe: bool = False,
+    role: str = "",
+    kubeconfig: Path | None = None,
 ) -> list[Check]:
-    """Runs all checks. If Kafka is unreachable, checks that need it are skipped. role: see `access_check`."""
+    """Runs all checks. If Kafka is unreachable, checks that need it are skipped. role: see `access_check`.
+
+    kubeconfig: also of this cluster.
+    """
     found = [python_check(), *package_checks()]
     bootstrap = settings.kafka.bootstrap
     try:
@@ -83,6 +76,10 @@ async def examine(
         found.append(finding("kafka", "wrong", str(error), advice))
         found.append(finding("topics, pools, clock", "skipped", "need Kafka"))
     found += await health_checks(state_dir)
+    if kubeconfig is not None:
+        from .kubernetes_checks import kubernetes_checks  # imported here: most have no cluster
+
+        found += await kubernetes_checks(kubeconfig)
     return found
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
+
+from bailiff_kubernetes.task_keys import task_key
 
 
 class UnknownTask(Exception):
@@ -45,8 +47,7 @@ class TaskKey:
         return key if key is not None and str(key) == text else None
 
     def __str__(self) -> str:
-        # Without dashes in the task, the last two dashes separate: "a-1" + 2 + "x" is not "a" + 1 + "2-x".
-        return f"{quote(self.job, safe='')}-{self.attempt}-{quote(self.task, safe='').replace('-', '%2D')}"
+        return task_key(self.job, self.attempt, self.task)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff.client.doctor import Check
+from bailiff.client.checks import Check
 from bailiff.render.plain_text import plain
 
 from .style import state_word, table, text

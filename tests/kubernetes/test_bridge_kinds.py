@@ -1,0 +1,120 @@
+"""Kinds that are installed while the bridge runs, on a real API server with its admission policies.
+
+The definitions are only as strict as the bridge needs, and the test plays the kinds' controllers: it makes the pods.
+"""
+
+import pytest
+import yaml
+from tests.kubernetes.bridge_system import POOL, USER, BridgeSystem, Users, all_running, is_gated
+
+from bailiff_core.model.state import ENDED
+from bailiff_kubernetes import names
+from bailiff_kubernetes_bridge.workloads.adapters import ADAPTERS
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600), pytest.mark.xdist_group("kubernetes")]
+JOBSET = "jobset.sigs.k8s.io/"
+
+
+def definition(resource):
+    """A CustomResourceDefinition that keeps every field."""
+    group, version = resource.api_version.split("/")
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [{"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}]
+    kinds = {"kind": resource.kind, "plural": resource.plural, "singular": resource.kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        # group names of Kubernetes' own projects need it
+        "metadata": {
+            "name": f"{resource.plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {"group": group, "names": kinds, "scope": "Namespaced", "versions": versions},
+    }
+
+
+@pytest.fixture(scope="module")
+def system(kubernetes, tmp_path_factory):
+    system = BridgeSystem(tmp_path_factory.mktemp("kinds"), kubernetes)
+    try:
+        system.start()
+        definitions = [definition(adapter.resource) for adapter in ADAPTERS if adapter.resource.kind != "Job"]
+        kubernetes.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(definitions))
+        yield system
+    finally:
+        system.stop()
+
+
+@pytest.fixture
+async def users(system, kubernetes_namespace):
+    async with system.watch(POOL) as watch:
+        users = Users(system.cluster, kubernetes_namespace, watch)
+        everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "all"}, "rules": [everything]}
+        system.cluster.kubectl("apply", "-n", kubernetes_namespace, "-f", "-", stdin=yaml.safe_dump(role))
+        system.cluster.kubectl("create", "rolebinding", "all", "--role=all", f"--user={USER}", "-n", kubernetes_namespace)
+        yield users
+        system.cluster.kubectl("delete", "jobsets,pytorchjobs,pods", "--all", "-n", kubernetes_namespace, "--wait=false")
+        await watch.until("their jobs have ended", lambda state: all(job.phase in ENDED for job in state.jobs.values()))
+
+
+def template(gpus):
+    container = {"name": "main", "image": "localhost/busybox:1", "resources": {"limits": {"nvidia.com/gpu": gpus, "cpu": "1"}}}
+    return {"metadata": {"labels": {names.POOL: POOL}}, "spec": {"containers": [container]}}
+
+
+def pod(name, gpus, labels, **metadata):
+    made = template(gpus)
+    made["metadata"] |= {"name": name, "labels": {names.POOL: POOL, **labels}, **metadata}
+    return {"apiVersion": "v1", "kind": "Pod", **made}
+
+
+async def test_a_jobset(users, system):
+    jobs = [
+        {"name": "driver", "replicas": 1, "template": {"spec": {"parallelism": 1, "completions": 1, "template": template(1)}}},
+        {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 1, "completions": 1, "template": template(8)}}},
+    ]
+    metadata = {"name": "run", "labels": {names.POOL: POOL}, "annotations": {names.SUBMITTED_BY: "root"}}
+    users.apply(
+        {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": {"replicatedJobs": jobs}}
+    )
+    job = await users.until_phase("run", "starting", "running")
+    assert job.user == f"kubernetes/{USER}"
+    assert [(group.count, group.gpu_milli) for group in job.demand.tasks] == [(1, 1000), (2, 8000)]
+
+    def member(role, number, gpus):
+        labels = {f"{JOBSET}jobset-name": "run", f"{JOBSET}replicatedjob-name": role, f"{JOBSET}job-index": str(number)}
+        return pod(f"run-{role}-{number}", gpus, labels, annotations={"batch.kubernetes.io/job-completion-index": "0"})
+
+    users.apply(member("driver", 0, 1), member("workers", 0, 8), member("workers", 1, 8))
+    found = await users.until_pods(f"{JOBSET}jobset-name=run", "the set runs", all_running(3))
+    tasks = {each["metadata"]["name"]: each["metadata"]["annotations"][names.TASK] for each in found}
+    assert tasks == {"run-driver-0": f"{job.id}-1-0", "run-workers-0": f"{job.id}-1-1", "run-workers-1": f"{job.id}-1-2"}
+    system.command(POOL, "cancel", job.id, "--key", str(system.key_file), "--actor", "kubernetes")
+    await users.until_phase("run", "cancelled")
+
+    async def suspended():
+        return system.cluster.get("jobset", "run", "-n", users.namespace)["spec"].get("suspend") is True
+
+    await users.watch.until_true("the JobSet is suspended", suspended)
+    status = system.cluster.get("jobset", "run", "-n", users.namespace)["metadata"]["annotations"]["bailiff.io/status"]
+    assert status.startswith(f"Cancelled: {job.id} has been cancelled by kubernetes")
+
+
+async def test_a_pytorchjob(users, system):
+    specs = {"Master": {"replicas": 1, "template": template(8)}, "Worker": {"replicas": 1, "template": template(8)}}
+    body = {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": specs}
+    metadata = {"name": "torch", "labels": {names.POOL: POOL}}
+    users.apply({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": body})
+    uid = system.cluster.get("pytorchjob", "torch", "-n", users.namespace)["metadata"]["uid"]
+    users.kubectl("patch", "pytorchjob", "torch", "--type=merge", "-p", '{"spec":{"runPolicy":{"suspend":false}}}')
+    await users.until_phase("torch", "starting", "running")
+    prefix = "training.kubeflow.org/"
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "torch", "uid": uid, "controller": True}
+    for role in ("master", "worker"):
+        labels = {f"{prefix}job-name": "torch", f"{prefix}replica-type": role, f"{prefix}replica-index": "0"}
+        users.apply(pod(f"torch-{role}-0", 8, labels, ownerReferences=[owner]))
+    found = await users.until_pods(f"{prefix}job-name=torch", "both run", all_running(2))
+    assert not any(map(is_gated, found))
+    users.kubectl("delete", "pytorchjob", "torch", "--wait=false")
+    await users.until_phase("torch", "cancelled")

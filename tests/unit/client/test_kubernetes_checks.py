@@ -1,0 +1,64 @@
+"""`bailiff doctor --kubeconfig`: admission policies, the bridge's Lease, Jobs that pay for preemptions with retries."""
+
+import pytest
+from tests.bridge_kit import job_object, plain_pod
+
+from bailiff.client.kubernetes_checks import POLICIES, bridge_check, ignores_disruptions, jobs_checks, policies_check
+from bailiff_kubernetes.client import Listing
+
+IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+
+
+class Cluster:
+    """An API server that lists these objects."""
+
+    def __init__(self, **items):
+        self.items = items
+
+    async def list(self, resource, labels=""):
+        return Listing(list(self.items.get(resource.kind, ())), "1")
+
+
+async def test_missing_policies_are_named():
+    found = await policies_check(Cluster(MutatingAdmissionPolicyBinding=[{"metadata": {"name": "bailiff-gate"}}]))
+    assert found["status"] == "wrong"
+    assert "bailiff-submitted-by, bailiff-job-pods, bailiff-identity, bailiff-placement" in found["found"]
+    items = {resource.kind: [{"metadata": {"name": name}} for name in wanted] for resource, wanted in POLICIES.items()}
+    assert (await policies_check(Cluster(**items)))["status"] == "ok"
+
+
+async def test_a_bridge_holds_the_lease():
+    lease = {"metadata": {"name": "bailiff-kubernetes-bridge"}, "spec": {"holderIdentity": "bridge-0"}}
+    assert (await bridge_check(Cluster(Lease=[lease])))["found"] == "bridge-0 leads"
+    assert (await bridge_check(Cluster(Lease=[lease | {"spec": {"holderIdentity": ""}}])))["status"] == "warn"
+
+
+async def test_jobs_whose_preemptions_count_as_failures_are_named():
+    ended = job_object("old")
+    ended["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    (found,) = await jobs_checks(Cluster(Job=[job_object("good", podFailurePolicy=IGNORE), ended]))
+    assert (found["status"], found["found"]) == ("ok", "2 Jobs in Bailiff's pools")
+    (found,) = await jobs_checks(Cluster(Job=[job_object("good", podFailurePolicy=IGNORE), job_object("bad")]))
+    assert (found["status"], found["found"]) == ("warn", "a preemption counts as a failure of team-a/bad")
+    assert "DisruptionTarget" in found["advice"]
+
+
+async def test_pods_without_a_gate_are_named():
+    pod = plain_pod("loose")
+    pod["spec"]["schedulingGates"] = []
+    _, found = await jobs_checks(Cluster(Pod=[pod, plain_pod("gated")]))
+    assert found["found"] == "outside of Bailiff, in spite of its label: team-a/loose"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget"}]},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}]},
+        {"action": "Ignore", "onPodConditions": [{"type": "ConfigIssue"}]},
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1]}},
+    ],
+)
+def test_rules_that_do_not_help(rule):
+    assert not ignores_disruptions(job_object("a", podFailurePolicy={"rules": [rule]}))
+    assert ignores_disruptions(job_object("a", podFailurePolicy={"rules": [rule, *IGNORE["rules"]]}))
