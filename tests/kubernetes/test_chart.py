@@ -184,7 +184,7 @@ def test_the_objects_for_prometheus_fit_the_operators_definitions(chart: Chart) 
 def test_a_service_account_may_do_what_the_table_grants_and_nothing_else(chart: Chart, service: str) -> None:
     granted = GRANTED.get(service, set())
     for purpose in ("system", "agents", "jobs", "elsewhere"):
-        expected = {(resource, verbs) for place, resource, verbs in granted if place in {"*", purpose}}
+        expected = {(resource, allowed) for place, resource, allowed in granted if place in {"*", purpose}}
 
         assert chart.rights(service, purpose) - chart.rights(NOBODY, purpose) == expected, (
             f"{service} in the namespace of {purpose}"
