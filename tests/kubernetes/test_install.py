@@ -168,6 +168,8 @@ def installed(cluster: Cluster, kafka_and_postgresql: tuple[str, str], tmp_path_
     key = eventually(lambda: _waiting_key(release.bailiff("nodes")), "the agent asks to be enrolled", release.report)
     release.bailiff("node", "approve", NODE, key)
     release.agents_rolled_out()
+    # A job with an image gets the runtime of the nodes that have joined, so the node comes first.
+    eventually(lambda: [node["state"] for node in release.bailiff_json("nodes")] == ["ready"], "the node joins", release.report)
     return release
 
 
