@@ -204,7 +204,7 @@ def test_a_preemption_on_eight_gpus_and_its_proof(installed: Installed) -> None:
     victims = [job["job"] for job in installed.bailiff_json("list") if job["job"].startswith("train") and job["evictions"]]
     assert len(victims) == 4
     assert "serve-1" in installed.bailiff("explain", victims[0])
-    eventually(lambda: _state(installed, "serve-1") == "completed", "the urgent job ends", installed.report)
+    eventually(lambda: _state(installed, "serve-1") == "succeeded", "the urgent job ends", installed.report)
     eventually(lambda: len(_job_pods(installed)) == 8, "the victims run again", installed.report)
     installed.bailiff("audit", "verify")
     installed.bailiff("audit", "replay")
