@@ -13,7 +13,7 @@ from tests.system import System, Watch
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.records.decisions import EvictionDecided
+from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskReleased, TaskStarted
 from bailiff_kubernetes import pod_name
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
@@ -89,7 +89,7 @@ async def test_the_log_names_the_gpus_that_the_kubelet_chose_and_gives_none_twic
     foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": spec}
     kubernetes.kubectl("apply", "-n", kubernetes_namespace, "-f", "-", stdin=json.dumps(foreign))
     await pool.until("the foreign pod's GPUs are out of use", lambda state: state.nodes[0].quarantined.bit_count() == 3)
-    assert {fact.quarantine.reason for fact in pool.facts(DeviceQuarantined)} == {"foreign"}
+    assert {fact.reason for fact in pool.facts(DeviceQuarantined)} == {"foreign"}
 
     # Three jobs of the other five; each has what the log says, and no GPU is named twice.
     sizes = {"a": 2, "b": 1, "c": 2}
@@ -109,7 +109,7 @@ async def test_the_log_names_the_gpus_that_the_kubelet_chose_and_gives_none_twic
 
     # A more urgent job preempts; its victims' GPUs are proven free before it starts, and it gets the true ones.
     await submit(pool, "serve", 8, kind="inference")
-    await pool.record(EvictionDecided)
+    await pool.record(PreemptionDecided)
     await pool.until_running("serve")
     assert allocated(pool, "serve") == held(kubernetes, kubernetes_namespace, "serve")
     assert {fact.job for fact in pool.facts(TaskReleased)} == {"a", "b", "c"}

@@ -245,7 +245,7 @@ def workload_pod(node: Node, gated: bool) -> Object:
             {
                 "name": "trainer",
                 "image": IMAGE,
-                "command": ["sleep", "300"],
+                "command": ["sh", "-c", "echo hello; exec sleep 300"],
                 "resources": {"limits": {"nvidia.com/gpu": "1"}},
             }
         ],
@@ -269,7 +269,9 @@ async def test_the_pod_of_a_workload_is_taken_over(node: Node, kubernetes_api: A
     assert isinstance(running, Running)
     assert running.instance == pod["metadata"]["uid"]
     assert node.holders()[running.device_ids[0]] == pod["metadata"]["name"]
-    await until(lambda: agent.pids(KEY))
+    log = agent.log_path(KEY)
+    assert log is not None
+    await until(lambda: log.exists() and log.read_text() == "hello\n")
     await agent.terminate(KEY, 1)
     await exit_of(agent)
     taken = await kubernetes_api.get(PODS, pod["metadata"]["name"], node.namespace)

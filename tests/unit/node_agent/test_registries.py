@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from bailiff_node_agent.devices import InventoryContext, inventory_plugin
 from bailiff_node_agent.runtime import Capabilities, NodeParts, SimulatedMachine, open_runtimes
 from bailiff_node_agent.runtime.registry import MODULES, plugin
-from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
+from bailiff_node_agent.settings import KubernetesSettings, NodeAgentSettings, NodeDeclaration
 from bailiff_service.exit_code import ExitCode
 
 
@@ -24,7 +24,7 @@ def test_every_registered_runtime_opens_and_declares_its_capabilities(tmp_path: 
     for name, runtime in runtimes.items():
         assert plugin(name).name == name
         assert isinstance(runtime.capabilities, Capabilities)
-    assert [name for name, runtime in runtimes.items() if runtime.capabilities.images] == ["docker"]
+    assert [name for name, runtime in runtimes.items() if runtime.capabilities.images] == ["docker", "kubernetes"]
 
 
 def test_every_node_has_simulated_tasks(tmp_path: Path) -> None:
@@ -40,14 +40,16 @@ def test_a_node_with_an_unknown_runtime_or_without_processes_is_refused(runtimes
         NodeDeclaration(name="n1", pool="pool-a", runtimes=runtimes)
 
 
-@pytest.mark.parametrize(("spec", "real"), [("nvml", True), ("8xH100-80GB", False), ("0", False)])
+@pytest.mark.parametrize(("spec", "real"), [("nvml", True), ("kubernetes", True), ("8xH100-80GB", False), ("0", False)])
 def test_the_setting_gpus_names_an_inventory(spec: str, real: bool) -> None:
     assert inventory_plugin(spec).real is real
 
 
 def test_gpus_that_are_no_inventory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'8 GPUs' is neither nvml nor simulated GPUs"):
-        inventory_plugin("8 GPUs").open(InventoryContext("8 GPUs", "n1", lambda _: None, tmp_path / "faults.json"))
+        inventory_plugin("8 GPUs").open(
+            InventoryContext("8 GPUs", "n1", lambda _: None, tmp_path / "faults.json", KubernetesSettings())
+        )
 
 
 @pytest.mark.slow  # a process

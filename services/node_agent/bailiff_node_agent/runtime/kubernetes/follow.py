@@ -135,8 +135,10 @@ class PodFollower:
         self._log = asyncio.create_task(self._follower().run())
 
     def _follower(self) -> LogFollower:
-        namespace, name = self.order.namespace, self.order.name
-        return LogFollower(self._node.api, namespace, name, CONTAINER, self._node.task_log(self.order.key))
+        """Of the first container: a workload's pod has its own name for it."""
+        pod, log = self._current(), self._node.task_log(self.order.key)
+        container = CONTAINER if pod is None else pod["spec"]["containers"][0]["name"]
+        return LogFollower(self._node.api, self.order.namespace, self.order.name, container, log)
 
     def write_lease(self) -> None:
         """Until when the task may run without the agent: the lease, or the deadline of its eviction."""
