@@ -197,7 +197,11 @@ async def _of_the_command(api: Api, whole: dict[str, str], by_day: Any, monkeypa
 
 def test_a_name_that_a_spreadsheet_would_compute_is_written_as_text() -> None:
     figures = dict.fromkeys((*accounting.FIGURES, *accounting.COUNTS), 0)
-    assert accounting.as_csv({"rows": [{"user": '=HYPERLINK("x")', **figures}]}, ["user"]).splitlines()[1].startswith("\"'=HYP")
+    assert (
+        accounting.as_csv({"rows": [{"user": '=HYPERLINK("x")', "user_verified": True, **figures}]}, ["user"])
+        .splitlines()[1]
+        .startswith("\"'=HYP")
+    )
 
 
 async def _altered(database: str) -> None:
