@@ -3,7 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -194,8 +195,18 @@ MACHINES: dict[str, Callable[[Path], Machine]] = {
 }
 
 
+@pytest.fixture
+def pod_namespace(kubernetes: Cluster) -> Iterator[str]:
+    """A namespace for the pods of one machine, made without an event loop: `machine` asks for it while one runs."""
+    name = f"contract-{uuid.uuid4().hex[:12]}"
+    kubernetes.kubectl("create", "namespace", name)
+    kubernetes.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
+    yield name
+    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+
+
 def pod_machine(request: pytest.FixtureRequest, tmp_path: Path) -> PodMachine:
-    return PodMachine(tmp_path, request.getfixturevalue("kubernetes"), request.getfixturevalue("kubernetes_namespace"))
+    return PodMachine(tmp_path, request.getfixturevalue("kubernetes"), request.getfixturevalue("pod_namespace"))
 
 
 @pytest.fixture(params=[*MACHINES, pytest.param("kubernetes", marks=pytest.mark.kubernetes)])
