@@ -86,7 +86,7 @@ class RealMachine(ByPid):
         return self._launch("exit 0", key)
 
     def runs_on(self, key: TaskKey = KEY) -> Launch:
-        return self._launch("exec sleep 300", key)
+        return self._launch("touch ready; exec sleep 300", key)
 
     def obeys_term_with(self, code: int) -> Launch:
         return self._launch(f"trap 'exit {code}' TERM; touch ready; while :; do sleep 0.02; done")
@@ -224,7 +224,7 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     for state in await last_agent.adopt():
         if isinstance(state, Running):
             await last_agent.kill(state.key)
-            await asyncio.wait_for(last_agent.wait_exit(), 30)
+            await asyncio.wait_for(last_agent.wait_exit(), 60)
         await last_agent.forget(state.key)
     await last_agent.close()
     if request.param == "docker":
@@ -232,7 +232,7 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def exit_of(agent: Runtime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), 20)
+    return await asyncio.wait_for(agent.wait_exit(), 60)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -314,6 +314,7 @@ async def test_a_task_is_never_started_twice(machine: Machine) -> None:
     agent = machine.agent()
     first, second = await asyncio.gather(agent.start(machine.runs_on()), agent.start(machine.runs_on()))
     assert first == second
+    await until_it_listens(machine)
     await until_it_runs(agent)
     before = agent.pids(KEY)
     assert isinstance(first, Running)
