@@ -3,7 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -85,7 +86,7 @@ class RealMachine(ByPid):
         return self._launch("exit 0", key)
 
     def runs_on(self, key: TaskKey = KEY) -> Launch:
-        return self._launch("exec sleep 300", key)
+        return self._launch("touch ready; exec sleep 300", key)
 
     def obeys_term_with(self, code: int) -> Launch:
         return self._launch(f"trap 'exit {code}' TERM; touch ready; while :; do sleep 0.02; done")
@@ -194,8 +195,18 @@ MACHINES: dict[str, Callable[[Path], Machine]] = {
 }
 
 
+@pytest.fixture
+def pod_namespace(kubernetes: Cluster) -> Iterator[str]:
+    """A namespace for the pods of one machine, made without an event loop: `machine` asks for it while one runs."""
+    name = f"contract-{uuid.uuid4().hex[:12]}"
+    kubernetes.kubectl("create", "namespace", name)
+    kubernetes.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
+    yield name
+    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+
+
 def pod_machine(request: pytest.FixtureRequest, tmp_path: Path) -> PodMachine:
-    return PodMachine(tmp_path, request.getfixturevalue("kubernetes"), request.getfixturevalue("kubernetes_namespace"))
+    return PodMachine(tmp_path, request.getfixturevalue("kubernetes"), request.getfixturevalue("pod_namespace"))
 
 
 @pytest.fixture(params=[*MACHINES, pytest.param("kubernetes", marks=pytest.mark.kubernetes)])
@@ -213,7 +224,7 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     for state in await last_agent.adopt():
         if isinstance(state, Running):
             await last_agent.kill(state.key)
-            await asyncio.wait_for(last_agent.wait_exit(), 30)
+            await asyncio.wait_for(last_agent.wait_exit(), 60)
         await last_agent.forget(state.key)
     await last_agent.close()
     if request.param == "docker":
@@ -221,7 +232,7 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def exit_of(agent: Runtime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), 20)
+    return await asyncio.wait_for(agent.wait_exit(), 60)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -303,6 +314,7 @@ async def test_a_task_is_never_started_twice(machine: Machine) -> None:
     agent = machine.agent()
     first, second = await asyncio.gather(agent.start(machine.runs_on()), agent.start(machine.runs_on()))
     assert first == second
+    await until_it_listens(machine)
     await until_it_runs(agent)
     before = agent.pids(KEY)
     assert isinstance(first, Running)

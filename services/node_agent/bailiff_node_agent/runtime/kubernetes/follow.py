@@ -222,5 +222,6 @@ class PodFollower:
     async def _wait(self, timeout_s: float) -> None:
         """Until something happens to the pod, or the time is over."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.changed.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):  # `wait_for` of Python 3.11 may swallow a cancellation
+                await self.changed.wait()
         self.changed.clear()

@@ -15,7 +15,8 @@ from bailiff_node_agent.runtime.port import Launch, TaskKey
 CONTAINER = "main"
 LEASE_VOLUME = "bailiff-lease"
 LEASE_MOUNT = "/run/bailiff-lease"
-PROBE_PERIOD_S = 5
+PROBE_PERIOD_S, PROBE_TIMEOUT_S, PROBE_FAILURES = 5, 60, 3
+"""A probe that is slow on a busy node counts as failed, so one alone ends nothing; an expired lease does within 15 s."""
 NOT_RELEASED = 126
 """Exit code of a task whose agent did not let it start within ten minutes."""
 
@@ -76,8 +77,8 @@ def _container(launch: Launch, resource: str, lease_grace_s: int) -> dict[str, A
         "livenessProbe": {
             "exec": {"command": ["/bin/sh", "-c", _PROBE]},
             "periodSeconds": PROBE_PERIOD_S,
-            "timeoutSeconds": PROBE_PERIOD_S,
-            "failureThreshold": 1,
+            "timeoutSeconds": PROBE_TIMEOUT_S,
+            "failureThreshold": PROBE_FAILURES,
             "terminationGracePeriodSeconds": max(1, lease_grace_s),
         },
         "securityContext": {"allowPrivilegeEscalation": False},

@@ -157,6 +157,8 @@ def find_orders(node: PodNode) -> None:
     """Write the orders of pods that an earlier agent started, where its own record of them was lost with its disk."""
     for pod in node.view.objects.values():
         key, record = key_of_pod(pod), annotations_of(pod).get(TASK_RECORD)
+        if FINALIZER not in (pod["metadata"].get("finalizers") or ()):
+            continue  # it was forgotten: its devices are free, and only its object is still there
         if key is None or record is None or (node.files.task_dir(key) / "order.json").exists():
             continue
         metadata, content = pod["metadata"], json.loads(record)

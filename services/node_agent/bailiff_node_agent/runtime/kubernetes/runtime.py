@@ -66,7 +66,8 @@ class KubernetesRuntime:
     async def adopt(self) -> list[Running | Exit]:
         node = await self._node()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(node.view.synced.wait(), LIST_TIMEOUT_S)
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                await node.view.synced.wait()
         await asyncio.to_thread(find_orders, node)
         states: list[Running | Exit] = []
         for key in self._files.tasks():
