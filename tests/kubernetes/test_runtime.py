@@ -314,10 +314,12 @@ async def test_an_agent_without_its_disk_adopts_the_pods_of_its_node(node: Node)
     assert (await exit_of(second)).code == 137
 
 
-async def test_an_agent_that_dies_after_a_start_leaves_one_pod(node: Node, kubernetes_api: Api) -> None:
+@pytest.mark.parametrize("stage", ["order.json", "running.json"])
+async def test_an_agent_that_dies_during_a_start_leaves_one_pod_at_most(node: Node, kubernetes_api: Api, stage: str) -> None:
+    """Its successor creates the pod that was ordered, but lets no job start on devices that nobody checked."""
     first = node.agent()
     starting = asyncio.create_task(first.start(node.launch("touch ran; exec sleep 300")))
-    await until((node.folder / "agent" / str(KEY) / "running.json").exists)
+    await until((node.folder / "agent" / str(KEY) / stage).exists)
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
     await first.close()
@@ -325,10 +327,17 @@ async def test_an_agent_that_dies_after_a_start_leaves_one_pod(node: Node, kuber
     second = node.agent()
     [found] = await second.adopt()
     assert found.key == KEY
-    assert len((await kubernetes_api.list(PODS, node.namespace)).items) == 1
-    await until((node.folder / "ran").exists)
-    await second.kill(KEY)
-    assert (await exit_of(second)).error is None
+    if stage == "running.json":
+        await until((node.folder / "ran").exists)
+        assert len((await kubernetes_api.list(PODS, node.namespace)).items) == 1
+        await second.kill(KEY)
+        assert (await exit_of(second)).error is None
+    else:
+        end = await exit_of(second)
+        assert end.error is not None
+        assert "agent was replaced before it had checked the devices" in end.error
+        assert not (node.folder / "ran").exists()
+        assert len((await kubernetes_api.list(PODS, node.namespace)).items) <= 1
 
 
 async def test_output_is_in_the_tasks_log_once(node: Node) -> None:

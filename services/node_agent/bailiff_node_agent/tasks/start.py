@@ -40,7 +40,9 @@ class TaskStarter:
     background: Background
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LAUNCHES_AT_ONCE))
     _launching: dict[str, set[asyncio.Task[None]]] = field(default_factory=dict)
-    """By job, its launches that have not ended."""
+    """By job, its launches that have not ended, but for slow ones."""
+    _starting: set[TaskKey] = field(default_factory=set)
+    """Tasks whose launch has not ended."""
 
     async def start(self, command: StartTask, verdicts: Mapping[int, Verdict]) -> None:
         """Begin to launch the command's tasks, each under its own fence: a repeated command starts nothing."""
@@ -65,7 +67,9 @@ class TaskStarter:
             await asyncio.wait(launching)
 
     def _spawn(self, launch: Launch) -> None:
+        self._starting.add(launch.key)
         job, task = launch.key.job, self.background.spawn(self._launch(launch))
+        task.add_done_callback(lambda _: self._starting.discard(launch.key))
         if self.context.runtimes[self.tasks[launch.key].runtime].capabilities.starts_slowly:
             return  # it may be evicted before it runs
         launching = self._launching.setdefault(job, set())
@@ -203,6 +207,8 @@ class TaskStarter:
             reason = "the task was started on this node before, and is gone"
             self.reporter.report_task(key, order, TaskStartRefusedReport, reason=reason)
             return
+        if key in self._starting:
+            return  # it is reported once it has started
         chooses = self.context.runtimes[task.runtime].capabilities.starts_slowly
         self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport, devices=task.devices if chooses else ())
         self.exits.report_again(task)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bailiff_kubernetes import Api, ApiError, pod_name, task_hash
+from bailiff_kubernetes import Api, ApiError, Object, pod_name, task_hash
 from bailiff_kubernetes.names import NOTICE
 from bailiff_kubernetes.resources import PODS
 from bailiff_node_agent.runtime import control_dir
@@ -26,7 +26,7 @@ from bailiff_node_agent.runtime.port import (
 )
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
-from .follow import PodFollower
+from .follow import CheckDevices, PodFollower
 from .manifest import grace_seconds, pod_of
 from .placement import find_orders, remove_pod
 from .pod_node import PodNode
@@ -74,7 +74,8 @@ class KubernetesRuntime:
             order = self._files.order(key)
             end = self._files.exit(key)
             if end is None:
-                self._follow(node, order, None)
+                manifest = self._files.manifest(key) if order.own_pod and not order.uid else None
+                self._follow(node, order, manifest, None)
             states.append(end or self._files.running(order) or _not_yet(order))
         return states
 
@@ -88,8 +89,9 @@ class KubernetesRuntime:
             workload = launch.workload
             namespace = self._settings.namespace if workload is None else workload.namespace
             order = order_of(launch, namespace, "" if workload is not None else pod_name(str(launch.key)))
-            await asyncio.to_thread(self._files.write_order, order)
-            follower = self._follow(node, order, launch)
+            manifest = self._manifest(launch, namespace) if workload is None else None
+            await asyncio.to_thread(self._files.write_order, order, manifest)
+            follower = self._follow(node, order, manifest, launch.check_devices or _any_devices)
             await follower.settled.wait()
             self._starting.discard(launch.key)
             running = self._files.running(order)
@@ -99,17 +101,11 @@ class KubernetesRuntime:
             assert end is not None, "a follower settles with devices or with an end"
             return end
 
-    def _follow(self, node: PodNode, order: TaskOrder, launch: Launch | None) -> PodFollower:
+    def _manifest(self, launch: Launch, namespace: str) -> Object:
         grace_s = grace_seconds(self._lease[1] / 1_000_000) if self._lease else DEFAULT_GRACE_S
-        manifest, check = None, None
-        if launch is not None:
-            check = launch.check_devices or _any_devices
-            if order.own_pod:
-                manifest = pod_of(launch, self._name, order.namespace, self._settings.gpu_resource, grace_s)
-                # Kept, so that the next agent creates the same pod where this one ends before it has.
-                (self._files.task_dir(order.key) / "manifest.json").write_text(json.dumps(manifest))
-        elif order.own_pod and not order.uid:
-            manifest = self._files.manifest(order.key)
+        return pod_of(launch, self._name, namespace, self._settings.gpu_resource, grace_s)
+
+    def _follow(self, node: PodNode, order: TaskOrder, manifest: Object | None, check: CheckDevices | None) -> PodFollower:
         follower = self._followers[order.key] = PodFollower(node, order, manifest, check)
         self._following[order.key] = asyncio.create_task(self._run(follower))
         return follower

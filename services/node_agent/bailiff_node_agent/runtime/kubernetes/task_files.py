@@ -63,10 +63,12 @@ class TaskFiles:
             raise UnknownTask(f"there is no task {key} here")
         return folder
 
-    def write_order(self, order: TaskOrder) -> None:
-        """Before the pod is created, and again once its uid is known."""
+    def write_order(self, order: TaskOrder, manifest: Mapping[str, Any] | None = None) -> None:
+        """Before the pod is created, with its manifest, which the next agent uses; and again once its uid is known."""
         folder = self.task_dir(order.key)
         folder.mkdir(mode=0o700, exist_ok=True)
+        if manifest is not None:
+            self._write(order.key, "manifest", dict(manifest))
         content = asdict(order) | {"key": str(order.key)}
         write_durably(folder / "order.json", json.dumps(content).encode())
 
