@@ -20,6 +20,7 @@ from bailiff_kubernetes.resources import PODS, Object, condition_of
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, WorkloadRef
 from bailiff_node_agent.runtime.kubernetes import KubernetesRuntime
 from bailiff_node_agent.runtime.kubernetes.manifest import affinity
+from bailiff_node_agent.runtime.kubernetes.placement import Placement
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.settings import KubernetesSettings
@@ -314,30 +315,44 @@ async def test_an_agent_without_its_disk_adopts_the_pods_of_its_node(node: Node)
     assert (await exit_of(second)).code == 137
 
 
-@pytest.mark.parametrize("stage", ["order.json", "running.json"])
-async def test_an_agent_that_dies_during_a_start_leaves_one_pod_at_most(node: Node, kubernetes_api: Api, stage: str) -> None:
+async def test_an_agent_that_dies_before_it_has_created_the_pod_starts_nothing(
+    node: Node, kubernetes_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its successor creates the pod that was ordered, but lets no job start on devices that nobody checked."""
-    first = node.agent()
-    starting = asyncio.create_task(first.start(node.launch("touch ran; exec sleep 300")))
-    await until((node.folder / "agent" / str(KEY) / stage).exists)
-    starting.cancel()
-    await asyncio.gather(starting, return_exceptions=True)
-    await first.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(Placement, "_create", lambda *_: asyncio.Event().wait())
+        await _dies_during_start(node, "order.json")
+        assert (await kubernetes_api.list(PODS, node.namespace)).items == []
 
     second = node.agent()
     [found] = await second.adopt()
     assert found.key == KEY
-    if stage == "running.json":
-        await until((node.folder / "ran").exists)
-        assert len((await kubernetes_api.list(PODS, node.namespace)).items) == 1
-        await second.kill(KEY)
-        assert (await exit_of(second)).error is None
-    else:
-        end = await exit_of(second)
-        assert end.error is not None
-        assert "agent was replaced before it had checked the devices" in end.error
-        assert not (node.folder / "ran").exists()
-        assert len((await kubernetes_api.list(PODS, node.namespace)).items) <= 1
+    end = await exit_of(second)
+    assert end.error is not None
+    assert "agent was replaced before it had checked the devices" in end.error
+    assert not (node.folder / "ran").exists()
+
+
+async def test_an_agent_that_dies_after_a_start_leaves_one_pod(node: Node, kubernetes_api: Api) -> None:
+    await _dies_during_start(node, "running.json")
+
+    second = node.agent()
+    [found] = await second.adopt()
+    assert found.key == KEY
+    assert len((await kubernetes_api.list(PODS, node.namespace)).items) == 1
+    await until((node.folder / "ran").exists)
+    await second.kill(KEY)
+    assert (await exit_of(second)).error is None
+
+
+async def _dies_during_start(node: Node, stage: str) -> None:
+    """An agent that ends once this file is on disk."""
+    agent = node.agent()
+    starting = asyncio.create_task(agent.start(node.launch("touch ran; exec sleep 300")))
+    await until((node.folder / "agent" / str(KEY) / stage).exists)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await agent.close()
 
 
 async def test_output_is_in_the_tasks_log_once(node: Node) -> None:

@@ -261,8 +261,8 @@ class SealVerifier:
 
     problem: describes the first mismatch. verified: number of records from the start of the log that match a seal. tree: Merkle
     tree of the records before the first one added. closing: proof from the last record to the next seal, for an export that ends
-    before that seal. require_sealed_end: report records after the last seal as a problem. continues: the log goes on after the
-    records that are added, and somebody else verifies its end.
+    before that seal. require_sealed_end: report records after the last seal as a problem. continues: more records follow the
+    added ones, and somebody else verifies the log's end.
     """
 
     chain: SealChain

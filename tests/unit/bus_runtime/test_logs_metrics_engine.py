@@ -9,7 +9,15 @@ import pytest
 from bailiff_bus.kafka.client_logging import RateLimitedHandler
 from bailiff_log.engine_identity import EngineIdentity, engine_identity, source_digest
 from bailiff_service.logs import configure_logs, logger
-from bailiff_service.metrics import METRICS, POOL_METRICS, ROLLUP_METRICS, Metrics, PoolMetricsCollector, metrics_table
+from bailiff_service.metrics import (
+    BRIDGE_METRICS,
+    METRICS,
+    POOL_METRICS,
+    ROLLUP_METRICS,
+    Metrics,
+    PoolMetricsCollector,
+    metrics_table,
+)
 
 
 def test_a_line_is_one_json_object_with_service_instance_and_pool(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +71,7 @@ def test_every_metric_is_named_described_and_exposed() -> None:
     text = Metrics().text().decode()
     for metric in METRICS:
         assert metric.name.startswith("bailiff_")
-        assert f"# HELP {metric.name}" in text or metric in ROLLUP_METRICS  # those are of a log, not of a process
+        assert f"# HELP {metric.name}" in text or metric in (*ROLLUP_METRICS, *BRIDGE_METRICS)  # of one service each
         assert f"| `{metric.name}" in metrics_table()
 
 

@@ -345,7 +345,7 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.DeviceUnhealthy: {**ON, "detail": out, **kept("reason", "code")},
     facts.DeviceHealthy: {**ON, "detail": out},
     # tasks
-    facts.TaskStarted: AT,
+    facts.TaskStarted: {**AT, "devices": DEVICE},
     facts.TaskStartRefused: {**AT, "reason": NO_TEXT},
     facts.TaskExited: {**AT, "reason": out, **kept("exit_code", "step", "unobserved", "done")},
     facts.TaskProgressed: {**AT, "total_steps": out, "checkpoint": inside, **kept("step", "step_rate_milli", "checkpoint_age")},
