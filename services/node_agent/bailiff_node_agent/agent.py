@@ -361,8 +361,15 @@ class Agent:
             self.announce()
 
     def _fence_for_another(self, fence: Fence, evidence: dict[str, Any] | None) -> None:
-        """After this incarnation has joined, a fence for another one means that the pool obeys that one only."""
+        """After this incarnation has joined, a fence for another one means that the pool obeys that one only.
+
+        Unless it is for an earlier one of this agent: then the log was truncated, and has lost that this one joined.
+        """
         if self._joined and self.context.fences.admission_epoch_ok(fence.sender_epoch, evidence):
+            if fence.incarnation in self.context.incarnation.earlier:
+                self._log.warning("the log has lost that this agent joined: joining again")
+                self.announce()
+                return
             self._joined = False
             self._log.error("another agent has joined under this node's name: stopping its tasks. Give one of them another name")
             self._evictions.evict_all(0, SUPERSEDED)

@@ -1,6 +1,6 @@
 """What an agent is given: its node's devices, runtimes, folders and durable state."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
@@ -10,7 +10,7 @@ from bailiff_service.logs import logger
 from .command_trust import CommandTrust
 from .credentials import NodeCredentials
 from .devices import DeviceInventory
-from .disk import EvictionStore, Fences, Incarnation, Reports, Storage
+from .disk import EvictionStore, Fences, Incarnation, Reports, Storage, renewed
 from .kubernetes_node import KubernetesNode
 from .report_signer import ReportSigner
 from .runtime import Runtime
@@ -58,7 +58,7 @@ class AgentContext:
 
     def renew_incarnation(self, incarnation: str) -> None:
         """Continue under another incarnation."""
-        self.incarnation = replace(self.incarnation, incarnation=incarnation)
+        self.incarnation = renewed(self.storage, self.incarnation, incarnation)
 
     def discard_reports(self) -> None:
         """Drop reports that were not sent: the inventory that follows covers them."""

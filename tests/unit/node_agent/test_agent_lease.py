@@ -171,6 +171,23 @@ async def test_a_fence_for_another_agent_of_the_node_ends_what_runs_here(node: N
     assert not [report for report in node.messages() if isinstance(report, EvictionStageReport)]
 
 
+async def test_a_fence_for_an_earlier_incarnation_of_this_agent_says_that_the_log_was_truncated(node: Node) -> None:
+    await node.fence()
+    node.agent.renew(node.clock[0])
+    earlier = node.incarnation
+    node.later(LEASE + SECOND)
+    node.agent.check_lease()  # it joins anew
+    await node.fence()
+    node.agent.renew(node.clock[0])
+    await carry_out(node.agent, node.start("first", 10))
+    before = len(node.messages())
+    await node.fence(earlier)
+    assert not node.agent.context.evictions.running()
+    assert [type(report) for report in node.messages()[before:]] == [NodeInventory]
+    await node.fence("of another agent")
+    assert node.agent.context.evictions.running()
+
+
 async def test_an_agent_whose_fence_was_lost_starts_nothing_and_announces_again(node: Node) -> None:
     await carry_out(node.agent, node.start("too-early", 10))
     assert not node.runtime.pids(TaskKey("too-early", 1, "0"))

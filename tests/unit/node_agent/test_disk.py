@@ -23,6 +23,7 @@ from bailiff_node_agent.disk import (
     RunningEviction,
     Storage,
     new_incarnation,
+    renewed,
 )
 from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.disk.journal import Journal
@@ -359,6 +360,18 @@ def test_the_machine_stays_and_the_incarnation_is_new_at_each_start(disk: Reopen
     assert first.machine_id == second.machine_id
     assert first.boot_id == second.boot_id
     assert first.incarnation != second.incarnation
+
+
+def test_earlier_incarnations_are_known_as_many_as_are_needed(disk: Reopen) -> None:
+    first = new_incarnation(disk())
+    second = renewed(disk(), first, "second")
+    assert new_incarnation(disk()).earlier == (first.incarnation, second.incarnation)
+    for _ in range(300):
+        new_incarnation(disk())
+    last = new_incarnation(disk())
+    assert 100 <= len(last.earlier) <= 200
+    assert last.machine_id == first.machine_id
+    assert first.incarnation not in last.earlier
 
 
 def test_a_simulation_can_choose_its_identity(disk: Reopen) -> None:

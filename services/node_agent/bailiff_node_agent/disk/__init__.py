@@ -7,7 +7,7 @@ types here: reports are bytes, jobs and devices are names. Calls block for a dis
 
 from .evictions import EvictionStore, RunningEviction
 from .fences import Fences, Position, Verdict
-from .incarnation import Incarnation, current_boot_id, new_incarnation
+from .incarnation import Incarnation, current_boot_id, new_incarnation, renewed
 from .journal import NotWritable
 from .lock import AgentLock, FolderInUse
 from .reports import Reports
@@ -30,4 +30,5 @@ __all__ = [
     "Verdict",
     "current_boot_id",
     "new_incarnation",
+    "renewed",
 ]
