@@ -42,6 +42,8 @@ class ConsoleProcess:
         """Start or restart. Does not wait until it is ready."""
         archive = {"BAILIFF_API": self.stack.api} if self.stack.plan.api else {}
         env = {**self.stack.environment(CONSOLE, self._http), **archive, "BAILIFF_CONSOLE_PORT": str(self.port)}
+        if "BAILIFF_CONSOLE_URL" in self.env:
+            env["BAILIFF_CONSOLE_JOBS_URL"] = "https://jobs.example.org"
         self.stack.certify(CONSOLE, env)
         self.stack.processes.start(
             CONSOLE,

@@ -178,24 +178,24 @@ async def test_a_preemption_ends_the_terminal_with_a_notice_and_the_jobs_exit_co
         await watch.until("three are granted", lambda _: len(watch.facts(AttachGranted, job="shell-2")) == 3)
 
         urgent = desks.bailiff(
-            "ops", "submit", "--name", "urgent-2", "--gpus", "8", "--class", "inference", "--", "sleep", "1000"
+            "ops", "submit", "--name", "serve-all", "--gpus", "8", "--class", "inference", "--", "sleep", "1000"
         )
         assert urgent.ended() == 0, urgent.screen
         for program in (ada, operator):
             program.until("[bailiff]")
-            program.until("urgent-2")  # whose job it is for
+            program.until("serve-all")  # whose job it is for
             assert program.ended() == 0, program.screen  # its command's, which handled TERM; the job is queued again
             assert program.is_restored
-        await watch.until_running("urgent-2")
+        await watch.until_running("serve-all")
         assert watch.job("shell-2").phase == "pending"
         actors = [entry.record.actor for entry in watch.entries if isinstance(entry.record.data, AttachGranted)]
         assert actors[-3:] == ["ada", "ops", "ada"]
         late = desks.bailiff("ada", "attach", "shell-2")
         assert late.ended() == 3, late.screen
         assert "you can attach only to a running task" in late.screen
-        assert desks.bailiff("ops", "cancel", "shell-2", "urgent-2").ended() == 0
+        assert desks.bailiff("ops", "cancel", "shell-2", "serve-all").ended() == 0
         await watch.until_ended("shell-2", "cancelled")
-        await watch.until_ended("urgent-2", "cancelled")
+        await watch.until_ended("serve-all", "cancelled")
         before = tmp_path / "policy.yaml"
         before.write_text(yaml.safe_dump(POLICY.to_data()))
         applied = desks.bailiff("ops", "policy", "apply", str(before), "--yes")

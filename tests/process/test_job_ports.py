@@ -101,15 +101,15 @@ async def test_a_notebook_is_reached_through_the_console_by_its_people_only(batt
 
         writer.close()
         _, reader, writer = await browser.websocket()
-        await watch.submit("urgent-1", gpus=8, kind="inference")
-        await watch.until_running("urgent-1")
+        await watch.submit("serve-all", gpus=8, kind="inference")
+        await watch.until_running("serve-all")
         await asyncio.wait_for(reader.read(), 60)
         writer.close()
         gone = await browser.get("/lab", accept="text/html")
         assert gone.status_code == 503
         assert f"{JOB} is pending. This page continues when it runs." in gone.text
         assert 'http-equiv="refresh"' in gone.text
-        await watch.cancel("urgent-1")
+        await watch.cancel("serve-all")
         await watch.until_running(JOB)
         await watch.until_true("it is reached again after the preemption", served)
 

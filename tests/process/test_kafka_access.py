@@ -33,12 +33,16 @@ DECISION = re.compile(
 )
 TYPES = {"Topic": "topic", "Group": "group", "Cluster": "cluster"}
 UNUSED = {
+    "kubernetes-bridge": {"Read on topic bailiff.audit", "Write on topic bailiff.requests"},  # it needs a Kubernetes
     "admission": {"Write on topic bailiff.alarms"},  # nothing goes wrong
     "victim-selection": {"Write on topic bailiff.alarms"},
     "eviction-executor": {"Write on topic bailiff.alarms"},
     "auditor": {"Write on topic bailiff.alarms"},
-    "console": {"Read on topic bailiff.alarms"},  # there are none
+    # no alarm is raised; the console reads the other when somebody asks for the command of a job on its page
+    "console": {"Read on topic bailiff.alarms", "Read on topic bailiff.job-spec-copies"},
     "operator": {
+        # used by `bailiff describe --spec`, here by the client
+        "Read on topic bailiff.job-spec-copies",
         # read with any Kafka client
         "Read on topic bailiff.alarms",
         # used by `bailiff audit erase`
@@ -190,6 +194,7 @@ def commands_of_each_role(system: System, folder: Path) -> None:
     assert "train-2" in system.command(POOL, "submit", "--name", "train-2", "--gpus", "1", "--", "true", role="client")
     assert WHOLE in system.command(POOL, "list", role="client")
     assert "hello" in system.command(POOL, "logs", WHOLE, role="client")
+    assert "true" in system.command(POOL, "describe", "train-2", "--spec", role="client")
     system.command(POOL, "audit", "verify", role="client")
     hooks = folder / "notify.yaml"
     hook = {"name": "all", "command": ["true"]}

@@ -212,7 +212,11 @@ async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched)
         await shows("GPUs by project", {(POOL, "lab"): 4, (POOL, "vision"): 4, (POOL, "*"): 0})
         await shows("Open evictions", {(): 0})
         await shows("Lag of the roll-up", {(): 0})
-        assert round((await prometheus.panel("Preempted in the last hour"))[()]) == 2
+
+        async def both_preemptions_counted() -> bool:
+            return round((await prometheus.panel("Preempted in the last hour")).get((), 0)) == 2
+
+        await watch.until_true("both preemptions are counted", both_preemptions_counted)
         evictions = await prometheus.panel("Evictions per hour, by reason")
         assert {reason: round(count) for reason, count in evictions.items()} == {
             ("reclaim", "quota"): 1,

@@ -7,7 +7,7 @@ from operator import attrgetter
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.core_invariants import check_pool
 from tests.log_builder import Story, folded
@@ -77,7 +77,15 @@ def settling(state: PoolState) -> Iterator[Decision]:
     assert [attrgetter(name)(state) for name in KEPT] == before
 
 
+NO_LONGER_WITHHELD = [
+    [(0, 0, 12)], [(0, 0, 0), (12, 0, 0), (12, 0, 0)], [(0, 0, 0), (47, 0, 0)], [(0, 2, 0), (12, 0, 0)],
+    [(0, 0, 0), (0, 1, 5), (47, 1, 0)], [(0, 0, 0), (0, 1, 3)], [(0, 0, 0), (0, 5, 1)],
+]  # fmt: skip
+"""The second pass finds that a job does not fit any more that the first one withheld: it requests preemption in this cycle."""
+
+
 @given(steps(40), st.booleans())
+@example(NO_LONGER_WITHHELD, True)
 @QUICK
 def test_a_cycle_ends_when_no_rule_yields_a_decision(cycles, shared):
     """A cycle skips the rules whose inputs have not changed, and ends without running all of them a last time."""

@@ -82,17 +82,20 @@ def decide(state: PoolState) -> Iterator[Decision]:
     """
     if state.policy is None:
         return
-    conditions = _conditions(state)
-    last = len(RULES)  # the rule that decided last: decide is done once all rules have run since
+    conditions, withheld = _conditions(state), state.indices.withheld
+    withheld.clear()  # of one cycle only: a writer that has just started knows no earlier one
+    last = len(RULES)  # the rule that changed something last: decide is done once all rules have run since
     for _ in range(MAX_ROUNDS):
         for at, (rule, needs) in enumerate(RULES):
-            decided = False
+            changed = False
             if needs & conditions:
+                before = set(withheld)
                 for decision in rule(state):
                     enact(state, decision)
                     yield decision
-                    decided = True
-            if decided:
+                    changed = True
+                changed = changed or set(withheld) != before  # a job that is not withheld any more may request preemption
+            if changed:
                 last, conditions = at, _conditions(state)
             elif at == last:
                 return

@@ -36,7 +36,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     since, and the head of the queue, which no other job may delay. Jobs that backfill blocked for the sake of the head are
     tried again once the head's reservation or the queue order has changed.
     """
-    state.indices.withheld.clear()  # of this cycle only: a writer that has just started knows no earlier one
+    state.indices.withheld.clear()
     if state.truncation_unreconciled or "allocate" not in state.rules.preemption.actions:
         return
     if state.indices.retry_unschedulable:
