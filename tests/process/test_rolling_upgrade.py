@@ -146,7 +146,7 @@ async def both_engines_agree(watch: Watch, system: System) -> None:
     found = bailiff(system, "audit", "replay")
     assert found["ok"], found
     assert [engine["decided_by"] for engine in found["engines"]] == ["its wheel", "this release"]
-    assert found["cycles_replayed"] == found["cycles"] == replayed.cycles
+    assert found["cycles_replayed"] == found["cycles"] >= replayed.cycles  # the log goes on meanwhile
 
 
 def bailiff(system: System, *arguments: str, code: ExitCode = ExitCode.DONE) -> dict[str, Any]:

@@ -68,18 +68,19 @@ def positions_beyond_the_log_are_obeyed(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "role"),
+    ("sabotage", "role", "known"),
     [
-        (agents_trust_everybody, "stranger"),
-        (reports_count_whoever_sent_them, "stranger"),
-        (proposals_count_whoever_sent_them, "auditor"),
-        (positions_beyond_the_log_are_obeyed, "executor"),
+        (agents_trust_everybody, "stranger", 0),
+        (reports_count_whoever_sent_them, "stranger", 0),
+        (proposals_count_whoever_sent_them, "auditor", 844),
+        (positions_beyond_the_log_are_obeyed, "executor", 0),
     ],
 )
-def test_a_check_that_is_left_out_is_noticed(sabotage: Sabotage, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_is_left_out_is_noticed(sabotage: Sabotage, role: str, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """known: a seed from which on it does not take long."""
     sabotage(monkeypatch)
-    first = ROLES.index(role)
-    plans = (plan_with_adversary(seed) for seed in range(first, 400, len(ROLES)))
+    first = known - known % len(ROLES) + ROLES.index(role)
+    plans = (plan_with_adversary(seed) for seed in range(first, first + 400, len(ROLES)))
     found = next((violation for plan in plans if (violation := run(plan).violation) is not None), None)
     assert found is not None, f"{sabotage.__name__} was not noticed"
     print(sabotage.__name__, found)
