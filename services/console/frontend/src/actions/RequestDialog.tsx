@@ -29,6 +29,8 @@ interface Props {
   /** Why no request is possible any more; null: it is. */
   endedMessage?: string | null;
   onClose: () => void;
+  /** Admission has accepted the request. */
+  onAccepted?: () => void;
   /** Input fields above the preview. */
   children?: ComponentChildren;
   /** The reason field, below the preview; absent: none. */
@@ -36,7 +38,7 @@ interface Props {
 }
 
 /** A dialog that previews the effects of a request, sends it, and shows admission's response. */
-export function RequestDialog({ pool, title, action, danger = false, request, endedMessage: overNow = null, onClose, children, reason }: Props) {
+export function RequestDialog({ pool, title, action, danger = false, request, endedMessage: overNow = null, onClose, onAccepted, children, reason }: Props) {
   const live = useLive(pool);
   const sending = useMemo(() => new RequestSubmission(pool), []);
   const previewQuery = useMemo(() => new DebouncedQuery<RequestBody, Preview>((question) => preview(pool, question), DEBOUNCE_MS), []);
@@ -51,6 +53,10 @@ export function RequestDialog({ pool, title, action, danger = false, request, en
   const impossible = (previewed.error !== null && previewed.error.status >= 400 && previewed.error.status < 500) || Boolean(previewed.answer?.errors.length);
   const endedMessage = state.status === "sending" ? null : overNow; // the request itself may have ended the job
   const answered = state.status === "answered";
+  const accepted = state.status === "answered" && state.answer.accepted === true;
+  useEffect(() => {
+    if (accepted) onAccepted?.();
+  }, [accepted]);
   return (
     <Dialog
       title={title}

@@ -3,10 +3,10 @@ import { useState } from "preact/hooks";
 import { RequestDialog } from "../../actions/RequestDialog";
 
 /** Applies the policy: the request of `bailiff policy apply`, with its preview. revision: that it was made from. */
-export function ApplyPolicyDialog({ pool, yaml, revision, onClose }: { pool: string; yaml: string; revision: number; onClose: () => void }) {
+export function ApplyPolicyDialog({ pool, yaml, revision, onClose, onAccepted }: { pool: string; yaml: string; revision: number; onClose: () => void; onAccepted: () => void }) {
   const [enforce, setEnforce] = useState(false);
   return (
-    <RequestDialog pool={pool} title="Apply the policy" action="Apply" danger request={{ kind: "policy", yaml, expected_revision: revision, enforce }} onClose={onClose}>
+    <RequestDialog pool={pool} title="Apply the policy" action="Apply" danger request={{ kind: "policy", yaml, expected_revision: revision, enforce }} onClose={onClose} onAccepted={onAccepted}>
       <label class="check">
         <input type="checkbox" checked={enforce} onChange={(event) => setEnforce(event.currentTarget.checked)} /> Evict running jobs that the policy would not admit (enforce)
       </label>

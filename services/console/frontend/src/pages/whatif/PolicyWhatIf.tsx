@@ -53,6 +53,7 @@ export function PolicyWhatIf({ pool, form, applicable = false }: Editing) {
 function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> & { policy: Policy; form: Editing["form"] | undefined }) {
   const live = useLive(pool);
   const applying = useSignal(false);
+  const accepted = useSignal(false);
   const key = `what-if-policy-${pool}`;
   const edited = useSignal<Policy | null>(loadDraft<Policy>(key));
   const yaml = edited.value?.yaml ?? policy.yaml;
@@ -125,9 +126,11 @@ function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> 
           pool={pool}
           yaml={yaml}
           revision={edited.value?.seq ?? policy.seq}
+          onAccepted={() => (accepted.value = true)}
           onClose={() => {
             applying.value = false;
-            if (policy.seq !== edited.value?.seq) revert();
+            if (accepted.value) revert(); // the page may not have heard of the new policy yet
+            accepted.value = false;
           }}
         />
       )}
