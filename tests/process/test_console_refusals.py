@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
-from tests.console_eyes import HOSTILE, POOL, Seeing
+from tests.console_eyes import HOSTILE, IN_ONE_BROWSER, POOL, Seeing
 from tests.process.test_archive import command
 
 from bailiff.client.client import Client
@@ -25,7 +25,7 @@ from bailiff_devstack.stack import Stack
 from bailiff_log.credentials import read_credentials
 from bailiff_log.message_signatures import wrap_signed
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 FALSE = {
     "proposal-not-reproduced": "#12: the search gives other victims",
