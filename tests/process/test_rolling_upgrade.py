@@ -146,7 +146,9 @@ async def both_engines_agree(watch: Watch, system: System) -> None:
     found = bailiff(system, "audit", "replay")
     assert found["ok"], found
     assert [engine["decided_by"] for engine in found["engines"]] == ["its wheel", "this release"]
-    assert found["cycles_replayed"] == found["cycles"] >= replayed.cycles  # the log goes on meanwhile
+    assert found["cycles_replayed"] == found["cycles"]
+    later = await watch.verify(other_engines=True)  # the pool runs, so time alone may have added a cycle in between
+    assert replayed.cycles <= found["cycles"] <= later.cycles
 
 
 def bailiff(system: System, *arguments: str, code: ExitCode = ExitCode.DONE) -> dict[str, Any]:
