@@ -23,6 +23,7 @@ from tests.http_kit import PATIENCE_S, TOKEN
 from tests.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff.audit.log_files import message_line
+from bailiff_auditor import state_follower
 from bailiff_auditor.alarms import Alarms
 from bailiff_auditor.api.app import application
 from bailiff_auditor.api.archive import Archive
@@ -592,7 +593,7 @@ async def test_no_parameter_value_causes_a_server_error(database: str, tmp_path:
             parameters = operations["get"].get("parameters", [])
             places = {each["name"]: each["in"] for each in parameters}
             trials = [{name: value} for name in places for value in HOSTILE]
-            trials = dice.sample(trials, min(len(trials), 12)) + [
+            trials = dice.sample(trials, min(len(trials), 8)) + [
                 {name: dice.choice(HOSTILE) for name in places if dice.random() < 0.4} for _ in range(3)
             ]
             for trial in trials:
@@ -656,7 +657,10 @@ def rows_after(wires: list[Wire]) -> int:
     return len(writer.allocations.allocations.begun) + len(writer.allocations.states.begun)
 
 
-async def test_gpu_allocations_continue_where_they_stopped_and_restart_on_another_log(database: str, tmp_path: Path) -> None:
+async def test_gpu_allocations_continue_where_they_stopped_and_restart_on_another_log(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_follower, "MAX_WAIT_S", 0.1)  # nobody answers the selection at the end of this log
     whole = played().wires
 
     async def follow(wires: list[Wire], folder: str, stop: int | None = None) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from tests.unit.client.kit import LogWriter, Run, command_on, preemption_story
 
 from bailiff.audit.http_log import HttpLogSource
 from bailiff.client.errors import ExitCode
+from bailiff_auditor import state_follower
 
 COMMANDS = (
     "list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe unknown", "explain train-1",
@@ -102,7 +103,8 @@ def examples() -> list[str]:
     return re.findall(r"^ {4}(curl .+)$", text, re.MULTILINE)
 
 
-async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path) -> None:
+async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_follower, "MAX_WAIT_S", 0.1)  # nobody answers the selection at the end of this log
     story = Story(pool="pool-a")
     story.node("node-1", gpus=1)
     story.submit("train-1", gpus=1, cls="train", project="research", after=SECOND)

@@ -65,7 +65,7 @@ def test_the_demo_runs_is_verified_and_ends(tmp_path: Path) -> None:
     "moment",
     [
         "starting Kafka",
-        "waiting for the services to become ready",
+        pytest.param("waiting for the services to become ready", marks=pytest.mark.long),
         "preemption decided",
         pytest.param("creating topics", marks=pytest.mark.long),
         pytest.param("starting admission", marks=pytest.mark.long),

@@ -15,7 +15,6 @@ from tests.system import System, systems
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 SAMPLE = (
-    Cell("broker leader", "decided", "both ways"),
     Cell("admission active", "TERM", "both ways"),
     Cell("agent of victim", "notice sent", "one way"),
 )

@@ -165,6 +165,7 @@ async def urgent(watch: Watch, name: str, project: str) -> str:
     return victim
 
 
+@pytest.mark.long
 async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched) -> None:
     system, prometheus = watched.system, watched.prometheus
     async with system.watch(POOL) as watch:

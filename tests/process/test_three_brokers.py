@@ -66,6 +66,7 @@ class Load:
             await asyncio.sleep(BETWEEN_S)  # the rate of the load
 
 
+@pytest.mark.long
 async def test_one_broker_is_killed_and_comes_back(three: System) -> None:
     kafka = three.stack.kafka
     assert isinstance(kafka, KafkaCluster)

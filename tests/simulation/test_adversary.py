@@ -72,8 +72,8 @@ def positions_beyond_the_log_are_obeyed(patch: pytest.MonkeyPatch) -> None:
     [
         (agents_trust_everybody, "stranger", 0),
         (reports_count_whoever_sent_them, "stranger", 0),
-        (proposals_count_whoever_sent_them, "auditor", 844),
-        (positions_beyond_the_log_are_obeyed, "executor", 0),
+        pytest.param(proposals_count_whoever_sent_them, "auditor", 844, marks=pytest.mark.long),
+        pytest.param(positions_beyond_the_log_are_obeyed, "executor", 0, marks=pytest.mark.long),
     ],
 )
 def test_a_check_that_is_left_out_is_noticed(sabotage: Sabotage, role: str, known: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,7 @@ def without_failures(plan: Plan) -> Plan:
     return replace(plan, undecidable=())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sabotage", "without_fault"),
     [
@@ -153,6 +154,7 @@ def plan_that_loses_its_agents(seed: int) -> Plan:
     return replace(plan_of(seed), events=(gone, cut))
 
 
+@pytest.mark.long
 def test_a_log_that_lost_its_agents_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         unknown_agents_are_not_waited_for(patch)
@@ -163,6 +165,7 @@ def test_a_log_that_lost_its_agents_waits_for_them(monkeypatch: pytest.MonkeyPat
         assert run(outcome.plan).violation is None
 
 
+@pytest.mark.long
 def test_a_seed_that_fails_shrinks_to_a_short_story_that_still_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     start_before_resources_are_free(monkeypatch)
     long = next(outcome for outcome in map(run, SEEDS) if outcome.violation is not None)

@@ -45,7 +45,7 @@ def digest(seed: int) -> str:
 
 def test_a_seed_determines_its_run() -> None:
     """The same bytes in another process, with another hash seed, and after other runs."""
-    seeds = (3, 6, 29)
+    seeds = (3, 29)
     program = f"from tests.simulation.test_simulation import digest; print(*map(digest, {seeds[::-1]}))"
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
