@@ -210,9 +210,9 @@ class Job:
     None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
     last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
     there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
-    user: whose it is; user_verified: whether that name was verified. requester, requester_verified,
-    request_reason: of the newest request to cancel, pause, evict or migrate it. waits_for: the jobs that must succeed, or end, before it joins the queue; failed_dependency: the
-    one that did not succeed.
+    user: whose it is; user_verified: whether that name was verified. requester, requester_verified, request_reason: of the newest
+    request to cancel, pause, evict or migrate it. waits_for: the jobs that must succeed, or end, before it joins the queue;
+    failed_dependency: the one that did not succeed.
     """
 
     id: str
