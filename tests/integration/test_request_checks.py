@@ -19,10 +19,12 @@ from bailiff_auditor.database import connect, migrate, migrations
 from bailiff_auditor.request_checks import RequestChecks
 from bailiff_bus import topics
 from bailiff_bus.messages import ApplyPolicy, CancelJob
+from bailiff_bus.port import Headers
 from bailiff_core.fold import apply
 from bailiff_core.model.policy import DEFAULT_POLICY, RetentionRules
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record, Wire, decode, facts
+from bailiff_log.archive import pack_headers
 from bailiff_log.keys import key_id
 from bailiff_log.signed_requests import DAY
 from bailiff_log.writer import chain_records
@@ -92,6 +94,9 @@ async def test_signed_requests_are_verified_and_the_archive_says_whose_user_is(
         assert log.alarms() == []
         jobs = await query(database, "SELECT job, user_verified FROM job_list ORDER BY job")
         assert [(row["job"], row["user_verified"]) for row in jobs] == [("train-1", True), ("unsigned", False)]
+        for view in ("facts", "requests_by_actor"):
+            requested = await query(database, f"SELECT job, actor_verified FROM {view} WHERE actor = 'ada' ORDER BY seq")
+            assert [(row["job"], row["actor_verified"]) for row in requested] == [("train-1", True), ("train-1", True)]
         assert auditor.value("bailiff_requests_checked_total") == 3
 
 
@@ -182,6 +187,21 @@ async def test_an_auditor_that_starts_with_a_snapshot_knows_which_requests_had_a
     await again.take(state, replace(records[at], seq=stop))
     found = [alarm.code for alarm in alarms(log)]
     assert found == ([] if story == "rejected before" else ["request-not-verified"])
+
+
+@pytest.mark.parametrize(
+    ("headers", "verified"),
+    [
+        ((("ce_actor", b"eve"), ("ce_auth", b"signed")), True),
+        ((("ce_actor", b"eve"), ("ce_auth", b"acl")), True),
+        ((("ce_actor", b"eve"), ("ce_auth", b"none")), False),
+        ((("ce_actor", b"eve"),), False),
+        ((("ce_actor", b"\0\0\0\7ce_auth\0\0\0\6signed"), ("ce_auth", b"none")), False),
+    ],
+)
+async def test_no_name_makes_itself_verified_in_the_archive(archive: Connection, headers: Headers, verified: bool) -> None:
+    assert await archive.fetchval("SELECT actor_verified($1, $2)", "eve", pack_headers(headers)) is verified
+    assert await archive.fetchval("SELECT actor_verified(NULL, $1)", pack_headers(headers)) is None
 
 
 async def test_at_a_start_only_the_signatures_that_may_not_be_used_again_are_read(archive: Connection) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from bailiff_bus.messages import AttachTask, NodeHeartbeat, SendInventory
 from bailiff_bus.messages.commands import RecordRef
 from bailiff_bus.port import Bus
+from bailiff_core.humanize import user_text
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.facts import (
@@ -121,7 +122,8 @@ class Reactions:
         command = AttachTask(
             node=node.name, incarnation=node.incarnation, sender="admission", sender_epoch=state.epoch,
             ordered_by=RecordRef(epoch=record.epoch, seq=record.seq), job=granted.job, attempt=granted.attempt,
-            task=granted.task, client_certificate=granted.client_certificate, valid_for=ATTACH_WITHIN, requester=record.actor,
+            task=granted.task, client_certificate=granted.client_certificate, valid_for=ATTACH_WITHIN,
+            requester=user_text(record.actor, record.actor_verified),
             port=granted.port,
         )  # fmt: skip
         await self._publisher.command(command)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bailiff_core.humanize import user_text
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Eviction, Job, PoolState
 
@@ -51,7 +52,7 @@ def status_of(pool: PoolView, job: Job) -> Status:
     state = pool.state
     if job.phase in ("succeeded", "failed", "cancelled"):
         seq, why = pool.end_reasons.get(job.id, (None, ""))
-        by = f" by {job.requester}" if job.phase == "cancelled" and job.requester else ""
+        by = _by(job) if job.phase == "cancelled" else ""
         why = why or job.request_reason
         text = f"{job.id} has {'been cancelled' if job.phase == 'cancelled' else job.phase}{by}{f': {why}' if why else ''}"
         return Status(job.phase.capitalize(), _cited(text, pool, seq), warning=job.phase == "failed")
@@ -60,7 +61,7 @@ def status_of(pool: PoolView, job: Job) -> Status:
         reason = "Preempted" if evicting.cause == "preemption" else "Evicted"
         return Status(reason, eviction_text(pool, job, evicting), placed=job.eviction is None, warning=True)
     if job.phase == "paused":
-        by = f" by {job.requester}" if job.requester else ""
+        by = _by(job)
         why = f": {job.pause_reason}" if job.pause_reason else ""
         return Status("Paused", _cited(f"{job.id} is paused{by}{why}", pool, job.paused_seq))
     if job.phase == "reserved":
@@ -86,7 +87,7 @@ def eviction_text(pool: PoolView, job: Job, eviction: Eviction) -> str:
     if preemptor is not None:
         other = f"{preemptor.id} (class {preemptor.class_name}, priority {preemptor.priority}{_of(preemptor)})"
         return _cited(f"{mine} is preempted by {other}", pool, eviction.decided_seq)
-    by = f" by {job.requester}" if job.requester else ""
+    by = _by(job)
     why = f": {job.request_reason}" if job.request_reason else ""
     return _cited(f"{mine} is evicted{by} ({eviction.cause}){why}", pool, eviction.decided_seq)
 
@@ -97,7 +98,12 @@ def placed_text(pool: PoolView, job: Job, index: int, node: str, seq: int | None
 
 
 def _of(job: Job) -> str:
-    return f", user {job.user}" if job.user else ""
+    return f", user {user_text(job.user, job.user_verified)}" if job.user else ""
+
+
+def _by(job: Job) -> str:
+    """Who requested what happened to the job: ` by ada`, ` by dora (not verified)`."""
+    return f" by {user_text(job.requester, job.requester_verified)}" if job.requester else ""
 
 
 def _nodes(state: PoolState, job: Job) -> str:

@@ -46,9 +46,10 @@ async def _with_request(bus: Bus, request: RequestSpan) -> Span:
     try:
         for message in await reader.read(limit=1, wait=READ_WITHIN):
             if message.offset == int(offset):
-                parent = tracing.parent_in(message.headers)
-                span = parent[1] if parent is not None and parent[0] == request.span.trace else ""
-                return replace(request.span, parent=span, start=min(message.time, request.span.start))
+                trace = request.span.trace
+                client = (trace, tracing.span_of(trace, "request"))  # no other: anybody can write this header
+                parent = client[1] if tracing.parent_in(message.headers) == client else ""
+                return replace(request.span, parent=parent, start=min(message.time, request.span.start))
     except OffsetOutOfRange:
         pass
     finally:

@@ -66,7 +66,12 @@ GIB = 2**30
 
 
 class LogWriter:
-    """Writes one pool's log into an in-memory cluster, cycle by cycle, as admission does. credentials: to sign it with."""
+    """Writes one pool's log into an in-memory cluster, cycle by cycle, as admission does.
+
+    credentials: to sign it with. auth: how requests are verified.
+    """
+
+    auth = "acl"
 
     def __init__(
         self,
@@ -137,7 +142,7 @@ class LogWriter:
         record = Record(
             pool=self.pool, seq=self.state.seq + 1, epoch=epoch, cycle=cycle, cycle_end=cycle_end, time=self.now, prev="",
             writer=self.state.writer, engine=self.engine, policy=self.state.policy_revision, type=fact.type_name(),
-            data=fact, actor=actor, auth="acl" if actor else "",
+            data=fact, actor=actor, auth=self.auth if actor else "",
         )  # fmt: skip
         fold(self.state, dataclasses.replace(record, prev=self.head.hash))
         self.records.append(record)

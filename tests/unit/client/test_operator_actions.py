@@ -73,6 +73,35 @@ def test_the_owner_sees_who_took_the_gpus(bailiff: Run, log_writer: LogWriter, m
     assert "by dan" in bailiff("nodes").output
 
 
+def test_a_requester_who_was_not_verified_is_marked_wherever_the_name_is_shown(bailiff: Run, log_writer: LogWriter) -> None:
+    def shown(*command: str) -> str:
+        return " ".join(bailiff(*command).output.split())
+
+    log_writer.auth = "none"
+    assert bailiff("evict", "train-7", "--reason", "noon").exit_code == 0
+    (row,) = json.loads(bailiff("list", "train-7", "-o", "json").output)
+    assert row["note"] == "evicted by ada (not verified): noon"
+    assert "by ada (not verified)" in shown("explain", "train-7")
+    assert "ada (not verified) evicted it: noon" in shown("explain", "train-7")
+    assert "ada (not verified) evicted it: noon" in shown("audit", "tail", "--job", "train-7")
+    events = [json.loads(line) for line in bailiff("events", "--job", "train-7", "-o", "json").output.splitlines()]
+    assert ["ada (not verified) evicted it: noon" in row["reason"] for row in events if row["type"] == "Evicting"] == [True]
+    log_writer.evict("train-7")
+    assert bailiff("pause", "train-7").exit_code == 0
+    assert "by ada (not verified)" in json.loads(bailiff("list", "train-7", "-o", "json").output)[0]["note"]
+    assert "by ada (not verified)" in shown("describe", "train-7")
+    bailiff("drain", "gpu-02", "--yes", "--reason", "driver")
+    assert "gpu-02 is drained: graceful by ada (not verified), jobs may finish" in shown("nodes")
+    (drain,) = [row["drain"] for row in json.loads(bailiff("nodes", "-o", "json").output) if row["drain"]]
+    assert (drain["requester"], drain["requester_verified"]) == ("ada", False)
+    assert bailiff("cancel", "train-7").exit_code == 0
+    assert "by ada (not verified)" in shown("explain", "train-7")
+    assert "by ada (not verified)" in json.loads(bailiff("list", "--all", "-o", "json").output)[0]["note"]
+    log_writer.auth = "acl"
+    assert bailiff("drain", "gpu-01", "--yes").exit_code == 0
+    assert "gpu-01 is drained: graceful by ada, jobs may finish" in shown("nodes")
+
+
 def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, log_writer: LogWriter) -> None:
     log_writer.submit("train-8", gpus=8)
     assert bailiff("pause", "train-7", "train-8", "--reason", "bad data").exit_code == 0

@@ -48,6 +48,17 @@ def test_what_does_not_fit_waits_gated_and_its_pods_name_the_reason(world):
     assert status(world) == f"Pending: {message(pod)}"
 
 
+@pytest.mark.parametrize(("verified", "name"), [(True, "dora"), (False, "dora (not verified)")])
+def test_pods_name_who_evicted_them_and_whether_that_is_known(world, verified, name):
+    world.add(job_object("train", pods=1, gpus=8))
+    world.run("train")
+    job = world.job("train")
+    world.story.evict(job.id, reason="noon")
+    job.requester, job.requester_verified = "dora", verified
+    world.settle()
+    assert f"is evicted by {name} (requested): noon" in status(world)
+
+
 def test_preempted_pods_come_back_gated_and_keep_their_place_in_the_queue(world):
     world.add(job_object("train", pods=2, gpus=8))
     first = world.run("train")

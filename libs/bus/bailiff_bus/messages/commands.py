@@ -150,7 +150,7 @@ class AttachTask(JobCommand):
     port: Port | None = None
     client_certificate: X509
     valid_for: Duration
-    requester: Annotated[str, Field(max_length=256)] = ""
+    requester: Annotated[str, Field(max_length=300)] = ""
 
 
 class SendInventory(CommandBody):

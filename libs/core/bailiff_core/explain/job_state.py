@@ -29,14 +29,14 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
     rank = f"{job.class_name} {job.priority}"
     if job.priority != job.base_priority:
         rank += f", {job.base_priority} by its class"
-    user = user_text(job.user, job.user_verified)
+    user, requester = user_text(job.user, job.user_verified), user_text(job.requester, job.requester_verified)
     belongs = [f"{what} {name}" for what, name in (("project", job.project), ("user", user)) if name]
     subject = f"{job.id} ({', '.join([rank, *belongs])})"
     if job.phase in ENDED:
         last = newest_of(history, decisions.JobEnded)
         reason = last.data.reason if last is not None and isinstance(last.data, decisions.JobEnded) else ""
         why = f", {reason}" if (job.phase == "failed" or job.failed_dependency) and reason else ""
-        why = f" by {job.requester}" if job.phase == "cancelled" and job.requester else why
+        why = f" by {requester}" if job.phase == "cancelled" and requester else why
         return Sentence(
             f"{subject} ended at {clock(job.ended_at)}: {job.phase}{why}.", seqs_of(last.seq if last is not None else None)
         )
@@ -45,7 +45,7 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
     if job.eviction is not None:
         why = f"for {job.eviction.for_job}" if job.eviction.for_job else f"({job.eviction.cause})"
         by_request = job.eviction.cause in REQUESTS
-        why += f" by {job.requester}" if by_request and job.requester else ""
+        why += f" by {requester}" if by_request and requester else ""
         late = "; its resources were not released in time" if job.eviction.stuck else ""
         text = f"{subject} is being evicted {why}, with {duration_text(job.eviction.grace)} of grace{late}."
         return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.started_seq))

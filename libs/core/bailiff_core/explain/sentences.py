@@ -95,4 +95,4 @@ def newest_of(history: Sequence[Record], *kinds: type[object]) -> Record | None:
 
 def actor_text(record: Record) -> str:
     """Who requested it: `ada`, `dora (not verified)`. Empty for a record of no request."""
-    return user_text(record.actor, record.auth not in ("", "none"))
+    return user_text(record.actor, record.actor_verified)

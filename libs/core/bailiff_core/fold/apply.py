@@ -28,7 +28,8 @@ def fold(state: PoolState, record: Record) -> None:
     if record.seq != state.seq + 1:
         raise ValueError(f"{record.pool}#{record.seq} does not follow #{state.seq}")
     state.seq, state.now, state.epoch, state.engine = record.seq, record.time, record.epoch, record.engine
-    state.cycle, state.cycle_open, state.indices.actor = record.cycle, True, record.actor
+    state.cycle, state.cycle_open = record.cycle, True
+    state.indices.actor, state.indices.actor_verified = record.actor, record.actor_verified
     if record.seq == 1:
         state.identity = record.prev
     for position, offset in record.inputs:

@@ -28,7 +28,7 @@ def job_idle(state: PoolState, decision: decisions.JobIdle) -> None:
     state.indices.changed_times[job.id] = None
     if decision.action == "pause":
         job.paused_seq, job.pause_reason = state.seq, f"its GPUs were idle for {decision.duration // 1_000_000} s"
-        job.requester = job.request_reason = ""
+        job.requester, job.requester_verified, job.request_reason = "", False, ""
         set_reservation(state, job, [])
         close_requests_of(state, job.id)
         state.indices.touched[job.id] = None

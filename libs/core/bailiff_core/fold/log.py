@@ -163,7 +163,8 @@ def remember(state: PoolState, request: facts.RequestId) -> None:
 
 def note_requester(state: PoolState, job: Job, reason: str) -> None:
     """Stores who requested what happens to the job, and why."""
-    job.requester, job.request_reason = state.indices.actor, reason
+    job.requester, job.requester_verified = state.indices.actor, state.indices.actor_verified
+    job.request_reason = reason
 
 
 def request_key(source: str, request_id: str) -> str:

@@ -50,7 +50,8 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     """The job is pending again, at its old place; one that is still evicting is requeued after its eviction."""
     job = state.jobs[fact.job]
     job.paused_seq = None
-    job.pause_reason = job.requester = job.request_reason = ""
+    job.pause_reason = job.request_reason = ""
+    job.requester, job.requester_verified = "", False
     state.indices.touched[job.id] = None
     if job.phase == "paused":
         job.pending_since, job.timeout_recorded, job.pending_recorded = state.now, False, False
@@ -64,9 +65,11 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
 @folds(facts.NodeDrained)
 def node_drained(state: PoolState, fact: facts.NodeDrained) -> None:
     """The node takes no new tasks. A later request replaces an earlier one."""
-    number = state.node_numbers[fact.node]
+    number, indices = state.node_numbers[fact.node], state.indices
     deadline = None if fact.deadline is None else state.now + fact.deadline
-    state.nodes[number].drain = Drain(state.seq, fact.mode, fact.reason, deadline, fact.mode != "graceful", state.indices.actor)
+    due = fact.mode != "graceful"
+    drain = Drain(state.seq, fact.mode, fact.reason, deadline, due, indices.actor, indices.actor_verified)
+    state.nodes[number].drain = drain
     state.draining[number] = None
     _touch_jobs_on(state, number)
     remember(state, fact.request)

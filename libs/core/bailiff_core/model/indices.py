@@ -21,7 +21,7 @@ class Indices:
     infeasible: by scheduling class, why a gang never fits these nodes; empty: it may fit.
     changed_nodes, changed_jobs: changed since `snapshot` was last brought up to date; changed_times: since `timers` was;
     changed_ends: since `completion_order` was. forgotten: entries deleted from the state's dicts since their last rebuild.
-    actor: that of the record that was folded last.
+    actor: that of the record that was folded last; actor_verified: whether that is known.
     snapshot, node_resources, timers, completion_order, project_tree: built by the modules of these names, which check the type.
     """
 
@@ -46,3 +46,4 @@ class Indices:
     completion_order: object | None = field(default=None, compare=False, repr=False)
     project_tree: object | None = field(default=None, compare=False, repr=False)
     actor: str = field(default="", compare=False, repr=False)
+    actor_verified: bool = field(default=False, compare=False, repr=False)

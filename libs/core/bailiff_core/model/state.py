@@ -67,7 +67,9 @@ class Resources:
 
 @dataclass(slots=True)
 class Drain:
-    """Drain of a node since the record `seq`. due: its tasks are evicted now. deadline: µs, log time. requester: an actor."""
+    """Drain of a node since the record `seq`. due: its tasks are evicted now. deadline: µs, log time. requester: an actor;
+    requester_verified: whether that name was verified.
+    """
 
     seq: int
     mode: DrainMode
@@ -75,6 +77,7 @@ class Drain:
     deadline: int | None = None
     due: bool = False
     requester: str = ""
+    requester_verified: bool = False
 
 
 @dataclass(slots=True)
@@ -207,9 +210,9 @@ class Job:
     None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
     last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
     there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
-    user: whose it is; user_verified: whether that name was verified. requester, request_reason: of the newest request to cancel,
-    pause, evict or migrate it. waits_for: the jobs that must succeed, or end, before it joins the queue; failed_dependency: the
-    one that did not succeed.
+    user: whose it is; user_verified: whether that name was verified. requester, requester_verified, request_reason: of the newest
+    request to cancel, pause, evict or migrate it. waits_for: the jobs that must succeed, or end, before it joins the queue;
+    failed_dependency: the one that did not succeed.
     """
 
     id: str
@@ -263,6 +266,7 @@ class Job:
     user: str = ""
     user_verified: bool = False
     requester: str = ""
+    requester_verified: bool = False
     request_reason: str = ""
     waits_for: dict[str, Literal["succeeded", "ended"]] = field(default_factory=dict)
     failed_dependency: str = ""
@@ -335,7 +339,10 @@ class Preemption:
 
 @dataclass(slots=True)
 class Attachment:
-    """A grant to attach to a task, until it has ended. node: its name; incarnation: of the agent that it was sent to."""
+    """A grant to attach to a task, until it has ended. node: its name; incarnation: of the agent that it was sent to.
+
+    user: who requested it; user_verified: whether that name was verified.
+    """
 
     job: str
     attempt: int
@@ -346,6 +353,7 @@ class Attachment:
     granted_at: int
     ready: bool = False
     started_at: int | None = None
+    user_verified: bool = False
 
 
 @dataclass(slots=True)

@@ -63,6 +63,11 @@ class Record:
     signature: str = ""
     request: str = ""
 
+    @property
+    def actor_verified(self) -> bool:
+        """Whether a signature or the topic's access list shows that the request is the actor's."""
+        return self.auth not in ("", "none")
+
     def continuing(self, prev: str) -> "Record":
         """Returns a copy with this `prev`; `dataclasses.replace` takes three times as long."""
         return Record(

@@ -32,6 +32,7 @@ class RecordItem(BaseModel):
     epoch: int
     job: str | None = Field(description="The record's main job.")
     actor: str | None = Field(description="The actor (an opaque id).")
+    actor_verified: bool | None = Field(description="With `actor`: whether it is known that the request is theirs.")
     hash: str = Field(description="SHA-256 of the chain.")
     data: Any = Field(description="The payload, as in the event reference; fields with default values are omitted.")
 
@@ -53,7 +54,7 @@ class RecordDetails(RecordItem):
 
 COLUMNS = """d.name AS pool, r.seq, r.time, split_part(r.type, '.', 1) AS type,
     CASE WHEN r.decision THEN 'decision' ELSE 'fact' END AS kind, r.cycle,
-    r.epoch, r.job, r.actor, r.hash, r.value"""
+    r.epoch, r.job, r.actor, actor_verified(r.actor, r.headers) AS actor_verified, r.hash, r.value"""
 
 
 def record_item(row: Record) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Text of records about evictions: decided, started, their stages, cancelled."""
 
 from bailiff_core.explain.victims import eviction_cause_text
-from bailiff_core.humanize import duration_text
+from bailiff_core.humanize import duration_text, user_text
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, decisions, facts
 
@@ -80,7 +80,8 @@ def _eviction_started(fact: facts.EvictionStarted, _state: PoolState) -> Stateme
 @describes(decisions.EvictionDecided, event="Evicting")
 def _eviction_decided(decision: decisions.EvictionDecided, state: PoolState) -> Statement:
     known = state.jobs.get(decision.job)
-    cause = eviction_cause_text(decision, known.requester if known is not None else "")
+    requester = user_text(known.requester, known.requester_verified) if known is not None else ""
+    cause = eviction_cause_text(decision, requester)
     grace = f"grace {duration_text(decision.grace)}"
     who = members(decision.job, decision.tasks)
     return Statement("eviction decided", who, joined(cause, grace), "evict")

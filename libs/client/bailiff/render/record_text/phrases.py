@@ -85,7 +85,7 @@ def requested_by(record: Record) -> str:
         return ""
     found = sign_in_of(record)
     vouched = f", {found.subject} of {found.issuer}" if found is not None else ""
-    return f"by {record.actor} ({'not verified' if record.auth == 'none' else record.auth or 'none'}{vouched})"
+    return f"by {record.actor} ({record.auth if record.actor_verified else 'not verified'}{vouched})"
 
 
 def sign_in_of(record: Record) -> SignIn | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from bailiff_core.humanize import count_text, duration_text, memory_text
+from bailiff_core.humanize import count_text, duration_text, memory_text, user_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, facts
 
@@ -138,7 +138,8 @@ def _attach_ready(fact: facts.AttachReady, _state: PoolState) -> Statement:
 @describes(facts.AttachStarted, event="Attached")
 def _attach_started(fact: facts.AttachStarted, state: PoolState) -> Statement:
     found = state.attachments.get(fact.grant)
-    return Statement("attached", _task(fact), _on(fact, found.user if found is not None else "", f"granted by #{fact.grant}"))
+    user = user_text(found.user, found.user_verified) if found is not None else ""
+    return Statement("attached", _task(fact), _on(fact, user, f"granted by #{fact.grant}"))
 
 
 @describes(facts.AttachEnded, event="AttachEnded")

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 
 class AttachmentRow(TypedDict):
-    """One grant. port: null: the terminal. started_at: null: nobody has connected. ended_at, reason: null: not ended."""
+    """One grant. port: null: the terminal. started_at: null: nobody has connected. ended_at, reason: null: not ended.
+
+    user: who requested it; user_verified: whether that is known.
+    """
 
     seq: int
     user: str
+    user_verified: bool
     task: int
     port: int | None
     granted_at: str | None
@@ -34,7 +38,8 @@ def attachments_of(history: Iterable[Record]) -> list[AttachmentRow]:
         data = record.data
         if isinstance(data, facts.AttachGranted):
             found[record.seq] = {
-                "seq": record.seq, "user": record.actor, "task": data.task, "port": data.port, "granted_at": moment(record.time),
+                "seq": record.seq, "user": record.actor, "user_verified": record.actor_verified, "task": data.task,
+                "port": data.port, "granted_at": moment(record.time),
                 "started_at": None, "ended_at": None, "reason": None,
             }  # fmt: skip
         elif isinstance(data, facts.AttachStarted) and data.grant in found:

@@ -165,7 +165,8 @@ def job_note(state: PoolState, job: Job) -> str:
     """A short note beside the state."""
     if job.suspended_reason is not None and job.phase not in ENDED:
         return f"decision failed: {job.suspended_reason}"
-    by = f" by {job.requester}" if job.requester else ""
+    requester = user_text(job.requester, job.requester_verified)
+    by = f" by {requester}" if requester else ""
     if job.phase == "waiting":
         from bailiff_core.explain.dependencies import waits_for_text  # loads the scheduling rules, which a list seldom needs
 
@@ -198,4 +199,5 @@ def _eviction_note(state: PoolState, job: Job, eviction: Eviction) -> str:
         return f"preempted by {eviction.for_job}{whose}"
     if eviction.cause not in REQUESTS or not job.requester:
         return f"evicting: {eviction.cause}"
-    return with_reason(f"{REQUESTS[eviction.cause]} by {job.requester}", job.request_reason)
+    requester = user_text(job.requester, job.requester_verified)
+    return with_reason(f"{REQUESTS[eviction.cause]} by {requester}", job.request_reason)

@@ -39,10 +39,14 @@ class DeviceRow(TypedDict):
 
 
 class DrainRow(TypedDict):
-    """The drain of a node. due: its deadline has passed, remaining jobs are evicted. requester: who requested it."""
+    """The drain of a node. due: its deadline has passed, remaining jobs are evicted.
+
+    requester: who requested it; requester_verified: whether that is known.
+    """
 
     seq: int
     requester: str
+    requester_verified: bool
     mode: str
     reason: str
     deadline: str | None
@@ -156,6 +160,7 @@ def drain_row(node: Node) -> DrainRow | None:
     return {
         "seq": drain.seq,
         "requester": drain.requester,
+        "requester_verified": drain.requester_verified,
         "mode": drain.mode,
         "reason": drain.reason,
         "deadline": moment(drain.deadline),

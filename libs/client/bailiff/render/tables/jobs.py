@@ -113,7 +113,8 @@ def _spec_rows(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _attachment(row: AttachmentRow) -> str:
     """`ada to task 0, port 8888, since 12:00:00 (#118)`."""
-    what = f"{row['user'] or 'unnamed'} to task {row['task']}" + (f", port {row['port']}," if row["port"] is not None else "")
+    user = user_text(row["user"] or "unnamed", row["user_verified"])
+    what = f"{user} to task {row['task']}" + (f", port {row['port']}," if row["port"] is not None else "")
     if row["started_at"] is None:
         state = f"granted at {time_cell(row['granted_at'])}" + (f", not connected: {row['reason']}" if row["reason"] else "")
     elif row["ended_at"] is None:

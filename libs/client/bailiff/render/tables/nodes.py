@@ -8,7 +8,7 @@ from rich.text import Text
 from bailiff.render.plain_text import plain
 from bailiff.render.serializers.drains import AffectedRow
 from bailiff.render.serializers.nodes import DrainRow, NodeRow
-from bailiff_core.humanize import cost_text, count_text, memory_text, thousandths_text
+from bailiff_core.humanize import cost_text, count_text, memory_text, thousandths_text, user_text
 from bailiff_core.model.placement_ranges import ranges
 
 from .style import STATE_STYLES, indented, seconds_cell, some, state_word, table, text, time_cell
@@ -34,7 +34,8 @@ def _drain(drain: DrainRow) -> str:
     """`graceful until 2026-11-22 12:00:00 (#118): new driver`."""
     until = f" until {time_cell(drain['deadline'])}" if drain["deadline"] and not drain["due"] else ""
     due = ", remaining jobs are evicted" if drain["due"] else ", jobs may finish"
-    by = f" by {drain['requester']}" if drain["requester"] else ""
+    requester = user_text(drain["requester"], drain["requester_verified"])
+    by = f" by {requester}" if requester else ""
     return f"{drain['mode']}{by}{until}{due} (#{drain['seq']})" + (f": {drain['reason']}" if drain["reason"] else "")
 
 

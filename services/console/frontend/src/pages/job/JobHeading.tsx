@@ -1,6 +1,7 @@
 import { count, duration, gpusText, moment, times } from "../../lib/format";
 import { evictionCauseText } from "../../lib/decisionText";
 import { sanitizeLine } from "../../lib/sanitizeLine";
+import { userText } from "../../lib/userText";
 import type { LiveJob } from "../../live/types";
 import { RelativeTime, Elapsed } from "../../ui/RelativeTime";
 import { CopyButton } from "../../ui/CopyButton";
@@ -80,7 +81,7 @@ const ATTACHMENTS = 5;
 function Attached({ pool, of }: { pool: string; of: Attachment }) {
   return (
     <div>
-      <bdi>{sanitizeLine(of.user || "unnamed")}</bdi> {of.port !== null ? `to port ${of.port}` : "to the terminal"} of task {of.task}, {of.started_at ? <>from <RelativeTime at={of.started_at} /></> : "not connected"}
+      <bdi>{sanitizeLine(userText(of.user || "unnamed", of.user_verified))}</bdi> {of.port !== null ? `to port ${of.port}` : "to the terminal"} of task {of.task}, {of.started_at ? <>from <RelativeTime at={of.started_at} /></> : "not connected"}
       {of.ended_at && <> to <RelativeTime at={of.ended_at} /></>} <SeqLink pool={pool} seq={of.seq} />
     </div>
   );

@@ -99,6 +99,7 @@ export interface JobHistory {
 export interface Attachment {
   seq: number;
   user: string;
+  user_verified: boolean;
   task: number;
   port: number | null;
   granted_at: string | null;
