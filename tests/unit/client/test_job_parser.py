@@ -205,9 +205,9 @@ def test_a_gang_with_every_field() -> None:
 
 
 def test_the_first_port_is_passed_in_the_environment_unless_the_job_sets_it() -> None:
-    job = job_parser.job_from({"command": ["x"], "ports": [8888, 6006], "env": {"LR": "1"}})
+    job = job_parser.job_from({"name": "a", "command": ["x"], "ports": [8888, 6006], "env": {"LR": "1"}})
     assert dict(job.spec.env) == {"BAILIFF_PORT": "8888", "LR": "1"}
-    job = job_parser.job_from({"command": ["x"], "ports": [8888], "env": {"BAILIFF_PORT": "9999"}})
+    job = job_parser.job_from({"name": "a", "command": ["x"], "ports": [8888], "env": {"BAILIFF_PORT": "9999"}})
     assert dict(job.spec.env) == {"BAILIFF_PORT": "9999"}
     with pytest.raises(ClientError, match="env"):
-        job_parser.job_from({"command": ["x"], "ports": [8888], "env": ["BAILIFF_PORT"]})
+        job_parser.job_from({"name": "a", "command": ["x"], "ports": [8888], "env": ["BAILIFF_PORT"]})
