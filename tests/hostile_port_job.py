@@ -11,6 +11,9 @@ const attempt = async (name, act) => {
   try { outcome[name] = String(await act()); } catch (error) { outcome[name] = 'refused: ' + error.name; }
 };
 const job = JSON.stringify({ kind: 'submit', yaml: 'name: pwned\\ngpus: 1\\ncommand: [true]' });
+const credentials = 'include';
+const post = { method: 'POST', credentials, body: job };
+const json = { 'content-type': 'application/json' };
 const requests = CONSOLE + '/api/pools/pool-a/requests';
 const form = (method, action, target) => {
   const made = Object.assign(document.createElement('form'), { method, action, target, enctype: 'text/plain' });
@@ -19,7 +22,8 @@ const form = (method, action, target) => {
   made.submit();
 };
 const frame = (src) => new Promise((loaded) => {
-  const made = Object.assign(document.createElement('iframe'), { src, onload: () => loaded(made.contentDocument?.title ?? 'no document') });
+  const made = Object.assign(document.createElement('iframe'), { src });
+  made.onload = () => loaded(made.contentDocument?.title ?? 'no document');
   document.body.append(made);
 });
 (async () => {
@@ -28,18 +32,31 @@ const frame = (src) => new Promise((loaded) => {
   await attempt('databases', async () => (await indexedDB.databases()).length);
   await attempt('opener', () => window.opener);
   await attempt('top', () => window.top === window);
-  await attempt('read', async () => (await fetch(CONSOLE + '/api/me', { credentials: 'include' })).text());
-  await attempt('read without a preflight', async () => (await fetch(CONSOLE + '/api/me', { credentials: 'include', mode: 'no-cors' })).text());
-  await attempt('write', async () => (await fetch(requests, { method: 'POST', credentials: 'include', headers: { 'content-type': 'application/json' }, body: job })).text());
-  await attempt('write without a preflight', async () => (await fetch(requests, { method: 'POST', credentials: 'include', mode: 'no-cors', body: job })).text());
-  await attempt('websocket', () => new Promise((done) => { const made = new WebSocket(CONSOLE.replace('http', 'ws') + '/api/live'); made.onopen = () => done('open'); made.onerror = () => done('refused'); }));
-  await attempt('worker of the console', () => navigator.serviceWorker.register(CONSOLE + '/worker.js', { scope: CONSOLE + '/' }));
-  await attempt('own worker', async () => { const made = await navigator.serviceWorker.register('/worker.js', { scope: '/' }); return new URL(made.scope).origin === origin; });
+  await attempt('read', async () => (await fetch(CONSOLE + '/api/me', { credentials })).text());
+  await attempt('read without a preflight', async () =>
+    (await fetch(CONSOLE + '/api/me', { credentials, mode: 'no-cors' })).text());
+  await attempt('write', async () => (await fetch(requests, { ...post, headers: json })).text());
+  await attempt('write without a preflight', async () =>
+    (await fetch(requests, { ...post, mode: 'no-cors' })).text());
+  await attempt('websocket', () => new Promise((done) => {
+    const made = new WebSocket(CONSOLE.replace('http', 'ws') + '/api/live');
+    made.onopen = () => done('open');
+    made.onerror = () => done('refused');
+  }));
+  await attempt('worker of the console', () =>
+    navigator.serviceWorker.register(CONSOLE + '/worker.js', { scope: CONSOLE + '/' }));
+  await attempt('own worker', async () => {
+    const made = await navigator.serviceWorker.register('/worker.js', { scope: '/' });
+    return new URL(made.scope).origin === origin;
+  });
   await attempt('frame', () => frame(CONSOLE + '/'));
-  await attempt('window', () => { const made = window.open(CONSOLE + '/', 'console'); return made.document.title; });
+  await attempt('window', async () => {
+    const made = window.open(CONSOLE + '/', 'console');
+    while (!made.closed && made.location.href === 'about:blank') await new Promise((later) => setTimeout(later, 20));
+    return made.closed ? 'refused: closed' : made.document.title;
+  });
   form('POST', requests, 'by-form');
   document.cookie = 'bailiff=stolen; path=/';
-  await attempt('form', () => new Promise((done) => setTimeout(() => done('sent'), 0)));
   document.title = 'finished';
   window.outcome = outcome;
 })();
@@ -53,7 +70,9 @@ class Page(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Serve."""
         worker = self.path == "/worker.js"
-        text = WORKER if worker else f"<title>attacks</title><body><script>const CONSOLE = {json.dumps(CONSOLE)};{SCRIPT}</script>"
+        text = (
+            WORKER if worker else f"<title>attacks</title><body><script>const CONSOLE = {json.dumps(CONSOLE)};{SCRIPT}</script>"
+        )
         self.send_response(200)
         self.send_header("Content-Type", "text/javascript" if worker else "text/html")
         self.send_header("Service-Worker-Allowed", "/")

@@ -82,7 +82,11 @@ def test_what_slurm_itself_prints_is_imported_with_its_preemptions(cluster: Slur
         "low": (1, True), "cancel": (1, True), "high": (10, False),
     }  # fmt: skip
     assert history.projects["vision"].gpu_limit == 6
-    assert {name: found.parent for name, found in history.projects.items()} == {"vision": "", "research": "", "speech": "research"}
+    assert {name: found.parent for name, found in history.projects.items()} == {
+        "vision": "",
+        "research": "",
+        "speech": "research",
+    }
 
 
 @pytest.mark.timeout(1800)

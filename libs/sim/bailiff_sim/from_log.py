@@ -28,7 +28,8 @@ class FromLog:
     """A log as a workload, with the recorded statistics. policies: (time, seq, policy) of each application, in log order.
 
     recorded: statistics until `end`, computed as those of a simulation. begin, end: µs UTC. seqs: job names by the seq of the
-    submission; a name that was submitted again gets a suffix. not_simulated: sentences for the headline. scheduler: the one that recorded it, if it was not Bailiff.
+    submission; a name that was submitted again gets a suffix. not_simulated: sentences for the headline. scheduler: the one
+    that recorded it, if it was not Bailiff.
     """
 
     workload: Workload

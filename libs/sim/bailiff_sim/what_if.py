@@ -26,7 +26,8 @@ Progress = Callable[[str, int, int], None]
 class WhatIf:
     """The three runs. since, to: the window in which the other policy is in force, µs UTC.
 
-    rejected: jobs that only the other policy does not accept, with the reason. not_simulated: sentences for the headline. scheduler: what recorded the past, if not Bailiff.
+    rejected: jobs that only the other policy does not accept, with the reason. not_simulated: sentences for the headline.
+    scheduler: what recorded the past, if not Bailiff.
     """
 
     recorded: Run
@@ -114,10 +115,8 @@ def _unmet(log: FromLog, rejected: Mapping[str, str]) -> list[str]:
     waiting = [job.job for _, job in log.workload.demands() if any(each.job in rejected for each in job.after)]
     if not waiting:
         return []
-    return [
-        f"not simulated: the dependency (--after) of {count_text(len(waiting), 'job')} on a rejected job, such as that of "
-        f"{waiting[0]}; it counts as met"
-    ]
+    jobs = f"{count_text(len(waiting), 'job')} on a rejected job, such as that of {waiting[0]}"
+    return [f"not simulated: the dependency (--after) of {jobs}; it counts as met"]
 
 
 def same_policy(found: WhatIf) -> dict[str, object]:

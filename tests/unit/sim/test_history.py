@@ -76,6 +76,21 @@ def test_what_a_real_slurm_printed_is_read(tmp_path: Path) -> None:
     assert manifest.left_out == {"job steps": 12, "never started": 2}
 
 
+def test_cpus_memory_eligibility_and_parents_as_slurm_22_05_prints_them(tmp_path: Path) -> None:
+    """tests/slurm made these files, too: CR_CPU_Memory, the accounts of a tree, and job 4, which depends on job 1."""
+    site = slurm_config.site(SLURM / "slurm.conf", None, None, SLURM / "assoc-parents.txt", "partition")
+    jobs, found, bad = imported(slurm.read([SLURM / "sacct-cpus.txt"], site, slurm.Options(BERLIN, tier="partition")), tmp_path)
+    assert (bad, found["preemptions"]) == ([], 4)
+    assert (jobs["1"].cpu_milli, jobs["1"].memory_bytes) == (8000, 2000 << 20)
+    dependent = next(job for job in jobs.values() if job.gpus == 1 and "_" not in job.name)
+    assert dependent.submitted >= jobs["1"].attempts[-1].end  # type: ignore[operator]
+    manifest = read_manifest(tmp_path)
+    assert {name: project.parent for name, project in manifest.projects.items()} == {
+        "research": "", "speech": "research", "vision": "",
+    }  # fmt: skip
+    assert manifest.projects["vision"].gpu_limit == 6
+
+
 def test_accounts_are_a_tree_of_projects_where_sacctmgr_says_who_is_below_whom(tmp_path: Path) -> None:
     assoc = tmp_path / "assoc.txt"
     assoc.write_text(
@@ -250,7 +265,11 @@ def test_jobs_have_the_cpus_and_memory_that_slurm_gave_them(tmp_path: Path) -> N
     conf.write_text("NodeName=gpu[01-02] Sockets=2 CoresPerSocket=8 ThreadsPerCore=2 RealMemory=200000 Gres=gpu:4\n")
     file = tmp_path / "sacct.txt"
     tres = "cpu=40,mem=62.50G,gres/gpu=4,node=2"
-    rows = [line("1", at(1), at(3), tres=tres), line("2", at(3), at(5), tres=tres, at="00:30"), line("3", at(1), at(2), tres="cpu=9")]
+    rows = [
+        line("1", at(1), at(3), tres=tres),
+        line("2", at(3), at(5), tres=tres, at="00:30"),
+        line("3", at(1), at(2), tres="cpu=9"),
+    ]
     file.write_text("\n".join([HEAD, *rows]) + "\n")
     source = slurm.read([file], slurm_config.site(conf, None, None, None), slurm.Options())
     jobs, _, bad = imported(source, tmp_path / "out")
@@ -258,7 +277,9 @@ def test_jobs_have_the_cpus_and_memory_that_slurm_gave_them(tmp_path: Path) -> N
     assert (jobs["1"].cpu_milli, jobs["1"].memory_bytes) == (40_000, 125 << 29)
     manifest = read_manifest(tmp_path / "out")
     assert [(each.cpu_milli, each.memory_bytes >> 20) for each in manifest.machines] == [(32_000, 200_000)] * 2
-    assert "not simulated: 1 job without a GPU, and the CPUs and memory that they used beside the others" in manifest.not_simulated
+    assert (
+        "not simulated: 1 job without a GPU, and the CPUs and memory that they used beside the others" in manifest.not_simulated
+    )
     workload = assemble(trace(f"history:{tmp_path / 'out'}"), cluster(f"history:{tmp_path / 'out'}"), Choices(), 0)
     (group,) = next(job for _, job in workload.demands() if job.job == "job-1").tasks
     assert (group.count, group.gpu_milli, group.cpu_milli, group.memory_bytes) == (2, 2000, 20_000, 125 << 28)
@@ -285,7 +306,7 @@ def test_a_job_that_waited_for_another_arrives_when_it_became_eligible(tmp_path:
     row = f"1|n|ada|vision|low|normal|{at(0)}|{at(2)}|{at(3)}|{at(4)}||COMPLETED|gres/gpu=2,node=1|gpu01"
     _, found, bad = imported(sacct(tmp_path, row, head=head), tmp_path / "out")
     assert (bad, found["waiting"]["all"]["mean"]) == ([], 1.0)
-    assert "1 rows became eligible more than a minute after" in " ".join(read_manifest(tmp_path / "out").not_simulated)
+    assert "in 1 row a job became eligible more than a minute after" in " ".join(read_manifest(tmp_path / "out").not_simulated)
     _, found, _ = imported(sacct(tmp_path, row.replace(f"|{at(2)}|", "|", 1)), tmp_path / "without")
     assert found["waiting"]["all"]["mean"] == 3.0
     assert "no column Eligible" in " ".join(read_manifest(tmp_path / "without").not_simulated)

@@ -58,7 +58,8 @@ def import_history(source: Source, folder: Path, assumed: Assumptions, report_ba
         history = History(
             site.scheduler, tuple(machines), dict(site.tiers), dict(site.projects), assumed.checkpoint_every, seen,
             {**recorded.figures(), "most_gpus_in_use": peaks.total}, dict(store.skipped), store.bad,
-            tuple(_certainty(source, recorded, store, assumed)), tuple(f"not simulated: {each}" for each in _not_simulated(site, store)),
+            tuple(_certainty(source, recorded, store, assumed)),
+            tuple(f"not simulated: {each}" for each in _not_simulated(site, store)),
         )  # fmt: skip
         write_manifest(folder, history)
         what = "the order of its classes and the limits of its projects"

@@ -80,8 +80,8 @@ def from_history(folder: Path, policy: Policy, choices: Choices) -> FromLog:
     run = recorded_run(folder, workload, policy)
     assumptions = [*history.certainty, "a job runs at the same speed on every placement"]
     return FromLog(
-        workload, Delays(), [(workload.begin, -1, policy)], run.stats, workload.begin, run.end, {}, assumptions, history.not_simulated,
-        history.scheduler,
+        workload, Delays(), [(workload.begin, -1, policy)], run.stats, workload.begin, run.end, {}, assumptions,
+        history.not_simulated, history.scheduler,
     )  # fmt: skip
 
 
@@ -104,8 +104,8 @@ def _trace_jobs(
             name = f"{name[:55]}.{taken[name]}"
         tasks = job.node_count if job.gpus % job.node_count == 0 else 1
         yield job, TraceJob(
-            name, job.submitted, work, job.gpus, job.gpu_milli, job.gpus // tasks, named(job.project) if job.project else "", job.tier,
-            ENDS.get(job.attempts[-1].state, "cancelled"), gpu_models=(job.model,) if job.model in models else (),
+            name, job.submitted, work, job.gpus, job.gpu_milli, job.gpus // tasks, named(job.project) if job.project else "",
+            job.tier, ENDS.get(job.attempts[-1].state, "cancelled"), gpu_models=(job.model,) if job.model in models else (),
             run_time_limit=job.limit, cpu_milli=job.cpu_milli // tasks, memory_bytes=job.memory_bytes // tasks,
         )  # fmt: skip
 

@@ -5,14 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from bailiff_core.humanize import count_text
+
 from . import slurm_values as slurm
 from .lines import numbered_lines
 from .records import SECOND, AttemptRow, BadLine, Found, Site, Skipped, Source, State, Tier
 from .values import Unreadable, elapsed, is_ambiguous, moment, shown
 
 FIELDS = (
-    "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "Submit", "Eligible", "Start", "End", "Elapsed", "TimelimitRaw",
-    "State", "ReqTRES", "AllocTRES", "NNodes", "NodeList", "Suspended",
+    "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "Submit", "Eligible", "Start", "End", "Elapsed",
+    "TimelimitRaw", "State", "ReqTRES", "AllocTRES", "NNodes", "NodeList", "Suspended",
 )  # fmt: skip
 COMMAND = f"sacct --allusers --duplicates --parsable2 --format={','.join(FIELDS)} --starttime=2026-01-01 > sacct.txt"
 FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "reason", "constraints", "container")
@@ -196,13 +198,13 @@ class _Reader:
         unknown.append("which job preempted which: sacct does not record the preemptor")
         if "eligible" not in self._columns:
             self._site.not_simulated.append(
-                "dependencies between jobs: the file has no column Eligible, so a job with --dependency or --begin counts as pending "
-                "from its submission on"
+                "dependencies between jobs: the file has no column Eligible, so a job with --dependency or --begin counts as "
+                "pending from its submission on"
             )
         elif self._eligible_later:
             self._site.not_simulated.append(
-                f"dependencies between jobs: {self._eligible_later:,} rows became eligible more than a minute after their submission "
-                "(--dependency, --begin, held, requeued); they arrive when they did then"
+                f"dependencies between jobs: in {count_text(self._eligible_later, 'row')} a job became eligible more than a "
+                "minute after its submission (--dependency, --begin, held, requeued); it arrives when it became eligible"
             )
         if self._by_request:
             unknown.append(f"GPUs of {self._by_request:,} rows: AllocTRES is empty there, so what was requested is taken")

@@ -173,7 +173,7 @@ def _accounts(path: Path) -> dict[str, ProjectFact]:
         limit, share = slurm.tres(row.get("grptres", "")), row.get("share", "")
         if share and not share.isdecimal() and share != "parent":
             raise ValueError(f"{where}: Share: expected a whole number, found {shown(share)}")
-        parent = row.get("parname", row.get("parentname", ""))  # sacctmgr's own header is "Par Name"
+        parent = row.get("parentname", row.get("parname", ""))  # 22.05 prints ParentName; "Par Name" is accepted, too
         has_limit = "gres/gpu" in row.get("grptres", "")
         found[row["account"]] = ProjectFact(
             "" if parent == "root" else parent,

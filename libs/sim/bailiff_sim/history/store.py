@@ -16,7 +16,8 @@ BATCH = 5_000
 CREATE = (
     "create table attempts (job text, submitted integer, start integer, end integer, state text, gpus integer, component integer,"
     " ran integer, node_count integer, nodes text, user text, project text, tier text, model text, run_limit integer,"
-    " preemptor text, gpu_milli integer, cpu_milli integer, memory_bytes integer, began integer, unique (job, component, submitted, began))"
+    " preemptor text, gpu_milli integer, cpu_milli integer, memory_bytes integer, began integer,"
+    " unique (job, component, submitted, began))"
 )
 # The same attempt in two files, of which the older was written while it ran: the later state holds.
 INSERT = (
@@ -72,11 +73,11 @@ class Store:
     def by_start(self) -> Iterator[Usage]:
         """Each attempt with known times, by start."""
         rows = self._database.execute(
-            "select start, end, gpus, cpu_milli, memory_bytes, node_count, nodes from attempts where start is not null and end is not null"
-            " order by start, job"
+            "select start, end, gpus, cpu_milli, memory_bytes, node_count, nodes from attempts"
+            " where start is not null and end is not null order by start, job"
         )
-        for *numbers, nodes in rows:
-            yield Usage(*numbers, tuple(nodes.split()))
+        for start, end, gpus, cpu_milli, memory, count, nodes in rows:
+            yield Usage(start, end, gpus, cpu_milli, memory, count, tuple(nodes.split()))
 
     def has_cpus(self) -> bool:
         """Whether any attempt says how many CPUs it had."""

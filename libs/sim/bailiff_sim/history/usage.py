@@ -62,9 +62,7 @@ class Peaks:
         found = []
         for machine in machines:
             _, cpu, memory = self._most.get(machine.name, (0, 0, 0))
-            found.append(
-                replace(machine, cpu_milli=max(machine.cpu_milli, cpu), memory_bytes=max(machine.memory_bytes, memory))
-            )
+            found.append(replace(machine, cpu_milli=max(machine.cpu_milli, cpu), memory_bytes=max(machine.memory_bytes, memory)))
         return found, sum(before != after for before, after in zip(machines, found, strict=True))
 
 
