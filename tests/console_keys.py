@@ -1,6 +1,6 @@
 """Drives the console by keyboard only: moves the focus with Tab, and checks that the focus is visible."""
 
-from typing import Any
+from typing import Any, Literal
 
 from playwright.async_api import Page
 from playwright.async_api import TimeoutError as NeverCame
@@ -21,6 +21,7 @@ AT = """
 }
 """
 MOST = 80
+ROLES: dict[str, Literal["button", "link"]] = {"button": "button", "a": "link"}
 
 
 class Keys:
@@ -47,7 +48,9 @@ class Keys:
         return found
 
     async def go_to(self, name: str, tag: str) -> None:
-        """Tab until it has the focus; the focus must be visible at every stop."""
+        """Tab until it has the focus, once it can; the focus must be visible at every stop."""
+        if tag in ROLES:  # Tab passes over what is disabled, such as a button whose preview is not there yet
+            await self.page.get_by_role(ROLES[tag], name=name, disabled=False).first.wait_for()
         passed = []
         for _ in range(MOST):
             await self.press("Tab")

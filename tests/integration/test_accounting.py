@@ -91,6 +91,29 @@ def close(found: Any, expected: Any) -> bool:
     return all(found[name] == pytest.approx(expected[name], abs=2e-5) for name in FIGURES if name in expected)
 
 
+async def test_the_start_page_counts_the_capacity_as_accounting_does(database: str, tmp_path: Path) -> None:
+    """A drained machine's GPUs count, also while a job runs there, and a quarantined one does not: never over 100 percent."""
+    story = Story(pool="pool-a")
+    for name in ("n1", "n2"):
+        story.node(name, gpus=4)
+    story.runs("a", gpus=4, after=HOUR)
+    story.runs("b", gpus=3, after=MINUTE)
+    (drained,) = {task.node for task in story.job("b").tasks}
+    story.drain(story.state.nodes[drained].name, mode="graceful")
+    story.quarantined(story.state.nodes[drained].name, 3)
+    story.cycle(facts.ClockAdvanced(), after=HOUR)
+    story.cycle(facts.ClockAdvanced(), after=HOUR)
+    begin, end = decode(story.wires[0]).time, decode(story.wires[-1]).time + 1
+    async with archived(database, tmp_path, story) as api:
+        whole = {"from": moment(begin), "to": moment(end)}
+        overview = await api.get(f"{POOL.rpartition('/')[0]}/overview", **whole)
+        accounting = await api.get(POOL, by="hour", **whole)
+    last = overview["points"][-1]
+    assert (last["gpus"], last["capacity"]) == (7, 7)
+    assert accounting["capacity"][-2]["gpu_hours"] == pytest.approx(7, abs=0.1)
+    assert all(point["gpus"] <= point["capacity"] for point in overview["points"])
+
+
 async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,7 +179,8 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await keys.press("Enter")
     await keys.go_to("Job as YAML", "div")
     await keys.press("Control+a")  # what the form begins with
-    await keys.type("name: by-keys\nclass: inference\ngpus: 1\ncpu: 1\nmemory: 1GiB\ncommand: sleep 3000\n")
+    async with page.expect_response(lambda answer: "sleep 3000" in (answer.request.post_data or "")):  # the plan of all of it
+        await keys.type("name: by-keys\nclass: inference\ngpus: 1\ncpu: 1\nmemory: 1GiB\ncommand: sleep 3000\n")
     await see.text("would start immediately")
     await keys.go_to("Submit", "button")
     await keys.press("Enter")

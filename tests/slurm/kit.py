@@ -149,7 +149,7 @@ class Slurm:
         self.until("slurmdbd listens", lambda: listens(self._dbd))
         for command in (
             "add cluster story", "add qos urgent set priority=100", "modify qos normal set priority=10",
-            "add account vision Fairshare=3", "add account speech parent=root",
+            "add account vision Fairshare=3", "add account research", "add account speech parent=research",
             "add user root account=vision QosLevel=normal,urgent DefaultQOS=normal",
             "add user root account=speech QosLevel=normal,urgent DefaultQOS=normal",
         ):  # fmt: skip
@@ -173,7 +173,9 @@ class Slurm:
             "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
             f"AccountingStoragePort={self._dbd}", f"AccountingStoragePass={self.at}/munge/socket",
             "AccountingStorageTRES=gres/gpu,gres/gpu:a100", "AccountingStorageEnforce=limits,qos",
-            "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU", "GresTypes=gpu", "PriorityType=priority/multifactor",
+            "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU_Memory", "GresTypes=gpu",
+            "PriorityType=priority/multifactor",
+            "DefMemPerCPU=500",
             "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", "JobRequeue=1", "KillWait=1", "ReturnToService=2",
             "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=1", "SlurmdParameters=config_overrides",
             "MailProg=/bin/true", "MinJobAge=5",

@@ -40,21 +40,23 @@ def test_what_slurm_itself_prints_is_imported_with_its_preemptions(cluster: Slur
     go = tmp_path / "go"
     long = f"while [ ! -e {go} ]; do sleep 0.2; done"
     train = cluster.submit(
-        "--partition=low", "--account=vision", "--gres=gpu:a100:4", "--job-name=train|a", "--time=60", script=long
-    )
+        "--partition=low", "--account=vision", "--gres=gpu:a100:4", "--job-name=train|a", "--time=60", "--cpus-per-task=8",
+        "--mem=2000", script=long,
+    )  # fmt: skip
     gone = cluster.submit("--partition=cancel", "--account=vision", "--gres=gpu:2", script="sleep 600")
     array = cluster.submit("--partition=low", "--account=speech", "--gres=gpu:1", "--array=1-2", script=long)
+    after = cluster.submit("--partition=low", "--account=vision", "--gres=gpu:1", f"--dependency=afterok:{train}", script="true")
     cluster.until("all run", lambda: state(train) + state(gone) + state(array) == ["RUNNING"] * 4)
     urgent = cluster.submit("--partition=high", "--account=speech", "--qos=urgent", "--gres=gpu:8", script="sleep 2")
     cluster.until("the urgent job has run", lambda: state(urgent) == ["COMPLETED"])
     go.touch()
-    cluster.until("the requeued jobs have ended", lambda: state(train) + state(array) == ["COMPLETED"] * 3)
+    cluster.until("the requeued jobs have ended", lambda: state(train) + state(array) + state(after) == ["COMPLETED"] * 4)
 
     fields = ",".join(slurm.FIELDS)
     files = {
         "sacct": ("sacct", "--allusers", "--duplicates", "--parsable2", f"--format={fields}"),
         "qos": ("sacctmgr", "show", "qos", "--parsable2"),
-        "assoc": ("sacctmgr", "show", "assoc", "--parsable2"),
+        "assoc": ("sacctmgr", "show", "assoc", "--parsable2", "format=Account,ParentName,User,Partition,Share,GrpTRES"),
     }
     for name, command in files.items():
         (tmp_path / name).write_text(cluster.run(*command))
@@ -65,16 +67,26 @@ def test_what_slurm_itself_prints_is_imported_with_its_preemptions(cluster: Slur
     source = slurm.read([tmp_path / "sacct"], site, slurm.Options(zone("Europe/Berlin"), tier=tier))
     history = import_history(source, tmp_path / "history", Assumptions(None), bad.append)
     assert bad == []
-    attempts = {job.name: [attempt.state for attempt in job.attempts] for job in read_jobs(tmp_path / "history")}
+    jobs = {job.name: job for job in read_jobs(tmp_path / "history")}
+    assert (jobs[train].cpu_milli, jobs[train].memory_bytes >> 20) == (8000, 2000)
+    assert (jobs[urgent].cpu_milli, jobs[urgent].memory_bytes >> 20) == (1000, 500)
+    assert jobs[after].submitted >= jobs[train].attempts[-1].end, "it arrives when Slurm found it eligible"  # type: ignore[operator]
+    assert [(each.gpus, each.cpu_milli, each.memory_bytes >> 20) for each in history.machines] == [(8, 64_000, 100_000)]
+    attempts = {job.name: [attempt.state for attempt in job.attempts] for job in jobs.values()}
     assert attempts == {
         train: ["preempted", "succeeded"], gone: ["preempted"], f"{array}_1": ["preempted", "succeeded"],
-        f"{array}_2": ["preempted", "succeeded"], urgent: ["succeeded"],
+        f"{array}_2": ["preempted", "succeeded"], urgent: ["succeeded"], after: ["succeeded"],
     }  # fmt: skip
     assert history.recorded["preemptions"] == 4
     assert {tier: (found.value, found.preemptible) for tier, found in history.tiers.items()} == {
         "low": (1, True), "cancel": (1, True), "high": (10, False),
     }  # fmt: skip
     assert history.projects["vision"].gpu_limit == 6
+    assert {name: found.parent for name, found in history.projects.items()} == {
+        "vision": "",
+        "research": "",
+        "speech": "research",
+    }
 
 
 @pytest.mark.timeout(1800)

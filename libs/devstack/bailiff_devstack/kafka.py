@@ -81,7 +81,7 @@ class EmbeddedKafka(Managed):
         properties: Mapping[str, str] | None = None,
         die_with_parent: bool = True,
         fast_start: bool = True,
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = 180.0,
         progress: jars.Progress = lambda _: None,
         member: Member | None = None,
     ) -> None:
@@ -315,14 +315,13 @@ class EmbeddedKafka(Managed):
     def _format(self, settings: Path) -> None:
         """Format the data folder with Kafka's tool, which also writes the feature levels."""
         cluster = self._member.cluster if self._member else fresh_cluster()
-        done = subprocess.run(
-            [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=self._start_timeout_s,
-            check=False,
-        )
+        command = [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)]
+        timeout = self._start_timeout_s
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            why = "is the machine busy? Try again"
+            raise KafkaStartError(f"Kafka did not format {self.data_dir} within {timeout:g} s: {why}") from None
         if done.returncode != 0:
             raise KafkaStartError(f"Kafka could not format {self.data_dir}:\n{done.stdout}{done.stderr}")
 

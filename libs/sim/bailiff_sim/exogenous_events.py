@@ -104,13 +104,17 @@ class ExogenousEvents:
         if self._waiting:
             text = "waited for other jobs (--after): under every policy it starts only after their end there"
             found.append(f"{count_text(self._waiting, 'job')} {text}")
-        if self._unknown_dependencies:
-            number = count_text(self._unknown_dependencies, "dependence")
-            found.append(f"{number} on jobs that the log does not have: they count as met")
         if self._writers > 1:
             times = count_text(self._writers - 1, "time")
             found.append(f"the log's writer was replaced or restarted {times}; a simulation has no such pause")
         return found
+
+    def not_simulated(self) -> list[str]:
+        """Sentences for the headline: what the log has and a simulation leaves out."""
+        if not self._unknown_dependencies:
+            return []
+        times = count_text(self._unknown_dependencies, "time")
+        return [f"not simulated: a dependency (--after) on a job that the log does not have, {times}; it counts as met"]
 
     def _joined(self, now: int, fact: facts.NodeJoined) -> None:
         booted = self._boots.get(fact.node, fact.boot_id) != fact.boot_id

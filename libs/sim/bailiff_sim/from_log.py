@@ -28,7 +28,8 @@ class FromLog:
     """A log as a workload, with the recorded statistics. policies: (time, seq, policy) of each application, in log order.
 
     recorded: statistics until `end`, computed as those of a simulation. begin, end: µs UTC. seqs: job names by the seq of the
-    submission; a name that was submitted again gets a suffix. scheduler: the one that recorded it, if it was not Bailiff.
+    submission; a name that was submitted again gets a suffix. not_simulated: sentences for the headline. scheduler: the one
+    that recorded it, if it was not Bailiff.
     """
 
     workload: Workload
@@ -39,6 +40,7 @@ class FromLog:
     end: int
     seqs: dict[int, str]
     assumptions: list[str]
+    not_simulated: Sequence[str] = ()
     scheduler: str = ""
 
     def under(self, policy: Policy | None, since: int | None = None) -> tuple[Policy, Workload]:
@@ -80,7 +82,7 @@ def from_log(records: Iterable[Record], name: str = "log", to: int | None = None
     seqs = {seq: each.name for seq, each in observation.jobs.items()}
     return FromLog(
         workload, measured, exogenous.policies, recorded, observation.begin, end, seqs,
-        [*assumptions, *exogenous.assumptions(), *_delay_assumptions(measured)],
+        [*assumptions, *exogenous.assumptions(), *_delay_assumptions(measured)], exogenous.not_simulated(),
     )  # fmt: skip
 
 

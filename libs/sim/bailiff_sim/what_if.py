@@ -26,7 +26,8 @@ Progress = Callable[[str, int, int], None]
 class WhatIf:
     """The three runs. since, to: the window in which the other policy is in force, µs UTC.
 
-    rejected: jobs that only the other policy does not accept, with the reason. scheduler: what recorded the past, if not Bailiff.
+    rejected: jobs that only the other policy does not accept, with the reason. not_simulated: sentences for the headline.
+    scheduler: what recorded the past, if not Bailiff.
     """
 
     recorded: Run
@@ -36,6 +37,7 @@ class WhatIf:
     to: int
     assumptions: Sequence[str]
     rejected: Mapping[str, str] = field(default_factory=dict)
+    not_simulated: Sequence[str] = ()
     scheduler: str = ""
 
     @property
@@ -60,8 +62,9 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
     counted = [name for name, job in again.jobs.items() if job.submitted <= to and (job.ended is None or job.ended >= since)]
     rejected = {name: changed.refused[name] for name in counted if name in changed.refused}
     return WhatIf(
-        _only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumptions, rejected, log.scheduler
-    )
+        _only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumptions, rejected,
+        [*log.not_simulated, *_unmet(log, rejected)], log.scheduler,
+    )  # fmt: skip
 
 
 def compared(found: WhatIf) -> dict[str, object]:
@@ -105,7 +108,15 @@ def headline(found: WhatIf) -> list[str]:
             f"{count_text(len(found.again.refused), 'job')} not simulated as it was: rejected already under the policies in force"
             + (f"; {len(lost)} of them accepted by the other policy" if lost else "")
         )
-    return lines
+    return [*lines, *found.not_simulated]
+
+
+def _unmet(log: FromLog, rejected: Mapping[str, str]) -> list[str]:
+    waiting = [job.job for _, job in log.workload.demands() if any(each.job in rejected for each in job.after)]
+    if not waiting:
+        return []
+    jobs = f"{count_text(len(waiting), 'job')} on a rejected job, such as that of {waiting[0]}"
+    return [f"not simulated: the dependency (--after) of {jobs}; it counts as met"]
 
 
 def same_policy(found: WhatIf) -> dict[str, object]:

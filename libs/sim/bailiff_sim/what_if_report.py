@@ -31,6 +31,7 @@ def page(found: WhatIf, comparison: Mapping[str, Any]) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         "<p>Recorded: what happened. Simulated: the same engine under the policies in force. Other: under another policy.</p>",
+        *(f"<p><strong>{escape(line)}</strong></p>" for line in comparison["headline"]),
         f"<p>{escape(comparison['confidence'])}</p>",
         _totals(runs),
         plot("Wait time", waits, found.runs, "Share of jobs by maximum time in the queue."),
@@ -42,7 +43,8 @@ def page(found: WhatIf, comparison: Mapping[str, Any]) -> str:
         "<h2>Improved most</h2><p>Less wait time and repeated work; simulated → other policy.</p>",
         _jobs(comparison["improved"]),
         "<h2>Worsened most</h2><p>More wait time and repeated work; simulated → other policy.</p>",
-        _jobs(comparison["worsened"]),
+        *_rejected(comparison["rejected"]),
+        *([] if comparison["rejected"] and not comparison["worsened"] else [_jobs(comparison["worsened"])]),
         "<h2>Assumptions</h2><ul>", *(f"<li>{escape(each)}</li>" for each in comparison["assumptions"]), "</ul>",
     ]  # fmt: skip
     return document(title, parts)
@@ -58,6 +60,13 @@ def _totals(runs: Sequence[Mapping[str, object]]) -> str:
 def _shares(runs: Sequence[Mapping[str, object]]) -> list[str]:
     head, rows = by_project(runs)
     return ["<h2>Share of each project's entitlement</h2>", table(head, rows)] if rows else []
+
+
+def _rejected(rejected: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rejected:
+        return []
+    names = ", ".join(each["job"] for each in rejected[:10]) + (" …" if len(rejected) > 10 else "")
+    return [f"<p>{len(rejected)} rejected: {escape(names)}</p>"]
 
 
 def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:

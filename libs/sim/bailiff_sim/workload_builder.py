@@ -180,14 +180,22 @@ def _limit(job: TraceJob, choices: Choices) -> int | None:
 def _groups(
     gpus: int, gpu_milli: int, per_task: int | None, largest: int, cpu: int, memory: int, models: tuple[str, ...]
 ) -> tuple[TaskGroup, ...]:
-    """Task groups with as few tasks as the largest machine allows; all tasks are equal but the last."""
+    """Task groups with as few tasks as the largest machine allows; all tasks are equal but the last.
+
+    cpu, memory: of a task with `per_task` GPUs.
+    """
     if gpu_milli < 1000:
         count = gpus // (per_task or gpus)
         return (TaskGroup(count=count, gpu_share_milli=gpu_milli, cpu_milli=cpu, memory_bytes=memory, gpu_models=models),)
-    size = min(per_task or gpus, largest)
+    given = per_task or gpus
+    size = min(given, largest)
     count, rest = divmod(gpus, size)
-    whole = TaskGroup(count=count, gpu_milli=1000 * size, cpu_milli=cpu, memory_bytes=memory, gpu_models=models)
-    return (whole, TaskGroup(gpu_milli=1000 * rest, gpu_models=models)) if rest else (whole,)
+
+    def group(count: int, size: int) -> TaskGroup:
+        cpus, memory_of_task = cpu * size // given, memory * size // given
+        return TaskGroup(count=count, gpu_milli=1000 * size, cpu_milli=cpus, memory_bytes=memory_of_task, gpu_models=models)
+
+    return (group(count, size), group(1, rest)) if rest else (group(count, size),)
 
 
 def _failures(cluster: Sequence[Machine], mtbf: int, begin: int, end: int, random: Random) -> list[WorkloadEvent]:

@@ -18,7 +18,7 @@ FILES = ROOT / "tests/unit/sim/history_files"
 GUIDE = ROOT / "docs/how-to/import-history.md"
 GIVEN = {
     "sacct.txt": SLURM / "sacct.txt", "slurm.conf": SLURM / "slurm.conf", "qos.txt": SLURM / "qos.txt",
-    "assoc.txt": SLURM / "assoc.txt",
+    "assoc.txt": SLURM / "assoc-parents.txt",
     "kueue.json": FILES / "kueue.json", "pods.json": FILES / "pods.json", "audit.log": FILES / "audit.log",
     "watch.json": FILES / "kubernetes-1.37-watch.json",
     "jobs.csv": FILES / "jobs.csv",

@@ -202,3 +202,12 @@ def test_a_gang_with_every_field() -> None:
     workers, servers = demand.sub_groups
     assert (workers.min_tasks, workers.topology and workers.topology.required, servers.name) == (2, "rack", "ps")
     assert [(group.sub_group, group.order) for group in demand.tasks] == [("workers", 1), ("ps", None)]
+
+
+def test_the_first_port_is_passed_in_the_environment_unless_the_job_sets_it() -> None:
+    job = job_parser.job_from({"name": "a", "command": ["x"], "ports": [8888, 6006], "env": {"LR": "1"}})
+    assert dict(job.spec.env) == {"BAILIFF_PORT": "8888", "LR": "1"}
+    job = job_parser.job_from({"name": "a", "command": ["x"], "ports": [8888], "env": {"BAILIFF_PORT": "9999"}})
+    assert dict(job.spec.env) == {"BAILIFF_PORT": "9999"}
+    with pytest.raises(ClientError, match="env"):
+        job_parser.job_from({"name": "a", "command": ["x"], "ports": [8888], "env": ["BAILIFF_PORT"]})

@@ -10,12 +10,14 @@ import pytest
 import yaml
 
 from bailiff_core.model.policy import Policy
+from bailiff_sim.engine import Simulation
 from bailiff_sim.history import kubernetes, kueue, slurm, slurm_config, slurm_values, table
 from bailiff_sim.history.folder import read_jobs, read_manifest
 from bailiff_sim.history.importing import Assumptions, import_history
 from bailiff_sim.history.records import HOUR, SECOND, AttemptRow, HistoryJob, Site, Skipped, Source
 from bailiff_sim.history.values import Unreadable, elapsed, zone
 from bailiff_sim.traces.catalogue import cluster, trace
+from bailiff_sim.workload_builder import Choices, assemble
 
 FILES = Path(__file__).parent / "history_files"
 SLURM = Path(__file__).parents[2] / "slurm" / "recorded"
@@ -74,6 +76,21 @@ def test_what_a_real_slurm_printed_is_read(tmp_path: Path) -> None:
     assert manifest.left_out == {"job steps": 12, "never started": 2}
 
 
+def test_cpus_memory_eligibility_and_parents_as_slurm_22_05_prints_them(tmp_path: Path) -> None:
+    """tests/slurm made these files, too: CR_CPU_Memory, the accounts of a tree, and job 4, which depends on job 1."""
+    site = slurm_config.site(SLURM / "slurm.conf", None, None, SLURM / "assoc-parents.txt", "partition")
+    jobs, found, bad = imported(slurm.read([SLURM / "sacct-cpus.txt"], site, slurm.Options(BERLIN, tier="partition")), tmp_path)
+    assert (bad, found["preemptions"]) == ([], 4)
+    assert (jobs["1"].cpu_milli, jobs["1"].memory_bytes) == (8000, 2000 << 20)
+    dependent = next(job for job in jobs.values() if job.gpus == 1 and "_" not in job.name)
+    assert dependent.submitted >= jobs["1"].attempts[-1].end  # type: ignore[operator]
+    manifest = read_manifest(tmp_path)
+    assert {name: project.parent for name, project in manifest.projects.items()} == {
+        "research": "", "speech": "research", "vision": "",
+    }  # fmt: skip
+    assert manifest.projects["vision"].gpu_limit == 6
+
+
 def test_accounts_are_a_tree_of_projects_where_sacctmgr_says_who_is_below_whom(tmp_path: Path) -> None:
     assoc = tmp_path / "assoc.txt"
     assoc.write_text(
@@ -107,7 +124,8 @@ def test_a_file_without_header_needs_its_columns(tmp_path: Path) -> None:
     file = SLURM / "sacct-without-header.txt"
     with pytest.raises(ValueError, match=r"sacct-without-header.txt:1: expected the header of sacct .* with --fields"):
         imported(slurm.read([file], Site("Slurm"), slurm.Options(BERLIN)), tmp_path)
-    fields = (*slurm.FIELDS[:13], "ExitCode", *slurm.FIELDS[13:])
+    fields = [each for each in slurm.FIELDS if each != "Eligible"]
+    fields.insert(fields.index("State") + 1, "ExitCode")
     jobs, found, bad = imported(slurm.read([file], Site("Slurm"), slurm.Options(BERLIN, fields=fields)), tmp_path)
     assert (len(jobs), found["preemptions"], bad) == (9, 4, [])
 
@@ -145,6 +163,11 @@ def test_values_of_slurm() -> None:
     assert [slurm_values.state(each) for each in ("PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY")] == ["preempted", "lost", "failed"]
     assert slurm_values.time_limit("UNLIMITED") is None
     assert slurm_values.time_limit("90") == slurm_values.time_limit("01:30:00") == 90 * MINUTE
+    assert slurm_values.cpus_and_memory("billing=4,cpu=8,mem=62.50G") == (8000, 125 << 29)
+    assert slurm_values.cpus_and_memory("cpu=1,mem=100000M") == (1000, 100_000 << 20)
+    assert slurm_values.cpus_and_memory("gres/gpu=4") == (0, 0)
+    with pytest.raises(Unreadable, match="expected memory such as mem=64000M, found 'mem=much'"):
+        slurm_values.cpus_and_memory("mem=much")
     for wrong in ("gpu[01-", "gpu[4-1]", "gpu[1-999999]", "gpu01;rm"):
         with pytest.raises(Unreadable):
             slurm_values.nodes(wrong)
@@ -234,6 +257,59 @@ def test_loss_depends_on_the_checkpoint_interval(tmp_path: Path) -> None:
 def test_no_preemption_on_record_counts_as_unknown(tmp_path: Path) -> None:
     imported(sacct(tmp_path, line("1", at(1), at(2))), tmp_path)
     assert any("whether anything was preempted" in each for each in read_manifest(tmp_path).certainty)
+
+
+def test_jobs_have_the_cpus_and_memory_that_slurm_gave_them(tmp_path: Path) -> None:
+    """Two jobs of half the GPUs do not fit beside each other where each has more than half the CPUs."""
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("NodeName=gpu[01-02] Sockets=2 CoresPerSocket=8 ThreadsPerCore=2 RealMemory=200000 Gres=gpu:4\n")
+    file = tmp_path / "sacct.txt"
+    tres = "cpu=40,mem=62.50G,gres/gpu=4,node=2"
+    rows = [
+        line("1", at(1), at(3), tres=tres),
+        line("2", at(3), at(5), tres=tres, at="00:30"),
+        line("3", at(1), at(2), tres="cpu=9"),
+    ]
+    file.write_text("\n".join([HEAD, *rows]) + "\n")
+    source = slurm.read([file], slurm_config.site(conf, None, None, None), slurm.Options())
+    jobs, _, bad = imported(source, tmp_path / "out")
+    assert bad == []
+    assert (jobs["1"].cpu_milli, jobs["1"].memory_bytes) == (40_000, 125 << 29)
+    manifest = read_manifest(tmp_path / "out")
+    assert [(each.cpu_milli, each.memory_bytes >> 20) for each in manifest.machines] == [(32_000, 200_000)] * 2
+    assert (
+        "not simulated: 1 job without a GPU, and the CPUs and memory that they used beside the others" in manifest.not_simulated
+    )
+    workload = assemble(trace(f"history:{tmp_path / 'out'}"), cluster(f"history:{tmp_path / 'out'}"), Choices(), 0)
+    (group,) = next(job for _, job in workload.demands() if job.job == "job-1").tasks
+    assert (group.count, group.gpu_milli, group.cpu_milli, group.memory_bytes) == (2, 2000, 20_000, 125 << 28)
+    policy = Policy.model_validate(yaml.safe_load((tmp_path / "out/policy.yaml").read_text()), strict=False)
+    result = Simulation(workload, policy).run()
+    assert result.jobs["job-2"].waited > 0
+
+
+def test_machines_hold_at_least_the_cpus_that_were_in_use_there(tmp_path: Path) -> None:
+    rows = [line(str(each), at(1), at(2), tres="cpu=30,gres/gpu=2,node=2") for each in range(3)]
+    imported(sacct(tmp_path, *rows), tmp_path / "seen")
+    assert [each.cpu_milli for each in read_manifest(tmp_path / "seen").machines] == [45_000] * 2
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("NodeName=gpu[01-02] CPUs=40 Gres=gpu:4\n")
+    site = slurm_config.site(conf, None, None, None)
+    imported(slurm.read([tmp_path / "sacct.txt"], site, slurm.Options()), tmp_path / "configured")
+    manifest = read_manifest(tmp_path / "configured")
+    assert [each.cpu_milli for each in manifest.machines] == [45_000] * 2
+    assert any("the CPUs or memory of 2 machines" in each for each in manifest.certainty)
+
+
+def test_a_job_that_waited_for_another_arrives_when_it_became_eligible(tmp_path: Path) -> None:
+    head = HEAD.replace("|Start|", "|Eligible|Start|")
+    row = f"1|n|ada|vision|low|normal|{at(0)}|{at(2)}|{at(3)}|{at(4)}||COMPLETED|gres/gpu=2,node=1|gpu01"
+    _, found, bad = imported(sacct(tmp_path, row, head=head), tmp_path / "out")
+    assert (bad, found["waiting"]["all"]["mean"]) == ([], 1.0)
+    assert "in 1 row a job became eligible more than a minute after" in " ".join(read_manifest(tmp_path / "out").not_simulated)
+    _, found, _ = imported(sacct(tmp_path, row.replace(f"|{at(2)}|", "|", 1)), tmp_path / "without")
+    assert found["waiting"]["all"]["mean"] == 3.0
+    assert "no column Eligible" in " ".join(read_manifest(tmp_path / "without").not_simulated)
 
 
 def test_a_file_without_gpu_counts_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from html import escape
 from pathlib import Path
 from random import Random
 
@@ -19,7 +20,8 @@ from bailiff_sim.engine import Simulation
 from bailiff_sim.from_log import from_log
 from bailiff_sim.metrics import metrics
 from bailiff_sim.timeline import Delays
-from bailiff_sim.what_if import WhatIf, compared, groups, same_policy, what_if
+from bailiff_sim.what_if import WhatIf, compared, groups, headline, same_policy, what_if
+from bailiff_sim.what_if_report import page
 
 ALLOCATE_ONLY = DEFAULT_POLICY.model_copy(
     update={"preemption": DEFAULT_POLICY.preemption.model_copy(update={"actions": ("allocate",)})}
@@ -154,7 +156,28 @@ def test_a_job_waits_for_others_under_every_policy_also_for_one_that_bears_a_use
         assert job.first_start - job.submitted >= HOUR, run.label
     assumed = " ".join(log.assumptions)
     assert "1 job waited for other jobs (--after)" in assumed
-    assert "1 dependence on jobs that the log does not have: they count as met" in assumed
+    assert headline(found) == [
+        "not simulated: a dependency (--after) on a job that the log does not have, 1 time; it counts as met"
+    ]
+
+
+def test_the_headline_and_the_page_name_a_dependency_on_a_job_that_the_other_policy_rejects():
+    story = Story()
+    story.node("n1", gpus=1)
+    story.runs("prep", gpus=1, cls="inference")
+    story.cycle(story.submitted("next", gpus=1, after=(Dependency(job="prep"),)))
+    story.ends("prep", 0, after=HOUR)
+    story.started("next")
+    story.ends("next", 0, after=MINUTE)
+    classes = tuple(each for each in ALLOCATE_ONLY.priority_classes if each.name != "inference")
+    found = what_if(from_log(map(decode, story.wires)), ALLOCATE_ONLY.model_copy(update={"priority_classes": classes}))
+    rejected, unmet = headline(found)
+    assert rejected.startswith("1 of 2 jobs rejected under the other policy")
+    assert unmet == "not simulated: the dependency (--after) of 1 job on a rejected job, such as that of next; it counts as met"
+    text = page(found, {"pool": "pool-a", "policy": "other", **compared(found)})
+    assert escape(rejected) in text
+    assert escape(unmet) in text
+    assert "1 rejected: prep" in text.partition("Worsened most")[2]
 
 
 def test_assumptions_are_reported():

@@ -236,6 +236,7 @@ GROUP_FIELDS: Mapping[str, Field] = {
 SHARES = ("fraction", "gpu_memory")
 WHOLE_GPU = 1000  # thousandths
 SIM_RUN_FOR = "BAILIFF_SIM_RUN_FOR"
+PORT = "BAILIFF_PORT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +311,8 @@ def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
                 (demand if part == "demand" else spec)[key] = field.read(document[name])
             except InvalidValue as error:
                 faults.append(((name,), str(error)))
+    if demand.get("ports") and isinstance(spec.get("env", {}), dict):
+        spec["env"] = {PORT: str(demand["ports"][0]), **spec.get("env", {})}
     if "image" in document:
         spec.setdefault("runtime", "docker")
     if "sim_run_for" in document:

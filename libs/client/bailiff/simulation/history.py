@@ -82,6 +82,7 @@ def run_import(source: Any, chosen: ImportOptions, warn: Say, progress: Any) -> 
         report: dict[str, Any] = {
             "scheduler": history.scheduler, "folder": str(chosen.folder), "recorded": dict(history.recorded),
             "left_out": dict(history.left_out), "bad_lines": history.bad_lines, "certainty": list(history.certainty),
+            "not_simulated": list(history.not_simulated),
             "machines": len(history.machines), "gpus": sum(each.gpus for each in history.machines),
             "machines_seen": history.machines_seen,
         }  # fmt: skip

@@ -14,7 +14,7 @@ from bailiff_sim.cluster import Machine
 
 from .records import Attempt, HistoryJob, ProjectFact, Site, Tier
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST, JOBS, POLICY = "history.json", "jobs.jsonl.gz", "policy.yaml"
 
 
@@ -22,7 +22,7 @@ MANIFEST, JOBS, POLICY = "history.json", "jobs.jsonl.gz", "policy.yaml"
 class History:
     """What `history.json` has. checkpoint_every: the assumption in force when it was imported, µs; None: no checkpoints.
 
-    machines_seen: the machines are those in the record, not those of a configuration.
+    machines_seen: the machines are those in the record, not those of a configuration. not_simulated: sentences for the headline.
     """
 
     scheduler: str
@@ -35,6 +35,7 @@ class History:
     left_out: Mapping[str, int]
     bad_lines: int
     certainty: tuple[str, ...]
+    not_simulated: tuple[str, ...] = ()
 
 
 class JobWriter:
@@ -82,6 +83,7 @@ def read_manifest(folder: Path) -> History:
             found["scheduler"], machines, {name: Tier(**each) for name, each in found["tiers"].items()},
             {name: ProjectFact(**each) for name, each in found["projects"].items()}, found["checkpoint_every"],
             found["machines_seen"], found["recorded"], found["left_out"], found["bad_lines"], tuple(found["certainty"]),
+            tuple(found["not_simulated"]),
         )  # fmt: skip
     except OSError as error:
         raise ValueError(f"{folder / MANIFEST}: {error.strerror}; bailiff import writes this folder") from None

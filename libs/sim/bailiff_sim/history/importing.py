@@ -12,7 +12,7 @@ from bailiff_core.humanize import count_text, nearest_text
 
 from .folder import POLICY, History, JobWriter, site_policy, write_manifest
 from .recorded import Recorded
-from .records import BadLine, Source
+from .records import BadLine, Site, Source
 from .store import Store
 from .usage import Peaks
 
@@ -46,6 +46,12 @@ def import_history(source: Source, folder: Path, assumed: Assumptions, report_ba
         site, peaks = source.site, Peaks(store.by_start())
         seen = not site.machines
         machines = site.machines or peaks.machines()
+        machines, enlarged = peaks.at_least(machines)
+        if enlarged:
+            site.unknown.append(
+                f"the CPUs or memory of {count_text(enlarged, 'machine')}: the configuration has less than was in use at once, "
+                "which is taken"
+            )
         gpus = sum(machine.gpus for machine in machines)
         if gpus < peaks.total:
             site.unknown.append(f"the machines have {gpus} GPUs, but {peaks.total} were in use at once: some are missing")
@@ -53,6 +59,7 @@ def import_history(source: Source, folder: Path, assumed: Assumptions, report_ba
             site.scheduler, tuple(machines), dict(site.tiers), dict(site.projects), assumed.checkpoint_every, seen,
             {**recorded.figures(), "most_gpus_in_use": peaks.total}, dict(store.skipped), store.bad,
             tuple(_certainty(source, recorded, store, assumed)),
+            tuple(f"not simulated: {each}" for each in _not_simulated(site, store)),
         )  # fmt: skip
         write_manifest(folder, history)
         what = "the order of its classes and the limits of its projects"
@@ -67,6 +74,16 @@ def import_history(source: Source, folder: Path, assumed: Assumptions, report_ba
 
 def _left_out(skipped: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in skipped.items())
+
+
+def _not_simulated(site: Site, store: Store) -> list[str]:
+    found = list(site.not_simulated)
+    if not store.has_cpus():
+        found.append("CPUs and memory: the record has none of these jobs, so only GPUs limit where they run")
+    elif "without a GPU" in store.skipped:
+        count = count_text(store.skipped["without a GPU"], "job")
+        found.append(f"{count} without a GPU, and the CPUs and memory that they used beside the others")
+    return found
 
 
 def _certainty(source: Source, recorded: Recorded, store: Store, assumed: Assumptions) -> list[str]:

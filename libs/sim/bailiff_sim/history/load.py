@@ -40,7 +40,7 @@ def trace(folder: Path) -> Trace:
         tiers,
         history.machines,
         {**history.left_out, **left_out.counts},
-        history.certainty,
+        [*history.not_simulated, *history.certainty],
     )
 
 
@@ -78,10 +78,11 @@ def from_history(folder: Path, policy: Policy, choices: Choices) -> FromLog:
     history = read_manifest(folder)
     workload = assemble(source, machines(folder), choices, 0)
     run = recorded_run(folder, workload, policy)
-    assumptions = [*history.certainty, "a job runs at the same speed on every placement; CPU and memory are not compared"]
+    assumptions = [*history.certainty, "a job runs at the same speed on every placement"]
     return FromLog(
-        workload, Delays(), [(workload.begin, -1, policy)], run.stats, workload.begin, run.end, {}, assumptions, history.scheduler
-    )
+        workload, Delays(), [(workload.begin, -1, policy)], run.stats, workload.begin, run.end, {}, assumptions,
+        history.not_simulated, history.scheduler,
+    )  # fmt: skip
 
 
 def _default(policy: Policy) -> str:
@@ -101,11 +102,11 @@ def _trace_jobs(
         taken[name] = taken.get(name, 0) + 1
         if taken[name] > 1:
             name = f"{name[:55]}.{taken[name]}"
-        per_task = job.gpus // job.node_count if job.gpus % job.node_count == 0 else None
+        tasks = job.node_count if job.gpus % job.node_count == 0 else 1
         yield job, TraceJob(
-            name, job.submitted, work, job.gpus, job.gpu_milli, per_task, named(job.project) if job.project else "", job.tier,
-            ENDS.get(job.attempts[-1].state, "cancelled"), gpu_models=(job.model,) if job.model in models else (),
-            run_time_limit=job.limit,
+            name, job.submitted, work, job.gpus, job.gpu_milli, job.gpus // tasks, named(job.project) if job.project else "",
+            job.tier, ENDS.get(job.attempts[-1].state, "cancelled"), gpu_models=(job.model,) if job.model in models else (),
+            run_time_limit=job.limit, cpu_milli=job.cpu_milli // tasks, memory_bytes=job.memory_bytes // tasks,
         )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class AttemptRow(NamedTuple):
 
     component: number within a heterogeneous job; its GPUs are added. start, end: None if unknown. ran: run time without
     suspensions, µs; None: end less start. gpus: whole GPUs of all its nodes. gpu_milli: thousandths of a GPU for a share of one.
-    preemptor: what the record names as such; empty: nothing.
+    preemptor: what the record names as such; empty: nothing. cpu_milli, memory_bytes: of all its nodes; 0 if not given.
     """
 
     job: str
@@ -55,6 +55,8 @@ class AttemptRow(NamedTuple):
     limit: int | None = None
     preemptor: str = ""
     gpu_milli: int = 1000
+    cpu_milli: int = 0
+    memory_bytes: int = 0
 
 
 Found = AttemptRow | BadLine | Skipped
@@ -91,6 +93,8 @@ class HistoryJob(NamedTuple):
     node_count: int
     model: str
     limit: int | None
+    cpu_milli: int
+    memory_bytes: int
     attempts: tuple[Attempt, ...]
 
 
@@ -112,7 +116,8 @@ class ProjectFact(NamedTuple):
 
 @dataclass
 class Site:
-    """What is known beside the jobs. unknown: sentences about what the files do not say.
+    """What is known beside the jobs. unknown: sentences about what the files do not say. not_simulated: about what they say, but
+    the simulation leaves out.
 
     unmeasured_preemptions: those that are known, but not how long the job had run.
     """
@@ -122,6 +127,7 @@ class Site:
     tiers: dict[str, Tier] = field(default_factory=dict)
     projects: dict[str, ProjectFact] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
+    not_simulated: list[str] = field(default_factory=list)
     unmeasured_preemptions: int = 0
 
 

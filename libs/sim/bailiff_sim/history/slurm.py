@@ -5,19 +5,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from bailiff_core.humanize import count_text
+
 from . import slurm_values as slurm
 from .lines import numbered_lines
-from .records import AttemptRow, BadLine, Found, Site, Skipped, Source, State, Tier
+from .records import SECOND, AttemptRow, BadLine, Found, Site, Skipped, Source, State, Tier
 from .values import Unreadable, elapsed, is_ambiguous, moment, shown
 
 FIELDS = (
-    "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "Submit", "Start", "End", "Elapsed", "TimelimitRaw",
-    "State", "ReqTRES", "AllocTRES", "NNodes", "NodeList", "Suspended",
+    "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "Submit", "Eligible", "Start", "End", "Elapsed",
+    "TimelimitRaw", "State", "ReqTRES", "AllocTRES", "NNodes", "NodeList", "Suspended",
 )  # fmt: skip
 COMMAND = f"sacct --allusers --duplicates --parsable2 --format={','.join(FIELDS)} --starttime=2026-01-01 > sacct.txt"
 FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "reason", "constraints", "container")
 GPU_COLUMNS = ("alloctres", "reqtres", "allocgres", "reqgres")
 NO_TIME = ("", "Unknown", "None", "N/A")
+MINUTE = 60 * SECOND
 JOB, WHEN = ("jobid", "jobidraw"), ("submit", "start", "end", "state")
 
 
@@ -42,7 +45,7 @@ class _Reader:
         self._columns: list[str] = []
         self._free: list[int] = []
         self._first_id = 0
-        self._by_request = self._ambiguous = self._suspended = self._suspended_us = 0
+        self._by_request = self._ambiguous = self._suspended = self._suspended_us = self._eligible_later = 0
 
     def rows(self, files: Sequence[Path]) -> Iterator[Found]:
         for path in files:
@@ -104,6 +107,7 @@ class _Reader:
                 return Skipped("had not started", job.waiting)
             for column in (
                 "submit",
+                "eligible",
                 "start",
                 "end",
                 "elapsed",
@@ -143,7 +147,7 @@ class _Reader:
         self._by_request += asked
         try:
             start, end, ran = self._times(row)
-            submitted = moment(row["submit"], self._options.timezone)
+            submitted = min(self._submitted(row), start)
         except Unreadable as error:
             return BadLine(where, "end", str(error))
         if end is None and state != "running":
@@ -156,12 +160,21 @@ class _Reader:
         tier = row.get(self._options.tier, "")
         if tier:
             self._site.tiers.setdefault(tier, Tier())
+        cpu_milli, memory = slurm.cpus_and_memory(row.get("alloctres", ""))
         return AttemptRow(
-            job.job, min(submitted, start), start, end if end is not None else start + (ran or 0), state, gpus.number,
+            job.job, submitted, start, end if end is not None else start + (ran or 0), state, gpus.number,
             component=job.component, ran=ran, node_count=max(1, gpus.nodes or 1), nodes=slurm.nodes(row.get("nodelist", "")),
             user=row.get("user", ""), project=row.get("account", ""), tier=tier, model=gpus.model,
-            limit=slurm.time_limit(row.get("timelimitraw", row.get("timelimit", ""))),
+            limit=slurm.time_limit(row.get("timelimitraw", row.get("timelimit", ""))), cpu_milli=cpu_milli, memory_bytes=memory,
         )  # fmt: skip
+
+    def _submitted(self, row: Mapping[str, str]) -> int:
+        """When the job could start at the earliest: after what it waited for (--dependency, --begin, a hold)."""
+        submitted = moment(row["submit"], self._options.timezone)
+        text = row.get("eligible", "")
+        eligible = submitted if text in NO_TIME else moment(text, self._options.timezone)
+        self._eligible_later += eligible > submitted + MINUTE
+        return max(submitted, eligible)
 
     def _times(self, row: Mapping[str, str]) -> tuple[int, int | None, int | None]:
         """Start, end, and run time. An hour that the clock showed twice is decided by Elapsed."""
@@ -183,6 +196,16 @@ class _Reader:
     def _say_unknown(self) -> None:
         unknown = self._site.unknown
         unknown.append("which job preempted which: sacct does not record the preemptor")
+        if "eligible" not in self._columns:
+            self._site.not_simulated.append(
+                "dependencies between jobs: the file has no column Eligible, so a job with --dependency or --begin counts as "
+                "pending from its submission on"
+            )
+        elif self._eligible_later:
+            self._site.not_simulated.append(
+                f"dependencies between jobs: in {count_text(self._eligible_later, 'row')} a job became eligible more than a "
+                "minute after its submission (--dependency, --begin, held, requeued); it arrives when it became eligible"
+            )
         if self._by_request:
             unknown.append(f"GPUs of {self._by_request:,} rows: AllocTRES is empty there, so what was requested is taken")
         if self._suspended:
@@ -220,16 +243,21 @@ def _number(text: str, _local: ZoneInfo) -> None:
         raise Unreadable(f"expected a whole number, found {shown(text)}")
 
 
+def _tres(text: str, _local: ZoneInfo) -> None:
+    slurm.tres(text)
+    slurm.cpus_and_memory(text)
+
+
 def _submit(text: str, local: ZoneInfo) -> None:
     moment(text, local)
 
 
 _CHECKS: Mapping[str, Callable[[str, ZoneInfo], object]] = {
-    "submit": _submit, "start": _time, "end": _time, "nnodes": _number,
+    "submit": _submit, "eligible": _time, "start": _time, "end": _time, "nnodes": _number,
     "elapsed": lambda text, _: elapsed(text) if text else None,
     "suspended": lambda text, _: elapsed(text) if text else None,
     "timelimitraw": lambda text, _: slurm.time_limit(text), "timelimit": lambda text, _: slurm.time_limit(text),
-    "alloctres": lambda text, _: slurm.tres(text), "reqtres": lambda text, _: slurm.tres(text),
+    "alloctres": _tres, "reqtres": lambda text, _: slurm.tres(text),
     "allocgres": lambda text, _: slurm.gres(text), "reqgres": lambda text, _: slurm.gres(text),
     "nodelist": lambda text, _: slurm.nodes(text),
 }  # fmt: skip

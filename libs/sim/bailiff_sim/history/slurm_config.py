@@ -102,13 +102,22 @@ def _nodes(where: str, pairs: Mapping[str, str], counts: Mapping[str, slurm.Gpus
             if gpus.number:
                 found.append(
                     Machine(
-                        name, gpus.number, model_name(gpus.model), cpu_milli=1000 * int(pairs.get("cpus", "0") or 0),
+                        name, gpus.number, model_name(gpus.model), cpu_milli=1000 * _cpus(pairs),
                         memory_bytes=MIB * int(pairs.get("realmemory", "0") or 0),
                     )
                 )  # fmt: skip
     except ValueError as error:
         raise ValueError(f"{where}: NodeName={pairs['nodename']}: {error}") from None
     return found
+
+
+def _cpus(pairs: Mapping[str, str]) -> int:
+    """CPUs, else those of its sockets, cores and threads; 0: nothing says."""
+    if "cpus" in pairs:
+        return int(pairs["cpus"] or 0)
+    sockets = pairs.get("sockets") or str(int(pairs.get("boards", "1")) * int(pairs.get("socketsperboard", "1")))
+    known = {"sockets", "socketsperboard", "corespersocket", "threadspercore"} & pairs.keys()
+    return int(sockets) * int(pairs.get("corespersocket", "1")) * int(pairs.get("threadspercore", "1")) if known else 0
 
 
 def model_name(text: str) -> str:
@@ -164,7 +173,7 @@ def _accounts(path: Path) -> dict[str, ProjectFact]:
         limit, share = slurm.tres(row.get("grptres", "")), row.get("share", "")
         if share and not share.isdecimal() and share != "parent":
             raise ValueError(f"{where}: Share: expected a whole number, found {shown(share)}")
-        parent = row.get("parname", row.get("parentname", ""))  # sacctmgr's own header is "Par Name"
+        parent = row.get("parentname", row.get("parname", ""))  # 22.05 prints ParentName; "Par Name" is accepted, too
         has_limit = "gres/gpu" in row.get("grptres", "")
         found[row["account"]] = ProjectFact(
             "" if parent == "root" else parent,

@@ -1,6 +1,7 @@
 """Values as Slurm writes them: job ids, states, TRES, GRES, lists of nodes, time limits."""
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ SHORT = {
 }  # fmt: skip
 NO_LIMIT = ("", "UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET")
 MOST_NODES = 100_000
+MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)")
+UNITS = {"K": 1 << 10, "": 1 << 20, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -82,6 +85,22 @@ def tres(text: str) -> Gpus:
             nodes = whole(value)
     model = next(iter(typed)) if len(typed) == 1 else ""
     return Gpus(sum(typed.values()) if plain is None else plain, model, nodes)
+
+
+@lru_cache(maxsize=65_536)
+def cpus_and_memory(text: str) -> tuple[int, int]:
+    """Thousandths of CPUs and bytes of `cpu=8,mem=62.50G,gres/gpu=4`; 0 for what is not counted."""
+    cpu_milli, memory = 0, 0
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if name == "cpu":
+            cpu_milli = 1000 * whole(value)
+        elif name == "mem":
+            found = MEMORY.fullmatch(value)
+            if found is None:
+                raise Unreadable(f"expected memory such as mem=64000M, found {shown(part)}")
+            memory = int(Decimal(found[1]) * UNITS[found[2]])
+    return cpu_milli, memory
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .records import ENDS_A_JOB, Attempt, AttemptRow, BadLine, Found, HistoryJob, Skipped
+from .usage import Usage
 
 COLUMNS = AttemptRow._fields
 NODES, START = COLUMNS.index("nodes"), COLUMNS.index("start")
@@ -15,7 +16,8 @@ BATCH = 5_000
 CREATE = (
     "create table attempts (job text, submitted integer, start integer, end integer, state text, gpus integer, component integer,"
     " ran integer, node_count integer, nodes text, user text, project text, tier text, model text, run_limit integer,"
-    " preemptor text, gpu_milli integer, began integer, unique (job, component, submitted, began))"
+    " preemptor text, gpu_milli integer, cpu_milli integer, memory_bytes integer, began integer,"
+    " unique (job, component, submitted, began))"
 )
 # The same attempt in two files, of which the older was written while it ran: the later state holds.
 INSERT = (
@@ -68,14 +70,18 @@ class Store:
             for number, rows_of_job in enumerate(_by_use(whole)):
                 yield _job(name if not number else f"{name}.{number + 1}", rows_of_job)
 
-    def by_start(self) -> Iterator[tuple[int, int, int, int, tuple[str, ...]]]:
-        """Start, end, GPUs, number of nodes and nodes of each attempt with known times, by start."""
+    def by_start(self) -> Iterator[Usage]:
+        """Each attempt with known times, by start."""
         rows = self._database.execute(
-            "select start, end, gpus, node_count, nodes from attempts where start is not null and end is not null"
-            " order by start, job"
+            "select start, end, gpus, cpu_milli, memory_bytes, node_count, nodes from attempts"
+            " where start is not null and end is not null order by start, job"
         )
-        for start, end, gpus, count, nodes in rows:
-            yield start, end, gpus, count, tuple(nodes.split())
+        for start, end, gpus, cpu_milli, memory, count, nodes in rows:
+            yield Usage(start, end, gpus, cpu_milli, memory, count, tuple(nodes.split()))
+
+    def has_cpus(self) -> bool:
+        """Whether any attempt says how many CPUs it had."""
+        return self._database.execute("select 1 from attempts where cpu_milli > 0 limit 1").fetchone() is not None
 
     def of(self, job: str) -> tuple[str, str] | None:
         """Project and tier of a job; None if it has no row."""
@@ -123,5 +129,5 @@ def _job(name: str, rows: list[AttemptRow]) -> HistoryJob:
     return HistoryJob(
         name, first.user, first.project, first.tier, min(row.submitted for row in rows), sum(row.gpus for row in parts.values()),
         first.gpu_milli, sum(row.node_count for row in parts.values()), first.model if len(models) == 1 else "", first.limit,
-        attempts,
+        sum(row.cpu_milli for row in parts.values()), sum(row.memory_bytes for row in parts.values()), attempts,
     )  # fmt: skip

@@ -97,6 +97,7 @@ def read(path: Path, how: Mapped) -> Source:
             site.unknown.append(meaning)
     if "class" in how.columns and not how.priorities:
         site.unknown.append("which class outranks which: no priorities in the mapping")
+    site.not_simulated.append("dependencies between jobs: each arrives when it was submitted")
     return Source(site, _rows(path, how, site))
 
 

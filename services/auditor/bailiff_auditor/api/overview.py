@@ -19,11 +19,11 @@ MOST_PROJECTS = 200
 
 
 class OverviewPoint(BaseModel):
-    """The means of the samples of an interval; of the capacity, the maximum."""
+    """The means of the samples of an interval; the capacity at the last of them."""
 
     time: datetime = Field(description="Begin of the interval.")
     gpus: float = Field(description="GPUs in use.")
-    capacity: float
+    capacity: float = Field(description="Healthy GPUs that are not quarantined, of nodes that are not lost; drained ones count.")
     waiting: float = Field(description="GPUs that pending jobs request.")
 
 
@@ -55,10 +55,12 @@ class Overview(BaseModel):
     )
 
 
-POINTS = """SELECT least($5, greatest(0, floor(extract(epoch FROM time - $2) / $4)))::int AS bucket,
-    avg(used_gpu_milli)::float8 / 1000 AS gpus, max(share_gpu_milli)::float8 / 1000 AS capacity,
-    avg(greatest(0, requested_gpu_milli - used_gpu_milli))::float8 / 1000 AS waiting
-    FROM project_usage WHERE pool = $1 AND project = '' AND time >= $2 AND time < $3 GROUP BY 1 ORDER BY 1"""
+POINTS = """SELECT s.bucket, s.gpus, s.waiting, (SELECT coalesce(sum(c.gpu_milli), 0)::float8 / 1000 FROM gpu_capacity c
+        WHERE c.pool = $1 AND tstzrange(c.from_at, c.to_at) @> s.newest) AS capacity
+    FROM (SELECT least($5, greatest(0, floor(extract(epoch FROM time - $2) / $4)))::int AS bucket, max(time) AS newest,
+        avg(used_gpu_milli)::float8 / 1000 AS gpus,
+        avg(greatest(0, requested_gpu_milli - used_gpu_milli))::float8 / 1000 AS waiting
+        FROM project_usage WHERE pool = $1 AND project = '' AND time >= $2 AND time < $3 GROUP BY 1) s ORDER BY 1"""
 STARTED = """SELECT {project} AS project, count(*) AS started,
     avg(extract(epoch FROM first_started_at - submitted_at))::float8 AS waited_mean_s,
     percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM first_started_at - submitted_at))::float8 AS waited_p95_s

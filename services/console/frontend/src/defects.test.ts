@@ -24,9 +24,9 @@ test("the time axis extends to the newest time of the log, and the newest sample
 });
 
 test("a young pool is shown as it is now, not as the archive last sampled it", () => {
-  const items = withCurrent([usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:30Z", 5)], { head_seq: 9, gpus_allocated: 7, gpus_free: 1 }, "2026-01-01T00:00:30Z");
+  const items = withCurrent([usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:30Z", 5)], { head_seq: 9, gpus_allocated: 7 }, 8, "2026-01-01T00:00:30Z");
   expect(items.map((item) => [item.time, item.gpus, item.fair_share])).toEqual([["2026-01-01T00:00:00Z", 0, 16], ["2026-01-01T00:00:30Z", 7, 8]]);
-  expect(withCurrent([], { head_seq: 9, gpus_allocated: 7, gpus_free: 1 }, "2026-01-01T00:00:30Z").length).toBe(1);
+  expect(withCurrent([], { head_seq: 9, gpus_allocated: 7 }, 8, "2026-01-01T00:00:30Z").length).toBe(1);
 });
 
 test("the time axis is never shorter than a minute", () => {

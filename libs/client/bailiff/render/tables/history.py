@@ -22,7 +22,8 @@ def history_report(found: dict[str, Any]) -> RenderableType:
     if recorded["pairs"]:
         parts += [Text("Preempted by", "bold"), _pairs(recorded["pairs"]), ""]
     if "runs" in found:
-        parts += [Text("The same jobs with Bailiff", "bold"), *(Text(plain(each)) for each in found["rejected"])]
+        parts += [Text("The same jobs with Bailiff", "bold")]
+        parts += [Text(plain(each), "yellow") for each in (*found["rejected"], *found["not_simulated"])]
         parts += [_shown(*simulator("tables").compared(found["runs"])), ""]
         parts += [
             Text("Waiting time by class", "bold"),

@@ -19,7 +19,7 @@ import { PoolStatePending } from "../../ui/PoolStatePending";
 import { RelativeTime } from "../../ui/RelativeTime";
 import { TimeRangePicker } from "../../ui/TimeRangePicker";
 import { projectPath } from "../projects/projectPath";
-import { allocation, beginOf, concerns, currentPoint, filled, lostText, rangeOf, RANGES, until, waitedText, type Attention, type Concern, type Overview, type Point, type Utilisation } from "./overviewData";
+import { allocation, beginOf, capacityOf, concerns, currentPoint, filled, lostText, rangeOf, RANGES, until, waitedText, type Attention, type Concern, type Overview, type Point, type Utilisation } from "./overviewData";
 import "./overview.css";
 
 /** The start page of a pool: its figures over a time range, by project, and what needs a person. */
@@ -48,7 +48,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
         <span class="spring" />
         <TimeRangePicker presets={RANGES} value={own ? null : range} between={limits()} onPreset={(next) => go(next === "1h" ? [] : [["range", next]])} onBetween={(next) => go(betweenQuery(next))} />
       </div>
-      <Now pool={pool} row={live.row.value} overview={figures.value} busy={busy.value} />
+      <Now pool={pool} row={live.row.value} capacity={capacityOf(live.nodes.values())} overview={figures.value} busy={busy.value} />
       <Card title="Needs attention" aside={attention.value?.alarms === null ? <span class="soft">This console may not read alarms.</span> : undefined}>
         {attention.failure && <p class="fault">Alarms and late starts are unknown: {attention.failure.detail || attention.failure.title}</p>}
         <Concerns pool={pool} found={found} loading={!attention.value && !attention.failure} />
@@ -56,7 +56,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
       {archive.state === "none" ? (
         <EmptyState title="No history">Figures over time come from the archive, and none is configured (BAILIFF_API).</EmptyState>
       ) : figures.value ? (
-        <History pool={pool} overview={figures.value} busy={busy.value} current={own ? null : currentPoint(live.time.value!, live.row.value, live.jobs.values())} />
+        <History pool={pool} overview={figures.value} busy={busy.value} current={own ? null : currentPoint(live.time.value!, live.row.value, live.nodes.values(), live.jobs.values())} />
       ) : figures.failure ? (
         <ErrorMessage error={figures.failure} retry={figures.refresh} />
       ) : (
@@ -66,16 +66,16 @@ export default function OverviewPage({ pool }: { pool: string }) {
   );
 }
 
-function Now({ pool, row, overview, busy }: { pool: string; row: { gpus: number; gpus_allocated: number; gpus_free: number; jobs_running: number; jobs_pending: number }; overview: Overview | null; busy: Utilisation | null }) {
+function Now({ pool, row, capacity, overview, busy }: { pool: string; row: { gpus: number; gpus_allocated: number; jobs_running: number; jobs_pending: number }; capacity: number; overview: Overview | null; busy: Utilisation | null }) {
   const root = `/${encodeURIComponent(pool)}`;
   const used = overview ? allocation(filled(overview)) : null;
   const mean = busy?.busy.length ? Math.round(busy.busy.reduce((sum, value) => sum + value, 0) / busy.busy.length) : null;
   return (
     <dl class="figures">
-      <Figure name="GPUs allocated now" href={root} value={`${row.gpus_allocated}`} rest={`of ${row.gpus}`} />
+      <Figure name="GPUs allocated now" href={root} value={`${row.gpus_allocated}`} rest={`of ${capacity}`} title={`Of the healthy GPUs, also those of drained nodes${row.gpus > capacity ? `; ${row.gpus - capacity} more are quarantined, unhealthy or on a lost node` : ""}`} />
       <Figure name="Jobs running" href={`${root}/jobs?state=running`} value={`${row.jobs_running}`} />
       <Figure name="Jobs pending" href={`${root}/queue`} value={`${row.jobs_pending}`} />
-      <Figure name="Allocation" value={used === null ? "–" : `${used} %`} title="Mean over the time range, of the capacity" />
+      <Figure name="Allocation" value={used === null ? "–" : `${used} %`} title="Mean over the time range, of the healthy GPUs, also those of drained nodes" />
       <Figure name="Utilisation" value={mean === null ? "–" : `${mean} %`} title={mean === null ? "No telemetry with utilisation was received" : "Mean over the time range, of the GPUs that were measured"} />
       <Figure name="Waiting time" value={waitedText(overview?.pool.waited_mean_s ?? null)} rest={overview?.pool.waited_p95_s != null ? `95 %: ${waitedText(overview.pool.waited_p95_s)}` : ""} title="From submission to first start, of the jobs that started in the time range: mean, and what 95 % did not exceed" />
       <Figure name="Preemptions" value={overview ? overview.pool.preempted.toLocaleString("en") : "–"} title="Jobs evicted for another, in the time range" />

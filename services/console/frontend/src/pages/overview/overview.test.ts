@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { stepPath } from "../../ui/LineChart";
-import { aJob, aNode, FREE } from "../pool/liveRows.fixture";
+import { aJob, allocated, aNode, FREE } from "../pool/liveRows.fixture";
 import { allocation, concerns, currentPoint, filled, rangeOf, until, type Overview } from "./overviewData";
 
 const at = (minute: number): string => new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString();
@@ -29,7 +29,9 @@ test("what needs a person: alarms, silent nodes, quarantined GPUs and late start
 
 test("a pool that the archive has no sample of yet is shown as it is now", () => {
   const jobs = [aJob("a", { gpus: 4 }), aJob("b", { gpus: 8, state: "pending" })];
-  expect(currentPoint(at(0), { gpus_allocated: 4, gpus_free: 2 }, jobs)).toEqual({ time: at(0), gpus: 4, capacity: 6, waiting: 8 });
+  const held = allocated("a");
+  const nodes = [aNode("n1", [held, held, held, held, ["reserved", null, "b", [], null], FREE]), aNode("drained", [FREE], { state: "drained" }), aNode("lost", [FREE], { state: "lost" }), aNode("bad", [["quarantined", null, null, [], "2 GiB in use"]])];
+  expect(currentPoint(at(0), { gpus_allocated: 4 }, nodes, jobs)).toEqual({ time: at(0), gpus: 4, capacity: 7, waiting: 8 });
 });
 
 test("utilisation ends with the range", () => {

@@ -1,6 +1,7 @@
 // The figures of the overview, and what needs a person.
 import { count, duration, gpuTime } from "../../lib/format";
 import type { LiveJob, NodeCells } from "../../live/types";
+import { healthyGpus } from "../projects/usageSeries";
 
 export interface Figures {
   project: string;
@@ -13,7 +14,10 @@ export interface Figures {
   lost_gpu_hours: number;
 }
 
-/** GPUs in use, usable ones, and those that pending jobs request. */
+/** Healthy GPUs, of drained nodes, too; none of lost nodes. The archive counts the same. */
+export const capacityOf = (nodes: Iterable<NodeCells>): number => [...nodes].filter((node) => node.state !== "lost").reduce((sum, node) => sum + healthyGpus(node), 0);
+
+/** GPUs in use, the capacity (`capacityOf`), and those that pending jobs request. */
 export interface Point {
   time: string;
   gpus: number;
@@ -114,8 +118,8 @@ export function until(measured: Utilisation, to: string | null): Utilisation {
 }
 
 /** The newest point, of the live state: the archive records use about once a minute. */
-export function currentPoint(time: string, row: { gpus_allocated: number; gpus_free: number }, jobs: Iterable<LiveJob>): Point {
+export function currentPoint(time: string, row: { gpus_allocated: number }, nodes: Iterable<NodeCells>, jobs: Iterable<LiveJob>): Point {
   let waiting = 0;
   for (const job of jobs) if (job.state === "pending") waiting += job.gpus;
-  return { time, gpus: row.gpus_allocated, capacity: row.gpus_allocated + row.gpus_free, waiting };
+  return { time, gpus: row.gpus_allocated, capacity: capacityOf(nodes), waiting };
 }

@@ -1,5 +1,3 @@
-import { useSignal } from "@preact/signals";
-
 import { archivePath, get } from "../../lib/api";
 import { usePolling } from "../../lib/usePolling";
 import { moment, projectName } from "../../lib/format";
@@ -8,23 +6,21 @@ import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import { useShowMore } from "../../ui/useShowMore";
-import { SegmentedControl } from "../../ui/SegmentedControl";
 import { borrowedText, borrowers, HEIGHT, stepsPath, type QuotaSeries, type ProjectSeries } from "./borrowingSeries";
 import { projectPath } from "./projectPath";
-import { RANGES, rangeStart, type Range } from "./usageSeries";
+import type { ChartWindow } from "./chartWindow";
 
 const POINTS = 160;
 const AT_FIRST = 8;
 const STEP = 40;
 
-/** Borrowing of every project over time, as strips on one time axis. to: the newest time of the log. */
-export function BorrowingHistory({ pool, to }: { pool: string; to: string | null }) {
-  const range = useSignal<Range>("6h");
-  const { value, failure, refresh } = usePolling<QuotaSeries>(to === null ? null : `${pool} ${range.value}`, (signal) =>
-    get(archivePath(pool, `quota-series?points=${POINTS}&from=${encodeURIComponent(rangeStart(to!, range.value))}`), signal),
+/** Borrowing of every project over time, as strips on one time axis. */
+export function BorrowingHistory({ pool, over }: { pool: string; over: ChartWindow | null }) {
+  const { value, failure, refresh } = usePolling<QuotaSeries>(over && `${pool} ${over.key}`, (signal) =>
+    get(archivePath(pool, `quota-series?${new URLSearchParams({ points: `${POINTS}`, from: over!.from, ...(over!.end !== null && { to: over!.end }) })}`), signal),
   );
   return (
-    <Card title="Borrowed GPUs over time" aside={<SegmentedControl legend="Borrowed GPUs: time range" options={RANGES} value={range.value} onChange={(next) => (range.value = next)} />}>
+    <Card title="Borrowed GPUs over time">
       {value ? <BorrowingStrips pool={pool} found={value} /> : failure ? <ErrorMessage error={failure} retry={refresh} /> : <Loading what="borrowed GPUs" />}
     </Card>
   );

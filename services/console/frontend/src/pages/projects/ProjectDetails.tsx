@@ -8,6 +8,7 @@ import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
 import { JobLink } from "../../ui/Links";
 import { projectSubtree } from "../pool/map/gpuFilter";
+import { useChartWindow } from "./chartWindow";
 import { ProjectEvictions } from "./ProjectEvictions";
 import { UsageHistory } from "./UsageHistory";
 import { projectPath } from "./projectPath";
@@ -22,6 +23,7 @@ const MAX_PROJECTS_QUERIED = 100;
 /** One project: share of each resource, usage over time, jobs and evictions. */
 export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePool; row: LiveProject }) {
   const { projects, jobs } = live;
+  const { over, picker } = useChartWindow(live.time.value);
   const subtree = projectSubtree(projects, row.project);
   const ancestors = pathTo(projects, row.project).slice(0, -1);
   const { tone, word, text } = shareStatus(row);
@@ -73,7 +75,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
           </ul>
           <ShareBarLegend limited={RESOURCES.some(([resource]) => row.limit[resource] !== null)} />
         </Card>
-        {row.project !== "" && <UsageHistory key={row.project} pool={pool} project={row.project} to={live.time.value} />}
+        {row.project !== "" && <UsageHistory key={row.project} pool={pool} project={row.project} to={live.time.value} over={over} aside={picker} />}
       </div>
       {subtree.size > 1 && <ProjectTree pool={pool} projects={projects} root={row.project} title="Child projects" />}
       <Card title="Jobs" aside={<span class="soft number">{ownJobs.length}</span>}>

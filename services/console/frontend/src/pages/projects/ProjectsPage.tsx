@@ -7,6 +7,7 @@ import { Card } from "../../ui/Card";
 import { EmptyState } from "../../ui/EmptyState";
 import { PoolStatePending } from "../../ui/PoolStatePending";
 import { BorrowingHistory } from "./BorrowingHistory";
+import { useChartWindow } from "./chartWindow";
 import { ProjectDetails } from "./ProjectDetails";
 import { UsageHistory } from "./UsageHistory";
 import { projectPath } from "./projectPath";
@@ -39,16 +40,23 @@ export default function ProjectsPage({ pool }: { pool: string }) {
 /** Borrowing and pool usage over time. */
 function History({ pool, to }: { pool: string; to: string | null }) {
   const { state } = useArchive();
+  const { over, picker } = useChartWindow(to);
   if (state === "none") return <EmptyState title="Usage over time is unavailable">It needs the archive, and none is configured.</EmptyState>;
   return (
     <>
-      <BorrowingHistory pool={pool} to={to} />
-      <UsageHistory pool={pool} project="" to={to} />
+      <div class="page-head">
+        <h2>Over time</h2>
+        <span class="spring" />
+        {picker}
+      </div>
+      <BorrowingHistory pool={pool} over={over} />
+      <UsageHistory pool={pool} project="" to={to} over={over} />
     </>
   );
 }
 
 function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
+  const { over, picker } = useChartWindow(live.time.value);
   const { projects } = live;
   const rows = [...projects.values()];
   if (!rows.length) {
@@ -58,7 +66,7 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
         <EmptyState title="No projects are defined">
           All jobs share one queue, ordered by priority. Projects give teams quotas and let them borrow unused resources: <code>bailiff project create NAME --gpus 4</code>
         </EmptyState>
-        <UsageHistory pool={pool} project="" to={live.time.value} />
+        <UsageHistory pool={pool} project="" to={live.time.value} over={over} aside={picker} />
       </div>
     );
   }

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 
 import { usePolling } from "../../lib/usePolling";
 import { moment } from "../../lib/format";
@@ -9,22 +10,23 @@ import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import { SegmentedControl } from "../../ui/SegmentedControl";
-import { axisOf, RANGES, rangeStart, loadUsage, usageText, withCurrent, type Range, type UsageItem } from "./usageSeries";
+import type { ChartWindow } from "./chartWindow";
+import { axisOf, loadUsage, schedulableGpus, usageText, withCurrent, type UsageItem } from "./usageSeries";
 import { UsageChart } from "./UsageChart";
 
-/** Usage, quota and fair share over time. project "": the whole pool. to: the newest time of the log. */
-export function UsageHistory({ pool, project, to }: { pool: string; project: string; to: string | null }) {
-  const range = useSignal<Range>("6h");
+/** Usage, quota and fair share over time. project "": the whole pool. to: the newest time of the log. aside: the range's picker. */
+export function UsageHistory({ pool, project, to, over, aside }: { pool: string; project: string; to: string | null; over: ChartWindow | null; aside?: ComponentChildren }) {
   const showing = useSignal<"chart" | "table">("chart");
-  const over = useSignal<UsageItem | null>(null);
-  const row = project === "" ? livePoolOf(pool).row.value : null;
-  const { value: sampled, failure, refresh } = usePolling(to === null ? null : `${pool} ${project} ${range.value}`, (signal) => loadUsage(pool, project, rangeStart(to!, range.value), signal));
-  const items = sampled && row && to !== null ? withCurrent(sampled, row, to) : sampled;
+  const pointed = useSignal<UsageItem | null>(null);
+  const live = livePoolOf(pool);
+  const row = project === "" ? live.row.value : null;
+  const { value: sampled, failure, refresh } = usePolling(over && `${pool} ${project} ${over.key}`, (signal) => loadUsage(pool, project, over!.from, over!.end, signal));
+  const items = sampled && row && to !== null && over?.end === null ? withCurrent(sampled, row, schedulableGpus(live.nodes.values()), to) : sampled;
   return (
-    <Card title={project === "" ? "Pool usage over time" : "Usage over time"} aside={<SegmentedControl legend="Time range" options={RANGES} value={range.value} onChange={(next) => (range.value = next)} />}>
+    <Card title={project === "" ? "Pool usage over time" : "Usage over time"} aside={aside}>
       {failure && !items ? (
         <ErrorMessage error={failure} retry={refresh} />
-      ) : to !== null && !items ? (
+      ) : over && !items ? (
         <Loading what="usage over time" />
       ) : !items?.length ? (
         <EmptyState title="No data for this time range">The archive records usage about once a minute while it follows the log.</EmptyState>
@@ -36,10 +38,10 @@ export function UsageHistory({ pool, project, to }: { pool: string; project: str
           </div>
           {showing.value === "chart" ? (
             <>
-              <UsageChart items={items} axis={axisOf(items, rangeStart(to!, range.value), to!)} words={`GPUs used, over time. ${usageText(items)} The table has the figures.`} onAt={(item) => (over.value = item)} />
+              <UsageChart items={items} axis={axisOf(items, over!.from, over!.end ?? to!)} words={`GPUs used, over time. ${usageText(items)} The table has the figures.`} onAt={(item) => (pointed.value = item)} />
               <ul class="chart-legend">
                 <li data-line="used">used</li>
-                {project === "" && <li data-line="fair">capacity</li>}
+                {project === "" && <li data-line="fair">schedulable</li>}
                 {project !== "" && (
                   <>
                     <li data-line="quota">quota</li>
@@ -47,7 +49,7 @@ export function UsageHistory({ pool, project, to }: { pool: string; project: str
                     <li data-line="borrowed">borrowed</li>
                   </>
                 )}
-                <li class="chart-at soft number">{over.value ? atText(over.value) : "GPUs"}</li>
+                <li class="chart-at soft number">{pointed.value ? atText(pointed.value) : "GPUs"}</li>
               </ul>
             </>
           ) : (
@@ -61,7 +63,7 @@ export function UsageHistory({ pool, project, to }: { pool: string; project: str
 
 function atText(item: UsageItem): string {
   const used = `${moment(item.time)}: ${item.gpus} used`;
-  if (item.project === "") return `${used} of ${item.fair_share}`;
+  if (item.project === "") return `${used} of ${item.fair_share} schedulable`;
   return `${used}, quota ${item.quota ?? "none"}, fair share ${Math.round(item.fair_share * 10) / 10}${item.borrowed ? `, ${item.borrowed} borrowed` : ""}`;
 }
 
@@ -75,7 +77,7 @@ function UsageTable({ items }: { items: readonly UsageItem[] }) {
         { head: "Time", cell: (item) => <span class="number">{moment(item.time)}</span> },
         { head: "GPUs used", right: true, cell: (item) => item.gpus },
         { head: "Quota", right: true, cell: (item) => item.quota ?? "unlimited" },
-        { head: items[0]?.project === "" ? "Capacity" : "Fair share", right: true, cell: (item) => Math.round(item.fair_share * 10) / 10 },
+        { head: items[0]?.project === "" ? "Schedulable" : "Fair share", right: true, cell: (item) => Math.round(item.fair_share * 10) / 10 },
         { head: "Borrowed", right: true, cell: (item) => item.borrowed ?? 0 },
       ]}
     />

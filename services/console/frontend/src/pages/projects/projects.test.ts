@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 
-import { aJob, aProject, projectMap } from "../pool/liveRows.fixture";
+import { aJob, aNode, aProject, FREE, projectMap } from "../pool/liveRows.fixture";
 import { borrowedText, borrowers, stepsPath, type ProjectSeries } from "./borrowingSeries";
 import { jobsOf } from "./projectJobs";
 import { projectPath } from "./projectPath";
 import { amount, barText, borrowings, borrowingText, evictionsText, mostRelevant, measured, shareStatus } from "./shareText";
 import { ALL, treeRows, pathTo } from "./treeRows";
-import { columns, rangeStart, usageText, type UsageItem } from "./usageSeries";
+import { columns, rangeOf, rangeStart, schedulableGpus, usageText, type UsageItem } from "./usageSeries";
 
 describe("share status", () => {
   const statusOf = (used: number, quota: number | null, fair: number, pending = 0): string[] => {
@@ -134,8 +134,14 @@ describe("usage over time", () => {
     expect(usageText([item(3, 4, 0), item(6, 4, 1)])).toBe("Used at most 6 GPUs, and borrowed at most 2, 50 % of the time.");
     expect(usageText([item(3, 4, 0)])).toBe("Used at most 3 GPUs, and borrowed nothing.");
     expect(usageText([item(1, null, 0)])).toBe("Used at most 1 GPU.");
+    expect([rangeOf("7d"), rangeOf("99y"), rangeOf(undefined)]).toEqual(["7d", "6h", "6h"]);
     expect(rangeStart("2026-01-02T00:00:00Z", "6h")).toBe("2026-01-01T18:00:00.000Z");
   });
+});
+
+it("the GPUs that fair shares are parts of are healthy, and of nodes that take jobs; reserved ones count", () => {
+  const nodes = [aNode("n1", [FREE, ["reserved", null, "b", [], null], ["quarantined", null, null, [], "in use"]]), aNode("drained", [FREE], { state: "drained" })];
+  expect(schedulableGpus(nodes)).toBe(2);
 });
 
 describe("borrowing over time", () => {

@@ -1,5 +1,6 @@
 // A project's usage over time, as recorded by the archive about once a minute.
 import { archivePath, get, type Page } from "../../lib/api";
+import type { NodeCells } from "../../live/types";
 
 export interface UsageItem {
   project: string;
@@ -19,15 +20,16 @@ export const RANGES: readonly [Range, string][] = [
   ["24h", "24 hours"],
   ["7d", "7 days"],
 ];
+export const rangeOf = (text: string | undefined): Range => RANGES.find(([each]) => each === text)?.[0] ?? "6h";
 const HOURS: Record<Range, number> = { "1h": 1, "6h": 6, "24h": 24, "7d": 168 };
 const PAGES = 12;
 
 /** The start of the range; `to`: the newest time of the log. */
 export const rangeStart = (to: string, range: Range): string => new Date(Date.parse(to) - HOURS[range] * 3_600_000).toISOString();
 
-/** All usage items, oldest first. project "": the whole pool. Throws `ApiError`. */
-export async function loadUsage(pool: string, project: string, from: string, signal: AbortSignal): Promise<UsageItem[]> {
-  const question = `usage?project=${encodeURIComponent(project)}&from=${encodeURIComponent(from)}&order=asc&limit=1000`;
+/** All usage items, oldest first. project "": the whole pool. end: null: to the newest one. Throws `ApiError`. */
+export async function loadUsage(pool: string, project: string, from: string, end: string | null, signal: AbortSignal): Promise<UsageItem[]> {
+  const question = `usage?${new URLSearchParams({ project, from, ...(end !== null && { to: end }), order: "asc", limit: "1000" })}`;
   const found: UsageItem[] = [];
   let cursor: string | null = null;
   for (let page = 0; page < PAGES; page += 1) {
@@ -39,10 +41,17 @@ export async function loadUsage(pool: string, project: string, from: string, sig
   return found;
 }
 
+/** Healthy GPUs of nodes that take jobs: what fair shares are parts of. */
+export const schedulableGpus = (nodes: Iterable<NodeCells>): number =>
+  [...nodes].filter((node) => node.state === "ready").reduce((sum, node) => sum + healthyGpus(node), 0);
+
+/** GPUs of a node that are neither quarantined nor unhealthy. */
+export const healthyGpus = (node: NodeCells): number => node.gpus.filter(([state]) => state !== "quarantined" && state !== "unhealthy").length;
+
 /** The pool's items and, as the newest one, its live state: the archive records usage about once a minute. */
-export function withCurrent(items: readonly UsageItem[], row: { head_seq: number; gpus_allocated: number; gpus_free: number }, to: string): UsageItem[] {
+export function withCurrent(items: readonly UsageItem[], row: { head_seq: number; gpus_allocated: number }, schedulable: number, to: string): UsageItem[] {
   const before = items.filter((item) => item.time < to);
-  return [...before, { project: "", seq: row.head_seq, time: to, gpus: row.gpus_allocated, quota: null, limit: null, fair_share: row.gpus_allocated + row.gpus_free, borrowed: null }];
+  return [...before, { project: "", seq: row.head_seq, time: to, gpus: row.gpus_allocated, quota: null, limit: null, fair_share: schedulable, borrowed: null }];
 }
 
 /** The time axis in seconds: from the first item, or the start of the range, to the newest time of the log; at least a minute. */
@@ -53,7 +62,7 @@ export function axisOf(items: readonly UsageItem[], from: string, to: string): [
 }
 
 /**
- * Chart columns: seconds, usage, quota, fair share (of the whole pool: its capacity), upper edge of the borrowed area. The newest
+ * Chart columns: seconds, usage, quota, fair share (of the whole pool: the schedulable GPUs), upper edge of the borrowed area. The newest
  * item holds until `end`, seconds.
  */
 export function columns(sampled: readonly UsageItem[], end: number): [number[], number[], (number | null)[], (number | null)[], (number | null)[]] {
