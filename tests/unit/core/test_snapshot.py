@@ -105,7 +105,7 @@ def test_what_is_no_snapshot_is_refused(data):
 
 def test_every_record_type_has_its_fold():
     assert {kind for kind in AUDIT_TYPES.values() if kind.KIND in ("fact", "decision")} - set(FOLDS) <= _bases()
-    assert STATE_SCHEMA == 10
+    assert STATE_SCHEMA == 11
 
 
 def _bases():
