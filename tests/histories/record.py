@@ -286,6 +286,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-12": shared_devices_and_moves,
     "cancelled-evictions-12": cancelled_evictions,
     "node-lost-12": node_lost,
+    "preemption-of-one-node-13": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-13": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-13": borrow_and_reclaim,
+    "operator-requests-13": operator_requests,
+    "no-counter-reclaim-13": no_counter_reclaim,
+    "shared-devices-and-moves-13": shared_devices_and_moves,
+    "cancelled-evictions-13": cancelled_evictions,
+    "node-lost-13": node_lost,
 }
 
 

@@ -36,8 +36,7 @@ class Killers:
 
     def first(self, mutant: Mutant, coverage: Coverage) -> list[str]:
         """The tests of the changed statement: these first, then the quickest."""
-        tests = coverage.quickest(coverage.tests.get((mutant.file, mutant.statement), []))
-        running = dict.fromkeys(tests)
+        running = dict.fromkeys(coverage.of_statement(mutant))
         return list(dict.fromkeys([test for test in self._last[mutant.file] if test in running]) | running)
 
 
@@ -74,7 +73,7 @@ def main() -> int:
 
 def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: float) -> Iterator[tuple[Mutant, str | None]]:
     """Each mutant with what failed: "" for a survivor, None for one that took too long."""
-    imported = [mutant for mutant in mutants if mutant.scope is None or (mutant.file, mutant.statement) in coverage.at_import]
+    imported = [mutant for mutant in mutants if coverage.runs_at_import(mutant)]
     yield from _printed(
         in_forks(workers, ((mutant, lambda mutant=mutant: at_import(mutant, coverage, most)) for mutant in imported))
     )

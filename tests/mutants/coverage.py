@@ -1,4 +1,6 @@
-"""Which tests run which statement of the core, kept in build/mutants by file of tests until it, a helper, or the core changes.
+"""Which tests run which statement of the core, kept in build/mutants by file of tests until it or a helper changes.
+
+A statement that has changed since has the tests of its file. Remove build/mutants to measure everything anew.
 
 Run as a module it measures files of tests: in a process of its own, since the core is imported with a mark at each statement.
 """
@@ -15,14 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from .imports import Statements, import_core, rewrite_imports
-from .operators import CORE
+from .imports import Place, Statements, import_core, places, rewrite_imports
+from .operators import CORE, Mutant
 from .session import TESTS, collect, failures, in_forks
 
 ROOT = CORE.parents[2]
 KEPT = ROOT / "build/mutants"
 DATA = (".yaml", ".json", ".jsonl")
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Measured:
 
 @dataclass
 class Coverage:
-    """`seconds`: processor time per test. `tests`: by statement (file, line). `at_import`: statements that an import runs.
+    """`seconds`: processor time per test. `tests`: by statement. `at_import`: statements that an import runs.
 
     A test that starts processes is in none: these would run the unchanged core.
     """
@@ -47,15 +48,26 @@ class Coverage:
     def add(self, measured: Measured) -> None:
         """Add one file of tests."""
         self.at_import.update(dict.fromkeys(measured.at_import))
-        for test, (seconds, places) in measured.tests.items():
+        for test, (seconds, ran) in measured.tests.items():
             self.seconds[test] = seconds
-            for place in places:
+            for place in ran:
                 self.tests.setdefault(place, []).append(test)
+
+    def runs_at_import(self, mutant: Mutant) -> bool:
+        """Whether an import runs the changed statement."""
+        return mutant.scope is None or places(mutant.file)[mutant.statement] in self.at_import
+
+    def of_statement(self, mutant: Mutant) -> list[str]:
+        """The tests that run the changed statement, quickest first; those of its file where none was known to."""
+        place = places(mutant.file)[mutant.statement]
+        return self.quickest(self.tests[place] if place in self.tests else self._near(mutant.file))
 
     def of_file(self, file: str) -> list[str]:
         """The tests that run any statement of the file, then all others."""
-        near = {test: None for (name, _), tests in self.tests.items() if name == file for test in self.quickest(tests)}
-        return list(near | dict.fromkeys(self.quickest(self.seconds)))
+        return list(dict.fromkeys(self.quickest(self._near(file))) | dict.fromkeys(self.quickest(self.seconds)))
+
+    def _near(self, file: str) -> dict[str, None]:
+        return {test: None for (name, _), tests in self.tests.items() if name == file for test in tests}
 
     def quickest(self, tests: Iterable[str]) -> list[str]:
         """The tests, quickest first."""
@@ -80,8 +92,8 @@ def current(workers: int) -> Coverage:
 
 
 def _kept() -> dict[str, Path]:
-    """Where the coverage of each file of tests is kept: named by the file, what else is in its folder, and the core."""
-    shared = _digest(b"", [*CORE.rglob("*.py"), *(ROOT / "tests").glob("*.py")])
+    """Where the coverage of each file of tests is kept: named by the file, what else is in its folder, and the helpers of all."""
+    shared = _digest(b"", (ROOT / "tests").glob("*.py"))
     kept = {}
     for folder in TESTS:
         beside = [path for path in (ROOT / folder).iterdir() if path.suffix in (".py", *DATA)]

@@ -5,7 +5,9 @@ import builtins
 import importlib
 import pkgutil
 import sys
+from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -53,11 +55,28 @@ def import_core() -> None:
         importlib.import_module(module.name)
 
 
+Place = tuple[str, str]
+
+
+@cache
+def places(file: str) -> dict[int, Place]:
+    """What names the statements of a file of the core, by line: its text and which one of the equal ones it is.
+
+    It stays the same where other lines of the file change.
+    """
+    found, equal = {}, Counter[str]()
+    for number, line in enumerate((CORE / file).read_text().splitlines(), 1):
+        text = line.strip()
+        found[number] = file, f"{text} #{equal[text]}"
+        equal[text] += 1
+    return found
+
+
 class Statements:
-    """Notes which statements of the core ran, as (file, line)."""
+    """Notes which statements of the core ran."""
 
     def __init__(self) -> None:
-        self.known: list[tuple[str, int]] = []
+        self.known: list[Place] = []
         self._ran = bytearray(100_000)
         setattr(builtins, RAN, self._ran)
 
@@ -75,7 +94,7 @@ class Statements:
         if docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
             return [statement]
         mark = ast.parse(f"{RAN}[{len(self.known)}] = 1").body[0]
-        self.known.append((file, statement.lineno))
+        self.known.append(places(file)[statement.lineno])
         for node in ast.walk(mark):
             ast.copy_location(node, statement)
         return [mark, statement]

@@ -176,3 +176,21 @@ def test_it_does_not_grow_while_less_of_its_device_is_there_than_jobs_share(tell
     story.node("n2", gpus=1)
     starts_again(story)
     assert story.members("wide", "running") == [0, 1]
+
+
+@pytest.mark.parametrize("becomes_unusable", [drains, loses_its_device, joins_with_less])
+def test_a_gang_that_restarts_to_shrink_where_it_cannot_start_again_is_requeued(story, becomes_unusable):
+    """Its plan was dropped and made anew in each cycle, and it held its GPUs without its lost member."""
+    for name in ("n1", "n2", "n3"):
+        story.node(name, gpus=4)
+    story.submit("wide", TaskGroup(count=3, gpu_milli=4000, cpu_milli=2000), min_tasks=2, elastic="restart")
+    story.started("wide")
+    becomes_unusable(story)
+    story.cycle(TaskVanished(**story.at("wide", 2)))
+    story.expect("MigrationDecided", job="wide", cause="resize")
+    story.expect("ReservationDropped", job="wide")
+    story.wait(MINUTE)
+    story.expect_only()
+    story.yields("wide")
+    story.expect("JobRequeued", job="wide", cause="resize")
+    assert [task.node for task in story.job("wide").tasks] == [0, 2]

@@ -212,14 +212,14 @@ def tasks_of(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reser
 
 
 def evict_job(state: PoolState, job: Job, eviction: Eviction) -> None:
-    """Evicts the whole attempt; reserved tasks are dropped at once."""
+    """Evicts the whole attempt; reserved tasks are dropped at once. A restart stays pending until the attempt is over."""
     set_reservation(state, job, [])
     with changing(state, job):
         job.tasks = [task for task in job.tasks if task.state != "reserved"]
         job.eviction = eviction
     close_preemption(state, job)
     job.reserved_until = job.stale_since = job.operator_request = None
-    job.restart_pending = job.idle_recorded = False
+    job.idle_recorded = False
     set_phase(state, job, "evicting")
 
 

@@ -13,11 +13,12 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
     """Cancels evictions of preemptions that ended, if they are still `cancellable`.
 
     Before agents were notified it also cancels the eviction of a migrating job whose reservation was dropped, and of a job on
-    a node that is no longer drained.
+    a node that is no longer drained. A gang that has to restart because it lost tasks is requeued instead.
     """
     for entry in active_evictions(state):
-        eviction = entry.eviction
-        if eviction.cause in ("migration", "resize") and not entry.job.reservation and eviction.started_seq is None:
+        eviction, job = entry.eviction, entry.job
+        moving = eviction.cause in ("migration", "resize") and not job.restart_pending
+        if moving and not job.reservation and eviction.started_seq is None:
             reason = "its reservation was dropped"
             yield EvictionCancelled(job=entry.job.id, attempt=entry.job.attempt, preemption=None, notified=False, reason=reason)
             continue

@@ -48,6 +48,22 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     return shielded
 
 
+def exceeded(state: PoolState, action: Action, preemptor: Job) -> tuple[tuple[Excess, ...], ...] | None:
+    """Equal for preemptors of one project from which the rule protects the same units; `None` where it is off.
+
+    By project, which of its bounds are exceeded. It depends on the preemptor's demand, and on what earlier preemptors of a batch
+    evict and take.
+    """
+    bounds = _Bounds.of(state, action, preemptor)
+    if bounds is None:
+        return None
+    usage = bounds.usage
+    return tuple(
+        tuple(_excess(usage.allocated(name), bound) for name, bound, _ in bounds.bounds_of(project))
+        for project in usage.tree.branches
+    )
+
+
 class VictimQuotas:
     """Tests victims as a whole against the bounds of their projects, on the usage at the time of creation."""
 

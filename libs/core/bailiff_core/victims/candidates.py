@@ -12,7 +12,7 @@ from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole_job
 from bailiff_core.placement.equivalence_classes import EquivalenceClass
-from bailiff_core.protections import Shields, already_evicting, no_counter_reclaim
+from bailiff_core.protections import Shields, already_evicting, no_counter_reclaim, quota_shields
 from bailiff_core.queue.backfilled import backfilled_victims
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
@@ -96,9 +96,9 @@ class CandidateIndex:
         self._by_preemptor: dict[tuple[object, ...], Candidates] = {}
         self._jobs_scanned: dict[tuple[object, ...], int] = {}
 
-    def prefers_shortlist(self, action: Action, preemptor: Job) -> bool:
+    def prefers_shortlist(self, action: Action, preemptor: Job, under_share: Mapping[str, bool]) -> bool:
         """Whether another shortlist is cheaper than one full scan shared by all equivalent preemptors."""
-        key = _preemptor_key(self.state, action, preemptor)
+        key = _preemptor_key(self.state, action, preemptor, under_share)
         return key not in self._by_preemptor and SHORTLIST_COST * self._jobs_scanned.get(key, self._expected_scans) <= len(
             self.state.active
         )
@@ -143,7 +143,7 @@ class CandidateIndex:
     ) -> Candidates:
         """`candidates` restricted to these jobs."""
         jobs = [self.state.jobs[name] for name in dict.fromkeys(names)]
-        key = _preemptor_key(self.state, action, preemptor)
+        key = _preemptor_key(self.state, action, preemptor, under_share)
         self._jobs_scanned[key] = self._jobs_scanned.get(key, self._expected_scans) + len(jobs)
         found = self._build(action, preemptor, under_share, sorted(jobs, key=lambda job: (job.seq, job.id)))
         found.groups = groups
@@ -152,11 +152,12 @@ class CandidateIndex:
     def candidates(self, action: Action, preemptor: Job, under_share: Mapping[str, bool] | None = None) -> Candidates:
         """Candidates for this preemptor. Preemptors that are equal to all rules share the result.
 
-        under_share: projects whose GPUs count on level 2 of the objective.
+        under_share: projects whose GPUs count on level 2 of the objective; earlier preemptors of the batch may change them.
         """
-        key = _preemptor_key(self.state, action, preemptor)
+        under_share = under_share or {}
+        key = _preemptor_key(self.state, action, preemptor, under_share)
         if key not in self._by_preemptor:
-            self._by_preemptor[key] = self._build(action, preemptor, under_share or {}, self.jobs)
+            self._by_preemptor[key] = self._build(action, preemptor, under_share, self.jobs)
         return self._by_preemptor[key]
 
     def mark_evicted(self, job: Job, units: int) -> None:
@@ -225,8 +226,8 @@ class CandidateIndex:
         return self._units[job.id]
 
 
-def _preemptor_key(state: PoolState, action: Action, preemptor: Job) -> tuple[object, ...]:
-    """Equal for preemptors with the same candidates."""
+def _preemptor_key(state: PoolState, action: Action, preemptor: Job, under_share: Mapping[str, bool]) -> tuple[object, ...]:
+    """Equal for preemptors with the same candidates, of the same cost."""
     distinct = (
         bool(preemptor.tasks)
         or no_counter_reclaim.may_be_shielded_from(state, action, preemptor)
@@ -239,6 +240,8 @@ def _preemptor_key(state: PoolState, action: Action, preemptor: Job) -> tuple[ob
         preemptor.class_name,
         preemptor.preemptible,
         preemptor.id if distinct else "",
+        quota_shields.exceeded(state, action, preemptor),
+        *(project for project, under in under_share.items() if under),
     )
 
 

@@ -237,7 +237,7 @@ def search_shortlist(problem: Problem) -> Solution | None:
         candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
         why = nearest_solution_on(snapshot, candidates, need, wanted, nearest_nodes, max_slots)
         return Solution(candidates, proven=True, why=why)
-    if not priorities or not problem.index.prefers_shortlist(action, unit.job):
+    if not priorities or not problem.index.prefers_shortlist(action, unit.job, problem.under_share):
         return None
     short = wanted - int(shortlist.slots.sum())
     if short <= 0:  # no GPUs are missing
