@@ -30,6 +30,7 @@ from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from . import pod_status
 from .manifest import key_of_pod
 from .pod_node import PodNode
+from .stopping import disruption
 from .task_files import TaskOrder
 
 POLL_S = 1.0
@@ -114,14 +115,20 @@ class Placement:
                 if node != self._node.node:
                     raise NotStarted(f"its pod was bound to another node, {node}")
                 return
+            timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {pod_status.why_not_placed(pod)}"
             metadata = pod["metadata"]
+            if self._manifest is None:  # its controller is to make another one, and to count no failure
+                given_up = {"conditions": [disruption(why or timeout)]}
+                pod = await api.patch_status(PODS, metadata["name"], given_up, metadata["namespace"], metadata["uid"])
+                metadata = pod["metadata"]
+                if pod_status.is_bound(pod):
+                    return
             await api.delete(
                 PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], resource_version=metadata["resourceVersion"]
             )
             await drop_finalizer(self._node, metadata["namespace"], metadata["name"], metadata["uid"])
         except (Unreachable, TooManyRequests, Conflict, NotFound):
             return
-        timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {pod_status.why_not_placed(pod)}"
         raise NotStarted(why or timeout)
 
 
