@@ -236,7 +236,7 @@ async def exit_of(agent: Runtime) -> Exit:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
             await asyncio.sleep(0.01)
 

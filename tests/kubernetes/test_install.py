@@ -20,7 +20,7 @@ from tests.kubernetes_cluster import Cluster, RealNode, _is_built, _tool
 from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.postgres import EmbeddedPostgres
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(1500)]
 
 IMAGE = "bailiff:test-install"
 PATIENCE_S = 5 * float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))  # images start, and logs are read, on a busy machine
