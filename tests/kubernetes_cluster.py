@@ -124,8 +124,8 @@ def post(url: str, body: object) -> Any:
 @pytest.fixture(scope="session")
 def kubernetes() -> Iterator[Cluster]:
     """One cluster for all tests."""
-    tool = _tool()
-    if tool is not None and _is_built(tool):
+    tool = tool_path()
+    if tool is not None and is_built(tool):
         with _started(tool) as started:
             yield started
     elif os.environ.get("KUBECONFIG"):
@@ -168,17 +168,27 @@ async def _end_pod(api: Api, namespace: str, metadata: dict[str, Any]) -> None:
             await api.delete(PODS, metadata["name"], namespace, grace_s=1)
 
 
-def _tool() -> Path | None:
+def tool_path() -> Path | None:
+    """The program offline-kubernetes."""
     named = os.environ.get("BAILIFF_TEST_KUBERNETES")
     if named:
         return Path(named)
     return next((path for parent in ROOT.parents if (path := parent / BESIDE).exists()), None)
 
 
-def _is_built(tool: Path) -> bool:
+def is_built(tool: Path) -> bool:
     """Asks without building: `build` with WAIT=0 would start one."""
-    state = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offline-kubernetes"
-    return any((folder / "kubernetes").exists() and not folder.name.endswith(".new") for folder in state.glob("programs-*"))
+    programs = _state().glob("programs-*")
+    return any((folder / "kubernetes").exists() and not folder.name.endswith(".new") for folder in programs)
+
+
+def busybox() -> Path:
+    """The static busybox that the cluster's own image is made of."""
+    return _state() / "busybox" / "bin" / "busybox"
+
+
+def _state() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offline-kubernetes"
 
 
 @contextlib.contextmanager
