@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[1]
 BESIDE = "shared/tools/offline-kubernetes"
 REAL, FAKE, GPUS = 2, 3, 8
 IMAGE = "localhost/busybox:1"
+PATIENCE_S = max(120.0, float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "0")))  # pods start slowly on a busy machine
 
 
 @dataclass(frozen=True)
@@ -148,11 +149,11 @@ async def kubernetes_namespace(kubernetes_api: Api) -> AsyncIterator[str]:
     """A namespace of the test's own; its pods are ended with the test, whatever their finalizers."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     await kubernetes_api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while await kubernetes_api.find(SERVICE_ACCOUNTS, "default", name) is None:  # noqa: ASYNC110 - a controller makes it
             await asyncio.sleep(0.05)
     yield name
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE_S):
         while pods := (await kubernetes_api.list(PODS, name)).items:
             for pod in pods:
                 await _end_pod(kubernetes_api, name, pod["metadata"])

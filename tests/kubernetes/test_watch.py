@@ -8,7 +8,7 @@ from typing import Self
 
 import pytest
 import yaml
-from tests.kubernetes_cluster import Cluster
+from tests.kubernetes_cluster import PATIENCE_S, Cluster
 
 from bailiff_kubernetes import Api, Change, Gone, LocalView
 from bailiff_kubernetes.resources import CONFIG_MAPS, EVENTS, Object
@@ -87,7 +87,7 @@ async def following(view: LocalView) -> AsyncIterator[asyncio.Queue[Change]]:
 
     task = asyncio.create_task(follow())
     try:
-        await asyncio.wait_for(view.synced.wait(), 30)
+        await asyncio.wait_for(view.synced.wait(), PATIENCE_S)
         yield changes
     finally:
         task.cancel()
@@ -95,7 +95,7 @@ async def following(view: LocalView) -> AsyncIterator[asyncio.Queue[Change]]:
 
 
 async def next_of(changes: asyncio.Queue[Change]) -> tuple[str, str]:
-    change = await asyncio.wait_for(changes.get(), 60)
+    change = await asyncio.wait_for(changes.get(), PATIENCE_S)
     return change.kind, change.object["metadata"]["name"]
 
 
@@ -109,7 +109,7 @@ async def set_value(api: Api, namespace: str, name: str, value: str) -> None:
 
 
 async def until_cut(view: LocalView) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while view.current.is_set():  # noqa: ASYNC110 - an Event has no wait for its clearing
             await asyncio.sleep(0.02)
 

@@ -96,11 +96,11 @@ class Placement:
             "metadata": {
                 "uid": uid_of(pod),
                 "annotations": {TASK_RECORD: f'{{"ordered_by": {self.order.ordered_by or "null"}}}'},
-                "finalizers": [*(pod["metadata"].get("finalizers") or ()), FINALIZER],
+                "finalizers": [FINALIZER],  # added to those that it has by then
             }
         }
         with contextlib.suppress(ApiError):  # without it, an end that nobody reported is proven by the kubelet and the cgroup
-            await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace)
+            await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace, form="strategic")
 
     async def _removed_unbound(self, why: str | None) -> None:
         """Give up a pod that has no node: delete exactly that version. Returns where it is bound, or nobody answers."""
