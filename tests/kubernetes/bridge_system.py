@@ -16,7 +16,7 @@ from bailiff_devstack import free_port
 from bailiff_kubernetes import names
 from bailiff_log.keys import existing_or_new_key, key_id
 
-POOL, KUBELET_POOL = "pool-k", "pool-kubelet"
+POOL, KUBELET_POOL, GANG_POOL = "pool-k", "pool-kubelet", "pool-kubelets"
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
 AGENT, BRIDGE = "node-agent-pods", "kubernetes-bridge"
 PLACEMENT_TIMEOUT_S = 120
@@ -26,7 +26,7 @@ USER = "ada"
 
 
 class BridgeSystem(System):
-    """A pool whose machines are the cluster's fake nodes, and one whose machine is a kubelet, which has the real runtime."""
+    """A pool whose machines are the cluster's fake nodes, and two of real kubelets: of the first one, and of both."""
 
     def __init__(self, folder: Path, *, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -36,7 +36,7 @@ class BridgeSystem(System):
         data = POLICY.model_dump(mode="json")
         data["identity"] |= {"keys": {key: "kubernetes"}, "sign_ins": ["kubernetes"]}
         data["kubernetes"] = {"bridges": ["kubernetes"]}
-        machines = {POOL: len(cluster.fake_nodes), KUBELET_POOL: 1}
+        machines = {POOL: len(cluster.fake_nodes), KUBELET_POOL: 1, GANG_POOL: 2}
         super().__init__(folder, policy=Policy.model_validate(data, strict=False), pools=machines)
         self.services = ("admission", "victim-selection", "eviction-executor")
 
@@ -58,18 +58,18 @@ class BridgeSystem(System):
         settings = {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false", "BAILIFF_KUBERNETES": access}
         self._start(AGENT, "tests.pods_agent", settings, certified=True)
 
-    def start_kubelet_agent(self) -> None:
-        """Start the agent of the kubelet, whose node joins. Between tests, nobody but the test uses the kubelet."""
-        node = self.cluster.node()
+    def start_kubelet_agent(self, number: int = 1, pool: str = KUBELET_POOL, *, kubeconfig: Path | None = None) -> None:
+        """Start the agent of this kubelet, whose node joins the pool. kubeconfig: a way of its own to the API server."""
+        node = self.cluster.node(number)
         declared = {
             "name": node.name,
-            "pool": KUBELET_POOL,
+            "pool": pool,
             "gpus": "kubernetes",
             "runtimes": ["process", "kubernetes"],
             "cpu_milli": 1000,
         }
         settings = {
-            "kubeconfig": str(self.cluster.kubeconfig),
+            "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
             "namespace": JOBS,
             "kubelet_dir": str(node.kubelet),
             "placement_timeout_s": PLACEMENT_TIMEOUT_S,
@@ -80,29 +80,30 @@ class BridgeSystem(System):
             "BAILIFF_DEVICE_POLL_S": "0.5",
             "BAILIFF_RELEASE_TIMEOUT_S": "20",
         }
-        self._kubelet_agent = self.stack.start_service("node-agent", replica="-kubelet", env=env)
+        self.stack.start_service("node-agent", replica=f"-{pool}-{number}", env=env)
 
-    def stop_kubelet_agent(self) -> None:
+    def stop_kubelet_agent(self, number: int = 1, pool: str = KUBELET_POOL) -> None:
         """Stop the agent; the kubelet is then another test's."""
-        self.stack.processes.stop(self._kubelet_agent)
+        self.stack.processes.stop(f"node-agent-{pool}-{number}")
 
-    def kill_kubelet_agent(self) -> None:
-        """`kill -9`. Its pods run on."""
-        self.stack.processes.kill9(self._kubelet_agent)
+    def restart_kubelet_agent(self) -> None:
+        """`kill -9`, and start again. Its pods run on."""
+        self.stack.processes.kill9(f"node-agent-{KUBELET_POOL}-1")
+        self.start_kubelet_agent()
 
-    def start_bridge(self, replica: str = "") -> str:
-        """Start a bridge (again). Does not wait until it is ready."""
+    def start_bridge(self, replica: str = "", *, kubeconfig: Path | None = None) -> str:
+        """Start a bridge (again). Does not wait until it is ready. kubeconfig: a way of its own to the API server."""
         settings = {
             "BAILIFF_KEY": str(self.key_file),
             "BAILIFF_CLUSTER": "offline",
             "BAILIFF_INSTANCE": BRIDGE + replica,
             "BAILIFF_STATE_DIR": str(self.folder / f"bridge{replica}"),
-            "BAILIFF_KUBECONFIG": str(self._bridge_kubeconfig()),
+            "BAILIFF_KUBECONFIG": str(kubeconfig or self.bridge_kubeconfig()),
         }
         self._start(BRIDGE + replica, "bailiff_kubernetes_bridge", settings)
         return BRIDGE + replica
 
-    def _bridge_kubeconfig(self) -> Path:
+    def bridge_kubeconfig(self) -> Path:
         """With the rights of bridge-rbac.yaml and no others."""
         path = self.folder / "bridge.kubeconfig"
         if not path.exists():
@@ -246,4 +247,4 @@ def attempts_of(pods: list[dict[str, Any]]) -> set[int]:
     return {int(pod["metadata"]["annotations"][names.TASK].rsplit("-", 2)[1]) for pod in pods}
 
 
-__all__ = ["JOBS", "KUBELET_POOL", "POOL", "USER", "BridgeSystem", "Users", "all_running", "attempts_of", "is_gated"]
+__all__ = ["GANG_POOL", "JOBS", "KUBELET_POOL", "POOL", "USER", "BridgeSystem", "Users", "all_running", "attempts_of", "is_gated"]

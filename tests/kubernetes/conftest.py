@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
-from tests.kubernetes.bridge_system import KUBELET_POOL, POOL, BridgeSystem, Users
+from tests.kubernetes.bridge_system import GANG_POOL, KUBELET_POOL, POOL, BridgeSystem, Users
 from tests.kubernetes_cluster import Cluster
 from tests.system import Watch, systems
 
@@ -46,6 +46,22 @@ async def kubelet_users(system: BridgeSystem, kubelet_pool: Watch, kubernetes_na
     """A user whose workloads run on the real kubelet."""
     async for each in _users(system, kubernetes_namespace, kubelet_pool):
         yield each
+
+
+@pytest.fixture
+async def gang_users(system: BridgeSystem, kubernetes: Cluster, kubernetes_namespace: str) -> AsyncIterator[Users]:
+    """A user whose workloads run on both real kubelets."""
+    numbers = range(1, 1 + len(kubernetes.real_nodes[:2]))
+    kubernetes.node(2)
+    for number in numbers:
+        system.start_kubelet_agent(number, GANG_POOL)
+    try:
+        async with system.watch(GANG_POOL) as watch:
+            async for each in _users(system, kubernetes_namespace, watch):
+                yield each
+    finally:
+        for number in numbers:
+            system.stop_kubelet_agent(number, GANG_POOL)
 
 
 async def _users(system: BridgeSystem, namespace: str, watch: Watch) -> AsyncIterator[Users]:

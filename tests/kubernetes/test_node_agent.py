@@ -7,39 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from tests.kubernetes.bridge_system import JOBS
+from tests.kubernetes.kubelet_jobs import allocated, held, submit
 from tests.kubernetes_cluster import IMAGE, Cluster
 from tests.system import Watch
 
-from bailiff_bus.messages import JobSpec, SubmitJob
-from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.placement_ranges import bits
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskReleased, TaskStarted
-from bailiff_kubernetes import pod_name
-from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
-from bailiff_node_agent.runtime.port import TaskKey
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes, pytest.mark.timeout(600)]
-
-
-async def submit(pool: Watch, job: str, gpus: int, command: str = "exec sleep 3000", kind: str = "train") -> None:
-    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=10, memory_bytes=32 << 20)
-    demand = JobDemand(job=job, priority_class=kind, grace=5_000_000, tasks=(group,))
-    spec = JobSpec(command=command, runtime="kubernetes", image=IMAGE)
-    await pool.request(SubmitJob(demand=demand, spec=spec))
-
-
-def allocated(pool: Watch, job: str) -> set[str]:
-    """The GPUs of the job's only task, as the log has them."""
-    task = pool.state.jobs[job].tasks[0]
-    return {pool.state.nodes[task.node].devices[number].id for number in bits(task.devices)}
-
-
-def held(kubernetes: Cluster, job: str, attempt: int = 1) -> set[str]:
-    """The GPUs of the job's pod, as the kubelet has them."""
-    name = pod_name(str(TaskKey(job, attempt, "0")))
-    return set(PodResources(kubernetes.node().pod_resources).devices_of(JOBS, name))
 
 
 async def test_the_log_names_the_gpus_that_the_kubelet_chose_and_gives_none_twice(
