@@ -1,7 +1,8 @@
 """A Job with Bailiff's label: submitted, placed, preempted, brought back; and everything that a user can do to it meanwhile."""
 
 import pytest
-from tests.bridge_kit import World, gated, job_object, message
+from tests.bridge_kit import World
+from tests.bridge_objects import gated, job_object, message
 from tests.log_builder import policy
 
 from bailiff_kubernetes import names
