@@ -28,11 +28,18 @@ the same time leave its name in the file `twice`."""
 
 
 async def submit(
-    pool: Watch, job: str, gpus: int, command: str = "exec sleep 3000", kind: str = "train", image: str = IMAGE
+    pool: Watch,
+    job: str,
+    gpus: int,
+    command: str = "exec sleep 3000",
+    *,
+    kind: str = "train",
+    image: str = IMAGE,
+    grace_s: int = 5,
 ) -> None:
     """A job with an image, whose pods the agent creates."""
     group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=10, memory_bytes=256 << 20)
-    demand = JobDemand(job=job, priority_class=kind, grace=5_000_000, tasks=(group,))
+    demand = JobDemand(job=job, priority_class=kind, grace=grace_s * 1_000_000, tasks=(group,))
     await pool.request(SubmitJob(demand=demand, spec=JobSpec(command=command, runtime="kubernetes", image=image)))
 
 
