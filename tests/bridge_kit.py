@@ -120,14 +120,18 @@ class World:
 
     def due(self) -> list[Action]:
         """What the bridge has to do."""
-        pending, ended = {}, {}
+        pending, ended, preempted = {}, {}, {}
         for record in self.story.records:
             match record.data:
                 case decisions.JobPending(job=job, reason=reason):
                     pending[job] = (record.seq, reason)
                 case decisions.JobEnded(job=job, reason=reason):
                     ended[job] = (record.seq, reason)
-        return reconcile(self.view(), PoolView(self.story.state, pending, self.rejected, ended), self.rules)
+                case decisions.PreemptionDecided(preemptor=preemptor, victims=victims):
+                    preempted |= {victim.job: (record.seq, preemptor.job) for victim in victims}
+                case decisions.JobStarting(job=job):
+                    preempted.pop(job, None)
+        return reconcile(self.view(), PoolView(self.story.state, pending, self.rejected, ended, preempted), self.rules)
 
     def settle(self) -> None:
         """Carry out everything, until nothing is left to do."""

@@ -53,9 +53,9 @@ async def test_a_job_runs_is_preempted_and_comes_back(users, system):
     await users.until_pods(
         "job-name=train", "it says so", lambda pods: all(condition(pod).get("status") == "True" for pod in pods)
     )
+    # `Preempted`, or `Pending` where the eviction was over before the bridge saw it
     events = users.kubectl("get", "events.events.k8s.io", "-o", "custom-columns=R:.reason,N:.note", "--no-headers")
-    assert "Preempted" in events
-    assert f"is preempted by {users.of('serve').id} (class inference" in events
+    assert f"preempted by {users.of('serve').id} (class inference" in events
     found = system.cluster.get("job", "train", "-n", users.namespace)["status"]
     assert found.get("failed", 0) == 0, f"a preemption is no failure: {found}"
     await users.watch.verify()

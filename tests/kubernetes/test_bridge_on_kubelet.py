@@ -47,5 +47,7 @@ async def test_a_job_is_preempted_on_a_kubelet_and_comes_back(kubelet_users, sys
     await users.until_phase("train", "running")
     found = system.cluster.get("job", "train", "-n", users.namespace)["status"]
     assert found.get("failed", 0) == 0, f"a preemption is no failure: {found}"
-    assert "is preempted by" in users.kubectl("get", "events.events.k8s.io", "-o", "custom-columns=N:.note")
+    assert f"preempted by {serve.id} (class inference" in users.kubectl(
+        "get", "events.events.k8s.io", "-o", "custom-columns=N:.note"
+    )
     await users.watch.verify()

@@ -66,6 +66,7 @@ def test_preempted_pods_come_back_gated_and_keep_their_place_in_the_queue(world)
     assert world.job("train").id == first.id
     assert world.job("train").phase == "pending"
     assert gated(world.pods_of("train")) == [True, True]
+    assert "; it was preempted by team-a.serve-0a0a0a0a (class inference, priority" in message(world.pods_of("train")[0])
     world.run("serve")
     for index in (0, 1):
         world.finish("serve", index)
