@@ -1,5 +1,7 @@
 """Jobs on real kubelets: who has which GPU, by the word of the log, of the kubelets and of the containers themselves."""
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,15 @@ from bailiff_kubernetes import names, pod_name
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.port import TaskKey
 
-LOCKS = """
-for gpu in $(echo $NVIDIA_VISIBLE_DEVICES | tr , ' '); do
-  ( flock -n 9 || echo $gpu >> /locks/twice; exec sleep 3000 ) 9> /locks/$gpu &
-done
+USES = """
+id=$POD/$(cat /proc/sys/kernel/random/uuid)
 trap 'exit 143' TERM
-touch /locks/started-$HOSTNAME
-wait
+while :; do
+  for gpu in $(echo $NVIDIA_VISIBLE_DEVICES | tr , ' '); do echo $id >> /uses/$gpu; done
+  sleep 0.2 & wait $!
+done
 """
-"""Locks each GPU for as long as the container lives; the kernel gives the locks back. Two containers that have the same GPU at
-the same time leave its name in the file `twice`."""
+"""For as long as the container lives, it writes its id into the file of each GPU that it was given."""
 
 
 async def submit(
@@ -58,36 +59,54 @@ def held(cluster: Cluster, job: str, attempt: int = 1) -> set[str]:
     return set(PodResources(cluster.node().pod_resources).devices_of(JOBS, name))
 
 
-def locking(users: Users, name: str, gpus: int, locks: Path, *, pods: int = 1, **labels: str) -> dict[str, Any]:
-    """A Job whose containers lock their GPUs in this folder of the machine."""
-    locks.mkdir(exist_ok=True)
+def using(users: Users, name: str, gpus: int, uses: Path, *, pods: int = 1, **labels: str) -> dict[str, Any]:
+    """A Job whose containers write into this folder of the machine which GPUs they use."""
+    uses.mkdir(exist_ok=True)
     job: dict[str, Any] = dict(users.job(name, pods=pods, gpus=gpus, **labels))
     spec = job["spec"]["template"]["spec"]
-    spec["volumes"] = [{"name": "locks", "hostPath": {"path": str(locks)}}]
+    spec["volumes"] = [{"name": "uses", "hostPath": {"path": str(uses)}}]
     spec["containers"][0] |= {
-        "command": ["/bin/sh", "-c", LOCKS],
-        "volumeMounts": [{"name": "locks", "mountPath": "/locks"}],
+        "command": ["/bin/sh", "-c", USES],
+        "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "volumeMounts": [{"name": "uses", "mountPath": "/uses"}],
     }
     return job
 
 
-async def runs(users: Users, name: str, locks: Path, pods: int = 1) -> Job:
-    """Wait until the Job's pods run, with the GPUs that the log says, and no GPU has been given twice so far."""
+async def runs(users: Users, name: str, uses: Path, pods: int = 1) -> Job:
+    """Wait until the Job's pods run, with the GPUs that the log says; no GPU has been used by two containers at a time so far."""
     await users.until_pods(f"job-name={name}", f"{name} runs", _some_running(pods))
     job = await users.until_phase(name, "running")
     found = [pod for pod in users.pods(f"job-name={name}") if pod["status"].get("phase") == "Running"]
     kubelets = {node.name: PodResources(node.pod_resources) for node in users.cluster.real_nodes}
-    word = {
-        device
-        for pod in found
-        for device in kubelets[pod["spec"]["nodeName"]].devices_of(users.namespace, pod["metadata"]["name"])
-    }
-    assert allocated(users.watch, job.id) == word
     for pod in found:
-        started = locks / f"started-{pod['metadata']['name']}"
-        await users.watch.until(f"{started.name} is there", lambda _, file=started: file.exists())  # type: ignore[misc]
-    assert not (locks / "twice").exists(), (locks / "twice").read_text()
+        given = kubelets[pod["spec"]["nodeName"]].devices_of(users.namespace, pod["metadata"]["name"])
+        for gpu in given:
+            await users.watch.until(f"{pod['metadata']['name']} uses {gpu}", _uses(uses / gpu, pod["metadata"]["name"]))
+    assert allocated(users.watch, job.id) == used_by({pod["metadata"]["name"] for pod in found}, uses)
+    assert_one_at_a_time(uses)
     return job
+
+
+def used_by(pods: set[str], uses: Path) -> set[str]:
+    """The GPUs that these pods were the last to use."""
+    return {gpu.name for gpu in uses.iterdir() if last_user(gpu) in pods}
+
+
+def assert_one_at_a_time(uses: Path) -> None:
+    """Whoever was followed by another user of a GPU has not used it since."""
+    for gpu in uses.iterdir():
+        users = [user for user, _ in itertools.groupby(gpu.read_text().splitlines())]
+        assert len(users) == len(set(users)), f"{gpu.name} was used by two containers at a time: {users}"
+
+
+def last_user(gpu: Path) -> str:
+    """The pod that has written into the file of this GPU last."""
+    return gpu.read_text().splitlines()[-1].partition("/")[0]
+
+
+def _uses(gpu: Path, pod: str) -> Callable[[object], bool]:
+    return lambda _: gpu.exists() and last_user(gpu) == pod
 
 
 def _some_running(count: int) -> Any:

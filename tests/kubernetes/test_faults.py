@@ -1,7 +1,7 @@
 """What breaks on a real cluster while a Job is preempted: nothing is lost, no GPU is given twice, and the log replays.
 
 Each story is the same: `train` has five of the kubelet's eight GPUs, the urgent `serve` takes all eight, and `train` comes back.
-Their containers lock their GPUs, so that two of them on one GPU would be seen.
+Their containers note which GPUs they use, so that two of them on one GPU would be seen.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.kubernetes.bridge_system import BridgeSystem, Users
-from tests.kubernetes.kubelet_jobs import URGENT, locking, runs
+from tests.kubernetes.kubelet_jobs import URGENT, runs, using
 from tests.kubernetes.line import Line, port_of, through
 
 from bailiff_core.model.state import Job
@@ -24,20 +24,20 @@ AWAY_S = 60
 class Story:
     """`train`, and `serve` in its place."""
 
-    def __init__(self, users: Users, locks: Path) -> None:
-        self.users, self.watch, self.locks = users, users.watch, locks
+    def __init__(self, users: Users, uses: Path) -> None:
+        self.users, self.watch, self.uses = users, users.watch, uses
 
     def create_train(self) -> None:
-        self.users.apply(locking(self.users, "train", 5, self.locks))
+        self.users.apply(using(self.users, "train", 5, self.uses))
 
     async def train_runs(self) -> Job:
-        return await runs(self.users, "train", self.locks)
+        return await runs(self.users, "train", self.uses)
 
     def create_serve(self) -> None:
-        self.users.apply(locking(self.users, "serve", 8, self.locks, **URGENT))
+        self.users.apply(using(self.users, "serve", 8, self.uses, **URGENT))
 
     async def serve_runs(self) -> Job:
-        job = await runs(self.users, "serve", self.locks)
+        job = await runs(self.users, "serve", self.uses)
         assert self.users.of("train").phase == "pending"
         return job
 
@@ -56,7 +56,7 @@ class Story:
 
 @pytest.fixture
 def story(kubelet_users: Users, tmp_path: Path) -> Story:
-    return Story(kubelet_users, tmp_path / "locks")
+    return Story(kubelet_users, tmp_path / "uses")
 
 
 async def test_the_api_server_is_away_for_a_minute_in_the_middle_of_a_preemption(story: Story, system: BridgeSystem) -> None:
