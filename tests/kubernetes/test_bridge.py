@@ -3,6 +3,8 @@
 The nodes are played by kwok, and the agent is a stand-in that only follows pods: nothing here proves anything about a real node.
 """
 
+import signal
+
 import pytest
 from tests.kubernetes.bridge_system import POOL, USER, all_running, attempts_of, is_gated
 
@@ -170,15 +172,30 @@ async def test_a_second_bridge_takes_over(users, system):
     try:
         system.stack.processes.wait_ready(second)
         assert await system.metric(second, "bailiff_bridge_leader") == 0
-        system.stack.processes.kill9("kubernetes-bridge")
+        system.signal("kubernetes-bridge", signal.SIGSTOP)
         users.apply(users.job("train", pods=2, gpus=4))
         await users.until_pods("job-name=train", "train runs", all_running(2))
         assert await system.metric(second, "bailiff_bridge_leader") == 1
-        system.start_bridge()
-        system.stack.processes.wait_ready("kubernetes-bridge")
-        assert await system.metric("kubernetes-bridge", "bailiff_bridge_leader") == 0
-    finally:
+
+        # The first one wakes up, and took itself for the leader when it fell asleep.
+        system.signal("kubernetes-bridge", signal.SIGCONT)
+        users.apply(users.job("more", pods=2, gpus=4))
+        await users.until_pods("job-name=more", "more runs", all_running(2))
+
+        async def follows():
+            return await system.metric("kubernetes-bridge", "bailiff_bridge_leader") == 0
+
+        await users.watch.until_true("the first bridge follows", follows)
+        assert await system.metric(second, "bailiff_bridge_leader") == 1
+        submitted = [fact.demand.job for fact in users.watch.facts(JobSubmitted)]
+        assert len(submitted) == len(set(submitted))
         system.stack.processes.kill9(second)
+        users.kubectl("delete", "job", "train", "--wait=false")
+        await users.until_phase("train", "cancelled")
+        await users.watch.verify()
+    finally:
+        system.signal("kubernetes-bridge", signal.SIGCONT)
+        system.stack.processes.stop(second)
 
 
 @pytest.mark.long
