@@ -37,13 +37,13 @@ test: check ## the checks and every test but the exhaustive ones (on two cores; 
 	$(BIN)/python -m pytest -q -m "$(NOT)" $(GROUPED)
 
 test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
-	$(BIN)/python -m pytest -q -m "long" --timeout 3600
+	$(BIN)/python -m pytest -q -m "long and not kubernetes" --timeout 3600
 
 test-compose: install-dev ## the story in containers, where a Docker engine answers
 	$(BIN)/python -m pytest -q -m "compose" --timeout 1800 tests/compose
 
-test-kubernetes: install-dev ## the runtime and the bridge on a real Kubernetes: KUBECONFIG, or the cluster that BAILIFF_TEST_KUBERNETES can start
-	$(BIN)/python -m pytest -q -m "kubernetes" --timeout 600 $(TESTS)
+test-kubernetes: install-dev ## the runtime and the bridge on a real Kubernetes: KUBECONFIG, or the cluster that BAILIFF_TEST_KUBERNETES can start (LONG=1: with faults and installation)
+	BAILIFF_TEST_PATIENCE_S=$${BAILIFF_TEST_PATIENCE_S:-240} $(BIN)/python -m pytest -q -m "kubernetes$(if $(LONG),, and not long)" --timeout 600 $(or $(TESTS),tests/kubernetes tests/contract/test_runtime_contract.py)
 
 test-nvml: install-dev ## the node agent against the libnvidia-ml.so.1 that BAILIFF_TEST_NVML names, such as NVIDIA's mock of it
 	$(BIN)/python -m pytest -q -m "nvml"

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tests.bridge_objects import POOL, Object
 from tests.log_builder import Story, digest
 
 from bailiff_admission.request_handlers.rejected import Rejected
@@ -32,60 +33,12 @@ from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 from bailiff_kubernetes_bridge.carry_out import pinned
 from bailiff_kubernetes_bridge.messages import PoolView, Rejection
 from bailiff_kubernetes_bridge.reconcile import reconcile
-from bailiff_kubernetes_bridge.submission import UID, Rules
+from bailiff_kubernetes_bridge.submission import Rules
 from bailiff_kubernetes_bridge.view import ClusterView, cluster_view
-from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND, JOBS, RAY_JOBS
+from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND, RAY_JOBS
 from bailiff_kubernetes_bridge.workloads.model import Pod
 
-Object = dict[str, Any]
-POOL = "test"
 RUNTIME = {"bailiff.runtime/kubernetes": "true"}
-
-
-def pod_template(gpus: int = 1, labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
-    """A pod template with Bailiff's label and gate, whose one container requests these GPUs."""
-    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}}}
-    return {
-        "metadata": {"labels": {names.POOL: POOL, **(labels or {})}},
-        "spec": {"schedulingGates": [{"name": names.GATE}], "containers": [container], **spec},
-    }
-
-
-def job_object(
-    name: str,
-    pods: int = 1,
-    gpus: int = 1,
-    *,
-    user: str = "ada",
-    annotations: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    **spec: Any,
-) -> Object:
-    """A Job as the admission policies leave it."""
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": "team-a",
-            "uid": f"0a0a0a0a-{name}",
-            "generation": 1,
-            "resourceVersion": "1",
-            "labels": {names.POOL: POOL, **(labels or {})},
-            "annotations": {names.SUBMITTED_BY: user, **(annotations or {})},
-        },
-        "spec": {"parallelism": pods, "completions": pods, "template": pod_template(gpus), **spec},
-        "status": {},
-    }
-
-
-def plain_pod(name: str, group: str = "", size: int = 1, gpus: int = 1, user: str = "ada") -> Object:
-    """A pod that a user has made, of a pod group or alone."""
-    labels = {"bailiff.io/pod-group": group, names.GANG_SIZE: str(size)} if group else {}
-    pod = pod_template(gpus, labels)
-    metadata = {"name": name, "namespace": "team-a", "uid": f"uid-{name}", "resourceVersion": "1", "creationTimestamp": name}
-    pod["metadata"] |= {**metadata, "annotations": {names.SUBMITTED_BY: user}}
-    return {"apiVersion": "v1", "kind": "Pod", **pod, "status": {"phase": "Pending"}}
 
 
 class World:
@@ -167,14 +120,18 @@ class World:
 
     def due(self) -> list[Action]:
         """What the bridge has to do."""
-        pending, ended = {}, {}
+        pending, ended, preempted = {}, {}, {}
         for record in self.story.records:
             match record.data:
                 case decisions.JobPending(job=job, reason=reason):
                     pending[job] = (record.seq, reason)
                 case decisions.JobEnded(job=job, reason=reason):
                     ended[job] = (record.seq, reason)
-        return reconcile(self.view(), PoolView(self.story.state, pending, self.rejected, ended), self.rules)
+                case decisions.PreemptionDecided(preemptor=preemptor, victims=victims):
+                    preempted |= {victim.job: (record.seq, preemptor.job) for victim in victims}
+                case decisions.JobStarting(job=job):
+                    preempted.pop(job, None)
+        return reconcile(self.view(), PoolView(self.story.state, pending, self.rejected, ended, preempted), self.rules)
 
     def settle(self) -> None:
         """Carry out everything, until nothing is left to do."""
@@ -298,16 +255,3 @@ class World:
         self._touch(pod)
         self.controllers()
         self.story.ends(job.id, code, index)
-
-
-def gated(pods: Iterable[Object]) -> list[bool]:
-    """Whether each pod has Bailiff's gate."""
-    return [bool(pod["spec"].get("schedulingGates")) for pod in pods]
-
-
-def message(pod: Object) -> str:
-    """What its condition says."""
-    return str(pod["status"]["conditions"][0]["message"])
-
-
-__all__ = ["JOBS", "UID", "World", "gated", "job_object", "message", "plain_pod", "pod_template"]

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 import urllib.request
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -29,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 BESIDE = "shared/tools/offline-kubernetes"
 REAL, FAKE, GPUS = 2, 3, 8
 IMAGE = "localhost/busybox:1"
+PATIENCE_S = max(120.0, float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "0")))  # pods start slowly on a busy machine
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,31 @@ class Cluster:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
+    def restart(self, program: str) -> None:
+        """End one of a real node's programs and start it anew, as its service manager would: `kubelet-1`, `gpus-1`."""
+        old = self.pid(program)
+        command = Path(f"/proc/{old}/cmdline").read_text().split("\0")[:-1]
+        if program.startswith("kubelet"):
+            command = ["nsenter", "--target", str(self.pid(program.replace("kubelet", "containerd"))), "--mount", "--", *command]
+        os.kill(old, signal.SIGTERM)
+        while _since(old) is not None:
+            time.sleep(0.05)
+        assert self.folder is not None
+        with (self.folder / "logs" / f"{program}.log").open("ab") as log:
+            started = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        (self.folder / "pids" / program).write_text(f"{started.pid} {_since(started.pid)}\n")
+
+
+def _since(pid: int) -> str | None:
+    """When the process began, as the cluster's program keeps it with the pid; None once it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split(" ")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
 
 def post(url: str, body: object) -> Any:
     """POST as JSON to one of the cluster's own programs."""
@@ -124,8 +151,8 @@ def post(url: str, body: object) -> Any:
 @pytest.fixture(scope="session")
 def kubernetes() -> Iterator[Cluster]:
     """One cluster for all tests."""
-    tool = _tool()
-    if tool is not None and _is_built(tool):
+    tool = tool_path()
+    if tool is not None and is_built(tool):
         with _started(tool) as started:
             yield started
     elif os.environ.get("KUBECONFIG"):
@@ -148,11 +175,11 @@ async def kubernetes_namespace(kubernetes_api: Api) -> AsyncIterator[str]:
     """A namespace of the test's own; its pods are ended with the test, whatever their finalizers."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     await kubernetes_api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while await kubernetes_api.find(SERVICE_ACCOUNTS, "default", name) is None:  # noqa: ASYNC110 - a controller makes it
             await asyncio.sleep(0.05)
     yield name
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE_S):
         while pods := (await kubernetes_api.list(PODS, name)).items:
             for pod in pods:
                 await _end_pod(kubernetes_api, name, pod["metadata"])
@@ -168,17 +195,27 @@ async def _end_pod(api: Api, namespace: str, metadata: dict[str, Any]) -> None:
             await api.delete(PODS, metadata["name"], namespace, grace_s=1)
 
 
-def _tool() -> Path | None:
+def tool_path() -> Path | None:
+    """The program offline-kubernetes."""
     named = os.environ.get("BAILIFF_TEST_KUBERNETES")
     if named:
         return Path(named)
     return next((path for parent in ROOT.parents if (path := parent / BESIDE).exists()), None)
 
 
-def _is_built(tool: Path) -> bool:
+def is_built(tool: Path) -> bool:
     """Asks without building: `build` with WAIT=0 would start one."""
-    state = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offline-kubernetes"
-    return any((folder / "kubernetes").exists() and not folder.name.endswith(".new") for folder in state.glob("programs-*"))
+    programs = _state().glob("programs-*")
+    return any((folder / "kubernetes").exists() and not folder.name.endswith(".new") for folder in programs)
+
+
+def busybox() -> Path:
+    """The static busybox that the cluster's own image is made of."""
+    return _state() / "busybox" / "bin" / "busybox"
+
+
+def _state() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offline-kubernetes"
 
 
 @contextlib.contextmanager

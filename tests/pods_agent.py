@@ -15,6 +15,7 @@ from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes.resources import PODS, Object
 from bailiff_node_agent.__main__ import build
 from bailiff_node_agent.runtime import registry
+from bailiff_node_agent.runtime.kubernetes.stopping import disruption
 from bailiff_node_agent.runtime.plugin import NodeParts, RuntimePlugin
 from bailiff_node_agent.runtime.port import Capabilities, Exit, JobMessage, Launch, Running, Steps, TaskKey
 from bailiff_node_agent.settings import NodeAgentSettings
@@ -102,8 +103,8 @@ class PodRuntime:
         if pod is None:
             return
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        condition = {"type": names.DISRUPTION_TARGET, "status": "True", "reason": names.PREEMPTION_BY_SCHEDULER}
         try:
+            condition = disruption("ended by Bailiff")
             await api.patch_status(PODS, name, {"conditions": [condition]}, namespace, pod["metadata"]["uid"])
             await api.delete(PODS, name, namespace, uid=pod["metadata"]["uid"], grace_s=1)
         except NotFound:

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 from tests.docker_engine import IMAGE, containers_of, need_engine
 from tests.kubernetes_cluster import IMAGE as POD_IMAGE
-from tests.kubernetes_cluster import Cluster
+from tests.kubernetes_cluster import PATIENCE_S, Cluster
 
 from bailiff_kubernetes import pod_name
 from bailiff_node_agent.devices import SimulatedInventory
@@ -146,7 +146,7 @@ class PodMachine:
         self.folder = folder
         self.node = cluster.node()
         self.settings = KubernetesSettings(
-            kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.node.kubelet, placement_timeout_s=60
+            kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.node.kubelet, placement_timeout_s=PATIENCE_S
         )
         self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource)
         self.agents: list[KubernetesRuntime] = []
@@ -224,7 +224,7 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     for state in await last_agent.adopt():
         if isinstance(state, Running):
             await last_agent.kill(state.key)
-            await asyncio.wait_for(last_agent.wait_exit(), 60)
+            await asyncio.wait_for(last_agent.wait_exit(), PATIENCE_S)
         await last_agent.forget(state.key)
     await last_agent.close()
     if request.param == "docker":
@@ -232,11 +232,11 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def exit_of(agent: Runtime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), 60)
+    return await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
             await asyncio.sleep(0.01)
 

@@ -1,4 +1,4 @@
-"""The bridge on a real API server and a real Kafka: Bailiff's services, an agent that follows the fake nodes' pods, bridges."""
+"""The bridge on a real API server and a real Kafka: Bailiff's services, agents for fake nodes and for a kubelet, bridges."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.kubernetes_cluster import Cluster, RealNode
+from tests.kubernetes_cluster import Cluster
 from tests.system import POLICY, System, Watch
 
 from bailiff_core.model.policy import Policy
@@ -16,29 +16,28 @@ from bailiff_devstack import free_port
 from bailiff_kubernetes import names
 from bailiff_log.keys import existing_or_new_key, key_id
 
-POOL = "pool-k"
+POOL, KUBELET_POOL, GANG_POOL = "pool-k", "pool-kubelet", "pool-kubelets"
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
 AGENT, BRIDGE = "node-agent-pods", "kubernetes-bridge"
+PLACEMENT_TIMEOUT_S = 120
+JOBS = "bailiff"
+"""The namespace of the pods that agents create."""
 USER = "ada"
 
 
 class BridgeSystem(System):
-    """One pool whose machines are the cluster's fake nodes. Each bridge is a process of its own."""
+    """A pool whose machines are the cluster's fake nodes, and two of real kubelets: of the first one, and of both."""
 
-    def __init__(self, folder: Path, cluster: Cluster, *, kubelet: RealNode | None = None) -> None:
-        """kubelet: instead of the fake nodes, this one, with the real runtime."""
-        self.cluster, self.kubelet = cluster, kubelet
+    def __init__(self, folder: Path, *, cluster: Cluster) -> None:
+        self.cluster = cluster
         self.key_file = folder / "kubernetes-bridge.key"
         folder.mkdir(parents=True, exist_ok=True)
         key = key_id(existing_or_new_key(self.key_file))
         data = POLICY.model_dump(mode="json")
         data["identity"] |= {"keys": {key: "kubernetes"}, "sign_ins": ["kubernetes"]}
         data["kubernetes"] = {"bridges": ["kubernetes"]}
-        super().__init__(
-            folder,
-            policy=Policy.model_validate(data, strict=False),
-            pools={POOL: len(cluster.fake_nodes) if kubelet is None else 1},
-        )
+        machines = {POOL: len(cluster.fake_nodes), KUBELET_POOL: 1, GANG_POOL: 2}
+        super().__init__(folder, policy=Policy.model_validate(data, strict=False), pools=machines)
         self.services = ("admission", "victim-selection", "eviction-executor")
 
     def start(self) -> None:
@@ -53,44 +52,58 @@ class BridgeSystem(System):
         self.wait_ready()
 
     def _start_agent(self) -> None:
-        if self.kubelet is not None:
-            self._start_agent_of(self.kubelet)
-            return
         node = {"pool": POOL, "gpus": "8xH100-80GB", "runtimes": ["process", "kubernetes"]}
         nodes = json.dumps([{"name": name, **node} for name in self.cluster.fake_nodes])
-        access = json.dumps({"kubeconfig": str(self.cluster.kubeconfig), "namespace": "bailiff"})
+        access = json.dumps({"kubeconfig": str(self.cluster.kubeconfig), "namespace": JOBS})
         settings = {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false", "BAILIFF_KUBERNETES": access}
         self._start(AGENT, "tests.pods_agent", settings, certified=True)
 
-    def _start_agent_of(self, node: RealNode) -> None:
+    def start_kubelet_agent(self, number: int = 1, pool: str = KUBELET_POOL, *, kubeconfig: Path | None = None) -> None:
+        """Start the agent of this kubelet, whose node joins the pool. kubeconfig: a way of its own to the API server."""
+        node = self.cluster.node(number)
         declared = {
             "name": node.name,
-            "pool": POOL,
+            "pool": pool,
             "gpus": "kubernetes",
             "runtimes": ["process", "kubernetes"],
             "cpu_milli": 1000,
         }
-        settings = {"kubeconfig": str(self.cluster.kubeconfig), "namespace": "bailiff", "kubelet_dir": str(node.kubelet)}
+        settings = {
+            "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
+            "namespace": JOBS,
+            "kubelet_dir": str(node.kubelet),
+            "placement_timeout_s": PLACEMENT_TIMEOUT_S,
+        }
         env = {
             "BAILIFF_NODES": json.dumps([declared]),
             "BAILIFF_KUBERNETES": json.dumps(settings),
             "BAILIFF_DEVICE_POLL_S": "0.5",
+            "BAILIFF_RELEASE_TIMEOUT_S": "20",
         }
-        self.stack.start_service("node-agent", replica="-pods", env=env)
+        self.stack.start_service("node-agent", replica=f"-{pool}-{number}", env=env)
 
-    def start_bridge(self, replica: str = "") -> str:
-        """Start a bridge (again). Does not wait until it is ready."""
+    def stop_kubelet_agent(self, number: int = 1, pool: str = KUBELET_POOL) -> None:
+        """Stop the agent; the kubelet is then another test's."""
+        self.stack.processes.stop(f"node-agent-{pool}-{number}")
+
+    def restart_kubelet_agent(self) -> None:
+        """`kill -9`, and start again. Its pods run on."""
+        self.stack.processes.kill9(f"node-agent-{KUBELET_POOL}-1")
+        self.start_kubelet_agent()
+
+    def start_bridge(self, replica: str = "", *, kubeconfig: Path | None = None) -> str:
+        """Start a bridge (again). Does not wait until it is ready. kubeconfig: a way of its own to the API server."""
         settings = {
             "BAILIFF_KEY": str(self.key_file),
             "BAILIFF_CLUSTER": "offline",
             "BAILIFF_INSTANCE": BRIDGE + replica,
             "BAILIFF_STATE_DIR": str(self.folder / f"bridge{replica}"),
-            "BAILIFF_KUBECONFIG": str(self._bridge_kubeconfig()),
+            "BAILIFF_KUBECONFIG": str(kubeconfig or self.bridge_kubeconfig()),
         }
         self._start(BRIDGE + replica, "bailiff_kubernetes_bridge", settings)
         return BRIDGE + replica
 
-    def _bridge_kubeconfig(self) -> Path:
+    def bridge_kubeconfig(self) -> Path:
         """With the rights of bridge-rbac.yaml and no others."""
         path = self.folder / "bridge.kubeconfig"
         if not path.exists():
@@ -124,6 +137,10 @@ class Users:
         self.cluster, self.namespace, self.watch = cluster, namespace, watch
         binding = ["create", "rolebinding", USER, f"--user={USER}", "--clusterrole=edit", "-n", namespace]
         cluster.kubectl(*binding)
+
+    def delete_everything(self) -> None:
+        """Delete the namespace's Jobs and pods."""
+        self.cluster.kubectl("delete", "jobs,pods", "--all", "-n", self.namespace, "--wait=false")
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """As the user."""
@@ -163,7 +180,7 @@ class Users:
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": name, "labels": {names.POOL: POOL, **labels}, "annotations": dict(annotations or {})},
+            "metadata": {"name": name, "labels": {names.POOL: self.watch.pool, **labels}, "annotations": dict(annotations or {})},
             "spec": {
                 "parallelism": pods,
                 "completions": pods,
@@ -225,4 +242,9 @@ def all_running(count: int) -> Callable[[list[dict[str, Any]]], bool]:
     return lambda pods: len(pods) == count and all(pod["status"].get("phase") == "Running" for pod in pods)
 
 
-__all__ = ["POOL", "USER", "BridgeSystem", "Users", "all_running", "is_gated"]
+def attempts_of(pods: list[dict[str, Any]]) -> set[int]:
+    """The attempts of their job that these pods are. It has several pods: they are of one attempt, or they are no gang."""
+    return {int(pod["metadata"]["annotations"][names.TASK].rsplit("-", 2)[1]) for pod in pods}
+
+
+__all__ = ["GANG_POOL", "JOBS", "KUBELET_POOL", "POOL", "USER", "BridgeSystem", "Users", "all_running", "attempts_of", "is_gated"]

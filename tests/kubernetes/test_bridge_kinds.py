@@ -5,14 +5,14 @@ The definitions are only as strict as the bridge needs, and the test plays the k
 
 import pytest
 import yaml
-from tests.kubernetes.bridge_system import POOL, USER, BridgeSystem, Users, all_running, is_gated
+from tests.kubernetes.bridge_system import POOL, USER, all_running, attempts_of, is_gated
 
-from bailiff_core.model.state import ENDED
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.workloads.adapters import ADAPTERS
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600), pytest.mark.xdist_group("kubernetes")]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 JOBSET = "jobset.sigs.k8s.io/"
+SAMPLE = {"name": "sample", "labels": {names.POOL: POOL}}
 
 
 def definition(resource):
@@ -34,28 +34,32 @@ def definition(resource):
 
 
 @pytest.fixture(scope="module")
-def system(kubernetes, tmp_path_factory):
-    system = BridgeSystem(tmp_path_factory.mktemp("kinds"), kubernetes)
-    try:
-        system.start()
-        definitions = [definition(adapter.resource) for adapter in ADAPTERS if adapter.resource.kind != "Job"]
-        kubernetes.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(definitions))
-        yield system
-    finally:
-        system.stop()
+def kinds(kubernetes):
+    """The cluster has the kinds, which takes a moment: every admission policy looks them up for itself."""
+    resources = [adapter.resource for adapter in ADAPTERS if adapter.resource.kind != "Job"]
+    kubernetes.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(map(definition, resources)))
+    return resources
 
 
 @pytest.fixture
-async def users(system, kubernetes_namespace):
-    async with system.watch(POOL) as watch:
-        users = Users(system.cluster, kubernetes_namespace, watch)
-        everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "all"}, "rules": [everything]}
-        system.cluster.kubectl("apply", "-n", kubernetes_namespace, "-f", "-", stdin=yaml.safe_dump(role))
-        system.cluster.kubectl("create", "rolebinding", "all", "--role=all", f"--user={USER}", "-n", kubernetes_namespace)
-        yield users
-        system.cluster.kubectl("delete", "jobsets,pytorchjobs,pods", "--all", "-n", kubernetes_namespace, "--wait=false")
-        await watch.until("their jobs have ended", lambda state: all(job.phase in ENDED for job in state.jobs.values()))
+async def users(kinds, users, system):
+    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "all"}, "rules": [everything]}
+    system.cluster.kubectl("apply", "-n", users.namespace, "-f", "-", stdin=yaml.safe_dump(role))
+    system.cluster.kubectl("create", "rolebinding", "all", "--role=all", f"--user={USER}", "-n", users.namespace)
+
+    async def created():
+        samples = [{"apiVersion": each.api_version, "kind": each.kind, "metadata": SAMPLE, "spec": {}} for each in kinds]
+        try:
+            users.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(samples))
+        except AssertionError as refused:
+            print(refused)
+            return False
+        return True
+
+    await users.watch.until_true("objects of these kinds can be created", created)
+    yield users
+    system.cluster.kubectl("delete", "jobsets,pytorchjobs", "--all", "-n", users.namespace, "--wait=false")
 
 
 def template(gpus):
@@ -69,7 +73,7 @@ def pod(name, gpus, labels, **metadata):
     return {"apiVersion": "v1", "kind": "Pod", **made}
 
 
-async def test_a_jobset(users, system):
+async def test_a_jobset_is_preempted_and_comes_back(users, system):
     jobs = [
         {"name": "driver", "replicas": 1, "template": {"spec": {"parallelism": 1, "completions": 1, "template": template(1)}}},
         {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 1, "completions": 1, "template": template(8)}}},
@@ -86,10 +90,24 @@ async def test_a_jobset(users, system):
         labels = {f"{JOBSET}jobset-name": "run", f"{JOBSET}replicatedjob-name": role, f"{JOBSET}job-index": str(number)}
         return pod(f"run-{role}-{number}", gpus, labels, annotations={"batch.kubernetes.io/job-completion-index": "0"})
 
-    users.apply(member("driver", 0, 1), member("workers", 0, 8), member("workers", 1, 8))
-    found = await users.until_pods(f"{JOBSET}jobset-name=run", "the set runs", all_running(3))
+    members = [member("driver", 0, 1), member("workers", 0, 8), member("workers", 1, 8)]
+    selector = f"{JOBSET}jobset-name=run"
+    users.apply(*members)
+    found = await users.until_pods(selector, "the set runs", all_running(3))
     tasks = {each["metadata"]["name"]: each["metadata"]["annotations"][names.TASK] for each in found}
     assert tasks == {"run-driver-0": f"{job.id}-1-0", "run-workers-0": f"{job.id}-1-1", "run-workers-1": f"{job.id}-1-2"}
+
+    users.apply(users.job("serve", pods=3, gpus=8, **{names.PRIORITY_CLASS: "inference"}))
+    await users.until_pods(selector, "its pods are gone", lambda pods: not pods)
+    users.apply(*members)
+    await users.until_pods("job-name=serve", "the urgent job runs", all_running(3))
+    assert all(map(is_gated, users.pods(selector)))
+    users.kubectl("delete", "job", "serve", "--wait=false")
+    again = await users.until_pods(selector, "the set runs again", all_running(3))
+    (attempt,) = attempts_of(again)
+    assert attempt > 1
+    assert users.of("run").id == job.id
+
     system.command(POOL, "cancel", job.id, "--key", str(system.key_file), "--actor", "kubernetes")
     await users.until_phase("run", "cancelled")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kubernetes_cluster import IMAGE, Cluster, RealNode
+from tests.kubernetes_cluster import IMAGE, PATIENCE_S, Cluster, RealNode
 
 from bailiff_kubernetes import Api, pod_name, task_hash
 from bailiff_kubernetes.names import FINALIZER, GATE, NOTICE, TASK, TASK_HASH
@@ -57,12 +57,13 @@ class Node:
     def __init__(self, folder: Path, cluster: Cluster, namespace: str) -> None:
         self.folder, self.real, self.namespace = folder, cluster.node(), namespace
         self.settings = KubernetesSettings(
-            kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.real.kubelet, placement_timeout_s=8
+            kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.real.kubelet, placement_timeout_s=PATIENCE_S
         )
         self.agents: list[KubernetesRuntime] = []
 
-    def agent(self) -> KubernetesRuntime:
-        self.agents.append(KubernetesRuntime(self.folder / "agent", self.real.name, self.settings))
+    def agent(self, placement_timeout_s: float = PATIENCE_S) -> KubernetesRuntime:
+        settings = self.settings.model_copy(update={"placement_timeout_s": placement_timeout_s})
+        self.agents.append(KubernetesRuntime(self.folder / "agent", self.real.name, settings))
         return self.agents[-1]
 
     def launch(self, script: str, key: TaskKey = KEY, **fields: Any) -> Launch:
@@ -99,11 +100,11 @@ async def node(tmp_path: Path, kubernetes: Cluster, kubernetes_namespace: str) -
 
 
 async def exit_of(agent: KubernetesRuntime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), 60)
+    return await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
 
 
 async def until(condition: Any) -> Any:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE_S):
         while not (found := condition()):  # noqa: ASYNC110 - what is awaited happens in another process
             await asyncio.sleep(0.05)
         return found
@@ -111,6 +112,16 @@ async def until(condition: Any) -> Any:
 
 async def pod_of(api: Api, node: Node, key: TaskKey = KEY) -> Object:
     return await api.get(PODS, pod_name(str(key)), node.namespace)
+
+
+def disruption_of(pod: Object) -> str | None:
+    """The message of the condition by which controllers know a preemption; None if it does not hold."""
+    condition = condition_of(pod, "DisruptionTarget")
+    if condition is None:
+        return None
+    assert condition["lastTransitionTime"], "without its time, Kubernetes takes it for forgotten, and sets it to False"
+    assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
+    return str(condition["message"])
 
 
 async def test_a_training_job_in_a_pod_is_noticed_saves_and_yields(node: Node, kubernetes_api: Api) -> None:
@@ -128,6 +139,9 @@ async def test_a_training_job_in_a_pod_is_noticed_saves_and_yields(node: Node, k
     )
     end = await exit_of(agent)
     assert (end.code, end.error) == (85, None)
+    assert disruption_of(await pod_of(kubernetes_api, node)) == "preempted by job serve-1: preempted for serve-1", (
+        "a job that obeys the notice has the condition, too: its controller counts no failure"
+    )
     types = [message.type for message in agent.messages(KEY)]
     assert "checkpoint_committed" in types
     assert types[-1] == "yielding"
@@ -143,9 +157,13 @@ async def test_a_cancelled_eviction_takes_the_notice_away(node: Node, kubernetes
     await agent.deadlines(KEY, now + 100 * SECOND, now + 200 * SECOND)
     await agent.notice(KEY, {"reason": "r", "preemptor": "p"}, now + 100 * SECOND, now + 200 * SECOND)
     await until((node.folder / "seen").exists)
+    assert disruption_of(await pod_of(kubernetes_api, node)) == "preempted by job p: r"
     await agent.cancel_eviction(KEY)
     assert not (agent._control_dir(KEY) / "notice.json").exists()
     assert NOTICE not in (await pod_of(kubernetes_api, node))["metadata"]["annotations"]
+    async with asyncio.timeout(PATIENCE_S):
+        while disruption_of(await pod_of(kubernetes_api, node)) is not None:  # noqa: ASYNC110 - a follower takes it away
+            await asyncio.sleep(0.05)
     assert agent.pids(KEY)
 
 
@@ -159,12 +177,7 @@ async def test_term_is_a_delete_that_names_both_sides(node: Node, kubernetes_api
     assert end.code == 7
     pod = await pod_of(kubernetes_api, node)
     assert FINALIZER in pod["metadata"]["finalizers"], "its exit stays readable until its devices are proven free"
-    condition = condition_of(pod, "DisruptionTarget")
-    assert condition is not None
-    assert (condition["reason"], condition["message"]) == (
-        "PreemptionByScheduler",
-        "preempted by job serve-1: it has a higher priority",
-    )
+    assert disruption_of(pod) == "preempted by job serve-1: it has a higher priority"
     await agent.forget(KEY)
     await until_gone(kubernetes_api, pod_name(str(KEY)), node.namespace)
     assert pod_name(str(KEY)) not in node.holders().values()
@@ -184,12 +197,26 @@ async def test_without_its_agent_a_pod_ends_with_the_lease(node: Node) -> None:
 
 async def test_a_pod_that_is_not_bound_in_time_is_an_exit_with_the_schedulers_reason(node: Node, kubernetes_api: Api) -> None:
     launch = replace(node.launch("true"), device_ids=tuple(f"any-{n}" for n in range(9)))
-    end = await node.agent().start(launch)
-    assert isinstance(end, Exit)
+    first = node.agent()
+    starting = asyncio.create_task(first.start(launch))
+    await until_the_scheduler_has_looked(kubernetes_api, node)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await first.close()
+
+    second = node.agent(placement_timeout_s=2)
+    await second.adopt()
+    end = await exit_of(second)
     assert end.error is not None
-    assert end.error.startswith("not placed within 8 s: Unschedulable: ")
+    assert end.error.startswith("not placed within 2 s: Unschedulable: ")
     assert "Insufficient nvidia.com/gpu" in end.error
     assert await kubernetes_api.find(PODS, pod_name(str(KEY)), node.namespace) is None
+
+
+async def until_the_scheduler_has_looked(api: Api, node: Node) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not any(condition_of(pod, "PodScheduled") for pod in (await api.list(PODS, node.namespace)).items):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def test_a_command_never_starts_on_devices_that_are_refused(node: Node) -> None:
@@ -282,7 +309,7 @@ async def test_the_pod_of_a_workload_is_taken_over(node: Node, kubernetes_api: A
 
 
 async def until_gone(api: Api, name: str, namespace: str) -> None:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE_S):
         while await api.find(PODS, name, namespace) is not None:  # noqa: ASYNC110 - another program removes it
             await asyncio.sleep(0.1)
 
@@ -293,7 +320,7 @@ async def test_a_workloads_pod_that_never_comes_is_an_exit_with_the_reason(
 ) -> None:
     if gated is not None:
         await kubernetes_api.create(PODS, workload_pod(node, gated=gated), node.namespace)
-    end = await node.agent().start(workload_launch(node))
+    end = await node.agent(placement_timeout_s=2).start(workload_launch(node))
     assert isinstance(end, Exit)
     assert end.error is not None
     assert why in end.error

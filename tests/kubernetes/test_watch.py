@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Self
 
 import pytest
-import yaml
-from tests.kubernetes_cluster import Cluster
+from tests.kubernetes.line import Line, port_of, through
+from tests.kubernetes_cluster import PATIENCE_S, Cluster
 
 from bailiff_kubernetes import Api, Change, Gone, LocalView
 from bailiff_kubernetes.resources import CONFIG_MAPS, EVENTS, Object
@@ -16,64 +15,15 @@ from bailiff_kubernetes.resources import CONFIG_MAPS, EVENTS, Object
 pytestmark = pytest.mark.kubernetes
 
 
-class Line:
-    """A TCP proxy to the API server that can be cut: open connections break, and new ones are refused until it is restored."""
-
-    def __init__(self, port: int) -> None:
-        self.target, self.is_cut = port, False
-        self._open: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.cut()
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def cut(self) -> None:
-        self.is_cut = True
-        for writer in self._open:
-            writer.transport.abort()
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.is_cut:
-            writer.transport.abort()
-            return
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        self._open |= {writer, far_writer}
-        for source, sink in ((reader, far_writer), (far_reader, writer)):
-            task = asyncio.create_task(_carry(source, sink))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-
-async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await source.read(65536):
-            sink.write(data)
-            await sink.drain()
-    sink.transport.abort()
-
-
 @pytest.fixture
 async def line(kubernetes: Cluster) -> AsyncIterator[Line]:
-    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
-    async with Line(int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])) as line:
+    async with Line(port_of(kubernetes)) as line:
         yield line
 
 
 @pytest.fixture
 async def api_on_line(kubernetes: Cluster, line: Line, tmp_path: Path) -> AsyncIterator[Api]:
-    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
-    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{line.port}"
-    (tmp_path / "config").write_text(yaml.safe_dump(config))
-    async with await Api.connect(tmp_path / "config") as api:
+    async with await Api.connect(through(line, kubernetes.kubeconfig, tmp_path / "config")) as api:
         yield api
 
 
@@ -87,7 +37,7 @@ async def following(view: LocalView) -> AsyncIterator[asyncio.Queue[Change]]:
 
     task = asyncio.create_task(follow())
     try:
-        await asyncio.wait_for(view.synced.wait(), 30)
+        await asyncio.wait_for(view.synced.wait(), PATIENCE_S)
         yield changes
     finally:
         task.cancel()
@@ -95,7 +45,7 @@ async def following(view: LocalView) -> AsyncIterator[asyncio.Queue[Change]]:
 
 
 async def next_of(changes: asyncio.Queue[Change]) -> tuple[str, str]:
-    change = await asyncio.wait_for(changes.get(), 60)
+    change = await asyncio.wait_for(changes.get(), PATIENCE_S)
     return change.kind, change.object["metadata"]["name"]
 
 
@@ -109,7 +59,7 @@ async def set_value(api: Api, namespace: str, name: str, value: str) -> None:
 
 
 async def until_cut(view: LocalView) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while view.current.is_set():  # noqa: ASYNC110 - an Event has no wait for its clearing
             await asyncio.sleep(0.02)
 

@@ -5,7 +5,8 @@ import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.bridge_kit import World, job_object, plain_pod
+from tests.bridge_kit import World
+from tests.bridge_objects import job_object, plain_pod
 
 from bailiff_kubernetes import names
 

@@ -38,13 +38,14 @@ class Rejection:
 class PoolView:
     """The folded log. pending_reasons: by job, why it is pending, with the record. rejected: by request id.
 
-    end_reasons: by job, why it has ended.
+    end_reasons: by job, why it has ended. preempted: by job, which job has preempted its latest attempt, with the record.
     """
 
     state: PoolState
     pending_reasons: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     rejected: Mapping[str, Rejection] = field(default_factory=dict)
     end_reasons: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    preempted: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
 def status_of(pool: PoolView, job: Job) -> Status:
@@ -77,16 +78,24 @@ def status_of(pool: PoolView, job: Job) -> Status:
     if job.phase == "waiting":
         return Status("Waiting", f"{job.id} waits for other jobs: {', '.join(job.waits_for)}")
     seq, why = pool.pending_reasons.get(job.id, (job.seq, "it is in the queue"))
-    return Status("Pending", _cited(f"{job.id} is pending: {why}", pool, seq))
+    return Status("Pending", _cited(f"{job.id} is pending: {why}", pool, seq) + _preempted_before(pool, job))
+
+
+def _preempted_before(pool: PoolView, job: Job) -> str:
+    """By whom, if the job waits because it was preempted. The preemption itself may have been too short to be reported."""
+    if job.id not in pool.preempted:
+        return ""
+    seq, preemptor = pool.preempted[job.id]
+    other = pool.state.jobs.get(preemptor)
+    return "; " + _cited(f"it was preempted by {preemptor if other is None else _side(other)}", pool, seq)
 
 
 def eviction_text(pool: PoolView, job: Job, eviction: Eviction) -> str:
     """Both sides of an eviction."""
     preemptor = pool.state.jobs.get(eviction.for_job or "")
-    mine = f"{job.id} (class {job.class_name}, priority {job.priority}{_of(job)})"
+    mine = _side(job)
     if preemptor is not None:
-        other = f"{preemptor.id} (class {preemptor.class_name}, priority {preemptor.priority}{_of(preemptor)})"
-        return _cited(f"{mine} is preempted by {other}", pool, eviction.decided_seq)
+        return _cited(f"{mine} is preempted by {_side(preemptor)}", pool, eviction.decided_seq)
     by = _by(job)
     why = f": {job.request_reason}" if job.request_reason else ""
     return _cited(f"{mine} is evicted{by} ({eviction.cause}){why}", pool, eviction.decided_seq)
@@ -95,6 +104,10 @@ def eviction_text(pool: PoolView, job: Job, eviction: Eviction) -> str:
 def placed_text(pool: PoolView, job: Job, index: int, node: str, seq: int | None) -> str:
     """Where a pod was placed."""
     return _cited(f"task {index} of {job.id}, attempt {job.attempt}, starts on {node}", pool, seq)
+
+
+def _side(job: Job) -> str:
+    return f"{job.id} (class {job.class_name}, priority {job.priority}{_of(job)})"
 
 
 def _of(job: Job) -> str:

@@ -32,6 +32,7 @@ class PoolLog:
         self._projection = Projection(bus, pool.name, pool.partition, metrics, snapshots=snapshots, observe=self._observe)
         self._pending: dict[str, tuple[int, str]] = {}
         self._ended: dict[str, tuple[int, str]] = {}
+        self._preempted: dict[str, tuple[int, str]] = {}
         self._rejected: dict[str, Rejection] = {}
         self.is_read = False
 
@@ -39,7 +40,7 @@ class PoolLog:
         """The folded log; None until it was read to its end, and within a cycle of decisions."""
         if not self.is_read or self._projection.state.cycle_open or self._projection.state.policy is None:
             return None
-        return PoolView(self._projection.state, self._pending, self._rejected, self._ended)
+        return PoolView(self._projection.state, self._pending, self._rejected, self._ended, self._preempted)
 
     async def run(self) -> None:
         """Read the log and follow it, for ever."""
@@ -59,6 +60,10 @@ class PoolLog:
         match entry.record.data:
             case decisions.JobPending(job=job, reason=reason):
                 self._pending[job] = (seq, reason)
+            case decisions.PreemptionDecided(preemptor=preemptor, victims=victims):
+                self._preempted |= {victim.job: (seq, preemptor.job) for victim in victims}
+            case decisions.JobStarting(job=job):
+                self._preempted.pop(job, None)
             case decisions.JobEnded(job=job, reason=reason):
                 self._ended[job] = (seq, reason)
             case facts.InputRejected(source=self._source, id=str(id), code=code, reason=reason):
@@ -72,3 +77,4 @@ class PoolLog:
         jobs = self._projection.state.jobs
         self._pending = {name: found for name, found in self._pending.items() if name in jobs and jobs[name].phase not in ENDED}
         self._ended = {name: found for name, found in self._ended.items() if name in jobs}
+        self._preempted = {name: found for name, found in self._preempted.items() if name in jobs}

@@ -1,7 +1,7 @@
 """`bailiff doctor --kubeconfig`: admission policies, the bridge's Lease, Jobs that pay for preemptions with retries."""
 
 import pytest
-from tests.bridge_kit import job_object, plain_pod
+from tests.bridge_objects import job_object, plain_pod
 
 from bailiff.client.kubernetes_checks import POLICIES, bridge_check, ignores_disruptions, jobs_checks, policies_check
 from bailiff_kubernetes.client import Listing

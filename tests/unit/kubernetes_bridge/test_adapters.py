@@ -1,7 +1,7 @@
 """Each kind of workload: its pods, its ranks, how it is suspended, how it ends."""
 
 import pytest
-from tests.bridge_kit import job_object, pod_template
+from tests.bridge_objects import job_object, pod_template
 
 from bailiff_kubernetes_bridge.view import cluster_view
 from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND

@@ -1,7 +1,8 @@
 """A Job with Bailiff's label: submitted, placed, preempted, brought back; and everything that a user can do to it meanwhile."""
 
 import pytest
-from tests.bridge_kit import World, gated, job_object, message
+from tests.bridge_kit import World
+from tests.bridge_objects import gated, job_object, message
 from tests.log_builder import policy
 
 from bailiff_kubernetes import names
@@ -76,6 +77,7 @@ def test_preempted_pods_come_back_gated_and_keep_their_place_in_the_queue(world)
     assert world.job("train").id == first.id
     assert world.job("train").phase == "pending"
     assert gated(world.pods_of("train")) == [True, True]
+    assert "; it was preempted by team-a.serve-0a0a0a0a (class inference, priority" in message(world.pods_of("train")[0])
     world.run("serve")
     for index in (0, 1):
         world.finish("serve", index)

@@ -1,7 +1,8 @@
 """Plain pods with Bailiff's label, alone and in groups."""
 
 import pytest
-from tests.bridge_kit import World, gated, message, plain_pod
+from tests.bridge_kit import World
+from tests.bridge_objects import gated, message, plain_pod
 
 from bailiff_kubernetes import names
 

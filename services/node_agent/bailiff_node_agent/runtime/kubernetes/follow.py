@@ -126,7 +126,7 @@ class PodFollower:
         if volumes.exists(uid):
             await asyncio.to_thread(volumes.prepare, uid)
             self.write_lease()
-            await asyncio.to_thread(self.write_notice)
+            await self.notice()
             self._server = ControlServer(volumes.control_dir(uid), self._node.files.task_dir(self.order.key) / "messages.jsonl")
             problem = await self._server.start()
             if problem is not None:
@@ -150,8 +150,13 @@ class PodFollower:
         if limits:  # an agent that knows no lease yet leaves the limit that the one before has set
             self._node.volumes.allow_until(self.order.uid, min(limits) // 1_000_000)
 
-    def write_notice(self) -> None:
+    async def notice(self) -> None:
         """Deliver the eviction notice, if there is one and the pod has a control directory; else it is delivered with that."""
+        if self._node.files.eviction(self.order.key) is not None:
+            await self._stop.mark(self.order, self._current())
+            await asyncio.to_thread(self._write_notice)
+
+    def _write_notice(self) -> None:
         eviction, folder = self._node.files.eviction(self.order.key), self._node.volumes.control_dir(self.order.uid or "none")
         if eviction is None or not (folder / "steps").exists():
             return

@@ -30,6 +30,7 @@ from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from . import pod_status
 from .manifest import key_of_pod
 from .pod_node import PodNode
+from .stopping import disruption
 from .task_files import TaskOrder
 
 POLL_S = 1.0
@@ -95,11 +96,11 @@ class Placement:
             "metadata": {
                 "uid": uid_of(pod),
                 "annotations": {TASK_RECORD: f'{{"ordered_by": {self.order.ordered_by or "null"}}}'},
-                "finalizers": [*(pod["metadata"].get("finalizers") or ()), FINALIZER],
+                "finalizers": [FINALIZER],  # added to those that it has by then
             }
         }
         with contextlib.suppress(ApiError):  # without it, an end that nobody reported is proven by the kubelet and the cgroup
-            await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace)
+            await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace, form="strategic")
 
     async def _removed_unbound(self, why: str | None) -> None:
         """Give up a pod that has no node: delete exactly that version. Returns where it is bound, or nobody answers."""
@@ -114,14 +115,20 @@ class Placement:
                 if node != self._node.node:
                     raise NotStarted(f"its pod was bound to another node, {node}")
                 return
+            timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {pod_status.why_not_placed(pod)}"
             metadata = pod["metadata"]
+            if self._manifest is None:  # its controller is to make another one, and to count no failure
+                given_up = {"conditions": [disruption(why or timeout)]}
+                pod = await api.patch_status(PODS, metadata["name"], given_up, metadata["namespace"], metadata["uid"])
+                metadata = pod["metadata"]
+                if pod_status.is_bound(pod):
+                    return
             await api.delete(
                 PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], resource_version=metadata["resourceVersion"]
             )
             await drop_finalizer(self._node, metadata["namespace"], metadata["name"], metadata["uid"])
         except (Unreachable, TooManyRequests, Conflict, NotFound):
             return
-        timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {pod_status.why_not_placed(pod)}"
         raise NotStarted(why or timeout)
 
 

@@ -134,7 +134,7 @@ class KubernetesRuntime:
         self._watcher.poll_fast(key)
         follower = self._followers.get(key)
         if follower is not None:
-            await asyncio.to_thread(follower.write_notice)
+            await follower.notice()
         order = follower.order if follower is not None else self._order(key)
         await self._annotate(order, json.dumps(dict(payload), default=str))
 
@@ -149,6 +149,7 @@ class KubernetesRuntime:
         await asyncio.to_thread(control_dir.withdraw_notice, folder, self._control_dir(key))
         self._watcher.poll_slowly(key)
         self._write_lease(key)
+        self._wake(key)
         await self._annotate(self._order(key), None)
 
     async def _annotate(self, order: TaskOrder, notice: str | None) -> None:

@@ -1,13 +1,20 @@
-"""TERM and KILL for a pod: its condition names both sides, then it is deleted with the grace."""
+"""The eviction of a pod: its condition names both sides, and TERM and KILL delete it with the grace.
 
+Controllers read the condition of a failed pod: a Job whose `podFailurePolicy` ignores `DisruptionTarget` counts no failure. So
+the pod has the condition before its job learns of the eviction, for the job may exit at once.
+"""
+
+import asyncio
 import contextlib
 import signal
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bailiff_kubernetes import Conflict, NotFound, Object, TooManyRequests, Unreachable
+from bailiff_kubernetes.client import seconds_time
 from bailiff_kubernetes.names import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from bailiff_kubernetes.resources import PODS
+from bailiff_kubernetes.resources import PODS, condition_of
 from bailiff_node_agent.runtime.supervisor.processes import read_process, send
 from bailiff_service.logs import logger
 
@@ -17,49 +24,101 @@ from .task_files import TaskOrder
 
 KILL_GRACE_S = 1
 """The shortest grace that is not "remove the object at once"."""
+REQUEST_S = 5.0
+"""How long the API server may take before the pod's processes are signalled instead."""
+REFRESH = timedelta(minutes=1)
+"""Kubernetes' disruption controller sets the condition of a pod that nobody deletes to False after two minutes."""
 
 
 class PodStop:
-    """Carries out the stop that is on disk, once; until it has reached the API server it can be repeated."""
+    """Carries out what is on disk about the pod's end. Every step can be repeated, by the next agent as well."""
 
     def __init__(self, node: PodNode) -> None:
         self._node = node
-        self._announced: int | None = None
+        self._deleted_with: int | None = None
+        self._marked: bool | None = None
+        """Whether the pod has the condition by Bailiff's word; None: an earlier agent may have set it."""
+
+    async def mark(self, order: TaskOrder, pod: Object | None, refusal: str | None = None) -> None:
+        """Before the notice: give the pod its condition. While the API server is away, the notice does not wait for it."""
+        with contextlib.suppress(NotFound, Conflict, Unreachable, TooManyRequests, TimeoutError):
+            async with asyncio.timeout(REQUEST_S):
+                await self._mark(order, pod, refusal)
 
     async def carry_out(self, order: TaskOrder, pod: Object | None, refusal: str | None) -> None:
-        """Delete the pod with the grace that was requested; while the API server is away, signal its processes directly."""
+        """Condition and delete, as far as they are due; while the API server is away, signal the pod's processes directly."""
+        if pod is None or pod_status.has_ended(pod):
+            return
         grace_s = self._node.files.stop(order.key)
-        if grace_s is None or pod is None or pod_status.has_ended(pod) or self._announced == grace_s:
+        if grace_s is not None and grace_s == self._deleted_with:
             return
-        name, namespace, uid = order.name, order.namespace, order.uid
         try:
-            await self._node.api.patch_status(PODS, name, {"conditions": [self._disruption(order, refusal)]}, namespace, uid=uid)
-            await self._node.api.delete(PODS, name, namespace, uid=uid, grace_s=grace_s)
+            async with asyncio.timeout(REQUEST_S):
+                await self._mark(order, pod, refusal)
+                if grace_s is not None:
+                    await self._node.api.delete(PODS, order.name, order.namespace, uid=order.uid, grace_s=grace_s)
         except (NotFound, Conflict):
-            pass  # it is gone, which is seen by itself
-        except (Unreachable, TooManyRequests) as problem:
-            logger().warning("the API server cannot delete a pod: signalling it", task=str(order.key), why=problem.message)
-            self._signal(order, signal.SIGKILL if grace_s == KILL_GRACE_S else signal.SIGTERM)
+            return  # it is gone, which is seen by itself, or has changed, and then this is repeated
+        except (Unreachable, TooManyRequests, TimeoutError) as problem:
+            logger().warning("the API server does not answer", task=str(order.key), why=str(problem))
+            if grace_s == KILL_GRACE_S:
+                self._signal(order, signal.SIGKILL)
+            elif grace_s is not None and (order.own_pod or self._marked):
+                self._signal(order, signal.SIGTERM)  # without the condition, its controller would count a failure
             return
-        self._announced = grace_s
+        self._deleted_with = grace_s
         if grace_s == KILL_GRACE_S:
             self._signal(order, signal.SIGKILL)  # a kubelet that waits for a longer grace already may not shorten it at once
 
-    def _disruption(self, order: TaskOrder, refusal: str | None) -> Object:
+    async def _mark(self, order: TaskOrder, pod: Object | None, refusal: str | None) -> None:
+        """Have the condition on the pod while it is evicted or stopped, and take it away when its eviction is cancelled."""
         eviction = self._node.files.eviction(order.key)
+        if eviction is None and self._node.files.stop(order.key) is None:
+            if self._marked or (self._marked is None and _is_left(pod)):
+                await self._set_condition(order, {"type": DISRUPTION_TARGET, "$patch": "delete"})
+            self._marked = False
+            return
         reason = None if eviction is None else _both_sides(eviction["payload"])
-        return {
-            "type": DISRUPTION_TARGET,
-            "status": "True",
-            "reason": PREEMPTION_BY_SCHEDULER,
-            "message": (refusal or reason or "ended by Bailiff")[:900],
-        }
+        condition = disruption(refusal or reason or "ended by Bailiff")
+        if pod is None or not _has(pod, condition):
+            await self._set_condition(order, condition)
+        self._marked = True
+
+    async def _set_condition(self, order: TaskOrder, condition: Object) -> None:
+        await self._node.api.patch_status(PODS, order.name, {"conditions": [condition]}, order.namespace, uid=order.uid)
 
     def _signal(self, order: TaskOrder, number: int) -> None:
         for process in map(read_process, self._node.processes.pids(order.uid)):
             if process is not None:
                 with contextlib.suppress(PermissionError):
                     send(process, number)
+
+
+def disruption(message: str) -> Object:
+    """The condition of a pod that Bailiff ends. Without its time, it would count as older than two minutes: see `REFRESH`."""
+    return {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": PREEMPTION_BY_SCHEDULER,
+        "message": message[:900],
+        "lastTransitionTime": seconds_time(datetime.now(UTC)),
+    }
+
+
+def _is_left(pod: Object | None) -> bool:
+    """Whether the pod has a condition whose eviction may have been cancelled: nobody deletes the pod."""
+    found = condition_of(pod, DISRUPTION_TARGET) if pod is not None else None
+    is_set = found is not None and (found["status"], found.get("reason")) == ("True", PREEMPTION_BY_SCHEDULER)
+    return is_set and pod is not None and pod["metadata"].get("deletionTimestamp") is None
+
+
+def _has(pod: Object, condition: Object) -> bool:
+    """Whether the pod has this condition, and not for so long that Kubernetes will soon take it for forgotten."""
+    found = condition_of(pod, DISRUPTION_TARGET)
+    if found is None or (found["status"], found.get("message")) != (condition["status"], condition["message"]):
+        return False
+    since = datetime.fromisoformat(found.get("lastTransitionTime") or "1970-01-01T00:00:00Z")
+    return datetime.now(UTC) - since < REFRESH
 
 
 def _both_sides(payload: Mapping[str, Any]) -> str:

@@ -1,0 +1,116 @@
+"""Jobs on real kubelets: who has which GPU, by the word of the log, of the kubelets and of the containers themselves."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes.bridge_system import JOBS, Users, all_running
+from tests.kubernetes_cluster import IMAGE, Cluster
+from tests.system import Watch
+
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.placement_ranges import bits
+from bailiff_core.model.state import Job
+from bailiff_kubernetes import names, pod_name
+from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
+from bailiff_node_agent.runtime.port import TaskKey
+
+USES = """
+id=$POD/$(cat /proc/sys/kernel/random/uuid)
+trap 'exit 143' TERM
+while :; do
+  for gpu in $(echo $NVIDIA_VISIBLE_DEVICES | tr , ' '); do echo $id >> /uses/$gpu; done
+  sleep 0.2 & wait $!
+done
+"""
+"""For as long as the container lives, it writes its id into the file of each GPU that it was given."""
+
+
+async def submit(
+    pool: Watch,
+    job: str,
+    gpus: int,
+    command: str = "exec sleep 3000",
+    *,
+    kind: str = "train",
+    image: str = IMAGE,
+    grace_s: int = 5,
+) -> None:
+    """A job with an image, whose pods the agent creates."""
+    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=10, memory_bytes=256 << 20)
+    demand = JobDemand(job=job, priority_class=kind, grace=grace_s * 1_000_000, tasks=(group,))
+    await pool.request(SubmitJob(demand=demand, spec=JobSpec(command=command, runtime="kubernetes", image=image)))
+
+
+def allocated(pool: Watch, job: str) -> set[str]:
+    """The GPUs of the job's tasks, as the log has them."""
+    found = [
+        pool.state.nodes[task.node].devices[number].id for task in pool.state.jobs[job].tasks for number in bits(task.devices)
+    ]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def held(cluster: Cluster, job: str, attempt: int = 1) -> set[str]:
+    """The GPUs of the pod of a job with an image, as the kubelet has them."""
+    name = pod_name(str(TaskKey(job, attempt, "0")))
+    return set(PodResources(cluster.node().pod_resources).devices_of(JOBS, name))
+
+
+def using(users: Users, name: str, gpus: int, uses: Path, *, pods: int = 1, **labels: str) -> dict[str, Any]:
+    """A Job whose containers write into this folder of the machine which GPUs they use."""
+    uses.mkdir(exist_ok=True)
+    job: dict[str, Any] = dict(users.job(name, pods=pods, gpus=gpus, **labels))
+    spec = job["spec"]["template"]["spec"]
+    spec["volumes"] = [{"name": "uses", "hostPath": {"path": str(uses)}}]
+    spec["containers"][0] |= {
+        "command": ["/bin/sh", "-c", USES],
+        "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "volumeMounts": [{"name": "uses", "mountPath": "/uses"}],
+    }
+    return job
+
+
+async def runs(users: Users, name: str, uses: Path, pods: int = 1) -> Job:
+    """Wait until the Job's pods run, with the GPUs that the log says; no GPU has been used by two containers at a time so far."""
+    await users.until_pods(f"job-name={name}", f"{name} runs", _some_running(pods))
+    job = await users.until_phase(name, "running")
+    found = [pod for pod in users.pods(f"job-name={name}") if pod["status"].get("phase") == "Running"]
+    kubelets = {node.name: PodResources(node.pod_resources) for node in users.cluster.real_nodes}
+    for pod in found:
+        given = kubelets[pod["spec"]["nodeName"]].devices_of(users.namespace, pod["metadata"]["name"])
+        for gpu in given:
+            await users.watch.until(f"{pod['metadata']['name']} uses {gpu}", _uses(uses / gpu, pod["metadata"]["name"]))
+    assert allocated(users.watch, job.id) == used_by({pod["metadata"]["name"] for pod in found}, uses)
+    assert_one_at_a_time(uses)
+    return job
+
+
+def used_by(pods: set[str], uses: Path) -> set[str]:
+    """The GPUs that these pods were the last to use."""
+    return {gpu.name for gpu in uses.iterdir() if last_user(gpu) in pods}
+
+
+def assert_one_at_a_time(uses: Path) -> None:
+    """Whoever was followed by another user of a GPU has not used it since."""
+    for gpu in uses.iterdir():
+        users = [user for user, _ in itertools.groupby(gpu.read_text().splitlines())]
+        assert len(users) == len(set(users)), f"{gpu.name} was used by two containers at a time: {users}"
+
+
+def last_user(gpu: Path) -> str:
+    """The pod that has written into the file of this GPU last."""
+    return gpu.read_text().splitlines()[-1].partition("/")[0]
+
+
+def _uses(gpu: Path, pod: str) -> Callable[[object], bool]:
+    return lambda _: gpu.exists() and last_user(gpu) == pod
+
+
+def _some_running(count: int) -> Any:
+    return lambda pods: all_running(count)([pod for pod in pods if pod["status"].get("phase") == "Running"])
+
+
+URGENT = {names.PRIORITY_CLASS: "inference"}
