@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import TASK_HASH
 from bailiff_kubernetes.quantities import quantity
 from bailiff_kubernetes.resources import NODES, PODS, labels_of
+from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
 from bailiff_node_agent.runtime.plugin import KubernetesSettings
 from bailiff_service.race import race
 
@@ -28,8 +30,49 @@ class NodeFacts:
     cordon: str = ""
 
 
-class KubernetesNode:
+class KubernetesNode(Protocol):
     """Follows one node. `open` reads it once; `watch` keeps it up to date."""
+
+    facts: NodeFacts
+
+    async def open(self) -> None:
+        """Read the node and its pods, so that the first announcement is right."""
+        ...
+
+    async def watch(self, announce: Callable[[], None], rebooted: Callable[[str], None]) -> None:
+        """Announce the node whenever its facts change, without end. rebooted: called with another boot id of the node."""
+        ...
+
+
+class NodeOfApi:
+    """A node of which only the API server knows: its facts come from the view of the whole cluster."""
+
+    def __init__(self, member: ClusterNode) -> None:
+        self._member = member
+        self._boot_id = member.boot_id
+        self.facts = self._read()
+
+    async def open(self) -> None:
+        """The view of the cluster is complete."""
+
+    async def watch(self, announce: Callable[[], None], rebooted: Callable[[str], None]) -> None:
+        while True:
+            self._member.changed.clear()
+            facts, boot_id = self._read(), self._member.boot_id
+            is_new_boot = boot_id not in ("", self._boot_id)
+            if facts != self.facts or is_new_boot:
+                self.facts = facts
+                self._boot_id = boot_id or self._boot_id
+                (rebooted(boot_id) if is_new_boot else announce())
+            await self._member.changed.wait()
+            await asyncio.sleep(SETTLE_S)
+
+    def _read(self) -> NodeFacts:
+        return facts_of(self._member.object, [*self._member.pods.values()])
+
+
+class NodeOfKubelet:
+    """The node on which this agent runs. It does not outlive a boot."""
 
     def __init__(self, name: str, settings: KubernetesSettings) -> None:
         self._name, self._settings = name, settings
@@ -40,14 +83,12 @@ class KubernetesNode:
         self.facts = NodeFacts(0, 0, {}, "the node is not known in Kubernetes")
 
     async def open(self) -> None:
-        """Read the node and its pods, so that the first announcement is right."""
         self._api = await Api.connect(self._settings.kubeconfig)
         self._node = await self._api.find(NODES, self._name)
         pods = await self._api.list(PODS, fields=f"spec.nodeName={self._name}")
         self.facts = facts_of(self._node, pods.items)
 
-    async def watch(self, announce: Callable[[], None]) -> None:
-        """Announce the node whenever its facts change, without end."""
+    async def watch(self, announce: Callable[[], None], rebooted: Callable[[str], None]) -> None:  # noqa: ARG002
         assert self._api is not None, "open comes first"
         nodes = LocalView(self._api, NODES, fields=f"metadata.name={self._name}")
         pods = LocalView(self._api, PODS, fields=f"spec.nodeName={self._name}")

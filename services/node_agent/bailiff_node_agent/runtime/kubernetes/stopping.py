@@ -45,6 +45,11 @@ class PodStop:
         if grace_s == KILL_GRACE_S:
             self._signal(order, signal.SIGKILL)  # a kubelet that waits for a longer grace already may not shorten it at once
 
+    def is_due(self, order: TaskOrder) -> bool:
+        """Whether a stop was requested that has not reached the API server."""
+        grace_s = self._node.files.stop(order.key)
+        return grace_s is not None and self._announced != grace_s
+
     def _disruption(self, order: TaskOrder, refusal: str | None) -> Object:
         eviction = self._node.files.eviction(order.key)
         reason = None if eviction is None else _both_sides(eviction["payload"])
