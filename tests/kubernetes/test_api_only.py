@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from tests.kubernetes_cluster import IMAGE, Cluster
-from tests.system import System, Watch
+from tests.system import POLICY, System, Watch
 
-from bailiff_bus.messages import ClearQuarantine, JobSpec, SubmitJob
+from bailiff_bus.messages import ClearQuarantine, EvictJob, JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.policy import KubernetesRules
 from bailiff_core.model.state import Node
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import (
@@ -87,9 +88,9 @@ async def pool(system: System, kubernetes: Cluster, kubernetes_namespace: str) -
         system.stack.processes.stop(agent)
 
 
-async def submit(pool: Watch, job: str, gpus: int, kind: str = "train", **demand: Any) -> None:
+async def submit(pool: Watch, job: str, gpus: int, kind: str = "train", grace: int = 5_000_000, **demand: Any) -> None:
     group = TaskGroup(**({"gpu_milli": gpus * 1000} | demand), cpu_milli=10, memory_bytes=32 << 20)
-    request = JobDemand(job=job, priority_class=kind, grace=5_000_000, tasks=(group,))
+    request = JobDemand(job=job, priority_class=kind, grace=grace, tasks=(group,))
     await pool.request(SubmitJob(demand=request, spec=JobSpec(command="exec sleep 3000", runtime="kubernetes", image=IMAGE)))
 
 
@@ -189,10 +190,10 @@ async def test_a_node_is_added_fills_with_pods_of_others_is_deleted_and_returns(
         foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": spec}
         kubernetes.kubectl("apply", "-n", kubernetes_namespace, "-f", "-", stdin=json.dumps(foreign))
         await pool.until("its device is out of use", lambda state: node_named(state, name).quarantined.bit_count() == 1)
-        await pool.until("and its processors", lambda state: node_named(state, name).cpu_milli == 6000)
+        await pool.until("and its processors", lambda state: node_named(state, name).capacity.cpu_milli == 6000)
         kubernetes.kubectl("delete", "pod", "foreign", "-n", kubernetes_namespace)
         await pool.until("the device is back", lambda state: node_named(state, name).quarantined == 0)
-        await pool.until("and the processors", lambda state: node_named(state, name).cpu_milli == 8000)
+        await pool.until("and the processors", lambda state: node_named(state, name).capacity.cpu_milli == 8000)
     finally:
         kubernetes.kubectl("delete", "node", name)
     await pool.record(NodeDrained, node=name)
@@ -220,6 +221,47 @@ async def test_a_pod_that_no_scheduler_binds_gives_its_room_back_with_the_schedu
         for name in kubernetes.fake_nodes:
             kubernetes.kubectl("patch", "node", name, "--subresource=status", "-p", '{"status":{"allocatable":{"pods":"110"}}}')
     await pool.clear()
+
+
+async def test_a_disruption_budget_is_respected_until_the_end_of_the_grace_and_the_record_says_so(
+    pool: Watch, kubernetes: Cluster, kubernetes_namespace: str
+) -> None:
+    await pool.apply(POLICY.model_copy(update={"kubernetes": KubernetesRules(pdb="respect")}))
+    selector = {"matchLabels": {"app.kubernetes.io/managed-by": "bailiff"}}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all"},
+        "spec": {"minAvailable": 1, "selector": selector},
+    }
+    kubernetes.kubectl("apply", "-n", kubernetes_namespace, "-f", "-", stdin=json.dumps(budget))
+    try:
+        # Nothing allows the disruption: the end of the grace is the end of the respect.
+        await submit(pool, "guarded", 1, grace=3_000_000)
+        await pool.until_running("guarded")
+        await pool.request(EvictJob(job="guarded", reason="maintenance"))
+        exited = await pool.record(TaskExited, job="guarded")
+        assert "deleted at the end of its grace although its disruption budget forbade it" in exited.reason
+        assert "would violate the pod's disruption budget" in exited.reason
+        await pool.cancel("guarded")
+
+        # The budget allows it within the grace: then it is evicted at once.
+        await submit(pool, "patient", 1, grace=600_000_000)
+        await pool.until_running("patient")
+        await pool.request(EvictJob(job="patient", reason="maintenance"))
+        await pool.until_true("the budget forbids it", lambda: budget_refused(pool, "patient"))
+        kubernetes.kubectl("delete", "pdb", "all", "-n", kubernetes_namespace)
+        exited = await pool.record(TaskExited, job="patient")
+        assert exited.reason.startswith("evicted when its disruption budget allowed it")
+    finally:
+        await pool.apply(POLICY)
+    await pool.clear()
+
+
+async def budget_refused(pool: Watch, job: str) -> bool:
+    """The agent has noted it on its disk."""
+    tasks = (pool.system.folder / "state" / "node-agent" / "pods").glob(f"*/kubernetes/{TaskKey(job, 1, '0')}/budget.json")
+    return next(tasks, None) is not None
 
 
 def node_named(state: Any, name: str) -> Node:

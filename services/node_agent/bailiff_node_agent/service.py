@@ -163,7 +163,7 @@ class NodeAgentService:
 
     def _kubernetes_node(self, node: NodeDeclaration, member: ClusterNode | None) -> KubernetesNode | None:
         if member is not None:
-            return NodeOfApi(member)
+            return NodeOfApi(member, self._settings.kubernetes)
         return NodeOfKubelet(node.name, self._settings.kubernetes) if "kubernetes" in node.runtimes else None
 
     def _lock(self, folder: Path) -> AbstractContextManager[object]:

@@ -33,6 +33,9 @@ class KubernetesSettings(Protocol):
     @property
     def placement_timeout_s(self) -> float: ...
 
+    @property
+    def tolerated_taints(self) -> tuple[str, ...]: ...
+
 
 class RuntimeSettings(Protocol):
     """The agent's settings that runtimes read (settings.py)."""

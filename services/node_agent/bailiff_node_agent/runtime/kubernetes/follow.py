@@ -215,7 +215,7 @@ class PodFollower:
             if pod is not None and pod_status.has_ended(pod) and not pids:
                 await self._finish_log()
                 code, error = pod_status.exit_of_pod(pod)
-                return self._exit(code, error=self.refusal or error)
+                return self._exit(code, error=self.refusal or self._stop.budget_note(self.order) or error)
             if pod is None and not pids and await self._is_gone():
                 await asyncio.to_thread(self._node.doubt, self.order.devices, self.order.namespace, self.order.name)
                 return self._exit(pod_status.UNKNOWN_EXIT, error=self.refusal or REMOVED, supervisor_lost=True)

@@ -116,7 +116,9 @@ class KubernetesRuntime:
     def _manifest(self, launch: Launch, namespace: str) -> Object:
         grace_s = grace_seconds(self._lease[1] / 1_000_000) if self._lease else DEFAULT_GRACE_S
         resource = launch.device_resource or self._settings.gpu_resource
-        return pod_of(launch, self._name, namespace, resource, grace_s, reaches_node=self._cluster_node is None)
+        pod = pod_of(launch, self._name, namespace, resource, grace_s, reaches_node=self._cluster_node is None)
+        pod["spec"]["tolerations"] = [{"key": key, "operator": "Exists"} for key in self._settings.tolerated_taints]
+        return pod
 
     def _follow(self, node: PodNode, order: TaskOrder, manifest: Object | None, check: CheckDevices | None) -> PodFollower:
         follower = self._followers[order.key] = PodFollower(node, order, manifest, check, self._has_message)
