@@ -82,10 +82,12 @@ async def pool(system: System, kubernetes: Cluster, kubernetes_namespace: str) -
     }
     async with system.watch("pods") as pool:
         agent = system.stack.start_service("node-agent", replica="-api", env=env)
-        await pool.until("the nodes are there", lambda state: {*kubernetes.fake_nodes} <= {*state.node_numbers})
-        await pool.until("and ready", lambda state: all(node.schedulable for node in state.nodes.values()))
+        names = {*kubernetes.fake_nodes}
+        await pool.until("the nodes are there", lambda state: names <= {*state.node_numbers})
+        await pool.until("and ready", lambda state: all(node_named(state, name).schedulable for name in names))
         yield pool
         system.stack.processes.stop(agent)
+        system.machines["pods"] = len(pool.state.nodes)  # the next test's watch finds them in the log
 
 
 async def submit(pool: Watch, job: str, gpus: int, kind: str = "train", grace: int = 5_000_000, **demand: Any) -> None:
