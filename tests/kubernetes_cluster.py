@@ -168,6 +168,12 @@ async def _end_pod(api: Api, namespace: str, metadata: dict[str, Any]) -> None:
             await api.delete(PODS, metadata["name"], namespace, grace_s=1)
 
 
+def tool_that_is_built() -> Path | None:
+    """The program that starts a cluster at once; None where it is missing, or has to be built first."""
+    tool = _tool()
+    return tool if tool is not None and _is_built(tool) else None
+
+
 def _tool() -> Path | None:
     named = os.environ.get("BAILIFF_TEST_KUBERNETES")
     if named:
