@@ -114,7 +114,7 @@ def _stack(folder: Path, cluster: FakeCluster) -> Iterator[Stack]:
         }  # fmt: skip
         command, url = [sys.executable, "-m", "bailiff_kubernetes_bridge"], f"http://127.0.0.1:{port}/readyz"
         stack.processes.start(BRIDGE, command, env=settings, ready_url=url)
-        stack.processes.wait_ready([BRIDGE], 120)
+        stack.processes.wait_ready(BRIDGE, timeout_s=PATIENCE_S)
         yield stack
 
 
