@@ -21,6 +21,7 @@ from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes_bridge.actions import (
     Action,
     CopyCheckpoint,
+    CordonNode,
     DeletePod,
     MarkPod,
     OpenGate,
@@ -51,6 +52,9 @@ class World:
         self.rules = Rules("c1", users or {})
         self.objects: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
+        self.nodes: dict[str, Object] = {
+            name: {"metadata": {"name": name, "resourceVersion": "1", "annotations": {}}, "spec": {}} for name in ("n1", "n2")
+        }
         self.rejected: dict[str, Rejection] = {}
         self.events: dict[tuple[str, str], None] = {}
         self.sent: list[Send] = []
@@ -114,7 +118,7 @@ class World:
         kinds: dict[str, list[Object]] = {kind: [] for kind in BY_KIND if kind != RAY_JOBS.kind}
         for item in self.objects.values():
             kinds.setdefault(item["kind"], []).append(item)
-        return cluster_view(self.pods.values(), kinds)
+        return cluster_view(self.pods.values(), kinds, self.nodes.values())
 
     # --- the bridge
 
@@ -165,6 +169,10 @@ class World:
             case CopyCheckpoint(pod, checkpoint) if (item := self._current(pod)) is not None:
                 item["metadata"]["annotations"] |= dict(checkpoint)
                 self._touch(item)
+            case CordonNode(name, version, mark) if self.nodes[name]["metadata"]["resourceVersion"] == version:
+                self.nodes[name]["metadata"]["annotations"] = {names.CORDONED_BY: mark} if mark else {}
+                self.nodes[name]["spec"]["unschedulable"] = bool(mark)
+                self._touch(self.nodes[name])
             case DeletePod(pod):
                 self.pods.pop(pod.name, None)
             case SetPodStatus(pod, status) if (item := self._current(pod)) is not None:

@@ -42,15 +42,15 @@ class Watch:
                         self._on(kind, record)
             self._changed.set()
 
-    async def until(self, what: str, condition: Callable[[], bool]) -> None:
+    async def until(self, what: str, condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         """Wait until it is so. Raises `TimeoutError`."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(within_s):
                 while not condition():
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise TimeoutError(f"{what}: not within {PATIENCE_S:.0f} s; seen {dict(self.seen)}") from None
+            raise TimeoutError(f"{what}: not within {within_s:.0f} s; seen {dict(self.seen)}") from None
 
 
 def header(record: ConsumerRecord, name: str) -> str:
@@ -169,11 +169,11 @@ async def raw_produce_and_consume(bootstrap: str, records: list[ConsumerRecord],
     return seconds
 
 
-async def all_joined(stack: Stack, pool: str, nodes: int) -> None:
+async def all_joined(stack: Stack, pool: str, nodes: int, within_s: float = 60.0) -> None:
     """Waits until the log of the pool has this many nodes."""
     view = Projection(KafkaBus(stack.kafka.bootstrap), pool, 0, Metrics())
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(within_s):
             while len(view.state.nodes) < nodes:
                 await view.advance(0.5)
     finally:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from bailiff.client.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from bailiff.client.job_parser import Source
     from bailiff_bus.messages import SubmitJob
 
 Amount = int | float | str
@@ -85,22 +86,10 @@ Job = str | Sequence[str] | JobFile | Mapping[str, Any]
 
 def request_of(job: Job | None, fields: Mapping[str, Any], project: str | None = None) -> SubmitJob:
     """The request to submit this job. project: unless the job names one. Raises `InvalidRequest` with every fault."""
-    from bailiff.client.job_parser import Source, checked, read_job_file
+    from bailiff.client.job_parser import checked
     from bailiff.client.job_request import in_project, named
 
-    document: dict[str, Any] = {}
-    source = Source()
-    match job:
-        case JobFile():
-            document, source = read_job_file(Path(job.path))
-        case Mapping():
-            document = document_of(job)
-        case str() | Sequence():
-            document = {"command": job if isinstance(job, str) else [str(word) for word in job]}
-        case None:
-            pass
-        case _:
-            raise InvalidRequest([f"job: expected a command, a list, a JobFile or a mapping, found {type(job).__name__}"])
+    document, source = _written(job)
     given = document_of(fields)
     document |= given
     in_project(document, project)
@@ -113,6 +102,27 @@ def request_of(job: Job | None, fields: Mapping[str, Any], project: str | None =
         )
         raise InvalidRequest(list(dict.fromkeys(texts)))
     return request
+
+
+def leaves_runtime_open(job: Job | None, fields: Mapping[str, Any]) -> bool:
+    """Whether neither the job nor the fields beside it name the runtime: then an image runs on what the pool's nodes have."""
+    return "runtime" not in _written(job)[0] | document_of(fields)
+
+
+def _written(job: Job | None) -> tuple[dict[str, Any], Source]:
+    """The job's own fields, and where they are written. Raises `InvalidRequest`."""
+    from bailiff.client.job_parser import Source, read_job_file
+
+    match job:
+        case JobFile():
+            return read_job_file(Path(job.path))
+        case Mapping():
+            return document_of(job), Source()
+        case str() | Sequence():
+            return {"command": job if isinstance(job, str) else [str(word) for word in job]}, Source()
+        case None:
+            return {}, Source()
+    raise InvalidRequest([f"job: expected a command, a list, a JobFile or a mapping, found {type(job).__name__}"])
 
 
 def document_of(fields: Mapping[str, Any]) -> dict[str, Any]:

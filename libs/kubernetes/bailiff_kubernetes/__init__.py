@@ -10,6 +10,7 @@ from .client import Api, Listing
 from .errors import (
     AlreadyExists,
     ApiError,
+    BudgetForbids,
     Conflict,
     Forbidden,
     Gone,
@@ -26,6 +27,7 @@ __all__ = [
     "AlreadyExists",
     "Api",
     "ApiError",
+    "BudgetForbids",
     "Change",
     "Conflict",
     "Forbidden",

@@ -173,7 +173,7 @@ class Api(Connection):
         await self.request("POST", PODS.path(metadata["namespace"], metadata["name"], "binding"), body)
 
     async def evict(self, pod: Object, grace_s: int | None = None, *, dry_run: bool = False) -> None:
-        """The eviction API, which honours disruption budgets. Raises `TooManyRequests` where one forbids it."""
+        """The eviction API, which honours disruption budgets. Raises `BudgetForbids` where one does not allow it."""
         metadata = pod["metadata"]
         options: Object = {"preconditions": {"uid": metadata["uid"]}}
         if grace_s is not None:

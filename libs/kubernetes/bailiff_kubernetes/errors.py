@@ -36,13 +36,19 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """The server asks to retry later; for an eviction: a disruption budget forbids it."""
+    """The server asks to retry later."""
+
+
+class BudgetForbids(TooManyRequests):
+    """A PodDisruptionBudget forbids this eviction now, or several match the pod, which the eviction API cannot count."""
 
 
 class Unreachable(ApiError):
     """No answer, or the server is failing. Whether the request had an effect is unknown."""
 
 
+SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+"""The API server answers 500 for such a pod, for as long as it has several budgets."""
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: Invalid,
     401: Forbidden,
@@ -62,5 +68,8 @@ def error_of(status: int, body: Any, retry_after: str | None = None) -> ApiError
     content = body if isinstance(body, dict) else {}
     reason = str(content.get("reason") or "")
     message = str(content.get("message") or f"the API server answered {status}")
+    causes = [cause.get("reason") for cause in (content.get("details") or {}).get("causes") or ()]
+    if (status == 429 and "DisruptionBudget" in causes) or SEVERAL_BUDGETS in message:
+        return BudgetForbids(message, status, reason)
     kind = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, Unreachable if status >= 500 else ApiError)
     return kind(message, status, reason, float(retry_after) if retry_after and retry_after.isdecimal() else None)

@@ -28,7 +28,7 @@ SUBMITTED_BY = "bailiff.io/submitted-by"
 LAST_CHECKPOINT_STEP = "bailiff.io/last-checkpoint-step"
 LAST_CHECKPOINT_TIME = "bailiff.io/last-checkpoint-time"
 CORDONED_BY = "bailiff.io/cordoned-by"
-"""On a node that Bailiff cordoned: `drain`. Without it, an administrator or another program cordoned the node."""
+"""On a node that Bailiff cordoned: the drain that it did it for. Without it, somebody else cordoned the node."""
 
 # Scheduling gate and finalizer
 GATE = "bailiff.io/placement"

@@ -43,6 +43,11 @@ RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslice
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False)
 
 
+def without_managed_fields(item: Object) -> Object:
+    """The object without the record of who set which field, which is half of it."""
+    return {**item, "metadata": {name: value for name, value in item["metadata"].items() if name != "managedFields"}}
+
+
 def key_of(item: Object) -> tuple[str, str]:
     """Namespace (empty without one) and name: unique among the objects of one kind at one time."""
     metadata = item["metadata"]

@@ -6,7 +6,7 @@ watches is found with the next list. An object that was replaced under its name 
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,7 +33,8 @@ class LocalView:
     """The objects of one kind that match the selectors. `changes` keeps it up to date while it is iterated.
 
     synced: set once the first list is complete. current: set while a watch is open or a list has just been made; not set
-    while the server is out of reach: what the view says may then be old. failure: why, for people.
+    while the server is out of reach: what the view says may then be old. failure: why, for people. trim: keeps what is needed of
+    an object, where there are very many.
     """
 
     api: Api
@@ -41,6 +42,7 @@ class LocalView:
     namespace: str | None = None
     labels: str = ""
     fields: str = ""
+    trim: Callable[[Object], Object] | None = None
     objects: dict[tuple[str, str], Object] = field(default_factory=dict)
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     current: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,6 +81,9 @@ class LocalView:
         """The object as the view has it."""
         return self.objects.get((namespace, name))
 
+    def _trimmed(self, item: Object) -> Object:
+        return item if self.trim is None else self.trim(item)
+
     def _is_current(self) -> None:
         self.failure = None
         self.current.set()
@@ -86,7 +91,7 @@ class LocalView:
     async def _relist(self) -> list[Change]:
         listing = await self.api.list(self.resource, self.namespace, labels=self.labels, fields=self.fields)
         self.lists += 1
-        found = {key_of(item): item for item in listing.items}
+        found = {key_of(item): self._trimmed(item) for item in listing.items}
         changes = [Change("deleted", old, old) for key, old in self.objects.items() if not _is_same(found.get(key), old)]
         for key, item in found.items():
             old = self.objects.get(key)
@@ -117,7 +122,7 @@ class LocalView:
     def _apply(self, kind: str, item: Object) -> Change | None:
         if kind == "BOOKMARK":
             return None
-        key = key_of(item)
+        item, key = self._trimmed(item), key_of(item)
         old = self.objects.get(key)
         if kind == "DELETED":
             self.objects.pop(key, None)

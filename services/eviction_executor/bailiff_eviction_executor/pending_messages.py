@@ -63,6 +63,7 @@ def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
                     term_after=term_after(state, job, eviction.grace),
                     cause=eviction.cause,
                     for_job=eviction.for_job,
+                    respect_budgets=state.rules.kubernetes.pdb == "respect",
                 )
 
 

@@ -77,4 +77,13 @@ class CopyCheckpoint:
     checkpoint: tuple[tuple[str, str], ...]
 
 
-Action = Send | OpenGate | MarkPod | DeletePod | StopWorkload | SetPodStatus | SetWorkloadStatus | CopyCheckpoint
+@dataclass(frozen=True)
+class CordonNode:
+    """Cordon the node for the drain that `mark` names; uncordon it where the mark is empty."""
+
+    name: str
+    resource_version: str
+    mark: str
+
+
+Action = Send | CordonNode | OpenGate | MarkPod | DeletePod | StopWorkload | SetPodStatus | SetWorkloadStatus | CopyCheckpoint

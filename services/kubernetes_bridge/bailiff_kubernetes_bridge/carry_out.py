@@ -7,9 +7,20 @@ from typing import Any
 from bailiff_kubernetes import AlreadyExists, Api, names
 from bailiff_kubernetes.client import micro_time, reference_to
 from bailiff_kubernetes.names import task_hash
-from bailiff_kubernetes.resources import EVENTS, JOBS, PODS, Object
+from bailiff_kubernetes.resources import EVENTS, JOBS, NODES, PODS, Object
 
-from .actions import Action, CopyCheckpoint, DeletePod, MarkPod, OpenGate, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
+from .actions import (
+    Action,
+    CopyCheckpoint,
+    CordonNode,
+    DeletePod,
+    MarkPod,
+    OpenGate,
+    Send,
+    SetPodStatus,
+    SetWorkloadStatus,
+    StopWorkload,
+)
 from .annotations import STATUS, STOPPED_FOR
 from .cluster import ClusterWatch
 from .messages import Status
@@ -45,6 +56,10 @@ class CarryOut:
                 await self._event(_workload_reference(workload), Status("Suspended", message))
                 suspended = BY_KIND[workload.resource.kind].suspend(True)
                 await self._patch_workload(workload, {**suspended, "metadata": {"annotations": {STOPPED_FOR: job}}})
+            case CordonNode(name, version, mark):
+                metadata = {"resourceVersion": version, "annotations": {names.CORDONED_BY: mark or None}}
+                patch = {"metadata": metadata, "spec": {"unschedulable": bool(mark) or None}}
+                await self._api.patch(NODES, name, patch)
             case Send():
                 raise TypeError("requests go to Kafka")
 

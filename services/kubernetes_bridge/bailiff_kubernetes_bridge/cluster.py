@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
-from bailiff_kubernetes.resources import PODS, Resource
+from bailiff_kubernetes.resources import NODES, PODS, Object, Resource, without_managed_fields
 from bailiff_service.logs import logger
 
 from .view import ClusterView, cluster_view
@@ -18,7 +18,8 @@ class ClusterWatch:
 
     def __init__(self, api: Api, changed: Callable[[], None]) -> None:
         self._api, self._changed = api, changed
-        self.pods = LocalView(api, PODS, labels=names.POOL)
+        self.pods = LocalView(api, PODS, labels=names.POOL, trim=without_managed_fields)
+        self.nodes = LocalView(api, NODES, trim=_bare_node)
         self._views: dict[str, LocalView] = {}
 
     def fault(self) -> str | None:
@@ -34,19 +35,24 @@ class ClusterWatch:
 
     def view(self) -> ClusterView:
         """The cluster as of now."""
-        return cluster_view(self.pods.objects.values(), {kind: view.objects.values() for kind, view in self._views.items()})
+        return cluster_view(
+            self.pods.objects.values(),
+            {kind: view.objects.values() for kind, view in self._views.items()},
+            self.nodes.objects.values(),
+        )
 
     async def run(self) -> None:
         """Follow the server, and start following kinds that are installed later, for ever."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(self.pods))
+            group.create_task(self._follow(self.nodes))
             while True:
                 for adapter in ADAPTERS:
                     kind = adapter.resource.kind
                     if kind not in self._views and await self._is_served(adapter.resource):
                         # the JobSet of a TrainJob has no label of its own
                         labels = "" if adapter.resource == JOBSETS else names.POOL
-                        self._views[kind] = LocalView(self._api, adapter.resource, labels=labels)
+                        self._views[kind] = LocalView(self._api, adapter.resource, labels=labels, trim=without_managed_fields)
                         group.create_task(self._follow(self._views[kind]))
                 await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
 
@@ -63,3 +69,8 @@ class ClusterWatch:
             logger().warning("kind not readable", kind=resource.kind, reason=error.message)
             return False
         return True
+
+
+def _bare_node(node: Object) -> Object:
+    """What cordons need of it: a heartbeat in its status then changes nothing here."""
+    return {**without_managed_fields(node), "status": {}}

@@ -10,6 +10,7 @@ from bailiff_core.model.state import ENDED, Job, PoolState
 
 from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
 from .changes import changes
+from .cordons import cordons
 from .messages import PoolView, Status, status_of
 from .pods import pod_actions
 from .submission import KIND, UID, Rules, is_of, run_of, submission, submission_id
@@ -23,7 +24,7 @@ EVICTED_GROUP_KEPT = 600_000_000
 def reconcile(cluster: ClusterView, pool: PoolView, rules: Rules) -> list[Action]:
     """All that is to be done now."""
     newest = newest_jobs(pool.state, rules)
-    actions: list[Action] = []
+    actions: list[Action] = [*cordons(pool.state, cluster.nodes)]
     for uid, workload in cluster.workloads.items():
         if workload.pool == pool.state.pool:
             actions += _of_workload(pool, rules, workload, newest.get(uid), cluster.pods.get(uid, ()))

@@ -14,14 +14,18 @@ from .workloads.pod_groups import group_key, group_uid, is_finished, pod_group, 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Workloads by uid, and their pods by the workload's uid. kinds: the kinds whose objects are known completely."""
+    """Workloads by uid, and their pods by the workload's uid. kinds: the kinds whose objects are known completely.
+
+    nodes: by name.
+    """
 
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
+    nodes: Mapping[str, Object] = field(default_factory=dict)
 
 
-def cluster_view(pods: Iterable[Object], objects: Mapping[str, Iterable[Object]]) -> ClusterView:
+def cluster_view(pods: Iterable[Object], objects: Mapping[str, Iterable[Object]], nodes: Iterable[Object] = ()) -> ClusterView:
     """objects: by kind; a kind that the cluster does not have is left out."""
     items = {kind: list(found) for kind, found in objects.items()}
     jobsets = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in items.get(JOBSETS.kind, ())}
@@ -49,7 +53,8 @@ def cluster_view(pods: Iterable[Object], objects: Mapping[str, Iterable[Object]]
         uid = group_uid(key)
         workloads[uid] = pod_group(key, those)
         members[uid] = [_pod(pod, uid, role_of(pod), None) for pod in those]
-    return ClusterView(workloads, members, frozenset(items) | {"Pod"})
+    by_name = {node["metadata"]["name"]: node for node in nodes}
+    return ClusterView(workloads, members, frozenset(items) | {"Pod"}, by_name)
 
 
 def _is_controlled_by_known_kind(pod: Object) -> bool:

@@ -151,7 +151,7 @@ class Agent:
         if isinstance(inventory, HeldByPods) and isinstance(runtime, HasPods):
             watchers.append(watch_foreign_pods(context, inventory, runtime, tasks, self._quarantine))
         if context.kubernetes is not None:
-            watchers.append(context.kubernetes.watch(self.announce))
+            watchers.append(context.kubernetes.watch(self.announce, self.node_rebooted))
         try:
             await self._background.watch(watchers)
         finally:
@@ -170,7 +170,7 @@ class Agent:
         if known is not None:
             cpu_milli, memory_bytes = context.node.cpu_milli or known.cpu_milli, context.node.memory_bytes or known.memory_bytes
         offers = {runtime_label(name): "true" for name, each in context.runtimes.items() if each.capabilities.images}
-        if inventory_plugin(context.node.gpus).real:
+        if inventory_plugin(context.node.gpus).real and context.is_on_node:
             offers[mps.LABEL] = mps.sharing()
         self._reporter.report(
             NodeInventory,
@@ -250,6 +250,15 @@ class Agent:
         self.context.discard_reports()
         self.announce()
         self._evictions.evict_all(self.lease.grace, ISOLATED)
+
+    def node_rebooted(self, boot_id: str) -> None:
+        """The node, which is another machine, has booted anew: join as its next incarnation."""
+        self._joined = False
+        self._log.warning("the node has booted anew: joining as another incarnation")
+        self._quarantine.boot_id = boot_id
+        self.context.renew_incarnation(self._clock_and_ids.random_bytes().hex(), boot_id)
+        self.context.discard_reports()
+        self.announce()
 
     # --- commands
 

@@ -24,7 +24,8 @@ class AgentContext:
 
     credentials, trust: None where nothing is signed. signer: of what this node sends.
     checkpoints: where jobs keep their checkpoints; by default below `folder`. checkpoints_identity: identifies that folder where
-    nodes share it. kubernetes: what the API server says about a node that runs pods.
+    nodes share it. kubernetes: what the API server says about a node that runs pods. is_on_node: whether this process runs on the
+    node; otherwise it reaches the node by the Kubernetes API alone.
     """
 
     node: NodeDeclaration
@@ -48,6 +49,7 @@ class AgentContext:
     release_timeout_s: float = 60.0
     device_poll_s: float = 5.0
     kubernetes: KubernetesNode | None = None
+    is_on_node: bool = True
 
     def __post_init__(self) -> None:
         self.signer = ReportSigner(self.storage, self.credentials, self.node.pool, self.node.name)
@@ -56,9 +58,9 @@ class AgentContext:
         """The job's checkpoint directory, the same in every attempt."""
         return (self.checkpoints or self.folder / "checkpoints") / job
 
-    def renew_incarnation(self, incarnation: str) -> None:
-        """Continue under another incarnation."""
-        self.incarnation = renewed(self.storage, self.incarnation, incarnation)
+    def renew_incarnation(self, incarnation: str, boot_id: str | None = None) -> None:
+        """Continue under another incarnation. boot_id: of a node elsewhere that has booted anew."""
+        self.incarnation = renewed(self.storage, self.incarnation, incarnation, boot_id)
 
     def discard_reports(self) -> None:
         """Drop reports that were not sent: the inventory that follows covers them."""

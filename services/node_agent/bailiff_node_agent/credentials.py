@@ -48,6 +48,8 @@ def read_node_credentials(folder: Path, token: str | None = None) -> NodeCredent
         raise KeyFileError(f"BAILIFF_ENROLMENT_TOKEN: {error}") from None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     root_file = folder / ROOT_KEY
+    if not root_file.exists() and (folder.parent / ROOT_KEY).exists():
+        root_file = folder.parent / ROOT_KEY  # one for all nodes of this process
     if enrolment is not None and not root_file.exists():
         root_file.write_text(f"{enrolment.root_key}\n", encoding="ascii")
     private, decryption = existing_or_new_key(folder / PRIVATE_KEY), existing_or_new_key(folder / ENCRYPTION_KEY)

@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from bailiff_bus.messages import (
     DeviceClearedReport,
@@ -31,6 +31,15 @@ IDLE_MEMORY_LIMIT = 768 << 20
 """Bytes that a driver may reserve on an unused device; more belongs to a process."""
 
 Report = Callable[..., Any]
+
+
+@runtime_checkable
+class AcceptsDevices(Protocol):
+    """An inventory with doubts of its own about devices, which an operator can end."""
+
+    def accept(self, device_id: str) -> None: ...
+
+
 TaskOfJob = tuple[str | None, int | None, int | None]
 """Job, attempt and task."""
 
@@ -180,6 +189,9 @@ class DeviceQuarantine:
         if device not in {each.id for each in self.inventory.list()}:
             self.report(DeviceUnhealthyReport, device=device, reason="lost", detail="this node does not have it")
             return
+        inventory: object = self.inventory
+        if isinstance(inventory, AcceptsDevices):
+            inventory.accept(device)
         [reading] = read_devices(self.inventory, [device])
         if device not in self.quarantined and device not in self._unhealthy:
             self.report(DeviceClearedReport, device=device, reading=reading_fact(reading), requested_by=requested_by)

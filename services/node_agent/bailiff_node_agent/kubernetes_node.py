@@ -1,13 +1,15 @@
 """What the API server says about this agent's node: labels, what pods may use, what others use, and whether it is cordoned."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bailiff_kubernetes import Api, LocalView, Object
-from bailiff_kubernetes.names import TASK_HASH
+from bailiff_kubernetes.names import CORDONED_BY, TASK_HASH
 from bailiff_kubernetes.quantities import quantity
-from bailiff_kubernetes.resources import NODES, PODS, labels_of
+from bailiff_kubernetes.resources import NODES, PODS, annotations_of, condition_of, labels_of
+from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
 from bailiff_node_agent.runtime.plugin import KubernetesSettings
 from bailiff_service.race import race
 
@@ -28,8 +30,49 @@ class NodeFacts:
     cordon: str = ""
 
 
-class KubernetesNode:
+class KubernetesNode(Protocol):
     """Follows one node. `open` reads it once; `watch` keeps it up to date."""
+
+    facts: NodeFacts
+
+    async def open(self) -> None:
+        """Read the node and its pods, so that the first announcement is right."""
+        ...
+
+    async def watch(self, announce: Callable[[], None], rebooted: Callable[[str], None]) -> None:
+        """Announce the node whenever its facts change, without end. rebooted: called with another boot id of the node."""
+        ...
+
+
+class NodeOfApi:
+    """A node of which only the API server knows: its facts come from the view of the whole cluster."""
+
+    def __init__(self, member: ClusterNode, settings: KubernetesSettings) -> None:
+        self._member, self._settings = member, settings
+        self._boot_id = member.boot_id
+        self.facts = self._read()
+
+    async def open(self) -> None:
+        """The view of the cluster is complete."""
+
+    async def watch(self, announce: Callable[[], None], rebooted: Callable[[str], None]) -> None:
+        while True:
+            self._member.changed.clear()
+            facts, boot_id = self._read(), self._member.boot_id
+            is_new_boot = boot_id not in ("", self._boot_id)
+            if facts != self.facts or is_new_boot:
+                self.facts = facts
+                self._boot_id = boot_id or self._boot_id
+                (rebooted(boot_id) if is_new_boot else announce())
+            await self._member.changed.wait()
+            await asyncio.sleep(SETTLE_S)
+
+    def _read(self) -> NodeFacts:
+        return facts_of(self._member.object, [*self._member.pods.values()], self._settings.tolerated_taints)
+
+
+class NodeOfKubelet:
+    """The node on which this agent runs. It does not outlive a boot."""
 
     def __init__(self, name: str, settings: KubernetesSettings) -> None:
         self._name, self._settings = name, settings
@@ -40,14 +83,12 @@ class KubernetesNode:
         self.facts = NodeFacts(0, 0, {}, "the node is not known in Kubernetes")
 
     async def open(self) -> None:
-        """Read the node and its pods, so that the first announcement is right."""
         self._api = await Api.connect(self._settings.kubeconfig)
         self._node = await self._api.find(NODES, self._name)
         pods = await self._api.list(PODS, fields=f"spec.nodeName={self._name}")
-        self.facts = facts_of(self._node, pods.items)
+        self.facts = facts_of(self._node, pods.items, self._settings.tolerated_taints)
 
-    async def watch(self, announce: Callable[[], None]) -> None:
-        """Announce the node whenever its facts change, without end."""
+    async def watch(self, announce: Callable[[], None], rebooted: Callable[[str], None]) -> None:  # noqa: ARG002
         assert self._api is not None, "open comes first"
         nodes = LocalView(self._api, NODES, fields=f"metadata.name={self._name}")
         pods = LocalView(self._api, PODS, fields=f"spec.nodeName={self._name}")
@@ -64,7 +105,7 @@ class KubernetesNode:
         await nodes.synced.wait()
         await pods.synced.wait()
         while True:
-            facts = facts_of(nodes.get(self._name), [*pods.objects.values()])
+            facts = facts_of(nodes.get(self._name), [*pods.objects.values()], self._settings.tolerated_taints)
             if facts != self.facts:
                 self.facts = facts
                 announce()
@@ -73,8 +114,8 @@ class KubernetesNode:
             self._changed.clear()
 
 
-def facts_of(node: Object | None, pods: list[Object]) -> NodeFacts:
-    """The facts, from the node and all of its pods."""
+def facts_of(node: Object | None, pods: list[Object], tolerated: Sequence[str] = ()) -> NodeFacts:
+    """The facts, from the node and all of its pods. tolerated: keys of taints that Bailiff's pods tolerate."""
     if node is None:
         return NodeFacts(0, 0, {}, "the node is not known in Kubernetes")
     allocatable = node.get("status", {}).get("allocatable") or {}
@@ -82,17 +123,26 @@ def facts_of(node: Object | None, pods: list[Object]) -> NodeFacts:
     cpu = quantity(allocatable.get("cpu", 0), scale=1000) - sum(_requests(pod, "cpu", 1000) for pod in foreign)
     memory = quantity(allocatable.get("memory", 0)) - sum(_requests(pod, "memory", 1) for pod in foreign)
     labels = {name: value for name, value in labels_of(node).items() if value and len(name) <= MAX_LABEL}
-    return NodeFacts(max(0, cpu), max(0, memory), labels, _cordon(node))
+    return NodeFacts(max(0, cpu), max(0, memory), labels, _cordon(node, tolerated))
 
 
-def _cordon(node: Object) -> str:
-    """Why kube-scheduler places no new pod of Bailiff's on the node; empty if it does."""
+def _cordon(node: Object, tolerated: Sequence[str]) -> str:
+    """Why kube-scheduler places no new pod of Bailiff's on the node; empty if it does.
+
+    A cordon that follows a drain of Bailiff's is none: the drain is on record. Nor are taints that Bailiff's pods tolerate.
+    """
     spec = node["spec"]
-    if spec.get("unschedulable"):
+    if spec.get("unschedulable") and CORDONED_BY not in annotations_of(node):
         return f"cordoned by {_who_cordoned(node) or 'somebody'}"
     taints = [taint for taint in spec.get("taints") or () if taint["effect"] in ("NoSchedule", "NoExecute")]
-    others = [f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in taints if taint["key"] != UNSCHEDULABLE]
-    return f"taint {', '.join(others)}"[:400] if others else ""
+    ignored = (UNSCHEDULABLE, *tolerated)
+    others = [f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in taints if taint["key"] not in ignored]
+    if others:
+        return f"taint {', '.join(others)}"[:400]
+    ready = condition_of(node, "Ready")
+    if ready is not None and ready.get("status") != "True":
+        return f"its condition Ready is {ready.get('status')}: {ready.get('message', '')}"[:400].rstrip(": ")
+    return ""
 
 
 def _who_cordoned(node: Object) -> str | None:

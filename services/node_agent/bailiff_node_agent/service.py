@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 from bailiff_bus.port import Bus
@@ -31,10 +31,12 @@ from .disk import (
     Storage,
     new_incarnation,
 )
-from .kubernetes_node import KubernetesNode
+from .kubernetes_discovery import Discovery
+from .kubernetes_node import KubernetesNode, NodeOfApi, NodeOfKubelet
 from .link import Link
 from .log_shipper import rotate_logs, ship_logs
 from .runtime import NodeParts, SimulatedMachine, open_runtimes
+from .runtime.kubernetes.cluster_view import ClusterNode, ClusterView
 from .settings import NodeAgentSettings, NodeDeclaration
 from .telemetry import send_telemetry
 from .users import Users, allow_traversal
@@ -49,6 +51,9 @@ class NodeAgentService:
         self._settings, self._metrics, self._bus, self._clock_and_ids = settings, metrics, bus, clock_and_ids
         self._link = Link(bus, clock_and_ids, settings.heartbeat_s)
         self._adopted: str | None = "tasks are being adopted"
+        access = settings.kubernetes
+        self._cluster = ClusterView(access.kubeconfig, access.gpu_resource) if access.api_only else None
+        self._is_locked = False
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready once every node's tasks are adopted and Kafka is connected."""
@@ -58,17 +63,25 @@ class NodeAgentService:
         """Run until `stop` is set. Tasks continue without the agent."""
         attach_server = AttachServer(self._settings.attach_listen, self._settings.attach_address)
         with ExitStack() as locks:
-            agents = []
-            for node in (each for declared in self._settings.nodes for each in declared.each()):
-                context = self._context(node, locks)
-                agent = Agent(context, self._clock_and_ids, self._metrics, self._link.has_reports, attach_server)
-                if context.kubernetes is not None:
-                    await context.kubernetes.open()
-                await agent.adopt()
-                self._link.add(agent)
+            if self._cluster is not None:
+                await self._cluster.open()
+            agents: list[Agent] = []
+
+            async def add(node: NodeDeclaration) -> Agent:
+                agent = await self._adopted_agent(node, locks, attach_server)
                 agents.append(agent)
+                return agent
+
+            for node in (each for declared in self._settings.nodes for each in declared.each()):
+                await add(node)
+            works: list[Awaitable[object]] = []
+            if self._cluster is not None:
+                discovery = Discovery(self._cluster, self._settings.nodes)
+                for node in discovery.new():
+                    await add(node)
+                works += [self._cluster.run(), discovery.run(add)]
             self._adopted = None
-            works: list[Awaitable[object]] = [*(agent.run() for agent in agents), self._link.run()]
+            works += [*(agent.run() for agent in agents), self._link.run()]
             if self._settings.log_bytes and self._settings.durable:
                 works.append(rotate_logs(agents, self._settings.log_bytes))
             if self._settings.ship_logs:
@@ -80,6 +93,15 @@ class NodeAgentService:
             finally:
                 await attach_server.close()
                 await self._bus.close()
+
+    async def _adopted_agent(self, node: NodeDeclaration, locks: ExitStack, attach_server: AttachServer) -> Agent:
+        context = self._context(node, locks)
+        agent = Agent(context, self._clock_and_ids, self._metrics, self._link.has_reports, attach_server)
+        if context.kubernetes is not None:
+            await context.kubernetes.open()
+        await agent.adopt()
+        self._link.add(agent)
+        return agent
 
     def _context(self, node: NodeDeclaration, locks: ExitStack) -> AgentContext:
         settings = self._settings
@@ -94,14 +116,18 @@ class NodeAgentService:
         storage: Storage = MemoryStorage()
         if settings.durable:
             try:
-                locks.enter_context(AgentLock(folder))
+                locks.enter_context(self._lock(folder))
             except FolderInUse as error:
                 raise MustStop(ExitCode.SETTINGS, str(error)) from None
             storage = FolderStorage(folder)
-        incarnation = new_incarnation(storage, machine_id=node.machine_id)
+        member = self._cluster.node(node.name, folder) if self._cluster is not None else None
+        if member is None:
+            incarnation = new_incarnation(storage, machine_id=node.machine_id)
+        else:
+            incarnation = new_incarnation(storage, machine_id=member.machine_id, boot_id=member.boot_id or "unknown")
         credentials = self._credentials(node)
         machine = SimulatedMachine()
-        inventory = _open_inventory(node, folder, machine, settings)
+        inventory = _open_inventory(node, folder, machine, settings, member)
         parts = NodeParts(
             node=node.name,
             folder=folder,
@@ -109,6 +135,7 @@ class NodeAgentService:
             machine=machine,
             devices=inventory.users,
             labels={"pool": node.pool, "node": node.name, "incarnation": incarnation.incarnation},
+            cluster_node=member,
         )
         return AgentContext(
             node=node,
@@ -130,8 +157,23 @@ class NodeAgentService:
             release_poll_s=settings.release_poll_s,
             release_timeout_s=settings.release_timeout_s,
             device_poll_s=settings.device_poll_s,
-            kubernetes=KubernetesNode(node.name, settings.kubernetes) if "kubernetes" in node.runtimes else None,
+            kubernetes=self._kubernetes_node(node, member),
+            is_on_node=member is None,
         )
+
+    def _kubernetes_node(self, node: NodeDeclaration, member: ClusterNode | None) -> KubernetesNode | None:
+        if member is not None:
+            return NodeOfApi(member, self._settings.kubernetes)
+        return NodeOfKubelet(node.name, self._settings.kubernetes) if "kubernetes" in node.runtimes else None
+
+    def _lock(self, folder: Path) -> AbstractContextManager[object]:
+        """One agent per folder; one process for all nodes that it does not run on, which may be very many."""
+        if self._cluster is None:
+            return AgentLock(folder)
+        if self._is_locked:
+            return nullcontext()
+        self._is_locked = True
+        return AgentLock(self._settings.state_dir / "node-agent")
 
     def _credentials(self, node: NodeDeclaration) -> NodeCredentials | None:
         """The keys of this node; None where nothing is signed. Raises `MustStop`."""
@@ -150,14 +192,15 @@ class NodeAgentService:
 
 
 def _open_inventory(
-    node: NodeDeclaration, folder: Path, machine: SimulatedMachine, settings: NodeAgentSettings
+    node: NodeDeclaration, folder: Path, machine: SimulatedMachine, settings: NodeAgentSettings, member: ClusterNode | None
 ) -> DeviceInventory:
     def identify(pid: int) -> int | None:
         return machine.identify(pid) or process_start_time(pid)
 
     plugin = inventory_plugin(node.gpus)
     try:
-        inventory = plugin.open(InventoryContext(node.gpus, node.name, identify, folder / "faults.json", settings.kubernetes))
+        given = InventoryContext(node.gpus, node.name, identify, folder / "faults.json", settings.kubernetes, member)
+        inventory = plugin.open(given)
         check_count(len(inventory.list()))
     except NoDriver as error:
         raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_core.model.document import Label, Name
@@ -24,7 +24,9 @@ class NodeDeclaration(BaseModel):
     gpus: `nvml` for this machine's own GPUs, `kubernetes` for those that its kubelet gives out, simulated ones such as
     `8xH100-80GB`, or `0`. cpu_milli, memory_bytes: what jobs may use; by default all of this machine for its own GPUs, and
     16 cores and 128 GiB per GPU for simulated ones. runtimes: `process`; `docker` or `kubernetes` run jobs that name an image,
-    and the node then has the label `bailiff.runtime/docker` or `bailiff.runtime/kubernetes`.
+    and the node then has the label `bailiff.runtime/docker` or `bailiff.runtime/kubernetes`. selector: with
+    `kubernetes.api_only` every node of the cluster with these labels, under its own name, also those that are added later; `name`
+    then only names the group.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +41,7 @@ class NodeDeclaration(BaseModel):
     labels: dict[Label, Label] = Field(default_factory=dict)
     runtimes: tuple[str, ...] = ("process",)
     machine_id: str | None = None
+    selector: dict[Label, Label] | None = None
 
     @field_validator("runtimes")
     @classmethod
@@ -51,7 +54,9 @@ class NodeDeclaration(BaseModel):
         return runtimes
 
     def each(self) -> list["NodeDeclaration"]:
-        """The single machines that this declares."""
+        """The single machines that this declares; none by a selector, whose nodes the cluster names."""
+        if self.selector is not None:
+            return []
         if self.count is None:
             return [self]
         return [self.model_copy(update={"name": f"{self.name}-{n}", "count": None}) for n in range(self.count)]
@@ -74,7 +79,9 @@ class KubernetesSettings(BaseModel):
 
     namespace: of the pods that Bailiff itself creates. kubelet_dir: the kubelet's root directory. pod_resources: its socket, if
     that is elsewhere. gpu_resource: the resource that the device plugin offers. placement_timeout_s: a pod that no scheduler has
-    bound to the node after this time is given up.
+    bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff from a node; pods
+    that it creates itself tolerate them. api_only: this process runs on none of its nodes; it knows and changes them by the API
+    server alone (docs/how-to/pods.md#one-agent-for-many-nodes).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,6 +92,8 @@ class KubernetesSettings(BaseModel):
     pod_resources: Path | None = None
     gpu_resource: str = "nvidia.com/gpu"
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
+    api_only: bool = False
 
     @property
     def pod_resources_socket(self) -> Path:
@@ -137,6 +146,15 @@ class NodeAgentSettings(ServiceSettings):
     log_bytes: Annotated[int, Field(ge=0)] = 256 << 20
     attach_listen: Annotated[str, Field(pattern=ADDRESS)] | None = None
     attach_address: Annotated[str, Field(pattern=ADDRESS)] | None = None
+
+    @model_validator(mode="after")
+    def _nodes_fit(self) -> "NodeAgentSettings":
+        for node in self.nodes:
+            if node.selector is not None and not self.kubernetes.api_only:
+                raise ValueError(f"nodes: {node.name} has a selector, which needs kubernetes.api_only")
+            if self.kubernetes.api_only and (node.gpus != "kubernetes" or "kubernetes" not in node.runtimes):
+                raise ValueError(f'nodes: with kubernetes.api_only {node.name} needs gpus and a runtime named "kubernetes"')
+        return self
 
     @property
     def hidden(self) -> tuple[Path, ...]:

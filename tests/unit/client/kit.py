@@ -5,7 +5,7 @@ Most tests use the log of `preemption_story`; `command_on` runs `bailiff` on an 
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -154,7 +154,7 @@ class LogWriter:
 
     # --- facts
 
-    def node(self, name: str, gpus: int = 8, model: str = "H100-80GB") -> None:
+    def node(self, name: str, gpus: int = 8, model: str = "H100-80GB", labels: Mapping[str, str] | None = None) -> None:
         """Adds a node to the pool."""
         devices = tuple(facts.DeviceInfo(id=f"GPU-{name}-{at}", model=model, memory_bytes=80 * GIB) for at in range(gpus))
         number = len(self.state.nodes)
@@ -169,7 +169,7 @@ class LogWriter:
                 cpu_milli=64_000,
                 memory_bytes=512 * GIB,
                 devices=devices,
-                labels={"zone": "a"},
+                labels={"zone": "a", **(labels or {})},
             )
         )
 

@@ -129,3 +129,16 @@ def test_replicas_without_a_number_are_refused(tmp_path: Path) -> None:
 
     assert done.exit_code == 2
     assert "ROLE=NUMBER" in done.output
+
+
+def test_services_whose_certificates_were_renewed_are_restarted_and_no_others(tmp_path: Path) -> None:
+    before = made(tmp_path / "first")
+    continued(tmp_path / "second", before)
+    keys.complete(tmp_path / "second", "bailiff", {"admission": 2}, POLICY, NOW + DAY)
+    same = [*keys.secrets(tmp_path / "second", "bailiff", "bailiff")]
+    assert keys.renewed(before, same, "bailiff") == {}
+
+    keys.complete(tmp_path / "second", "bailiff", {"admission": 2}, POLICY, NOW + 200 * DAY)
+    later = [*keys.secrets(tmp_path / "second", "bailiff", "bailiff")]
+    assert keys.renewed(before, later, "bailiff").keys() == {f"bailiff-{role}" for role in keys.CERTIFIED}
+    assert keys.renewed({}, later, "bailiff") == {}, "what is new at the first installation needs no restart"

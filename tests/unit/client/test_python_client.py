@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +14,8 @@ import bailiff
 from bailiff import aio, sync
 from bailiff.client import client as low_level
 from bailiff_bus import topics
+from bailiff_bus.messages import JobSpec, RequestBody, SubmitJob
+from bailiff_bus.messages.requests import runtime_label
 from bailiff_core.model.policy import DEFAULT_POLICY, Project
 
 README = Path(__file__).parents[3] / "README.md"
@@ -60,6 +62,34 @@ def test_the_ten_lines_of_the_readme(use: Callable[..., None], capsys: pytest.Ca
     ]  # fmt: skip
     (job,) = log_writer.state.jobs.values()
     assert (job.phase, job.project, job.class_name, job.gpus) == ("succeeded", "vision", "train", 4)
+
+
+@pytest.mark.parametrize(
+    ("offered", "given", "runtime"),
+    [
+        (["kubernetes"], {}, "kubernetes"),
+        (["kubernetes"], {"runtime": "docker"}, "docker"),
+        (["docker", "kubernetes"], {}, "docker"),
+        ([], {}, "docker"),
+    ],
+)
+def test_an_image_runs_on_what_the_pools_nodes_have(
+    use: Callable[..., None], offered: list[str], given: dict[str, str], runtime: str
+) -> None:
+    log_writer, sent = LogWriter(), list[JobSpec]()
+    log_writer.begin(DEFAULT_POLICY)
+    log_writer.node("gpu-01", labels={runtime_label(name): "true" for name in offered})
+    use(log_writer, lambda *_: None)
+    original = low_level.Client.requests
+
+    async def requests(client: low_level.Client, pool: str, bodies: Sequence[RequestBody], **more: object) -> object:
+        sent.extend(body.spec for body in bodies if isinstance(body, SubmitJob))
+        return await original(client, pool, bodies, **more)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch, bailiff.connect() as b:
+        patch.setattr(low_level.Client, "requests", requests)
+        b.submit("python train.py", name="train", image="registry.example/train:7", gpus=1, **given)  # type: ignore[arg-type]
+    assert [(spec.image, spec.runtime) for spec in sent] == [("registry.example/train:7", runtime)]
 
 
 def test_a_job_is_watched_and_waited_for(log_writer: LogWriter, use: Callable[..., None]) -> None:

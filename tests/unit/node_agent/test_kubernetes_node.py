@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bailiff_kubernetes.names import TASK_HASH
+from bailiff_kubernetes.names import CORDONED_BY, TASK_HASH
 from bailiff_kubernetes.quantities import quantity
 from bailiff_node_agent.kubernetes_node import facts_of
 
@@ -73,3 +73,21 @@ def test_quantities(text: str, scale: int, value: int) -> None:
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         quantity(text)
+
+
+def test_a_cordon_that_follows_a_drain_of_bailiffs_is_not_reported_back() -> None:
+    drained = node(unschedulable=True)
+    drained["metadata"]["annotations"] = {CORDONED_BY: "drain/pool-a/97"}
+    assert facts_of(drained, []).cordon == ""
+
+
+def test_a_taint_that_bailiffs_pods_tolerate_keeps_nothing_away() -> None:
+    tainted = node(taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}])
+    assert facts_of(tainted, [], ["nvidia.com/gpu"]).cordon == ""
+    assert facts_of(tainted, []).cordon == "taint nvidia.com/gpu=present:NoSchedule"
+
+
+def test_a_node_that_is_not_ready_takes_nothing_new() -> None:
+    silent = node()
+    silent["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}]
+    assert facts_of(silent, []).cordon == "its condition Ready is Unknown: Kubelet stopped posting node status."

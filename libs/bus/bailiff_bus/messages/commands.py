@@ -109,7 +109,8 @@ class EncryptedStartTask(StartBase):
 class Evict(JobCommand):
     """Evict the job's tasks on this node: notice now, TERM after `term_after`, KILL after `grace`.
 
-    Without `term_after`, and for tasks that have not subscribed to notices, TERM follows with the notice.
+    Without `term_after`, and for tasks that have not subscribed to notices, TERM follows with the notice. respect_budgets: TERM
+    is a request to Kubernetes' eviction API, repeated until a PodDisruptionBudget allows it or KILL is due.
     """
 
     TYPE: ClassVar[str] = "bailiff.Evict.v1"
@@ -119,6 +120,7 @@ class Evict(JobCommand):
     term_after: Duration | None = None
     cause: str
     for_job: Name | None = None
+    respect_budgets: bool = False
 
 
 class CheckpointAtStep(JobCommand):

@@ -14,6 +14,7 @@ from bailiff_core.records.facts import (
     DeviceReading,
     HostReading,
     QuarantineReason,
+    ReleaseEvidence,
     Stage,
 )
 
@@ -206,13 +207,14 @@ class TaskExitedReport(TaskReport):
 
 
 class TaskReleasedReport(TaskReport):
-    """The process tree is gone, and each device was seen free or was reported dirty before."""
+    """The process tree is gone, and each device was seen free or was reported dirty before. evidence: as in `TaskReleased`."""
 
     TYPE: ClassVar[str] = "bailiff.TaskReleasedReport.v1"
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
     host_before: HostReading | None = None
     host_after: HostReading | None = None
+    evidence: ReleaseEvidence = "node"
 
 
 class TaskEvictionCancelledReport(TaskReport):

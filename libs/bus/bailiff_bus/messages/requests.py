@@ -21,6 +21,10 @@ EVERY_NODE_RUNTIMES = ("process", "simulated")
 IMAGE = r"^[a-zA-Z0-9][a-zA-Z0-9._/:@-]*$"
 
 
+CORDONED = "cordoned in Kubernetes: "
+"""Begins the reason of a drain that follows a cordon. It ends with the cordon; a drain by an operator has another reason."""
+
+
 def runtime_label(name: str) -> str:
     """A node that runs images with this runtime has this label with the value `true`; a job with an image requires it."""
     return f"bailiff.runtime/{name}"

@@ -96,6 +96,10 @@ class Connection:
         """
         request = fields.request_of(job, values, self._settings.project)
         name = await self._access.pool(pool)
+        if request.spec.image is not None and fields.leaves_runtime_open(job, values):
+            from bailiff.client.image_runtime import with_runtime
+
+            [request] = with_runtime([request], await self._access.state(name))
         accepted = await self._access.request(name, request, JobRejected)
         return Job(self._access, name, request.demand.job, accepted.seq)
 

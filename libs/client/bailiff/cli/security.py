@@ -153,6 +153,9 @@ def kubernetes(
     in_cluster: Annotated[
         bool, typer.Option("--in-cluster", help="Read and write the Secrets of this pod's namespace instead of printing them.")
     ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="With --in-cluster: restart the services whose certificates were renewed.")
+    ] = False,
 ) -> None:
     """Make keys, certificates and tokens for an installation with Helm, and print the Secrets for `kubectl apply -f -`.
 
@@ -168,10 +171,11 @@ def kubernetes(
     from bailiff_log.keys import KeyFileError
 
     try:
-        cluster = PodApi() if in_cluster else None
+        cluster, before = PodApi() if in_cluster else None, dict[str, dict[str, str]]()
         if cluster is not None:
             for part, name in keys.secret_names(release).items():
-                keys.restore(folder, release, part, cluster.secret(name))
+                before[name] = cluster.secret(name)
+                keys.restore(folder, release, part, before[name])
         shipped = yaml.safe_dump(DEFAULT_POLICY.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
         first_policy = policy.read_text(encoding="utf-8") if policy is not None else shipped
         keys.complete(folder, release, _counts(replicas or []), first_policy, time.time_ns() // 1000)
@@ -182,6 +186,8 @@ def kubernetes(
         if cluster is not None:
             for item in made:
                 cluster.apply(item)
+            for service, digest in keys.renewed(before, made, release).items() if restart else ():
+                cluster.restart(service, digest)
     except (OSError, KeyFileError, KubernetesError) as error:
         raise ClientError(ExitCode.USAGE, str(error)) from None
     if in_cluster:

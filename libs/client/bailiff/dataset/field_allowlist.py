@@ -350,7 +350,7 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.TaskExited: {**AT, "reason": out, **kept("exit_code", "step", "unobserved", "done")},
     facts.TaskProgressed: {**AT, "total_steps": out, "checkpoint": inside, **kept("step", "step_rate_milli", "checkpoint_age")},
     facts.TaskResumed: {**AT, **kept("step", "from_attempt", "skipped_checkpoints", "steps_lost")},
-    facts.TaskReleased: {**AT, "before": inside, "after": inside, "host_before": out, "host_after": out},
+    facts.TaskReleased: {**AT, "before": inside, "after": inside, "host_before": out, "host_after": out, **kept("evidence")},
     facts.ShareExceeded: {**AT, "device": DEVICE, "used_bytes": rounded, **kept("share_bytes")},
     facts.TaskIdle: {**AT, **kept("idle", "duration")},
     facts.TaskVanished: AT,

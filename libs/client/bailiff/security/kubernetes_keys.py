@@ -5,6 +5,7 @@ The folder is made and completed by `complete`: what is there is kept, certifica
 """
 
 import base64
+import hashlib
 import secrets as randomness
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -88,6 +89,17 @@ def secrets(folder: Path, release: str, namespace: str) -> Iterable[dict[str, An
             "type": "Opaque",
             "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
         }
+
+
+def renewed(before: Mapping[str, Mapping[str, str]], after: Iterable[Mapping[str, Any]], release: str) -> dict[str, str]:
+    """Services whose certificates have changed, with a digest of their Secret. before: the data of each Secret, by name."""
+    parts = {secret_name(release, part): part for part in CERTIFIED}
+    found = {}
+    for item in after:
+        part, name = parts.get(item["metadata"]["name"]), item["metadata"]["name"]
+        if part is not None and before.get(name) and dict(before[name]) != item["data"]:
+            found[f"{release}-{part}"] = hashlib.sha256(yaml.safe_dump(item["data"]).encode()).hexdigest()[:16]
+    return found
 
 
 def public_root_key(folder: Path, release: str, namespace: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class KubernetesError(Exception):
 
 
 class PodApi:
-    """Reads Secrets of the pod's own namespace, and writes Secrets and ConfigMaps."""
+    """Reads Secrets of the pod's own namespace, writes Secrets and ConfigMaps, and restarts StatefulSets."""
 
     def __init__(self, account: Path = ACCOUNT) -> None:
         try:
@@ -47,8 +47,19 @@ class PodApi:
             status, answer = self._call("PUT", f"{path}/{name}", item)
         _expect(status, answer, name)
 
+    def restart(self, statefulset: str, keys: str) -> bool:
+        """Have its pods replaced one after another, unless they were for these keys. False: there is no such StatefulSet."""
+        annotations = {"bailiff.io/keys": keys}
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets/{statefulset}"
+        status, answer = self._call("PATCH", path, {"spec": {"template": {"metadata": {"annotations": annotations}}}})
+        if status == http.client.NOT_FOUND:
+            return False
+        _expect(status, answer, statefulset)
+        return True
+
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        headers = {"authorization": f"Bearer {self._token()}", "content-type": "application/json", "accept": "application/json"}
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"authorization": f"Bearer {self._token()}", "content-type": kind, "accept": "application/json"}
         connection = http.client.HTTPSConnection(*self._server, timeout=TIMEOUT_S, context=self._tls)
         try:
             connection.request(method, path, json.dumps(body) if body else None, headers)

@@ -68,7 +68,8 @@ def _stage_texts(record: Record, notice: Record) -> Iterable[str]:
             how = "with unobserved status" if end.unobserved else detail
             yield f"exited {duration_text(record.time - notice.time)} later {how}"
         case facts.TaskReleased() as released:
-            detail = f" ({count_text(len(released.after), 'GPU')} verified free)" if released.after else ""
+            by = "verified free" if released.evidence == "node" else "free by the Kubernetes API's word alone"
+            detail = f" ({count_text(len(released.after), 'GPU')} {by})" if released.after else ""
             yield f"released its resources{detail} {duration_text(record.time - notice.time)} later"
         case facts.TaskResumed() as resumption:
             lost = f", {count_text(resumption.steps_lost, 'step')} lost"

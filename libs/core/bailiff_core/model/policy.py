@@ -224,9 +224,13 @@ class RetentionRules(Document):
 
 
 class KubernetesRules(Document):
-    """bridges: the names of the Kubernetes bridges, which alone may submit workloads; none: operators may."""
+    """bridges: the names of the Kubernetes bridges, which alone may submit workloads; none: operators may.
+
+    pdb: whether a victim's PodDisruptionBudget is respected until the end of its grace, or ignored.
+    """
 
     bridges: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
+    pdb: Literal["respect", "ignore"] = "ignore"
 
 
 class Policy(Document):

@@ -548,13 +548,20 @@ class HostReading(Document):
     scratch_bytes: Count = 0
 
 
+ReleaseEvidence = Literal["node", "api"]
+
+
 class TaskReleased(TaskFact):
-    """The process tree is gone, and each device is seen free or is quarantined: its resources are free."""
+    """The process tree is gone, and each device is seen free or is quarantined: its resources are free.
+
+    evidence: `node`: the agent on the node has seen it; `api`: another system says so, such as the Kubernetes API.
+    """
 
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
     host_before: HostReading | None = None
     host_after: HostReading | None = None
+    evidence: ReleaseEvidence = "node"
 
 
 class ShareExceeded(TaskFact):

@@ -3,12 +3,10 @@
 import hashlib
 
 from bailiff_bus.messages import NodeInventory
+from bailiff_bus.messages.requests import CORDONED
 from bailiff_core.model.state import Node
 from bailiff_core.records.facts import NodeDrained, NodeUndrained, RequestId
 from bailiff_core.records.payload import Fact
-
-CORDONED = "cordoned in Kubernetes: "
-"""Begins the reason of such a drain. A drain by an operator has another reason, and stays when the cordon ends."""
 
 
 def facts_of_cordon(node: Node | None, report: NodeInventory) -> list[Fact]:

@@ -1,6 +1,7 @@
 """Handlers of requests about nodes."""
 
 from bailiff_bus.messages import ClearQuarantine, DrainNode, ReplaceNode, ReturnNode, UndrainNode
+from bailiff_bus.messages.requests import CORDONED
 from bailiff_core.model.state import Node, PoolState
 from bailiff_core.records.facts import NodeDrained, NodeReplaced, NodeReturned, NodeUndrained, RequestId
 from bailiff_core.records.payload import Fact
@@ -27,6 +28,8 @@ def request_for_node(state: PoolState, request: RequestId, body: NodeRequest) ->
         case UndrainNode():
             if node.drain is None:
                 return Rejected("not-drained", f"node {node.name!r} is not drained")
+            if node.drain.reason.startswith(CORDONED) and node.state == "ready":
+                return Rejected("cordoned", f"node {node.name!r} is {node.drain.reason}: run kubectl uncordon {node.name}")
             return [NodeUndrained(request=request, node=node.name, reason=body.reason)]
         case ReplaceNode():
             return [NodeReplaced(request=request, node=node.name, machine_id=body.machine_id)]

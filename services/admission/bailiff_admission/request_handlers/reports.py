@@ -170,7 +170,7 @@ def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: Task
         case TaskReleasedReport():
             readings = {"before": report.before, "after": report.after}
             hosts = {"host_before": report.host_before, "host_after": report.host_after}
-            return [TaskReleased.model_validate({**at, **readings, **hosts})]
+            return [TaskReleased.model_validate({**at, **readings, **hosts, "evidence": report.evidence})]
         case ShareExceededReport() if task.state == "running":
             over = {"device": report.device, "used_bytes": report.used_bytes, "share_bytes": report.share_bytes}
             return [ShareExceeded.model_validate({**at, **over})]

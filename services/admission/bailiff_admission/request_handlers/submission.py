@@ -6,6 +6,7 @@ from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.messages.requests import EVERY_NODE_RUNTIMES, runtime_label
 from bailiff_core.model.demand import JobDemand, TopologyRule
 from bailiff_core.model.document import sort_by_name
+from bailiff_core.model.gpu_shares import shares_devices
 from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem
@@ -60,6 +61,9 @@ def submitted(
         label = runtime_label(runtime)
         if state.nodes and not any(node.labels.get(label) == "true" for node in state.nodes.values()):
             why = f"no node of this pool has the runtime {runtime}: leave the image out, or add it to the runtimes of a node"
+            return Rejected("never-fits", why, job)
+        if runtime == "kubernetes" and any(map(shares_devices, demand.tasks)):
+            why = "the kubelet gives out whole GPUs and MIG devices, no parts of a GPU: request whole ones, or a mig_profile"
             return Rejected("never-fits", why, job)
         demand = _on_nodes_with(demand, label)
     dependency = dependency_problem(state, demand)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bailiff_node_agent.runtime.plugin import KubernetesSettings
 
@@ -10,12 +11,15 @@ from .inventory import DeviceInventory, NoDriver
 from .nvml import NvmlInventory
 from .simulated import SimulatedInventory
 
+if TYPE_CHECKING:
+    from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
+
 
 @dataclass(frozen=True)
 class InventoryContext:
     """spec: the setting `gpus`. identify: identity of a pid's process, None once it has exited. faults: for simulated devices.
 
-    kubernetes: for devices that a kubelet gives out.
+    kubernetes: for devices that a kubelet gives out. cluster_node: for those of which only the API server knows.
     """
 
     spec: str
@@ -23,6 +27,7 @@ class InventoryContext:
     identify: Callable[[int], int | None]
     faults: Path
     kubernetes: KubernetesSettings
+    cluster_node: "ClusterNode | None" = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,10 @@ class InventoryPlugin:
 def _of_kubelet(given: InventoryContext) -> DeviceInventory:
     from .kubernetes import KubernetesInventory  # late: only nodes with a kubelet have its dependencies
 
+    if given.cluster_node is not None:
+        from .cluster import ClusterInventory
+
+        return ClusterInventory(given.cluster_node)
     settings = given.kubernetes
     try:
         inventory = KubernetesInventory(settings.pod_resources_socket, settings.gpu_resource)

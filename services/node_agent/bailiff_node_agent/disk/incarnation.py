@@ -41,9 +41,10 @@ def new_incarnation(
     return found
 
 
-def renewed(storage: Storage, now: Incarnation, incarnation: str) -> Incarnation:
-    """The next incarnation of a running agent."""
-    found = replace(now, incarnation=incarnation, earlier=(*now.earlier, now.incarnation)[-REMEMBERED:])
+def renewed(storage: Storage, now: Incarnation, incarnation: str, boot_id: str | None = None) -> Incarnation:
+    """The next incarnation of a running agent. boot_id: of its node, if that has booted anew."""
+    boot_id = boot_id or now.boot_id
+    found = replace(now, boot_id=boot_id, incarnation=incarnation, earlier=(*now.earlier, now.incarnation)[-REMEMBERED:])
     _remember(Journal(storage, "machine"), found)
     return found
 

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .port import DeviceUsers, Runtime
 from .simulated_tasks import SimulatedMachine
+
+if TYPE_CHECKING:
+    from .kubernetes.cluster_view import ClusterNode
 
 
 class KubernetesSettings(Protocol):
@@ -29,6 +32,9 @@ class KubernetesSettings(Protocol):
 
     @property
     def placement_timeout_s(self) -> float: ...
+
+    @property
+    def tolerated_taints(self) -> tuple[str, ...]: ...
 
 
 class RuntimeSettings(Protocol):
@@ -68,6 +74,7 @@ class NodeParts:
 
     folder: the node's state folder. devices: receives which process uses which device; None where a driver reports it.
     machine: the node's simulated tasks. labels: identify the node in another system, such as on containers.
+    cluster_node: what the API server says about the node, where nothing else of it is within reach.
     """
 
     node: str
@@ -76,6 +83,7 @@ class NodeParts:
     machine: SimulatedMachine
     devices: DeviceUsers | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    cluster_node: "ClusterNode | None" = None
 
 
 @dataclass(frozen=True)

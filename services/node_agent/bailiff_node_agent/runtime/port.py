@@ -56,7 +56,8 @@ class Capabilities:
 
     images: runs the job's container image. host_resources: tasks use this machine's users, disk and memory, so they get
     a scratch folder and a user, and their host usage is measured. shares_gpus: a task may get a part of a GPU; `pids` must then
-    name its processes, so that their memory can be counted. notices: delivers eviction notices, steps and messages between
+    name its processes, so that their memory can be counted. sees_release: it sees on the node itself that a task has ended;
+    otherwise all that proves it is what another system says. notices: delivers eviction notices, steps and messages between
     node and job; without it a task gets TERM at once. outlives_agent: tasks continue without the agent, so the runtime must
     enforce the node's lease by itself.
     """
@@ -67,6 +68,7 @@ class Capabilities:
     notices: bool = True
     outlives_agent: bool = True
     starts_slowly: bool = False
+    sees_release: bool = True
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class Launch:
     limits where the runtime can enforce them; 0: no limit. user: None runs the task as the agent's user. ordered_by: seq of the
     record that ordered the start; it is returned with the task's state. For runtimes with images: the image, the
     host folders mounted at the same path inside, and the grace between TERM and KILL where the engine itself stops the container.
+    device_resource: the resource of a device plugin that these devices are; empty: the node's own.
     tty: run the task under a pseudo-terminal, where the runtime has them. workload: the Kubernetes object whose pod is to be
     taken over; command and image are then the pod's own. check_devices: where the runtime learns of other devices than
     `device_ids`: why the task must not use these, asked before its command starts.
@@ -119,6 +122,7 @@ class Launch:
     ordered_by: int | None = None
     tty: bool = False
     workload: WorkloadRef | None = None
+    device_resource: str = ""
     check_devices: Callable[[tuple[str, ...]], str | None] | None = None
 
     @property

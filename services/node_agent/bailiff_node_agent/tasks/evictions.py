@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from bailiff_bus.messages import (
@@ -53,7 +54,8 @@ class EvictionDriver:
             elif task.state != "running":
                 self.exits.report_again(task)
             elif self.context.evictions.get(str(key)) is None:
-                self._begin(task, command.grace, command.term_after, command.cause, command.for_job)
+                how = {"disruption_budgets": "respect"} if command.respect_budgets else {}
+                self._begin(task, command.grace, command.term_after, command.cause, command.for_job, how)
             else:
                 for stage in task.stages.values():
                     if stage is not None:
@@ -80,7 +82,15 @@ class EvictionDriver:
         if eviction is not None:
             self.background.spawn(self._drive(task, eviction))
 
-    def _begin(self, task: LocalTask, grace: int, term_after: int | None, reason: str, preemptor: str | None) -> None:
+    def _begin(
+        self,
+        task: LocalTask,
+        grace: int,
+        term_after: int | None,
+        reason: str,
+        preemptor: str | None,
+        how: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.messages.read(task)
         steps, attached = self.context.runtimes[task.runtime].steps(task.key), task.messages.attached
         term_us = min(term_after or 0, grace) if attached else 0
@@ -93,7 +103,7 @@ class EvictionDriver:
             boot_id=self.context.incarnation.boot_id,
             detail={
                 "reason": reason, "preemptor": preemptor, "attached": attached, "step": steps.published,
-                "step_rate_milli": steps.pace,
+                "step_rate_milli": steps.pace, "how": dict(how),
             },
         )  # fmt: skip
         self.context.evictions.begin(eviction)
@@ -187,11 +197,12 @@ class EvictionDriver:
 
 
 def _notice(eviction: RunningEviction) -> dict[str, Any]:
-    """The notice for the job, without its absolute deadlines."""
+    """The notice for the job, without its absolute deadlines. disruption_budgets: where they are respected."""
     total = eviction.grace_us + eviction.kill_after_us
     return {
         "reason": eviction.detail["reason"],
         "preemptor": eviction.detail["preemptor"],
         "soft_s": eviction.grace_us // 1_000_000,
         "hard_s": total // 1_000_000,
+        **eviction.detail.get("how", {}),
     }

@@ -64,7 +64,8 @@ class Releaser:
         task.state = "released"
         before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))
         seen = {"before": before, "after": after, "host_before": host_before, "host_after": host_after}
-        task.last_report = self.reporter.report_task(task.key, task.ordered_by, TaskReleasedReport, **seen)
+        evidence = "node" if runtime.capabilities.sees_release else "api"
+        task.last_report = self.reporter.report_task(task.key, task.ordered_by, TaskReleasedReport, evidence=evidence, **seen)
 
     async def _host_reading(self, task: LocalTask, living: Collection[int]) -> HostReading | None:
         """What the task uses of its machine besides devices; None where it uses none of it."""

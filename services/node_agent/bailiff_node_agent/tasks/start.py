@@ -93,6 +93,8 @@ class TaskStarter:
         chooses = self.context.inventory.chooser
         if assigned.devices and chooses is not None and name not in (chooses, "simulated"):
             return f"the kubelet gives out this node's GPUs: a job with GPUs runs as a pod here, with the runtime {chooses}"
+        if not self.context.is_on_node and name not in (chooses, "simulated"):
+            return "this node's agent runs elsewhere and reaches it by the Kubernetes API alone: only pods run here"
         if part_of(assigned, ()) is not None and not self.context.runtimes[name].capabilities.shares_gpus:
             return f"the runtime {name} cannot share a GPU: request whole GPUs"
         return None
@@ -152,6 +154,7 @@ class TaskStarter:
             grace_s=command.grace // 1_000_000,
             ordered_by=order,
             tty=spec.tty,
+            device_resource=next((device.labels["resource"] for device in devices if "resource" in device.labels), ""),
             check_devices=lambda devices: self._refuse_chosen(key, devices),
             workload=None if spec.workload is None else WorkloadRef(**spec.workload.to_data()),
         )

@@ -97,7 +97,8 @@ def checkpoint_text(checkpoint: facts.Checkpoint) -> str:
 def _task_released(fact: facts.TaskReleased, state: PoolState) -> Statement:
     dirty = sum(_is_quarantined(state, fact.node, reading.device) for reading in fact.after)
     free = len(fact.after) - dirty
-    seen = f"{count_text(free, 'device')} verified free" if free else "" if dirty else "its resources are free"
+    verified = "verified free" if fact.evidence == "node" else "free by the Kubernetes API's word alone"
+    seen = f"{count_text(free, 'device')} {verified}" if free else "" if dirty else "its resources are free"
     return Statement("task released", _task(fact), _on(fact, seen, f"{dirty} quarantined" if dirty else ""))
 
 

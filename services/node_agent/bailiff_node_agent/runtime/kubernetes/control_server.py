@@ -22,15 +22,13 @@ from bailiff_node_agent.runtime.supervisor.socket_server import (
 
 
 class ControlServer:
-    """The socket of one task. folder: its control directory; journal: where its messages are kept."""
+    """The socket of one task. folder: its control directory; journal: where its messages are kept, under `writing`."""
 
-    def __init__(self, folder: Path, journal: Path) -> None:
-        self._folder = folder
-        self._journal = Journal.resume(str(journal))
+    def __init__(self, folder: Path, journal: Journal, writing: asyncio.Lock) -> None:
+        self._folder, self._journal, self._writing = folder, journal, writing
         self._tokens, self._counted_at = float(BURST_LINES), 0.0
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
-        self._writing = asyncio.Lock()
 
     async def start(self) -> str | None:
         """Serve from now on. Returns why that is not possible; the job then runs without it."""

@@ -7,15 +7,17 @@ all containers have ended, or where that cannot come any more by the pod's absen
 import asyncio
 import contextlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from bailiff_kubernetes import ApiError, Object, TooManyRequests, Unreachable, task_hash
 from bailiff_kubernetes.resources import PODS, uid_of
 from bailiff_node_agent.runtime import control_dir
-from bailiff_node_agent.runtime.port import Exit, Running
+from bailiff_node_agent.runtime.port import Exit, Running, TaskKey
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
+from bailiff_node_agent.runtime.supervisor.journal import Journal
 from bailiff_service.logs import logger
 
-from . import pod_status
+from . import checkpoint_notes, pod_status
 from .control_server import ControlServer
 from .log_follower import LogFollower
 from .manifest import CONTAINER
@@ -25,7 +27,7 @@ from .pod_resources import KubeletUnavailable
 from .stopping import KILL_GRACE_S, PodStop
 from .task_files import TaskOrder
 
-POLL_S, FAST_POLL_S = 1.0, 0.1
+POLL_S, FAST_POLL_S, IDLE_POLL_S = 1.0, 0.1, 30.0
 REMOVED = "its pod was removed from the API server before the kubelet had reported its end"
 UNCHECKED = "the agent was replaced before it had checked the devices that the kubelet chose"
 CheckDevices = Callable[[tuple[str, ...]], str | None]
@@ -34,11 +36,21 @@ CheckDevices = Callable[[tuple[str, ...]], str | None]
 class PodFollower:
     """order: what to follow. manifest: the pod to create; None for a workload's pod, which its controller makes.
 
-    check_devices: why the task must not use these devices; None where the agent that knew has been replaced.
+    check_devices: why the task must not use these devices; None where the agent that knew has been replaced. has_message: called
+    when a message was noted that did not come through the job's socket.
     """
 
-    def __init__(self, node: PodNode, order: TaskOrder, manifest: Object | None, check_devices: CheckDevices | None) -> None:
-        self._node, self._check = node, check_devices
+    def __init__(
+        self,
+        node: PodNode,
+        order: TaskOrder,
+        manifest: Object | None,
+        check_devices: CheckDevices | None,
+        has_message: Callable[[TaskKey], None],
+    ) -> None:
+        self._node, self._check, self._has_message = node, check_devices, has_message
+        self._journal, self._writing = Journal.resume(str(node.files.task_dir(order.key) / "messages.jsonl")), asyncio.Lock()
+        self._note: checkpoint_notes.Note | None = None
         self._placement, self._stop = Placement(node, order, manifest, self._wait), PodStop(node)
         self._hash = task_hash(str(order.key))
         self.changed = node.changed.setdefault(self._hash, asyncio.Event())
@@ -96,6 +108,12 @@ class PodFollower:
             pod = self._current()
             if pod is None or pod_status.has_ended(pod):
                 return None
+            if not self._node.reaches_node:
+                if pod_status.is_running(pod):
+                    return self.order.devices  # slots, which the log has chosen
+                await self._stop.carry_out(self.order, pod, self.refusal)
+                await self._wait(POLL_S)
+                continue
             if not self.order.devices and self.order.own_pod:
                 return ()
             try:
@@ -116,6 +134,8 @@ class PodFollower:
 
     async def _serve(self) -> None:
         """The job's control directory, its socket and its log; then its command starts."""
+        if not self._node.reaches_node:
+            return
         volumes, uid = self._node.volumes, self.order.uid
         if self.order.own_pod:
             while not volumes.exists(uid):
@@ -127,7 +147,7 @@ class PodFollower:
             await asyncio.to_thread(volumes.prepare, uid)
             self.write_lease()
             await self.notice()
-            self._server = ControlServer(volumes.control_dir(uid), self._node.files.task_dir(self.order.key) / "messages.jsonl")
+            self._server = ControlServer(volumes.control_dir(uid), self._journal, self._writing)
             problem = await self._server.start()
             if problem is not None:
                 logger().warning("no socket for the job's messages", task=str(self.order.key), why=problem)
@@ -174,20 +194,43 @@ class PodFollower:
         if self._server is not None:
             await self._server.close()
 
+    async def _note_checkpoint(self, pod: Object | None) -> None:
+        """What the pod's annotations say about the job's last checkpoint, once for each change."""
+        note = None if pod is None else checkpoint_notes.note_of(pod)
+        if note is None or note == self._note:
+            return
+        self._note, key = note, self.order.key
+        try:
+            message, age = checkpoint_notes.message_of(note), checkpoint_notes.age_us(note, datetime.now(UTC))
+        except ValueError as problem:
+            logger().warning("a checkpoint's annotations are not readable", task=str(key), why=str(problem))
+            return
+        async with self._writing:
+            await asyncio.to_thread(self._journal.add, message, max(0, boottime_us() - age))
+        self._has_message(key)
+
     # --- the end
 
     async def _ended(self) -> Exit:
         while True:
             await self._stop.carry_out(self.order, self._current(), self.refusal)
             pod = self._current()
+            await self._note_checkpoint(pod)
             pids = self._node.processes.pids(self.order.uid)
             if pod is not None and pod_status.has_ended(pod) and not pids:
                 await self._finish_log()
                 code, error = pod_status.exit_of_pod(pod)
-                return self._exit(code, error=self.refusal or error)
+                return self._exit(code, error=self.refusal or self._stop.budget_note(self.order) or error)
             if pod is None and not pids and await self._is_gone():
+                await asyncio.to_thread(self._node.doubt, self.order.devices, self.order.namespace, self.order.name)
                 return self._exit(pod_status.UNKNOWN_EXIT, error=self.refusal or REMOVED, supervisor_lost=True)
-            await self._wait(FAST_POLL_S if pod is None or pod_status.has_ended(pod) else POLL_S)
+            await self._wait(self._pause(pod))
+
+    def _pause(self, pod: Object | None) -> float:
+        """The longest time until the next look. Changes of the object end it; processes are polled."""
+        if pod is None or pod_status.has_ended(pod):
+            return FAST_POLL_S if self._node.reaches_node else POLL_S
+        return POLL_S if self._node.reaches_node or self._stop.is_due(self.order) else IDLE_POLL_S
 
     def _current(self) -> Object | None:
         return self._node.find(self._hash, self.order.uid)
@@ -205,6 +248,8 @@ class PodFollower:
 
     async def _finish_log(self) -> None:
         await self._stop_serving()
+        if not self._node.reaches_node:
+            return
         with contextlib.suppress(ApiError):
             await self._follower().copy(follow=False)
 

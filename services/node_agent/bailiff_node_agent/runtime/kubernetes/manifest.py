@@ -29,10 +29,20 @@ _WAIT = (
 )
 
 
-def pod_of(launch: Launch, node: str, namespace: str, resource: str, lease_grace_s: int) -> dict[str, Any]:
-    """The pod. resource: of the node's GPUs, such as `nvidia.com/gpu`. lease_grace_s: from TERM to KILL after the lease."""
+def pod_of(
+    launch: Launch, node: str, namespace: str, resource: str, lease_grace_s: int, *, reaches_node: bool = True
+) -> dict[str, Any]:
+    """The pod. resource: of its GPUs, such as `nvidia.com/gpu`. lease_grace_s: from TERM to KILL after the lease.
+
+    Without an agent that reaches the node there is no control directory and no lease: its command starts at once.
+    """
     key = launch.key
-    record = {"ordered_by": launch.ordered_by, "is_only_task": launch.is_only_task}
+    record = {"ordered_by": launch.ordered_by, "is_only_task": launch.is_only_task, "devices": launch.device_ids}
+    container = _container(launch, resource)
+    volumes = [_host_folder(at, str(each)) for at, each in enumerate(launch.folders)] if reaches_node else []
+    if reaches_node:
+        _add_control(container, launch, lease_grace_s)
+        volumes = [{"name": CONTROL_VOLUME, "emptyDir": {}}, {"name": LEASE_VOLUME, "emptyDir": {}}, *volumes]
     annotations = {TASK: str(key), JOB: key.job, TASK_RECORD: json.dumps(record)}
     return {
         "apiVersion": "v1",
@@ -51,12 +61,8 @@ def pod_of(launch: Launch, node: str, namespace: str, resource: str, lease_grace
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": max(1, launch.grace_s),
             "affinity": {"nodeAffinity": affinity(node)},
-            "containers": [_container(launch, resource, lease_grace_s)],
-            "volumes": [
-                {"name": CONTROL_VOLUME, "emptyDir": {}},
-                {"name": LEASE_VOLUME, "emptyDir": {}},
-                *(_host_folder(at, str(each)) for at, each in enumerate(launch.folders)),
-            ],
+            "containers": [container],
+            "volumes": volumes,
         },
     }
 
@@ -67,31 +73,42 @@ def affinity(node: str) -> dict[str, Any]:
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
 
 
-def _container(launch: Launch, resource: str, lease_grace_s: int) -> dict[str, Any]:
+def _container(launch: Launch, resource: str) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": launch.image,
-        "command": ["/bin/sh", "-c", _WAIT, "bailiff", *_arguments(launch.command)],
-        "env": [{"name": name, "value": value} for name, value in _environment(launch).items()],
+        "command": _arguments(launch.command),
+        "env": _variables(_environment(launch)),
         "resources": _resources(launch, resource),
-        "livenessProbe": {
-            "exec": {"command": ["/bin/sh", "-c", _PROBE]},
-            "periodSeconds": PROBE_PERIOD_S,
-            "timeoutSeconds": PROBE_TIMEOUT_S,
-            "failureThreshold": PROBE_FAILURES,
-            "terminationGracePeriodSeconds": max(1, lease_grace_s),
-        },
         "securityContext": {"allowPrivilegeEscalation": False},
         "terminationMessagePolicy": "File",
-        "volumeMounts": [
-            {"name": CONTROL_VOLUME, "mountPath": CONTROL_MOUNT},
-            {"name": LEASE_VOLUME, "mountPath": LEASE_MOUNT, "readOnly": True},
-            *({"name": f"folder-{at}", "mountPath": str(each)} for at, each in enumerate(launch.folders)),
-        ],
     }
     if launch.working_dir is not None:
         container["workingDir"] = launch.working_dir
     return container
+
+
+def _add_control(container: dict[str, Any], launch: Launch, lease_grace_s: int) -> None:
+    """The control directory, the host's folders and the lease; the command waits until the agent has checked the devices."""
+    control = {"BAILIFF_CONTROL_DIR": CONTROL_MOUNT, "BAILIFF_SOCKET": f"{CONTROL_MOUNT}/socket"}
+    container["command"] = ["/bin/sh", "-c", _WAIT, "bailiff", *container["command"]]
+    container["env"] += _variables(control)
+    container["livenessProbe"] = {
+        "exec": {"command": ["/bin/sh", "-c", _PROBE]},
+        "periodSeconds": PROBE_PERIOD_S,
+        "timeoutSeconds": PROBE_TIMEOUT_S,
+        "failureThreshold": PROBE_FAILURES,
+        "terminationGracePeriodSeconds": max(1, lease_grace_s),
+    }
+    container["volumeMounts"] = [
+        {"name": CONTROL_VOLUME, "mountPath": CONTROL_MOUNT},
+        {"name": LEASE_VOLUME, "mountPath": LEASE_MOUNT, "readOnly": True},
+        *({"name": f"folder-{at}", "mountPath": str(each)} for at, each in enumerate(launch.folders)),
+    ]
+
+
+def _variables(env: dict[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in env.items()]
 
 
 def _arguments(command: list[str] | str) -> list[str]:
@@ -103,8 +120,6 @@ def _environment(launch: Launch) -> dict[str, str]:
     return {
         **{name: value for name, value in launch.env.items() if name != "CUDA_VISIBLE_DEVICES"},
         "BAILIFF_TASK": str(launch.key),
-        "BAILIFF_CONTROL_DIR": CONTROL_MOUNT,
-        "BAILIFF_SOCKET": f"{CONTROL_MOUNT}/socket",
     }
 
 

@@ -95,7 +95,7 @@ class Placement:
         patch: Object = {
             "metadata": {
                 "uid": uid_of(pod),
-                "annotations": {TASK_RECORD: f'{{"ordered_by": {self.order.ordered_by or "null"}}}'},
+                "annotations": {TASK_RECORD: record_of(self.order)},
                 "finalizers": [FINALIZER],  # added to those that it has by then
             }
         }
@@ -160,9 +160,14 @@ async def remove_pod(node: PodNode, order: TaskOrder) -> None:
             return
 
 
+def record_of(order: TaskOrder) -> str:
+    """What a pod's annotation keeps about its task. devices: as the log gave them."""
+    return json.dumps({"ordered_by": order.ordered_by, "is_only_task": order.is_only_task, "devices": order.devices})
+
+
 def find_orders(node: PodNode) -> None:
     """Write the orders of pods that an earlier agent started, where its own record of them was lost with its disk."""
-    for pod in node.view.objects.values():
+    for pod in node.task_pods():
         key, record = key_of_pod(pod), annotations_of(pod).get(TASK_RECORD)
         if FINALIZER not in (pod["metadata"].get("finalizers") or ()):
             continue  # it was forgotten: its devices are free, and only its object is still there

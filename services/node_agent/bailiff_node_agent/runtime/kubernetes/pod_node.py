@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import TASK_HASH
@@ -15,6 +16,9 @@ from .pod_resources import PodResources
 from .task_files import TaskFiles
 from .volumes import PodVolumes
 
+if TYPE_CHECKING:
+    from .cluster_pods import ClusterResources, NoProcesses, NoVolumes
+
 
 @dataclass
 class PodNode:
@@ -24,12 +28,14 @@ class PodNode:
     settings: KubernetesSettings
     files: TaskFiles
     api: Api
-    volumes: PodVolumes
-    processes: PodProcesses
-    resources: PodResources
+    volumes: "PodVolumes | NoVolumes"
+    processes: "PodProcesses | NoProcesses"
+    resources: "PodResources | ClusterResources"
     lease: tuple[int, int] | None = None
     changed: dict[str, asyncio.Event] = field(default_factory=dict)
     """By the hash of each followed task: something happened to its pod."""
+    reaches_node: ClassVar[bool] = True
+    """Whether this process is on the node, and reaches its kubelet and the pods' volumes and processes."""
 
     def __post_init__(self) -> None:
         self.view = LocalView(self.api, PODS, labels=TASK_HASH, fields=f"spec.nodeName={self.node}")
@@ -40,6 +46,17 @@ class PodNode:
             event = self.changed.get(labels_of(change.object).get(TASK_HASH, ""))
             if event is not None:
                 event.set()
+
+    async def wait_for_list(self) -> None:
+        """Until the node's pods are known."""
+        await self.view.synced.wait()
+
+    def task_pods(self) -> list[Object]:
+        """The node's pods that are tasks."""
+        return [*self.view.objects.values()]
+
+    def doubt(self, slots: tuple[str, ...], namespace: str, name: str) -> None:
+        """The pod was removed without a reported end. Here the kubelet and the cgroup prove it."""
 
     def find(self, task_hash: str, uid: str = "") -> Object | None:
         """The task's pod on this node, as the view has it."""

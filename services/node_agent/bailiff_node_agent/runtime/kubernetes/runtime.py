@@ -5,12 +5,13 @@ import contextlib
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bailiff_kubernetes import Api, ApiError, Object, pod_name, task_hash
 from bailiff_kubernetes.names import NOTICE
-from bailiff_kubernetes.resources import PODS
+from bailiff_kubernetes.resources import PODS, key_of
 from bailiff_node_agent.runtime import control_dir
 from bailiff_node_agent.runtime.message_watcher import MessageWatcher
 from bailiff_node_agent.runtime.plugin import KubernetesSettings, NodeParts
@@ -26,6 +27,8 @@ from bailiff_node_agent.runtime.port import (
 )
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
+from .cluster_pods import ClusterPodNode, ClusterResources, NoProcesses, NoVolumes
+from .cluster_view import ClusterNode
 from .follow import CheckDevices, PodFollower
 from .manifest import grace_seconds, pod_of
 from .placement import find_orders, remove_pod
@@ -42,14 +45,23 @@ DEFAULT_GRACE_S = 30
 
 
 class KubernetesRuntime:
-    """folder: what the agent keeps about its pods. node: the node's name in Kubernetes."""
+    """folder: what the agent keeps about its pods. node: its name in Kubernetes. cluster_node: where only the API describes it.
+
+    What the API alone does not give: a control directory, a lease, logs, and sight of processes.
+    """
 
     capabilities = Capabilities(images=True, host_resources=False, shares_gpus=False, starts_slowly=True)
 
-    def __init__(self, folder: Path, node: str, settings: KubernetesSettings) -> None:
-        self._files, self._name, self._settings = TaskFiles(folder), node, settings
-        self._volumes, self._processes = PodVolumes(settings.kubelet_dir), PodProcesses()
-        self._resources = PodResources(settings.pod_resources_socket)
+    def __init__(self, folder: Path, node: str, settings: KubernetesSettings, cluster_node: ClusterNode | None = None) -> None:
+        self._files, self._name, self._settings, self._cluster_node = TaskFiles(folder), node, settings, cluster_node
+        if cluster_node is None:
+            self._volumes: PodVolumes | NoVolumes = PodVolumes(settings.kubelet_dir)
+            self._processes: PodProcesses | NoProcesses = PodProcesses()
+            self._resources: PodResources | ClusterResources = PodResources(settings.pod_resources_socket)
+        else:
+            self.capabilities = replace(self.capabilities, outlives_agent=False, sees_release=False)
+            self._volumes, self._processes, self._resources = NoVolumes(), NoProcesses(), ClusterResources(cluster_node)
+        self._noted: asyncio.Queue[TaskKey] = asyncio.Queue()
         self._connecting = asyncio.Lock()
         self._connected: PodNode | None = None
         self._view: asyncio.Task[None] | None = None
@@ -67,7 +79,7 @@ class KubernetesRuntime:
         node = await self._node()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LIST_TIMEOUT_S):
-                await node.view.synced.wait()
+                await node.wait_for_list()
         await asyncio.to_thread(find_orders, node)
         states: list[Running | Exit] = []
         for key in self._files.tasks():
@@ -103,10 +115,13 @@ class KubernetesRuntime:
 
     def _manifest(self, launch: Launch, namespace: str) -> Object:
         grace_s = grace_seconds(self._lease[1] / 1_000_000) if self._lease else DEFAULT_GRACE_S
-        return pod_of(launch, self._name, namespace, self._settings.gpu_resource, grace_s)
+        resource = launch.device_resource or self._settings.gpu_resource
+        pod = pod_of(launch, self._name, namespace, resource, grace_s, reaches_node=self._cluster_node is None)
+        pod["spec"]["tolerations"] = [{"key": key, "operator": "Exists"} for key in self._settings.tolerated_taints]
+        return pod
 
     def _follow(self, node: PodNode, order: TaskOrder, manifest: Object | None, check: CheckDevices | None) -> PodFollower:
-        follower = self._followers[order.key] = PodFollower(node, order, manifest, check)
+        follower = self._followers[order.key] = PodFollower(node, order, manifest, check, self._has_message)
         self._following[order.key] = asyncio.create_task(self._run(follower))
         return follower
 
@@ -122,9 +137,13 @@ class KubernetesRuntime:
         if key not in self._starting or self._files.running(follower.order) is not None:
             self._ended.put_nowait(end)
 
+    def _has_message(self, key: TaskKey) -> None:
+        if self._cluster_node is not None:  # on the node itself, the journal is watched
+            self._noted.put_nowait(key)
+
     def task_pods(self) -> set[tuple[str, str]]:
         """Namespace and name of every pod on this node that is a task's, also of one that is just being started."""
-        return set(self._connected.view.objects) if self._connected is not None else set()
+        return {key_of(pod) for pod in self._connected.task_pods()} if self._connected is not None else set()
 
     # --- eviction
 
@@ -201,6 +220,8 @@ class KubernetesRuntime:
         return self._watcher.messages(key, after)
 
     async def wait_message(self) -> TaskKey:
+        if self._cluster_node is not None:
+            return await self._noted.get()  # its jobs have no socket
         return await self._watcher.wait(self._following)
 
     # --- the state of a task
@@ -220,7 +241,8 @@ class KubernetesRuntime:
         return self._processes.memory(uid) if uid else 0
 
     def log_path(self, key: TaskKey) -> Path | None:
-        return self._files.known(key) / "log"
+        folder = self._files.known(key)
+        return folder / "log" if self._cluster_node is None else None
 
     def terminal_path(self, key: TaskKey) -> Path | None:
         self._files.known(key)
@@ -245,19 +267,25 @@ class KubernetesRuntime:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._connected is not None:
-            await self._connected.api.close()
+            if self._cluster_node is None:
+                await self._connected.api.close()
             self._connected = None
         self._resources.close()
 
     async def _node(self) -> PodNode:
         async with self._connecting:
             if self._connected is None:
-                api = await Api.connect(self._settings.kubeconfig)
-                node = PodNode(
-                    self._name, self._settings, self._files, api, self._volumes, self._processes, self._resources, self._lease
-                )
-                self._connected, self._view = node, asyncio.create_task(node.follow())
+                self._connected = await self._connect()
+                self._view = asyncio.create_task(self._connected.follow())
             return self._connected
+
+    async def _connect(self) -> PodNode:
+        parts = (self._volumes, self._processes, self._resources)
+        if self._cluster_node is not None:
+            api = self._cluster_node.cluster.api
+            return ClusterPodNode(self._name, self._settings, self._files, api, *parts, member=self._cluster_node)
+        api = await Api.connect(self._settings.kubeconfig)
+        return PodNode(self._name, self._settings, self._files, api, *parts, self._lease)
 
     def _order(self, key: TaskKey) -> TaskOrder:
         return self._files.order(key)
@@ -283,4 +311,4 @@ def _not_yet(order: TaskOrder) -> Running:
 
 def open_runtime(parts: NodeParts) -> KubernetesRuntime:
     """The runtime of a node."""
-    return KubernetesRuntime(parts.folder / "kubernetes", parts.node, parts.settings.kubernetes)
+    return KubernetesRuntime(parts.folder / "kubernetes", parts.node, parts.settings.kubernetes, parts.cluster_node)

@@ -1,5 +1,8 @@
 """The eviction of a pod: its condition names both sides, and TERM and KILL delete it with the grace.
 
+Where disruption budgets are respected, TERM is a request to the eviction API. While a budget forbids the eviction it is requested
+again every second; at the end of the grace KILL deletes the pod all the same, and its exit says so.
+
 Controllers read the condition of a failed pod: a Job whose `podFailurePolicy` ignores `DisruptionTarget` counts no failure. So
 the pod has the condition before its job learns of the eviction, for the job may exit at once.
 """
@@ -11,7 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bailiff_kubernetes import Conflict, NotFound, Object, TooManyRequests, Unreachable
+from bailiff_kubernetes import ApiError, BudgetForbids, Conflict, Forbidden, NotFound, Object, TooManyRequests, Unreachable
 from bailiff_kubernetes.client import seconds_time
 from bailiff_kubernetes.names import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from bailiff_kubernetes.resources import PODS, condition_of
@@ -55,8 +58,8 @@ class PodStop:
         try:
             async with asyncio.timeout(REQUEST_S):
                 await self._mark(order, pod, refusal)
-                if grace_s is not None:
-                    await self._node.api.delete(PODS, order.name, order.namespace, uid=order.uid, grace_s=grace_s)
+                if grace_s is not None and not await self._delete(order, pod, grace_s):
+                    return
         except (NotFound, Conflict):
             return  # it is gone, which is seen by itself, or has changed, and then this is repeated
         except (Unreachable, TooManyRequests, TimeoutError) as problem:
@@ -70,16 +73,56 @@ class PodStop:
         if grace_s == KILL_GRACE_S:
             self._signal(order, signal.SIGKILL)  # a kubelet that waits for a longer grace already may not shorten it at once
 
+    async def _delete(self, order: TaskOrder, pod: Object, grace_s: int) -> bool:
+        """Whether the API server will end the pod: a disruption budget may forbid it until the grace is over."""
+        if grace_s != KILL_GRACE_S and self._respects_budgets(order):
+            return await self._evict(order, pod, grace_s)
+        await self._node.api.delete(PODS, order.name, order.namespace, uid=order.uid, grace_s=grace_s)
+        return True
+
+    def _respects_budgets(self, order: TaskOrder) -> bool:
+        eviction = self._node.files.eviction(order.key)
+        return eviction is not None and eviction["payload"].get("disruption_budgets") == "respect"
+
+    async def _evict(self, order: TaskOrder, pod: Object, grace_s: int) -> bool:
+        """Whether the eviction API has accepted it. It has replaced the condition by one that does not name the preemptor."""
+        try:
+            await self._node.api.evict(pod, grace_s)
+        except (BudgetForbids, Forbidden) as refusal:
+            if self._node.files.budget_refusal(order.key) is None:
+                logger().warning("a disruption budget forbids an eviction", task=str(order.key), why=refusal.message)
+                self._node.files.write_budget_refusal(order.key, refusal.message)
+            return False
+        with contextlib.suppress(ApiError):
+            await self._set_condition(order, disruption(self._reason(order, None)))
+        return True
+
+    def budget_note(self, order: TaskOrder) -> str | None:
+        """What became of the disruption budget, for the record of the exit; None where none forbade anything."""
+        refusal = self._node.files.budget_refusal(order.key)
+        if refusal is None:
+            return None
+        if self._node.files.stop(order.key) == KILL_GRACE_S:
+            return f"deleted at the end of its grace although its disruption budget forbade it: {refusal}"[:900]
+        return f"evicted when its disruption budget allowed it; before: {refusal}"[:900]
+
+    def is_due(self, order: TaskOrder) -> bool:
+        """Whether a stop was requested that has not reached the API server."""
+        grace_s = self._node.files.stop(order.key)
+        return grace_s is not None and self._deleted_with != grace_s
+
+    def _reason(self, order: TaskOrder, refusal: str | None) -> str:
+        eviction = self._node.files.eviction(order.key)
+        return refusal or (_both_sides(eviction["payload"]) if eviction is not None else None) or "ended by Bailiff"
+
     async def _mark(self, order: TaskOrder, pod: Object | None, refusal: str | None) -> None:
         """Have the condition on the pod while it is evicted or stopped, and take it away when its eviction is cancelled."""
-        eviction = self._node.files.eviction(order.key)
-        if eviction is None and self._node.files.stop(order.key) is None:
+        if self._node.files.eviction(order.key) is None and self._node.files.stop(order.key) is None:
             if self._marked or (self._marked is None and _is_left(pod)):
                 await self._set_condition(order, {"type": DISRUPTION_TARGET, "$patch": "delete"})
             self._marked = False
             return
-        reason = None if eviction is None else _both_sides(eviction["payload"])
-        condition = disruption(refusal or reason or "ended by Bailiff")
+        condition = disruption(self._reason(order, refusal))
         if pod is None or not _has(pod, condition):
             await self._set_condition(order, condition)
         self._marked = True

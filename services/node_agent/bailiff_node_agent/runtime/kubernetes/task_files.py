@@ -111,6 +111,14 @@ class TaskFiles:
         content = read_json(self.task_dir(key) / "stop.json")
         return None if content is None else int(content["grace_s"])
 
+    def write_budget_refusal(self, key: TaskKey, why: str) -> None:
+        """That a disruption budget forbade the eviction, with the API server's sentence."""
+        self._write(key, "budget", {"refusal": why})
+
+    def budget_refusal(self, key: TaskKey) -> str | None:
+        """Why a disruption budget forbade the eviction when it was first requested; None if none did."""
+        return (read_json(self.task_dir(key) / "budget.json") or {}).get("refusal")
+
     def write_eviction(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int, hard_us: int) -> None:
         """The eviction notice with its deadlines, boot-time µs. The pod may have no control directory yet."""
         self._write(key, "eviction", {"payload": dict(payload), "soft_us": soft_us, "hard_us": hard_us})

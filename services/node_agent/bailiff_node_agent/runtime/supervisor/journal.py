@@ -71,9 +71,9 @@ class Journal:
             journal._number = max((json.loads(line)["n"] for line in lines), default=0)
         return journal
 
-    def add(self, message: dict[str, Any]) -> None:
-        """Durable when this returns, except for progress, which is soon replaced. Raises `OSError`."""
-        line = self._line(self._number + 1, boottime_us(), message)
+    def add(self, message: dict[str, Any], at_us: int | None = None) -> None:
+        """Durable when this returns, except for progress, which is soon replaced. at_us: boot time; now. Raises `OSError`."""
+        line = self._line(self._number + 1, boottime_us() if at_us is None else at_us, message)
         if self._size + len(line) > MAX_JOURNAL_BYTES:
             self._compact()
         with open(self.path, "ab", buffering=0) as file:

@@ -1,0 +1,73 @@
+"""The GPUs of a node that only the Kubernetes API describes: as many slots as it has, in use while a pod has or may have them.
+
+No driver is read and no device is named: slot 3 is some GPU of the node, and the kubelet knows which.
+"""
+
+from bailiff_kubernetes.resources import labels_of
+from bailiff_node_agent.runtime.kubernetes.cluster_view import MIG, ClusterNode
+
+from .inventory import Device, DeviceProblem, DeviceUsage
+
+MIB = 1 << 20
+IN_USE = 1 << 30
+"""Bytes in use on a slot whose memory nobody can read."""
+NOT_OFFERED = "the node's device plugin offers one device less than the node has"
+
+
+class ClusterInventory:
+    """The slots of one node."""
+
+    blocking = False
+    users = None
+    chooser = "kubernetes"
+
+    def __init__(self, node: ClusterNode) -> None:
+        self._node = node
+
+    def list(self) -> list[Device]:
+        unhealthy = self._node.unhealthy()
+        found = []
+        for index, (slot, resource) in enumerate(self._node.slots().items()):
+            name = resource.partition("/")[2]
+            is_mig = name.startswith(MIG)
+            found.append(
+                Device(
+                    index=index,
+                    id=slot,
+                    kind="mig" if is_mig else "gpu",
+                    model=self._label(resource, "product") or resource,
+                    memory=self._memory(resource),
+                    parent=None,
+                    healthy=slot not in unhealthy,
+                    labels={"resource": resource},
+                    profile=name.removeprefix(MIG) if is_mig else "",
+                )
+            )
+        return found
+
+    def usage(self, device_id: str) -> DeviceUsage:
+        in_use = device_id in self._node.doubts() or device_id in self._node.holders()
+        return DeviceUsage(IN_USE if in_use else 0, ())
+
+    def utilization(self, device_id: str) -> int | None:  # noqa: ARG002 - nobody measures it
+        return None
+
+    def problems(self) -> dict[str, DeviceProblem]:
+        return {slot: DeviceProblem("driver", NOT_OFFERED) for slot in self._node.unhealthy()}
+
+    def holders(self) -> dict[str, tuple[str, str]]:
+        """Namespace and name of the pod that has each slot, whosever it is."""
+        return self._node.holders()
+
+    def accept(self, device_id: str) -> None:
+        """An operator vouches that the slot is free: it is in doubt no longer."""
+        self._node.accept(device_id)
+
+    def _memory(self, resource: str) -> int:
+        megabytes = self._label(resource, "memory")
+        return int(megabytes) * MIB if megabytes.isdecimal() else 0
+
+    def _label(self, resource: str, name: str) -> str:
+        """As GPU feature discovery labels the node, such as `nvidia.com/gpu.product`."""
+        node = self._node.object
+        return "" if node is None else labels_of(node).get(f"{resource}.{name}", "")
