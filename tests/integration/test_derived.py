@@ -11,7 +11,7 @@ from tests.log_builder import Story
 
 from bailiff.audit.log_sources import from_archive
 from bailiff.audit.pruning import prune
-from bailiff.audit.segments import write_segments
+from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.verify_derived import derived
 from bailiff_log.gpu_allocation_rows import GPU_ALLOCATIONS, GPU_STATES
 from bailiff_log.quota_usage_rows import USAGE_COLUMNS

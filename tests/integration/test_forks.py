@@ -12,7 +12,8 @@ from bailiff.audit.chain_report import verify
 from bailiff.audit.forks import order
 from bailiff.audit.log_files import write_log
 from bailiff.audit.log_sources import from_archive, from_file
-from bailiff.audit.segments import seal_to, write_segments
+from bailiff.audit.segment_writer import write_segments
+from bailiff.audit.segments import seal_to
 from bailiff.audit.verify import verified
 from bailiff.audit.verify_derived import derived
 from bailiff.client.errors import ClientError

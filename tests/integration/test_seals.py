@@ -11,7 +11,7 @@ from bailiff.audit import proofs
 from bailiff.audit.chain_report import Verification, verify
 from bailiff.audit.log_sources import Source, from_archive, from_file
 from bailiff.audit.replay import replay
-from bailiff.audit.segments import write_segments
+from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.verify import verified
 from bailiff.client.errors import ClientError
 from bailiff_bus import topics

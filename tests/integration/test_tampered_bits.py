@@ -21,7 +21,8 @@ from tests.integration.test_tampering import OURS, given, named, seals_of, walk_
 from bailiff.audit import parallel_verify
 from bailiff.audit.chain_report import verify
 from bailiff.audit.log_sources import from_archive, from_file
-from bailiff.audit.segments import SegmentFolder, seal_to, write_segments
+from bailiff.audit.segment_writer import write_segments
+from bailiff.audit.segments import SegmentFolder, seal_to
 from bailiff.audit.verify import Verified, verified
 from bailiff.client.errors import ClientError
 from bailiff_bus.messages import LogSealed, SealingKey

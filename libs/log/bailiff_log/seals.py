@@ -382,13 +382,13 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> VerifiedProof:
     if (values.get("ce_pool"), values.get("ce_seq")) != position:
         raise VerificationFailed(f"the record's own headers do not name it {pool}#{seq}")
     check_seal(seal, pool)
-    verified_keys = _verified_keys(seal, pool, keys, trusted)
+    found = verified_keys(seal, pool, keys, trusted)
     if not included(leaf, seq, seal.size, path, bytes.fromhex(seal.root)):
         raise VerificationFailed(f"{pool}#{seq} with these bytes is not covered by {_what(seal)}")
-    return VerifiedProof(pool, seq, wire, seal, verified_keys)
+    return VerifiedProof(pool, seq, wire, seal, found)
 
 
-def _verified_keys(seal: LogSealed, pool: str, keys: Sequence[SealingKey], trusted: Sequence[str]) -> list[str]:
+def verified_keys(seal: LogSealed, pool: str, keys: Sequence[SealingKey], trusted: Sequence[str]) -> list[str]:
     """The keys from the first trusted one, or else the first, to the seal's. Raises `VerificationFailed`."""
     if seal.key in trusted or not (keys or trusted):
         return [seal.key]

@@ -9,7 +9,8 @@ from tests.log_builder import Story
 from bailiff.audit.cosignatures import newest_cosignatures
 from bailiff.audit.log_files import write_log
 from bailiff.audit.log_sources import Source, from_file
-from bailiff.audit.segments import seal_to, write_segments
+from bailiff.audit.segment_writer import write_segments
+from bailiff.audit.segments import seal_to
 from bailiff.audit.verify import Verified, verified
 from bailiff.cli.audit import witness_addresses
 from bailiff.client.errors import ClientError

@@ -11,7 +11,7 @@ from tests.unit.client.test_cosigned_log import BOTH, LOG, OURS
 from bailiff.audit import parallel_verify
 from bailiff.audit.log_sources import from_file
 from bailiff.audit.parallel_verify import processes_for
-from bailiff.audit.segments import write_segments
+from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.verify import Verified, verified
 from bailiff.client.errors import ClientError
 from bailiff_bus.port import Message

@@ -7,19 +7,23 @@ Bytes that are not UTF-8 are `{"base64": …}`, so that all bytes are preserved.
 """
 
 import gzip
+import hashlib
+import io
 import json
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
 from itertools import count
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO, cast
 
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_log.message_json import message_from_json, message_to_json
 
+from .object_path import AnyPath
+
 FORMAT = 1
 GZIP = b"\x1f\x8b"
+BUFFER = 1 << 20
 LONGEST_LINE = 256 * 1024 * 1024  # characters: the first line may hold the seals of years; bounds the size of decompressed lines
 
 
@@ -51,11 +55,44 @@ async def write_log(
     return written
 
 
-class LogFile:
-    """An exported log, read line by line. Raises `ClientError` with file and line for invalid content."""
+class HashedFile(io.RawIOBase):
+    """A file that is hashed while it is read from its beginning to its end."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__()
+        self._raw, self._hash, self.bytes = raw, hashlib.sha256(), 0
+
+    def readable(self) -> bool:
+        """It is only read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads and hashes the next bytes."""
+        found = self._raw.read(len(buffer))
+        buffer[: len(found)] = found
+        self._hash.update(found)
+        self.bytes += len(found)
+        return len(found)
+
+    def finish(self) -> None:
+        """Hashes what was not read."""
+        while self.read(1 << 20):
+            pass
+
+    @property
+    def sha256(self) -> str:
+        """Hash of what was read, in hex."""
+        return self._hash.hexdigest()
+
+
+class LogFile:
+    """An exported log, read line by line. Raises `ClientError` with file and line for invalid content.
+
+    hashed: the bytes of the file, once `messages` has read all of it.
+    """
+
+    def __init__(self, path: AnyPath) -> None:
+        self.path, self.hashed = path, cast("HashedFile | None", None)
         about = self._parsed(1, next(iter(self._lines()), ""))
         pool, partition, seals = about.get("pool"), about.get("partition", 0), about.get("seals", [])
         cosignatures = about.get("cosignatures", [])
@@ -77,13 +114,13 @@ class LogFile:
     def _lines(self) -> Any:
         try:
             with self.path.open("rb") as raw:
-                gzipped = raw.read(len(GZIP)) == GZIP
-            if gzipped:
-                with gzip.open(self.path, "rt", encoding="utf-8") as lines:
-                    yield from self._whole(lines)
-            else:
-                with self.path.open(encoding="utf-8") as lines:
-                    yield from self._whole(lines)
+                file = HashedFile(raw)
+                buffered = io.BufferedReader(file, BUFFER)
+                gzipped = buffered.peek(len(GZIP))[: len(GZIP)] == GZIP
+                whole = cast(BinaryIO, gzip.GzipFile(fileobj=buffered, mode="rb")) if gzipped else buffered
+                yield from self._whole(io.TextIOWrapper(whole, encoding="utf-8"))
+                file.finish()
+                self.hashed = file
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ClientError(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or truncated: {error}") from None
         except OSError as error:

@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bailiff.client.client import Client
@@ -19,6 +18,7 @@ from bailiff_log.cosignatures import CosignatureBody, parse_cosignature
 from bailiff_log.seals import SealBody, parse_seal
 
 from .log_files import LogFile
+from .object_path import AnyPath, ObjectPath
 from .segments import SegmentFolder, seal_from
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Source:
     seals: Sequence[SealBody]
     start: ChainHead
     tree: Frontier = field(default_factory=Frontier)
-    path: Path | None = None
+    path: AnyPath | None = None
     folder: SegmentFolder | None = None
     cosignatures: Sequence[CosignatureBody] = ()
 
@@ -67,9 +67,9 @@ async def _all(client: Client, topic: topics.Topic) -> AsyncGenerator[Message, N
             yield message
 
 
-def from_file(path: Path) -> Source:
-    """An exported log, or a folder of segments."""
-    if path.is_dir():
+def from_file(path: AnyPath) -> Source:
+    """An exported log, or a folder of segments, which may be in object storage."""
+    if isinstance(path, ObjectPath) or path.is_dir():
         folder = SegmentFolder(path)
         return Source(
             folder.pool, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, path, folder,

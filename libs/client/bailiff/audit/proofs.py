@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypedDict
 
 from bailiff.client.errors import ClientError, ExitCode
@@ -14,6 +13,7 @@ from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.seals import VerificationFailed, check_proof, make_proof
 
 from .log_sources import Source
+from .object_path import AnyPath
 
 
 class Checked(TypedDict):
@@ -58,10 +58,10 @@ async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[Sealin
     return make_proof(source.pool, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves), keys)
 
 
-def checked(file: Path, trust: list[str]) -> Checked:
+def checked(file: AnyPath, trust: list[str]) -> Checked:
     """Checks the proof. Raises `ClientError` if the file cannot be read."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     found: Checked = {

@@ -6,7 +6,7 @@ from bailiff.witness.witnesses import WitnessAddress
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.chain_verifier import Verification
-from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed
+from bailiff_log.seals import SealBody, SealChain, SealVerifier, VerificationFailed
 
 from . import chain_report
 from .cosignatures import Asked, CosignatureVerifier, Witnessed
@@ -27,8 +27,13 @@ def chain_of(source: Source, trust: Sequence[str] = ()) -> tuple[SealChain, str]
     trust: the log's first key. Anybody who can write to the topic can publish keys and seals; those that this key, or one that
     follows from it, did not sign are ignored. Without it the first key that was published counts, and all others must follow.
     """
-    chain, problem = SealChain(source.pool, frozenset(trust)), ""
-    for body in source.seals:
+    return chain_of_bodies(source.pool, source.seals, trust)
+
+
+def chain_of_bodies(pool: str, bodies: Sequence[SealBody], trust: Sequence[str] = ()) -> tuple[SealChain, str]:
+    """As `chain_of`, of these messages."""
+    chain, problem = SealChain(pool, frozenset(trust)), ""
+    for body in bodies:
         if trust and not chain.vouches_for(body):
             chain.ignored += 1
             continue

@@ -21,6 +21,7 @@ from .session import Session, command
 
 if TYPE_CHECKING:
     from bailiff.audit.log_sources import Source
+    from bailiff.audit.object_path import AnyPath
     from bailiff.render.record_text.line import Line
     from bailiff.witness.witnesses import WitnessAddress
     from bailiff_bus.port import Message
@@ -37,7 +38,7 @@ FromArchive = Annotated[
     typer.Option(
         "--archive",
         metavar="ADDRESS",
-        help="The auditor's PostgreSQL instead of Kafka: postgresql://… (a path: as --file).",
+        help="The auditor's PostgreSQL instead of Kafka: postgresql://…; or a folder of segments: its path, or s3://….",
     ),
 ]
 Trust = Annotated[
@@ -54,6 +55,7 @@ def register(app: typer.Typer) -> None:
     command(audit)(verify)
     command(audit)(replay)
     command(audit, leave_out=("output",))(export)
+    command(audit, leave_out=("pool", "kafka", "actor", "key"))(parquet)
     command(audit)(seals)
     command(audit, leave_out=("output",))(prove)
     command(audit, "check-proof", leave_out=("pool", "kafka", "actor", "key"))(check_proof)
@@ -181,7 +183,7 @@ async def verify(
         ),
     ] = None,
     derived: Annotated[
-        bool, typer.Option("--derived", help="With --archive: also compare the derived tables with the records.")
+        bool, typer.Option("--derived", help="Also compare what is derived from the records: tables of the archive, Parquet files.")
     ] = False,
     processes: Annotated[
         int | None,
@@ -205,15 +207,17 @@ async def verify(
     Witnesses detect what the seals cannot: a tail that was cut together with its seals, an older copy, another history. Without
     --witness-key, cosignatures are compared with the log, but anybody could have made them.
     """
+    from bailiff.audit import segment_proofs
     from bailiff.audit.cosignatures import ask
     from bailiff.audit.parallel_verify import processes_for
     from bailiff.audit.verify import chain_of, verified
     from bailiff.audit.verify_derived import derived as compare_derived
     from bailiff.render.tables.audit import verification_block
 
-    if derived and (archive is None or "://" not in archive):
+    is_archive = archive is not None and is_database(archive)
+    if derived and file is None and archive is None:
         raise ClientError(
-            ExitCode.USAGE, "--derived compares the tables of an archive", "name the archive: --archive postgresql://…"
+            ExitCode.USAGE, "--derived compares the tables of an archive, or Parquet files", "name it: --archive ADDRESS"
         )
     wanted = session.settings.witnesses if witnesses is None else witnesses
     addresses = witness_addresses(witness_key or session.settings.witness_keys, wanted)
@@ -224,7 +228,10 @@ async def verify(
     async with source_of(session, file, archive) as source:
         at_once = processes or processes_for(source.folder)
         found = await verified(source, trust or (), wanted, addresses, asked, at_once)
-    if derived and archive is not None and found["ok"]:
+    if derived and source.folder is not None and found["ok"]:
+        found["derived"] = segment_proofs.faults(source.folder, found["seal_keys"])
+        found["ok"] = not found["derived"]
+    if derived and is_archive and archive is not None and found["ok"]:
         compared = await compare_derived(archive, source.pool)
         found["derived"], found["derived_rows"] = compared.differences, compared.rows
         found["ok"] = not compared.differences
@@ -291,7 +298,7 @@ async def replay(
 
 async def export(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file; - for standard output.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file; - for standard output; a folder, or s3://… for segments.")],
     before: Annotated[
         int | None, typer.Option(metavar="SEQ", help="Only records before this one, as for replay by an earlier release.")
     ] = None,
@@ -315,19 +322,22 @@ async def export(
     from bailiff.audit import chain_report
     from bailiff.audit.cosignatures import newest_cosignatures
     from bailiff.audit.log_files import write_log
-    from bailiff.audit.segments import seal_to, write_segments
+    from bailiff.audit.object_path import ObjectPath, path_of
+    from bailiff.audit.segment_writer import write_segments
+    from bailiff.audit.segments import seal_to
 
     async with source_of(session, log, archive) as source:
-        pool, partition = source.pool, source.partition
+        pool, partition, to = source.pool, source.partition, path_of(file)
         messages = source.messages if before is None else chain_report.before(before, source.start, source.messages)
         if anonymise:
             source.messages = messages
-            await write_anonymised(session, file, source, keep_key, licence, name_original)
+            await write_anonymised(session, Path(file), source, keep_key, licence, name_original)
             return
         if segment is not None:
             written = await write_segments(
-                file, segment, source.start, source.tree, partition, messages, source.seals, source.cosignatures
-            )
+                to, segment, source.start, source.tree, partition, messages, source.seals, source.cosignatures,
+                source.folder.closing if source.folder is not None else None,
+            )  # fmt: skip
             session.say(f"{file}: {count_text(len(written), 'new segment')} of {count_text(segment, 'record')} of {pool}")
             return
         if source.start.next_seq:
@@ -335,17 +345,43 @@ async def export(
             raise ClientError(ExitCode.USAGE, text, "export segments into the folder with the earlier ones: --segment N")
         seals = [seal_to(seal) for seal in source.seals] if before is None else []
         cosigned = [each.to_data() for each in newest_cosignatures(source.cosignatures)] if before is None else []
-        if str(file) == "-":
+        if isinstance(to, ObjectPath):
+            raise ClientError(ExitCode.USAGE, f"{file}: only segments are written to object storage", "add --segment N")
+        if file == "-":
             await write_log(sys.stdout, pool, partition, messages, seals, cosigned)
             return
-        draft = file.with_name(f"{file.name}.draft")
+        draft = to.with_name(f"{to.name}.draft")
         try:
             with draft.open("w", encoding="utf-8") as out:
                 count = await write_log(out, pool, partition, messages, seals, cosigned)
-            draft.replace(file)
+            draft.replace(to)
         except OSError as error:
             raise ClientError(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
         session.say(f"{file}: {count_text(count, 'message')} of {pool}")
+
+
+async def parquet(
+    session: Session,
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder of segments, or s3://BUCKET/PREFIX.")],
+    trust: Trust = None,
+) -> None:
+    """Write Parquet files and a proof beside the segments of a folder, for those that have none yet.
+
+    records/ has a row for each record, victims/ one for each victim of a preemption. proofs/ shows without the log that the
+    records are the sealed ones: bailiff audit check-proof FOLDER/proofs/NAME.json.
+    """
+    from bailiff.audit import segment_proofs
+    from bailiff.audit.object_path import path_of
+    from bailiff.audit.segments import SegmentFolder
+    from bailiff.audit.verify import chain_of_bodies
+
+    found = SegmentFolder(path_of(folder))
+    chain, problem = chain_of_bodies(found.pool, found.seals, trust or ())
+    if problem:
+        raise ClientError(ExitCode.FOUND_WRONG, f"{folder}: {problem}", f"see: bailiff audit verify --archive {folder}")
+    written = await segment_proofs.write_all(found, chain)
+    names = [each.name for each in written]
+    session.show({"pool": found.pool, "segments": names}, lambda: f"{folder}: {count_text(len(names), 'segment')} written as Parquet")
 
 
 async def seals(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:
@@ -397,7 +433,7 @@ async def prove(
 
 async def check_proof(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A proof written by `bailiff audit prove`.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A proof written by `bailiff audit prove` or `bailiff audit parquet`.")],
     trust: Annotated[
         list[str] | None,
         typer.Option(
@@ -405,14 +441,21 @@ async def check_proof(
         ),
     ] = None,
 ) -> ExitCode:
-    """Check a proof from its file alone: the record is in the sealed log, byte for byte.
+    """Check a proof: the record is in the sealed log, byte for byte. A segment's proof is checked with its Parquet files.
 
     Without --trust the key named by the proof is trusted: compare it with the known key.
     """
     from bailiff.audit import proofs
-    from bailiff.render.tables.audit import proof_block
+    from bailiff.audit.object_path import path_of
+    from bailiff.audit.segment_proofs import check_segment, is_segment_proof
+    from bailiff.render.tables.audit import proof_block, segment_proof_block
 
-    found = proofs.checked(file, trust or [])
+    path = path_of(file)
+    if is_segment_proof(path):
+        rows = check_segment(path, trust or [])
+        session.show(rows, lambda: segment_proof_block(rows))
+        return ExitCode.DONE if rows["ok"] else ExitCode.FOUND_WRONG
+    found = proofs.checked(path, trust or [])
     session.show(found, lambda: proof_block(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 
@@ -424,19 +467,27 @@ async def log_of(session: Session, file: Path | None) -> AsyncIterator[tuple[str
         yield source.pool, source.messages
 
 
+def is_database(address: str) -> bool:
+    """Whether it is an archive in PostgreSQL, not a folder of segments."""
+    return address.startswith(("postgresql://", "postgres://"))
+
+
 @asynccontextmanager
 async def source_of(session: Session, file: Path | None, archive: str | None) -> AsyncIterator[Source]:
     """The source of the log: a file, a folder of segments, the archive, or Kafka. Raises `ClientError`."""
     from bailiff.audit.log_sources import from_archive, from_file, from_kafka
+    from bailiff.audit.object_path import path_of
 
     if file is not None and archive is not None:
         raise ClientError(ExitCode.USAGE, "--file and --archive are mutually exclusive", "use one")
-    if archive is not None and "://" not in archive:
-        file = Path(archive)
-    if file is not None:
-        source = from_file(file)
+    if archive is not None and not is_database(archive):
+        path: AnyPath | None = path_of(archive)
+    else:
+        path = file
+    if path is not None:
+        source = from_file(path)
         if session.pool not in (None, source.pool):
-            text = f"{file} is a log of {source.pool}, not of {session.pool}"
+            text = f"{path} is a log of {source.pool}, not of {session.pool}"
             raise ClientError(ExitCode.NOT_FOUND, text, f"use --pool {source.pool}, or another file")
         yield source
     elif archive is not None:

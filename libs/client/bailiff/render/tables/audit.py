@@ -45,6 +45,19 @@ def proof_block(found: Mapping[str, Any]) -> RenderableType:
     return Group(Text("proved: the record is in the sealed log", "bold green"), indented(facts))
 
 
+def segment_proof_block(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff audit check-proof`, of a segment."""
+    if not found["ok"]:
+        return text(f"not proved: {found['problem']}", "bold red")
+    facts = pairs()
+    facts.add_row("records", text(f"{found['pool']}#{found['first_seq']} to #{found['last_seq']}"))
+    facts.add_row("seal", text(f"over {count_text(found['sealed_records'], 'record')}, {found['sealed_at']}"))
+    facts.add_row("key", text(found["key"]))
+    if found["keys"][:-1]:
+        facts.add_row("took over from", text(", ".join(reversed(found["keys"][:-1]))))
+    return Group(Text("proved: the rows of both files are those of the sealed log", "bold green"), indented(facts))
+
+
 def verification_block(found: Verified) -> RenderableType:
     """`bailiff audit verify`."""
     facts = pairs()

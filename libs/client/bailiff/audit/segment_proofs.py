@@ -1,0 +1,240 @@
+"""The proof beside the Parquet files of a segment: its rows are the sealed records, shown without the segment and without the log.
+
+It holds the Merkle tree before the first record, the path from the tree after the last one to a seal, that seal, and the sealing
+keys up to the one that signed it. The hash of each record follows from its bytes in the row; a tree made of other hashes does not
+lead to the signed root.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from pydantic import ValidationError
+
+from bailiff.client.errors import ClientError, ExitCode
+from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_core.records import Wire, decode
+from bailiff_core.records.merkle import Frontier, consistency_path, consistent, leaf_hash
+from bailiff_core.records.wire import UnreadableRecord, record_hash, time_text
+from bailiff_log.seals import SealChain, VerificationFailed, check_seal, verified_keys
+
+from . import parquet_files
+from .object_path import AnyPath, put
+from .segments import Count, Digest, Segment, SegmentFolder, Strict
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class SegmentProof(Strict):
+    """`proofs/NAME.json`. peaks: the Merkle tree before the first record. path: from the end of the segment to the seal's tree."""
+
+    bailiff_segment_proof: Literal[1]
+    pool: str
+    first_seq: Count
+    last_seq: Count
+    peaks: list[Digest]
+    path: list[Digest]
+    seal: dict[str, Any]
+    keys: list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Unproved:
+    """A segment whose proof waits for the records up to its seal. tree: after its last record. leaves: of the records after that."""
+
+    segment: Segment
+    tree: Frontier
+    seal: LogSealed
+    leaves: list[bytes]
+
+
+async def write_all(folder: SegmentFolder, chain: SealChain) -> list[Segment]:
+    """Writes Parquet files and proof of each segment that has no proof yet. Returns these segments. chain: the valid seals.
+
+    The proof is written last: what was cut off before is written again. Raises `ClientError` where records are not the sealed ones.
+    """
+    written, waiting = list[Segment](), list[Unproved]()
+    for segment in folder.segments:
+        is_new = not _exists(folder.folder / parquet_files.names(segment)[2])
+        if not is_new and not waiting:
+            continue
+        records, victims = await parquet_files.tables_of(folder.folder, segment)
+        leaves = [leaf_hash(bytes.fromhex(each)) for each in records.column("hash").to_pylist()]
+        for each in list(waiting):
+            each.leaves += leaves[: each.seal.size - each.tree.size - len(each.leaves)]
+            if each.tree.size + len(each.leaves) == each.seal.size:
+                path = consistency_path(each.tree.size, each.seal.size, each.tree.followed_by(each.leaves))
+                _write(folder, chain, each, path)
+                waiting.remove(each)
+        if not is_new:
+            continue
+        of_records, of_victims, _ = parquet_files.names(segment)
+        parquet_files.write(folder.folder / of_records, records)
+        parquet_files.write(folder.folder / of_victims, victims)
+        written.append(segment)
+        tree = segment.tree
+        tree.extend(leaves)
+        seal = next((each for each in chain.seals if each.size >= tree.size), None)
+        if seal is None:
+            raise ClientError(ExitCode.FOUND_WRONG, f"{folder.folder}: {segment.records} are under no seal")
+        if seal.size == tree.size:
+            _write(folder, chain, Unproved(segment, tree, seal, []), [])
+        else:
+            waiting.append(Unproved(segment, tree, seal, []))
+    for each in waiting:
+        closing = folder.closing
+        if closing is None or closing.size != each.tree.size:
+            raise ClientError(ExitCode.FOUND_WRONG, f"{folder.folder}: nothing shows that {each.segment.records} are under a seal")
+        _write(folder, chain, each, closing.path)
+    return written
+
+
+def _write(folder: SegmentFolder, chain: SealChain, what: Unproved, path: Sequence[bytes]) -> None:
+    segment, seal = what.segment, what.seal
+    if not _leads_to(what.tree, path, seal):
+        text = f"{segment.name}: its records are not those that were sealed"
+        raise ClientError(ExitCode.FOUND_WRONG, text, f"see: bailiff audit verify --archive {folder.folder}")
+    proof = SegmentProof(
+        bailiff_segment_proof=1, pool=folder.pool, first_seq=segment.first_seq, last_seq=segment.last_seq, peaks=segment.peaks,
+        path=[each.hex() for each in path], seal=seal.to_data(),
+        keys=[each.to_data() for each in chain.key_messages[: chain.keys.index(seal.key) + 1]],
+    )  # fmt: skip
+    put(folder.folder / parquet_files.names(segment)[2], (json.dumps(proof.model_dump(), indent=1) + "\n").encode())
+
+
+def _leads_to(tree: Frontier, path: Sequence[bytes], seal: LogSealed) -> bool:
+    return consistent(tree.size, seal.size, path, tree.root(), bytes.fromhex(seal.root))
+
+
+def _exists(path: AnyPath) -> bool:
+    try:
+        with path.open("rb"):
+            return True
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ClientError(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+# --- checks
+
+
+class SegmentChecked(TypedDict):
+    """The result of `bailiff audit check-proof` for a segment. problem: the reason if `ok` is false."""
+
+    ok: bool
+    problem: str
+    pool: str
+    first_seq: int
+    last_seq: int
+    sealed_records: int
+    sealed_at: str
+    key: str
+    keys: list[str]
+
+
+def is_segment_proof(path: AnyPath) -> bool:
+    """Whether this is a proof of a segment, and not of one record."""
+    try:
+        return b'"bailiff_segment_proof"' in path.read_bytes()
+    except OSError:
+        return False  # what reads it next says why
+
+
+def check_segment(path: AnyPath, trusted: Iterable[str]) -> SegmentChecked:
+    """The result as data. Raises `ClientError` if a file cannot be read."""
+    try:
+        proof, seal, keys = check_files(path, trusted)
+    except VerificationFailed as no:
+        return {
+            "ok": False, "problem": str(no), "pool": "", "first_seq": -1, "last_seq": -1, "sealed_records": 0, "sealed_at": "",
+            "key": "", "keys": [],
+        }  # fmt: skip
+    return {
+        "ok": True, "problem": "", "pool": proof.pool, "first_seq": proof.first_seq, "last_seq": proof.last_seq,
+        "sealed_records": seal.size, "sealed_at": time_text(seal.sealed_at), "key": seal.key, "keys": keys,
+    }  # fmt: skip
+
+
+def check(raw: bytes, records: "pa.Table", victims: "pa.Table", trusted: Iterable[str] = ()) -> tuple[SegmentProof, LogSealed, list[str]]:
+    """The proof, its seal, and the keys from the trusted one to the seal's. Raises `VerificationFailed`.
+
+    Every column follows from the record's bytes, which are proved; those of another value are named.
+    """
+    try:
+        proof = SegmentProof.model_validate_json(raw)
+        seal = LogSealed.model_validate_json(json.dumps(proof.seal))
+        keys = [SealingKey.model_validate_json(json.dumps(each)) for each in proof.keys]
+        tree = Frontier(proof.first_seq, map(bytes.fromhex, proof.peaks))
+        path = [bytes.fromhex(each) for each in proof.path]
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise VerificationFailed(f"not a valid proof, or incomplete: {type(error).__name__}") from None
+    check_seal(seal, proof.pool)
+    known = verified_keys(seal, proof.pool, keys, list(trusted))
+    _check_columns(proof, records, victims)
+    tree.extend(leaf_hash(bytes.fromhex(each)) for each in records.column("hash").to_pylist())
+    if tree.size != proof.last_seq + 1 or not _leads_to(tree, path, seal):
+        raise VerificationFailed(f"records {proof.first_seq} to {proof.last_seq} are not those under the seal over {seal.size}")
+    return proof, seal, known
+
+
+def _check_columns(proof: SegmentProof, records: "pa.Table", victims: "pa.Table") -> None:
+    of_records, of_victims = parquet_files.schemas()
+    if not records.schema.equals(of_records) or not victims.schema.equals(of_victims):
+        raise VerificationFailed("the files have other columns than this release writes")
+    expected = parquet_files.TableBuilder(of_victims)
+    for number, row in enumerate(_rows(records), proof.first_seq):
+        try:
+            wire = Wire(tuple((each["name"], each["value"]) for each in row["headers"]), row["value"].encode())
+            record = decode(wire)
+        except (UnreadableRecord, AttributeError, TypeError, ValueError):
+            raise VerificationFailed(f"the row of record {number} is not a record") from None
+        derived = parquet_files.record_row(wire, record, row["offset"], record_hash(wire))
+        derived |= {"headers": row["headers"], "value": row["value"], "time": row["time"]}
+        wrong = [name for name, value in derived.items() if row[name] != value]
+        if record.seq != number or parquet_files.micros(row["time"]) != record.time:
+            wrong.append("seq" if record.seq != number else "time")
+        if wrong:
+            raise VerificationFailed(f"column {wrong[0]} of record {number} does not follow from its bytes")
+        for each in parquet_files.victim_rows(record):
+            expected.add(each)
+    if not expected.table().equals(victims):
+        raise VerificationFailed("the victims do not follow from the records")
+
+
+def _rows(table: "pa.Table") -> Iterable[dict[str, Any]]:
+    for batch in table.to_batches(max_chunksize=5_000):
+        yield from batch.to_pylist()
+
+
+def check_files(proof: AnyPath, trusted: Iterable[str] = ()) -> tuple[SegmentProof, LogSealed, list[str]]:
+    """Checks `proofs/NAME.json` with the Parquet files beside its folder. Raises `VerificationFailed` and `ClientError`."""
+    name, folder = proof.name.removesuffix(".json"), proof.parent.parent
+    try:
+        raw = proof.read_bytes()
+    except FileNotFoundError:
+        raise VerificationFailed(f"{proof} is missing") from None
+    tables = [parquet_files.read_table(folder / f"{kind}/{name}.parquet") for kind in ("records", "victims")]
+    return check(raw, tables[0], tables[1], trusted)
+
+
+def faults(folder: SegmentFolder, trusted: Iterable[str]) -> list[str]:
+    """Parquet files of the folder that are missing, or are not what its proof shows; each by name. The segments were verified.
+
+    Records that a seal proves are those of the segment, since that is under the same seals.
+    """
+    found = []
+    for segment in folder.segments:
+        name = parquet_files.names(segment)[2]
+        try:
+            proof, _, _ = check_files(folder.folder / name, trusted)
+            if (proof.pool, proof.first_seq, proof.last_seq) != (folder.pool, segment.first_seq, segment.last_seq):
+                raise VerificationFailed("it is the proof of other records")
+        except VerificationFailed as no:
+            found.append(f"{name}: {no}")
+        except ClientError as no:
+            found.append(str(no))
+    return found
+

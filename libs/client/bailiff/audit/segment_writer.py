@@ -1,0 +1,142 @@
+"""Writes a log as segments into a folder or object storage: whole, sealed segments; what is there is not changed.
+
+A manifest is written after the files that it names. So whatever is cut off leaves a folder that verifies, and the same command goes
+on from there.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import AsyncIterable, Sequence
+
+from bailiff.client.errors import ClientError, ExitCode
+from bailiff_bus.messages import CheckpointCosigned, LogSealed, SealingKey
+from bailiff_bus.port import Message
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
+from bailiff_log.cosignatures import CosignatureBody
+from bailiff_log.seals import ConsistencyProof, SealBody, valid_seals
+
+from .chain_report import ChainVerifier, unbroken
+from .cosignatures import newest_cosignatures
+from .log_files import about_line, message_line
+from .object_path import AnyPath, put
+from .segments import MANIFEST, ClosingPath, Manifest, Segment, read_manifest, seal_to
+
+COMPRESSION = 6
+
+
+async def write_segments(
+    folder: AnyPath,
+    size: int,
+    start: ChainHead,
+    tree: Frontier,
+    partition: int,
+    messages: AsyncIterable[Message],
+    published: Sequence[SealBody],
+    cosignatures: Sequence[CosignatureBody] = (),
+    end: ConsistencyProof | None = None,
+) -> list[Segment]:
+    """Writes each missing whole segment of `size` records; if there are seals, only sealed ones. Returns the new segments.
+
+    start, tree: chain head and Merkle tree before the first message. published: seals and keys. end: from the end of the messages to
+    the next seal, if they end elsewhere. Raises `ClientError` if the log does not continue the existing segments.
+    """
+    pool = start.pool
+    manifest = read_manifest(folder)
+    known = manifest.segments if manifest is not None else []
+    if manifest is not None and (manifest.pool, manifest.size) != (pool, size):
+        text = f"{folder} has segments of {manifest.size} records of {manifest.pool}"
+        raise ClientError(ExitCode.USAGE, text, "choose another folder")
+    ends = known[-1].last_seq + 1 if known else start.next_seq
+    if start.next_seq % size or start.next_seq > ends:
+        text = f"the log is there from record {start.next_seq} on only, and the folder ends before record {ends}"
+        raise ClientError(ExitCode.USAGE, text, "use the folder with the earlier records, or a size that divides that seq")
+    seals = valid_seals(published)
+    sizes = [seal.size for seal in seals if isinstance(seal, LogSealed)]
+    verifier, tree, base = ChainVerifier(pool), tree.copy(), tree
+    verifier.resume(start, "", -1, ())
+    before, lines, later, written = start, list[str](), list[bytes](), list[Segment]()
+    by_first = {segment.first_seq: segment for segment in known}
+    async for message in messages:
+        wire = verifier.verify(message)
+        unbroken(verifier, "nothing after the last whole segment was written; see: bailiff audit verify")
+        lines.append(message_line(message))
+        if wire is None:
+            continue
+        later.append(leaf_hash(bytes.fromhex(verifier.head.hash)))
+        tree.append(later[-1])
+        if verifier.head.next_seq % size:
+            continue
+        first = verifier.head.next_seq - size
+        if sizes and verifier.head.next_seq > sizes[-1]:
+            break
+        existing = by_first.get(first)
+        if existing is None:
+            existing = write_segment(folder, pool, partition, lines, before, base.peaks, verifier.head)
+            written.append(existing)
+            if verifier.head.next_seq in sizes:
+                cosigned = newest_cosignatures(cosignatures, verifier.head.next_seq)
+                write_manifest(folder, pool, partition, size, [*known, *written], seals, cosigned)
+        elif existing.after != verifier.head.hash:
+            text = f"{existing.name} ends with another record {verifier.head.next_seq - 1} than the log: one of them was changed"
+            raise ClientError(ExitCode.FOUND_WRONG, text, "nothing was overwritten; see: bailiff audit verify")
+        before, base, lines, later = verifier.head, tree.copy(), [], []
+    if written or manifest is not None:
+        segments = [*known, *written]
+        covered = segments[-1].last_seq + 1 if segments else 0
+        above = next((body for body in seals if isinstance(body, LogSealed) and body.size > covered), None)
+        closing = None
+        if covered not in sizes and above is not None:
+            closing = end if end is not None and end.size == covered else _closing(base, later, above)
+        write_manifest(folder, pool, partition, size, segments, seals, newest_cosignatures(cosignatures, covered), closing)
+    return written
+
+
+def _closing(base: Frontier, later: list[bytes], seal: LogSealed) -> ConsistencyProof:
+    """The Merkle path from the end of the segments to the seal that covers them."""
+    leaves = later[: seal.size - base.size]
+    tree = base.copy()
+    for leaf in leaves:
+        tree.append(leaf)
+    if tree.root().hex() != seal.root:
+        text = f"the log's first {seal.size} records are not those that were sealed"
+        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+    return ConsistencyProof(base.size, tuple(consistency_path(base.size, seal.size, base.followed_by(leaves))))
+
+
+def write_segment(
+    folder: AnyPath, pool: str, partition: int, lines: list[str], before: ChainHead, peaks: list[bytes], after: ChainHead
+) -> Segment:
+    """Writes one segment. lines: its messages (`message_line`). before, peaks: chain head and Merkle tree before it."""
+    name = f"{pool}-{before.next_seq:012d}-{after.next_seq - 1:012d}.jsonl.gz"
+    compressed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=compressed, compresslevel=COMPRESSION, mtime=0) as out:  # reproducible
+        out.write(about_line(pool, partition).encode())
+        out.writelines(line.encode() for line in lines)
+    raw = compressed.getvalue()
+    put(folder / name, raw)
+    return Segment(
+        name=name, first_seq=before.next_seq, last_seq=after.next_seq - 1, messages=len(lines), bytes=len(raw),
+        sha256=hashlib.sha256(raw).hexdigest(), head=before, peaks=[each.hex() for each in peaks], after=after.hash,
+    )  # fmt: skip
+
+
+def write_manifest(
+    folder: AnyPath, pool: str, partition: int, size: int, segments: list[Segment], seals: Sequence[LogSealed | SealingKey],
+    cosignatures: Sequence[CheckpointCosigned] = (), closing: ConsistencyProof | None = None,
+) -> None:  # fmt: skip
+    """Names these segments, with the seals that cover them. closing: if the last one does not end at a seal."""
+    covered = segments[-1].last_seq + 1 if segments else 0
+    most = covered if closing is None else next(each.size for each in seals if isinstance(each, LogSealed) and each.size > covered)
+    seals = [each for each in seals if isinstance(each, SealingKey) or each.size <= most]
+    manifest = Manifest(
+        bailiff_segments=1, pool=pool, partition=partition, size=size, segments=segments,
+        seals=[seal_to(seal) for seal in seals], cosignatures=[each.to_data() for each in cosignatures],
+        closing=ClosingPath(size=closing.size, path=[each.hex() for each in closing.path]) if closing is not None else None,
+    )  # fmt: skip
+    document = manifest.model_dump(exclude=None if closing is not None else {"closing"})
+    put(folder / MANIFEST, (json.dumps(document, indent=1) + "\n").encode())
+
+
