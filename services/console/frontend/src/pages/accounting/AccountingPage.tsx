@@ -66,7 +66,7 @@ function Found({ pool, view, window, series, sums, go }: { pool: string; view: V
       <Card title="GPUs over time" aside={<SegmentedControl legend="Figure" options={FIGURES} value={view.figure} onChange={(next) => go({ figure: next })} />}>
         {chart.areas.length || chart.capacity.some((value) => value > 0) ? <StackedAreas chart={chart} words={words} capacity={view.figure !== "waiting"} /> : <EmptyState title="Nothing in this time range" />}
         <p class="soft note">
-          Mean of each {window.period}{window.from > Date.parse(sums.from) && `, from the first one that is known, ${momentOfChart(window.from)}`}. {hours(sums.totals.used)} of {hours(sums.capacity_gpu_hours)} GPU-hours of healthy GPUs were used: {percent(sums.totals.used, sums.capacity_gpu_hours)}.
+          Mean of each {window.period}. {window.from > Date.parse(sums.from) && `Nothing is recorded before ${momentOfChart(window.from)}. `}{hours(sums.totals.used)} of {hours(sums.capacity_gpu_hours)} GPU-hours of healthy GPUs were used: {percent(sums.totals.used, sums.capacity_gpu_hours)}.
         </p>
       </Card>
       <Card title={`GPU-hours by ${head.toLowerCase()}`} aside={<DownloadLink name={`${pool}-accounting.csv`} text={csvOf(series.rows, view.by)} />}>
