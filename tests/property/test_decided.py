@@ -7,7 +7,7 @@ choices, a search that counts its steps otherwise, a wake-up at another time. Su
 import json
 
 import pytest
-from tests.property.decided import FILE, NAMES, digest, texts
+from tests.property.decided import FILE, NAMES, QUICK, digest, texts
 
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 
@@ -20,7 +20,7 @@ def test_the_record_is_of_this_engine() -> None:
     assert list(RECORDED["decided"]) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in NAMES])
 def test_it_is_decided_as_recorded(name: str) -> None:
     decided, recorded = texts(name), RECORDED["decided"][name].split()
     for number, (text, expected) in enumerate(zip(decided, recorded, strict=False)):

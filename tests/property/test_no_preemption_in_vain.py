@@ -119,9 +119,13 @@ def test_of_several_waiting_jobs_none_is_started_that_an_earlier_one_evicts_at_o
 
 
 def nobody_starts_in_vain(made: list[Decision]) -> None:
-    """No job is started that one evicts whose request is open, or that is being evicted itself.
+    """No job is started that one evicts whose request is open, or that is being evicted itself. Three cases are none of these.
 
-    A job that is tried later in the pass may, and so may a project of which another job was evicted since.
+    * The victim is moved: it does not wait again, its new place is reserved before it leaves the old one.
+    * The rival neither requested preemption nor was it being evicted when the job was started: it had a place of its own then,
+      which a job between them in the order of the pass took. To hold the job back for it would start nobody while anybody waits.
+    * Another job of the rival's project was evicted since. Only that brings the project within what it may take from others, so
+      no rule permitted the rival to evict the job when it was started.
     """
     started: dict[str, int] = {}
     for at, decision in enumerate(made):

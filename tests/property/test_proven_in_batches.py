@@ -141,6 +141,11 @@ def test_what_is_proven_in_a_batch_is_the_best_after_the_earlier_answers_at_leng
     check_batch(seed, world, Counter())
 
 
+@pytest.mark.parametrize(("seed", "world"), [(87534923, 0)])
+def test_batches_in_which_a_set_was_missed_once(seed: int, world: int) -> None:
+    check_batch(seed, world, Counter())
+
+
 def test_every_action_is_proven_after_earlier_answers() -> None:
     seen: Counter[tuple[Action, bool]] = Counter()
     for seed in range(60):

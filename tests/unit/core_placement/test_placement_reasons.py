@@ -14,6 +14,8 @@ from bailiff_core.placement.packing import ANYWHERE
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of, requirements_of_unit
 from bailiff_core.placement.unschedulable_reasons import unschedulable_reason
+from bailiff_core.quota.quota_aware_placement import place_within_bounds
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 ROOM = GIB * 80
 
@@ -238,3 +240,24 @@ def test_requirements_of_a_unit_are_those_of_its_tasks() -> None:
     job = Sketch().job("asks", group(2, gpus=1), group(1, cpu=1))
     unit: Any = SimpleNamespace(job=job, indices=(1, 2))
     assert requirements_of_unit(unit) == {need(gpus=1): [1], need(cpu=1): [2]}
+
+
+@pytest.mark.parametrize("largest", [80, 160])
+def test_a_placement_beyond_a_bound_takes_nothing(largest: int) -> None:
+    """Other devices are tried first: of equal ones there are none."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    for device in sketch.node("b", gpus=2).devices:
+        device.memory_bytes = largest * GIB
+    unit = requested_unit(sketch.job("asks", group(2, gpu_share_bytes=GIB)))
+    snapshot = current_snapshot(sketch.state)
+    before = [(node.unallocated, node.future) for node in snapshot.cluster.nodes.values()]
+    tried: list[list[int]] = []
+
+    def over(place: GangPlacement) -> str | None:
+        tried.append([task.node for task in place.tasks])
+        return "too much"
+
+    assert place_within_bounds(snapshot, unit, StepBudget(1_000), over=over) == "too much"
+    assert [(node.unallocated, node.future) for node in snapshot.cluster.nodes.values()] == before
+    assert tried == [[0, 0], *([[1, 1]] if largest > 80 else []), [1, 1] if largest > 80 else [0, 0]]

@@ -82,6 +82,16 @@ def test_a_running_job_must_request_the_same_tasks(sketch):
     assert why(sketch, wide, answer.model_copy(update={"tasks": ""})) == "'wide' is no longer pending"
 
 
+def test_a_job_that_has_all_its_tasks_is_no_longer_pending(sketch):
+    sketch.node("c", gpus=1)
+    wide = sketch.job("wide", group(gpus=1), priority=75)
+    sketch.at(wide, ("c", [0]))
+    wide.demand = wide.demand.model_copy(update={"tasks": (group(2, gpus=1),), "min_tasks": 1})
+    answer = ask(sketch, wide)
+    wide.demand = wide.demand.model_copy(update={"tasks": (group(gpus=1),)})
+    assert why(sketch, wide, answer) == "'wide' is no longer pending"
+
+
 def test_the_placement_must_be_well_formed(sketch, preemptor):
     answer = ask(sketch, preemptor)
     nonsense = answer.model_copy(update={"placement": (NodeShare(node=0, tasks="0", devices="0-2"),)})

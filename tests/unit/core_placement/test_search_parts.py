@@ -36,6 +36,13 @@ def test_a_unit_cannot_fit_if_one_kind_of_its_tasks_does_not(gpu_tasks: int, cpu
     assert cannot_fit(ClusterResources.of(sketch.state), unit) is not fits
 
 
+def test_what_is_releasing_counts_as_free() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    sketch.running("leaves", "a", [0], phase="evicting")
+    assert not cannot_fit(ClusterResources.of(sketch.state), requested_unit(sketch.job("asks", group(gpus=1))))
+
+
 def test_only_equal_tasks_have_a_single_requirement() -> None:
     sketch, unit = two_kinds()
     assert single_requirement(unit) is None
@@ -80,6 +87,7 @@ def proven(short: int, outside: list[int | None], *parts: list[tuple[int, int]] 
         (2, [10, 15], [[(1, 10), (2, 16)], [(1, 9), (2, 15)]], False),
         (2, [10, 15], [[(1, 10)], [(1, 9)]], False),  # none of them gains two
         (2, [None, 15], [[(1, 10), (2, 15)], [(1, 9), (2, 15)]], True),
+        (2, [None, 15], [[(1, 10), (2, 16)], [(1, 9), (2, 15)]], False),
         (1, [10], [None, [(1, 10)]], True),  # one that is not known counts as none
         (1, [10], [None], False),
         (1, [10], [[(2, 10)]], True),  # two slots at the price of one

@@ -7,9 +7,10 @@ from tests.builders import GIB, group
 from tests.unit.core_protections.kit import Bench, core, surplus
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.state import Job
+from bailiff_core.model.state import Job, OpenRequest
 from bailiff_core.model.units import Unit
 from bailiff_core.protections import VictimSetTests, excluded_by
+from bailiff_core.victims import select_batch
 
 NO_RECLAIM = ("allocate", "preempt")
 
@@ -167,3 +168,30 @@ def test_a_preemptor_that_requests_nothing_would_exceed_nothing() -> None:
     assert shield(bench, victim) == "quota-shields"
     bench.sketch.at(bench.preemptor, ("a", [7]))
     assert shield(bench, victim) is None
+
+
+def test_each_request_of_a_batch_is_judged_by_its_own_size() -> None:
+    """The large one would exceed its project's quota, so the other project is protected from it; from the small one it is not."""
+    bench = pool(project("ours", 6), project("theirs", 8), shields=False, reclaim=True)
+    for name in ("one", "two"):
+        bench.running(name, gpus=4, project="theirs")
+    for name, gpus in (("large", 8), ("small", 4)):
+        bench.waiting(name, gpus=gpus, priority=75, project="ours")
+    bench.state.indices.snapshot = None
+    large, small = select_batch(bench.state, [OpenRequest(1, "large"), OpenRequest(2, "small")], 10_000)
+    assert large.refused == "impossible"
+    assert (small.refused, small.action, [victim.job for victim in small.victims]) == (None, "preempt", ["two"])
+
+
+def test_what_an_earlier_request_of_a_batch_takes_counts_for_the_next() -> None:
+    """With the GPUs of the first the project is at its quota, and the other project is protected from the second."""
+    bench = pool(project("ours", 4), project("theirs", 8), shields=False, reclaim=True)
+    for name in ("one", "two"):
+        bench.running(name, gpus=4, project="theirs")
+    for name in ("first", "second"):
+        bench.waiting(name, gpus=4, priority=75, project="ours")
+    bench.state.indices.snapshot = None
+    first, second = select_batch(bench.state, [OpenRequest(1, "first"), OpenRequest(2, "second")], 10_000)
+    assert [victim.job for victim in first.victims] == ["two"]
+    assert not second.victims
+    assert [entry.rule for entry in second.explanation.excluded] == ["already-evicting", "quota-shields"]

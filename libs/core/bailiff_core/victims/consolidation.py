@@ -109,7 +109,7 @@ def _promising_sets(problem: Problem, candidates: Candidates, max_jobs: int) -> 
         options.sort(key=lambda option: option.key)
         sets += [list(option.steps) for option in options[:MAX_OPTIONS]]
     found = [chosen for chosen in ([cheapest] if cheapest else []) + sets if len({step.job.id for step in chosen}) <= max_jobs]
-    return found, certain and bool(cheapest) and bool(found) and found[0] is cheapest
+    return found, certain and bool(found) and found[0] is cheapest
 
 
 @dataclass(frozen=True, slots=True)
