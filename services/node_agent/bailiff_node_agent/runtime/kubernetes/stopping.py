@@ -36,6 +36,7 @@ class PodStop:
     def __init__(self, node: PodNode) -> None:
         self._node = node
         self._deleted_with: int | None = None
+        self._is_away = False
         self._marked: bool | None = None
         """Whether the pod has the condition by Bailiff's word; None: an earlier agent may have set it."""
 
@@ -60,13 +61,15 @@ class PodStop:
         except (NotFound, Conflict):
             return  # it is gone, which is seen by itself, or has changed, and then this is repeated
         except (Unreachable, TooManyRequests, TimeoutError) as problem:
-            logger().warning("the API server does not answer", task=str(order.key), why=str(problem))
+            if not self._is_away:
+                logger().warning("the API server cannot end a pod", task=str(order.key), why=str(problem) or "it does not answer")
+            self._is_away = True
             if grace_s == KILL_GRACE_S:
                 self._signal(order, signal.SIGKILL)
             elif grace_s is not None and (order.own_pod or self._marked):
                 self._signal(order, signal.SIGTERM)  # without the condition, its controller would count a failure
             return
-        self._deleted_with = grace_s
+        self._deleted_with, self._is_away = grace_s, False
         if grace_s == KILL_GRACE_S:
             self._signal(order, signal.SIGKILL)  # a kubelet that waits for a longer grace already may not shorten it at once
 
