@@ -75,6 +75,8 @@ class PodStop:
 
     async def _mark(self, order: TaskOrder, pod: Object | None, refusal: str | None) -> None:
         """Have the condition on the pod while it is evicted or stopped, and take it away when its eviction is cancelled."""
+        if not order.uid:
+            return  # its pod is not known yet: `carry_out` does it once it is
         eviction = self._node.files.eviction(order.key)
         if eviction is None and self._node.files.stop(order.key) is None:
             if self._marked or (self._marked is None and _is_left(pod)):
