@@ -1,5 +1,6 @@
 """Jobs on real kubelets: who has which GPU, by the word of the log, of the kubelets and of the containers themselves."""
 
+import copy
 import itertools
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ async def runs(users: Users, name: str, uses: Path, pods: int = 1) -> Job:
     await users.until_phase(name, "running")
     await users.watch.until_true(f"{name} runs on the GPUs that the log says", agreed)
     assert_one_at_a_time(uses)
-    return users.of(name)
+    return copy.copy(users.of(name))  # the state goes on
 
 
 def used_by(pods: set[str], uses: Path) -> set[str]:
