@@ -1,11 +1,11 @@
 """Jobs on real kubelets: who has which GPU, by the word of the log, of the kubelets and of the containers themselves."""
 
+import copy
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.bridge_system import JOBS, Users, all_running
+from tests.kubernetes.bridge_system import JOBS, Users, attempts_of
 from tests.kubernetes_cluster import IMAGE, Cluster
 from tests.system import Watch
 
@@ -74,18 +74,25 @@ def using(users: Users, name: str, gpus: int, uses: Path, *, pods: int = 1, **la
 
 
 async def runs(users: Users, name: str, uses: Path, pods: int = 1) -> Job:
-    """Wait until the Job's pods run, with the GPUs that the log says; no GPU has been used by two containers at a time so far."""
-    await users.until_pods(f"job-name={name}", f"{name} runs", _some_running(pods))
-    job = await users.until_phase(name, "running")
-    found = [pod for pod in users.pods(f"job-name={name}") if pod["status"].get("phase") == "Running"]
+    """Wait until the Job's pods run on the GPUs that the log says, by the kubelets' word and by their own.
+
+    No GPU has been used by two containers at a time so far.
+    """
     kubelets = {node.name: PodResources(node.pod_resources) for node in users.cluster.real_nodes}
-    for pod in found:
-        given = kubelets[pod["spec"]["nodeName"]].devices_of(users.namespace, pod["metadata"]["name"])
-        for gpu in given:
-            await users.watch.until(f"{pod['metadata']['name']} uses {gpu}", _uses(uses / gpu, pod["metadata"]["name"]))
-    assert allocated(users.watch, job.id) == used_by({pod["metadata"]["name"] for pod in found}, uses)
+
+    async def agreed() -> bool:
+        found = [pod for pod in users.pods(f"job-name={name}") if pod["status"].get("phase") == "Running"]
+        if len(found) != pods or users.of(name).phase != "running" or attempts_of(found) != {users.of(name).attempt}:
+            return False
+        given = {
+            gpu for pod in found for gpu in kubelets[pod["spec"]["nodeName"]].devices_of(users.namespace, pod["metadata"]["name"])
+        }
+        return allocated(users.watch, users.of(name).id) == given == used_by({pod["metadata"]["name"] for pod in found}, uses)
+
+    await users.until_phase(name, "running")
+    await users.watch.until_true(f"{name} runs on the GPUs that the log says", agreed)
     assert_one_at_a_time(uses)
-    return job
+    return copy.copy(users.of(name))  # the state goes on
 
 
 def used_by(pods: set[str], uses: Path) -> set[str]:
@@ -102,15 +109,8 @@ def assert_one_at_a_time(uses: Path) -> None:
 
 def last_user(gpu: Path) -> str:
     """The pod that has written into the file of this GPU last."""
-    return gpu.read_text().splitlines()[-1].partition("/")[0]
-
-
-def _uses(gpu: Path, pod: str) -> Callable[[object], bool]:
-    return lambda _: gpu.exists() and last_user(gpu) == pod
-
-
-def _some_running(count: int) -> Any:
-    return lambda pods: all_running(count)([pod for pod in pods if pod["status"].get("phase") == "Running"])
+    lines = gpu.read_text().splitlines()
+    return lines[-1].partition("/")[0] if lines else ""
 
 
 URGENT = {names.PRIORITY_CLASS: "inference"}

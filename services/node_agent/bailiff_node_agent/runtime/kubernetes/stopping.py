@@ -39,6 +39,7 @@ class PodStop:
     def __init__(self, node: PodNode) -> None:
         self._node = node
         self._deleted_with: int | None = None
+        self._is_away = False
         self._marked: bool | None = None
         """Whether the pod has the condition by Bailiff's word; None: an earlier agent may have set it."""
 
@@ -63,13 +64,15 @@ class PodStop:
         except (NotFound, Conflict):
             return  # it is gone, which is seen by itself, or has changed, and then this is repeated
         except (Unreachable, TooManyRequests, TimeoutError) as problem:
-            logger().warning("the API server does not answer", task=str(order.key), why=str(problem))
+            if not self._is_away:
+                logger().warning("the API server cannot end a pod", task=str(order.key), why=str(problem) or "it does not answer")
+            self._is_away = True
             if grace_s == KILL_GRACE_S:
                 self._signal(order, signal.SIGKILL)
             elif grace_s is not None and (order.own_pod or self._marked):
                 self._signal(order, signal.SIGTERM)  # without the condition, its controller would count a failure
             return
-        self._deleted_with = grace_s
+        self._deleted_with, self._is_away = grace_s, False
         if grace_s == KILL_GRACE_S:
             self._signal(order, signal.SIGKILL)  # a kubelet that waits for a longer grace already may not shorten it at once
 
@@ -117,6 +120,8 @@ class PodStop:
 
     async def _mark(self, order: TaskOrder, pod: Object | None, refusal: str | None) -> None:
         """Have the condition on the pod while it is evicted or stopped, and take it away when its eviction is cancelled."""
+        if not order.uid:
+            return  # its pod is not known yet: `carry_out` does it once it is
         if self._node.files.eviction(order.key) is None and self._node.files.stop(order.key) is None:
             if self._marked or (self._marked is None and _is_left(pod)):
                 await self._set_condition(order, {"type": DISRUPTION_TARGET, "$patch": "delete"})
