@@ -1,7 +1,8 @@
 """A cluster of fake nodes (kwok): how fast jobs become running pods, and what that costs; beside kube-scheduler alone.
 
 The API server, etcd, kube-scheduler, controllers and kwok run on this machine as well, from the program that
-`BAILIFF_TEST_KUBERNETES` names. `BAILIFF_BENCH_NODES` is the number of nodes; each has eight GPUs, for four pods of two.
+`BAILIFF_TEST_KUBERNETES` names. `BAILIFF_BENCH_NODES` is the number of nodes; each has eight GPUs, and runs as many pods as
+`BAILIFF_BENCH_PODS_PER_NODE` says, which share them.
 """
 
 import asyncio
@@ -42,7 +43,8 @@ from .table import Row, Run
 NAME, NAMESPACE = "pool-k", "bench"
 AGENT, BRIDGE = "node-agent", "kubernetes-bridge"
 LABELS = {"offline-kubernetes/node": "fake"}
-GPUS, PODS_PER_NODE = 2, 4
+PODS_PER_NODE = int(os.environ.get("BAILIFF_BENCH_PODS_PER_NODE", "4"))
+GPUS = 8 // PODS_PER_NODE
 AT_ONCE = 64
 PATIENCE_S = 900.0
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
