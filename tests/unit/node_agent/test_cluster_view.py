@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from bailiff_kubernetes.names import LAST_CHECKPOINT_STEP, LAST_CHECKPOINT_TIME, TASK_HASH, TASK_RECORD
 from bailiff_kubernetes.resources import NODES, PODS
 from bailiff_kubernetes.watch import LocalView
+from bailiff_node_agent.devices import DeviceUnavailable
 from bailiff_node_agent.devices.cluster import ClusterInventory
 from bailiff_node_agent.runtime.kubernetes.checkpoint_notes import age_us, message_of, note_of
 from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode, ClusterView
@@ -113,7 +114,8 @@ def test_a_deleted_node_keeps_its_slots(node: Node) -> None:
 def test_a_doubt_outlives_the_process_and_ends_with_another_boot_or_an_operator(node: Node) -> None:
     inventory = ClusterInventory(node.member)
     node.member.doubt(["n1/gpu/0", "n1/gpu/1"], "a/gone")
-    assert inventory.usage("n1/gpu/0").memory_used > 0
+    with pytest.raises(DeviceUnavailable, match="a/gone was removed without a reported end"):
+        inventory.usage("n1/gpu/0")
     assert node.restarted().doubts() == {"n1/gpu/0": "a/gone", "n1/gpu/1": "a/gone"}
 
     inventory.accept("n1/gpu/1")
