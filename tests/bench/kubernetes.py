@@ -1,7 +1,8 @@
 """A cluster of fake nodes (kwok): how fast jobs become running pods, and what that costs; beside kube-scheduler alone.
 
 The API server, etcd, kube-scheduler, controllers and kwok run on this machine as well, from the program that
-`BAILIFF_TEST_KUBERNETES` names. `BAILIFF_BENCH_NODES` is the number of nodes; each has eight GPUs, for four pods of two.
+`BAILIFF_TEST_KUBERNETES` names. `BAILIFF_BENCH_NODES` is the number of nodes; each has eight GPUs, and runs as many pods as
+`BAILIFF_BENCH_PODS_PER_NODE` says, which share them.
 """
 
 import asyncio
@@ -42,7 +43,8 @@ from .table import Row, Run
 NAME, NAMESPACE = "pool-k", "bench"
 AGENT, BRIDGE = "node-agent", "kubernetes-bridge"
 LABELS = {"offline-kubernetes/node": "fake"}
-GPUS, PODS_PER_NODE = 2, 4
+PODS_PER_NODE = int(os.environ.get("BAILIFF_BENCH_PODS_PER_NODE", "4"))
+GPUS = 8 // PODS_PER_NODE
 AT_ONCE = 64
 PATIENCE_S = 900.0
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -59,6 +61,16 @@ class FakeCluster:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         command = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, input=stdin).stdout
+
+    def add_nodes(self) -> None:
+        """As many as are missing; the program that starts a cluster waits a minute for them, which very many need longer than."""
+        [first] = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
+        kept = {name: first["metadata"][name] for name in ("annotations", "labels")}
+        counts = {name: first["status"][name] for name in ("capacity", "allocatable")}
+        names = [f"fake-{number}" for number in range(2, self.nodes + 1)]
+        items = [{"apiVersion": "v1", "kind": "Node", "metadata": kept | {"name": name}, "status": counts} for name in names]
+        self.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={PATIENCE_S:.0f}s")
 
     def requests(self) -> int:
         """Requests that the API server has answered so far, without those that make a watch last."""
@@ -81,10 +93,12 @@ def _cluster(folder: Path, nodes: int) -> Iterator[FakeCluster]:
     if tool is None:
         raise SystemExit("no Kubernetes is built here: BAILIFF_TEST_KUBERNETES names the program that builds and starts one")
     try:
-        up = [str(tool), "up", str(folder), "--fake", str(nodes), "--real", "0", "--gpus", str(GPUS * PODS_PER_NODE)]
+        up = [str(tool), "up", str(folder), "--fake", "1", "--real", "0", "--gpus", str(GPUS * PODS_PER_NODE)]
         text = subprocess.run(up, stdout=subprocess.PIPE, text=True, check=True).stdout
         exports = dict(line.removeprefix("export ").split("=", 1) for line in text.splitlines() if line.startswith("export "))
-        yield FakeCluster(Path(exports["KUBECONFIG"]), Path(exports["PATH"].split(":")[0]), nodes)
+        cluster = FakeCluster(Path(exports["KUBECONFIG"]), Path(exports["PATH"].split(":")[0]), nodes)
+        cluster.add_nodes()
+        yield cluster
     finally:
         subprocess.run([str(tool), "down", str(folder)], stdout=subprocess.DEVNULL, check=False)
 

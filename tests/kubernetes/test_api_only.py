@@ -5,6 +5,7 @@ Nothing runs on these nodes; what is tested is what the agent makes of the API s
 
 import json
 import time
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -150,17 +151,18 @@ async def test_a_pod_that_was_removed_without_a_reported_end_leaves_its_slots_in
         kubernetes.kubectl("delete", "pod", pod_of(job), "-n", kubernetes_namespace, "--grace-period=0", "--force")
         exited = await pool.record(TaskExited, job=job)
         assert exited.unobserved
-        await pool.record(DeviceQuarantined, node=node)
+        quarantined = await pool.record(DeviceQuarantined, node=node, job=job)
+        assert "was removed without a reported end" in quarantined.detail
         await pool.until("its slots are out of use", lambda state: node_named(state, node).quarantined.bit_count() == 2)  # noqa: B023
         if job == "forced":  # another boot of the node proves that nothing of it runs any more
-            info = {"status": {"nodeInfo": {**(await node_info(kubernetes_api, node)), "bootID": f"boot-of-{job}"}}}
+            info = {"status": {"nodeInfo": {**(await node_info(kubernetes_api, node)), "bootID": (boot := uuid.uuid4().hex)}}}
             kubernetes.kubectl("patch", "node", node, "--subresource=status", "-p", json.dumps(info))
             await pool.until("they are back", lambda state: node_named(state, node).quarantined == 0)  # noqa: B023
-            assert node_named(pool.state, node).boot_id == f"boot-of-{job}"
+            await pool.until("it has joined anew", lambda state: node_named(state, node).boot_id == boot)  # noqa: B023
         else:  # or an operator vouches for them
             dirty = [fact.device for fact in pool.facts(DeviceQuarantined, node=node)][-2:]
             for device in dirty:
-                await pool.request(ClearQuarantine(node=node, device=device))
+                await pool.request(ClearQuarantine(node=node, device=device, reason="seen idle with nvidia-smi"))
             await pool.until("they are back", lambda state: node_named(state, node).quarantined == 0)  # noqa: B023
             assert {fact.device for fact in pool.facts(DeviceCleared, node=node)} >= {*dirty}
         await pool.clear()

@@ -64,6 +64,7 @@ NOT_OURS = ALERTS | {
     "ParentName",
     "ServerApp",
     "ConfigMaps",
+    "CronJob",
     "DaemonSet",
     "DescribeConfigs",
     "EnvironmentFile",

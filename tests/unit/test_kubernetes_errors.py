@@ -33,7 +33,9 @@ BROKEN = {"message": "etcdserver: request timed out", "reason": "InternalError",
     ("status", "body", "kind"),
     [(429, FORBIDDEN, BudgetForbids), (500, SEVERAL, BudgetForbids), (429, BUSY, TooManyRequests), (500, BROKEN, Unreachable)],
 )
-def test_a_budgets_refusal_is_told_from_a_busy_or_broken_server(status: int, body: dict[str, Any], kind: type[ApiError]) -> None:
+def test_a_budgets_refusal_differs_from_that_of_a_busy_or_broken_server(
+    status: int, body: dict[str, Any], kind: type[ApiError]
+) -> None:
     error = error_of(status, body)
     assert type(error) is kind
     assert error.message == body["message"]

@@ -81,3 +81,13 @@ def test_the_creator_needs_the_rights_of_a_submitter(pods):
 )
 def test_a_spec_has_a_command_or_a_workload(pods, spec):
     assert refused(pods, "malformed", spec=spec, user=None)
+
+
+def test_a_pod_gets_no_part_of_a_gpu(pods):
+    demand = JobDemand(job="new", tasks=(TaskGroup(gpu_share_milli=500),))
+    spec = JobSpec(command="true", image="registry.example/a:1", runtime="kubernetes")
+    request = ReceivedRequest("client", "q-1", digest("c"), None, "alice", "none", SubmitJob(demand=demand, spec=spec))
+    found = facts_of_request(pods.state, request, digest("spec"))
+    assert isinstance(found, Rejected)
+    assert found.code == "never-fits"
+    assert "no parts of a GPU" in found.reason

@@ -6,7 +6,7 @@ No driver is read and no device is named: slot 3 is some GPU of the node, and th
 from bailiff_kubernetes.resources import labels_of
 from bailiff_node_agent.runtime.kubernetes.cluster_view import MIG, ClusterNode
 
-from .inventory import Device, DeviceProblem, DeviceUsage
+from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage
 
 MIB = 1 << 20
 IN_USE = 1 << 30
@@ -46,8 +46,10 @@ class ClusterInventory:
         return found
 
     def usage(self, device_id: str) -> DeviceUsage:
-        in_use = device_id in self._node.doubts() or device_id in self._node.holders()
-        return DeviceUsage(IN_USE if in_use else 0, ())
+        pod = self._node.doubts().get(device_id)
+        if pod is not None:
+            raise DeviceUnavailable(f"its pod {pod} was removed without a reported end: nothing proves that it is free")
+        return DeviceUsage(IN_USE if device_id in self._node.holders() else 0, ())
 
     def utilization(self, device_id: str) -> int | None:  # noqa: ARG002 - nobody measures it
         return None

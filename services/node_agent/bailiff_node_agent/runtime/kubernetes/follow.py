@@ -50,7 +50,7 @@ class PodFollower:
     ) -> None:
         self._node, self._check, self._has_message = node, check_devices, has_message
         self._journal, self._writing = Journal.resume(str(node.files.task_dir(order.key) / "messages.jsonl")), asyncio.Lock()
-        self._note: checkpoint_notes.Note | None = None
+        self._note = node.files.note(order.key)
         self._placement, self._stop = Placement(node, order, manifest, self._wait), PodStop(node)
         self._hash = task_hash(str(order.key))
         self.changed = node.changed.setdefault(self._hash, asyncio.Event())
@@ -207,6 +207,7 @@ class PodFollower:
             return
         async with self._writing:
             await asyncio.to_thread(self._journal.add, message, max(0, boottime_us() - age))
+            await asyncio.to_thread(self._node.files.write_note, key, note)
         self._has_message(key)
 
     # --- the end

@@ -119,6 +119,15 @@ class TaskFiles:
         """Why a disruption budget forbade the eviction when it was first requested; None if none did."""
         return (read_json(self.task_dir(key) / "budget.json") or {}).get("refusal")
 
+    def write_note(self, key: TaskKey, note: tuple[str, str]) -> None:
+        """The newest checkpoint that the pod's annotations tell: it is taken once."""
+        self._write(key, "checkpoint", {"note": note})
+
+    def note(self, key: TaskKey) -> tuple[str, str] | None:
+        """The newest one that was taken."""
+        content = read_json(self.task_dir(key) / "checkpoint.json")
+        return None if content is None else (content["note"][0], content["note"][1])
+
     def write_eviction(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int, hard_us: int) -> None:
         """The eviction notice with its deadlines, boot-time µs. The pod may have no control directory yet."""
         self._write(key, "eviction", {"payload": dict(payload), "soft_us": soft_us, "hard_us": hard_us})

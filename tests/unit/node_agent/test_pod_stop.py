@@ -1,0 +1,94 @@
+"""TERM and KILL of a pod whose disruption budget is respected: asked until it allows it, deleted when the grace is over."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bailiff_kubernetes import BudgetForbids, Forbidden
+from bailiff_node_agent.runtime.kubernetes.cluster_pods import NoProcesses
+from bailiff_node_agent.runtime.kubernetes.stopping import KILL_GRACE_S, PodStop
+from bailiff_node_agent.runtime.kubernetes.task_files import TaskFiles, TaskOrder
+from bailiff_node_agent.runtime.port import TaskKey
+
+KEY = TaskKey("train", 1, "0")
+ORDER = TaskOrder(KEY, "team-a", "pod-1", own_pod=True, devices=(), ordered_by=7, is_only_task=True, uid="u1")
+POD = {"metadata": {"name": "pod-1", "namespace": "team-a", "uid": "u1"}, "spec": {}, "status": {"phase": "Running"}}
+FORBIDS = BudgetForbids("Cannot evict pod as it would violate the pod's disruption budget.", 429)
+
+
+class Server:
+    """An API server whose eviction API answers with these refusals first."""
+
+    def __init__(self, *refusals: Exception) -> None:
+        self.refusals, self.calls = [*refusals], list[str]()
+
+    async def evict(self, pod: dict[str, Any], grace_s: int) -> None:
+        self.calls.append(f"evict {pod['metadata']['uid']} {grace_s}")
+        if self.refusals:
+            raise self.refusals.pop(0)
+
+    async def delete(self, _: object, name: str, __: str, *, uid: str, grace_s: int) -> None:
+        self.calls.append(f"delete {name} {uid} {grace_s}")
+
+    async def patch_status(self, _: object, __: str, status: dict[str, Any], ___: str, uid: str) -> None:
+        [condition] = status["conditions"]
+        self.calls.append(f"{condition['reason']}: {condition['message']}")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TaskFiles:
+    files = TaskFiles(tmp_path)
+    files.write_order(ORDER)
+    return files
+
+
+def stop_of(files: TaskFiles, server: Server) -> PodStop:
+    return PodStop(SimpleNamespace(files=files, api=server, processes=NoProcesses()))  # type: ignore[arg-type]
+
+
+def evicted(files: TaskFiles, grace_s: int, **payload: str) -> None:
+    files.write_eviction(KEY, {"reason": "preemption", "preemptor": "serve", **payload}, 0, 0)
+    files.write_stop(KEY, grace_s)
+
+
+async def test_a_budget_is_asked_until_it_allows_the_eviction(files: TaskFiles) -> None:
+    server = Server(FORBIDS, FORBIDS)
+    stop = stop_of(files, server)
+    evicted(files, 30, disruption_budgets="respect")
+    for asked in range(1, 3):
+        await stop.carry_out(ORDER, POD, None)
+        assert server.calls == ["evict u1 30"] * asked
+        assert stop.is_due(ORDER)
+    await stop.carry_out(ORDER, POD, None)
+    assert server.calls[2:] == ["evict u1 30", "PreemptionByScheduler: preempted by job serve: preemption"]
+    assert not stop.is_due(ORDER)
+    await stop.carry_out(ORDER, POD, None)
+    assert len(server.calls) == 4, "what was carried out is not repeated"
+    assert stop.budget_note(ORDER) == f"evicted when its disruption budget allowed it; before: {FORBIDS.message}"
+
+
+@pytest.mark.parametrize(
+    "refusal", [FORBIDS, Forbidden('pods "pod-1" is forbidden: cannot create resource "pods/eviction"', 403)]
+)
+async def test_the_end_of_the_grace_is_the_end_of_the_respect(files: TaskFiles, refusal: Exception) -> None:
+    server = Server(refusal)
+    evicted(files, 30, disruption_budgets="respect")
+    await stop_of(files, server).carry_out(ORDER, POD, None)
+    files.write_stop(KEY, KILL_GRACE_S)
+    stop = stop_of(files, server)  # another agent
+    await stop.carry_out(ORDER, POD, None)
+    assert server.calls[-1] == "delete pod-1 u1 1"
+    note = stop.budget_note(ORDER)
+    assert note is not None
+    assert note.startswith("deleted at the end of its grace although its disruption budget forbade it: ")
+
+
+async def test_without_respect_no_budget_is_asked(files: TaskFiles) -> None:
+    server = Server(FORBIDS)
+    evicted(files, 30)
+    stop = stop_of(files, server)
+    await stop.carry_out(ORDER, POD, None)
+    assert server.calls == ["PreemptionByScheduler: preempted by job serve: preemption", "delete pod-1 u1 30"]
+    assert stop.budget_note(ORDER) is None
