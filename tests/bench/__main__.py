@@ -20,6 +20,7 @@ from . import (
     console_page,
     control,
     core,
+    disk,
     engine,
     fleet,
     fold,
@@ -73,6 +74,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "sim": sim.measure,
     "cli-start": cli_start.measure,
     "weight": weight.measure,
+    "disk": disk.measure,
 }
 
 

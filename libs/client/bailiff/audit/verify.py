@@ -76,7 +76,9 @@ async def verified(
         found = await _verified_in_order(source, chain, cosigned)
     faults = [problem or found["seal_problem"]]
     if folder is not None:
-        faults += folder.faults()
+        faults += folder.gaps()  # what verifies in parallel has compared the files themselves
+        if not in_parallel:
+            faults += folder.changed_files()
         if found["broken"] is None and not in_parallel:
             faults += folder.misstated()
     found["seal_problem"] = "; ".join(filter(None, faults))
