@@ -1,4 +1,5 @@
-"""A real S3 server (moto's, a process of its own) with the bucket `audit`, and a proxy before it that stops in the middle of an upload."""
+"""A real S3 server (moto's, a process of its own) with the bucket `audit`, and a proxy before it that stops in the middle of
+an upload."""
 
 import os
 import socket

@@ -1,4 +1,5 @@
-"""Bytes on Kafka's disk: in the audit log per plain job and per preemption, and in all topics per idle hour, with all services."""
+"""Bytes on Kafka's disk: in the audit log per plain job and per preemption, and in all topics per idle hour, with all
+services."""
 
 import asyncio
 import time

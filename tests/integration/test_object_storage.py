@@ -124,7 +124,7 @@ async def test_an_upload_that_is_killed_leaves_a_sound_folder_and_goes_on(
     try:
         command = [sys.executable, "-m", "bailiff", "audit", "export", str(folder), "--segment", str(SIZE), "--file", str(local)]
         environment = {**os.environ, **ENVIRONMENT, "AWS_ENDPOINT_URL": proxy.address}
-        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)  # noqa: ASYNC220 - it is killed as it is
         assert await asyncio.to_thread(proxy.stopped.wait, 120), process.communicate()
         process.send_signal(signal.SIGKILL)
         process.communicate()
@@ -144,7 +144,9 @@ async def test_an_upload_that_is_killed_leaves_a_sound_folder_and_goes_on(
     assert (await verified(from_file(folder), TRUST))["ok"]
 
 
-def test_missing_credentials_are_a_plain_error(bucket: tuple[s3fs.S3FileSystem, ObjectPath], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_a_plain_error(
+    bucket: tuple[s3fs.S3FileSystem, ObjectPath], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, folder = bucket
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -163,6 +165,6 @@ def test_a_proof_is_checked_with_its_files_alone(tmp_path: Path) -> None:
     found = segment_proofs.check_segment(proof, TRUST)
     assert (found["ok"], found["first_seq"], found["last_seq"]) == (True, SIZE, 2 * SIZE - 1)
     changed = json.loads(proof.read_text())
-    changed["peaks"] = changed["peaks"][:-1] + ["0" * 64]
+    changed["peaks"] = [*changed["peaks"][:-1], "0" * 64]
     proof.write_text(json.dumps(changed))
     assert "are not those under the seal" in segment_proofs.check_segment(proof, TRUST)["problem"]

@@ -34,7 +34,9 @@ def test_duckdb_says_who_lost_most_when_and_to_whom(folder: Path) -> None:
     rows = duckdb.sql(queries("sql", folder)[0]).fetchall()
     assert sum(row[3] for row in rows) == sum(len(data.victims) for data in DECIDED) > 0
     assert sum(row[4] for row in rows) == pytest.approx(LOST / 3.6e6)
-    assert {(row[0], row[2]) for row in rows} == {(each.project, data.preemptor.project) for data in DECIDED for each in data.victims}
+    assert {(row[0], row[2]) for row in rows} == {
+        (each.project, data.preemptor.project) for data in DECIDED for each in data.victims
+    }
 
 
 def test_duckdb_tells_the_history_of_a_job(folder: Path) -> None:
@@ -47,7 +49,7 @@ def test_duckdb_tells_the_history_of_a_job(folder: Path) -> None:
 
 def test_pandas_gives_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, pd.DataFrame] = {}
-    exec(queries("python", folder)[0], names)  # noqa: S102 - the page's own text
+    exec(queries("python", folder)[0], names)
     worst = names["worst"]
     assert worst["sum"].sum() == pytest.approx(LOST / 3.6e6)
     assert worst["count"].sum() == sum(len(data.victims) for data in DECIDED)

@@ -1,5 +1,6 @@
 """`bailiff audit replay` of a folder of segments in several processes, and from where it stopped."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -52,13 +53,13 @@ async def test_two_ranges_replay_what_one_does(tmp_path: Path) -> None:
     assert found["cycles_replayed"] == found["cycles"] > 10
 
 
-async def test_it_goes_on_where_it_stopped_and_notices_another_log(tmp_path: Path) -> None:
+def test_it_goes_on_where_it_stopped_and_notices_another_log(tmp_path: Path) -> None:
     folder, kept = tmp_path / "segments", tmp_path / "replayed.json"
-    await written(folder, WIRES[: 3 * SIZE])
+    asyncio.run(written(folder, WIRES[: 3 * SIZE]))
     first = command(folder, "--resume", str(kept))
     assert first.exit_code in (0, 8), first.output
     assert json.loads(kept.read_text())["seq"] == json.loads(first.stdout)["to_seq"] == 3 * SIZE - 1
-    await written(folder)
+    asyncio.run(written(folder))
     second = json.loads(command(folder, "--resume", str(kept)).stdout)
     assert second["ok"]
     assert second["to_seq"] == WHOLE - 1
@@ -72,8 +73,8 @@ async def test_it_goes_on_where_it_stopped_and_notices_another_log(tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ["{}", "not JSON"])
-async def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
-    folder, kept = await written(tmp_path / "segments"), tmp_path / "replayed.json"
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    folder, kept = asyncio.run(written(tmp_path / "segments")), tmp_path / "replayed.json"
     kept.write_text(text)
     found = command(folder, "--resume", str(kept))
     assert found.exit_code == 2

@@ -1,7 +1,9 @@
 """Replays the segments of a folder in several processes, each a range of the log.
 
-Nothing vouches for the state at the beginning of a range but the records before it: each process verifies and folds the log from its
-first record on, and replays its own range only. Folding costs a third of replaying or less, so that two processes are 1.7 times as
+Nothing vouches for the state at the beginning of a range but the records before it: each process verifies and folds the log
+from its
+first record on, and replays its own range only. Folding costs a third of replaying or less, so that two processes are 1.7
+times as
 fast as one; snapshots from elsewhere are not needed and not trusted. The ranges must follow each other without a gap.
 """
 
@@ -37,7 +39,8 @@ class Range:
 
 
 async def replay_in_parallel(folder: SegmentFolder, processes: int, store: Path | None) -> Replayed | None:
-    """The result, as `replay` gives it. None where it has to be found in one go: no place to divide it, or a process was killed."""
+    """The result, as `replay` gives it. None where it has to be found in one go: no place to divide it, or a process was
+    killed."""
     starts = await _starts(folder, processes)
     if not starts:
         return None
@@ -86,11 +89,11 @@ def _shares(processes: int) -> list[float]:
 
 
 async def _start_after(folder: SegmentFolder, seq: int) -> int | None:
-    """The first cycle from this record on, within its segment, in which resources became free."""
+    """The first cycle from this record on in which resources became free."""
     number = next((at for at, each in enumerate(folder.segments) if each.first_seq <= seq <= each.last_seq), None)
     if number is None:
         return None
-    segment = SegmentFolder(folder.folder, slice(number, number + 1), folder.manifest)
+    segment = SegmentFolder(folder.folder, slice(number, None), folder.manifest)
     verifier, cycle_start = ChainVerifier(folder.pool), -1
     verifier.resume(segment.start, "", -1, ())
     cycle_ended = False  # where a segment begins is not known to be the beginning of a cycle

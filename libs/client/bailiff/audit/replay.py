@@ -59,7 +59,8 @@ class Replayed(TypedDict):
     """The result of `bailiff audit replay`. If `ok` is false, `difference`, `proposal_differences` or `error` says why.
 
     from_seq, to_seq: the replayed range, whole decision cycles; earlier records were folded. It may begin before the requested
-    range, at the last earlier cycle in which resources became free. to_hash: of the record to_seq. records: read from the log. proposals: `ProposalReceived`
+    range, at the last earlier cycle in which resources became free. to_hash: of the record to_seq. records: read from the log.
+    proposals: `ProposalReceived`
     records in the range; proposals_searched: of these, searched again; proposals_not_reproduced: with another result, of which
     `proposal_differences` has the first requests.
     """
@@ -155,7 +156,8 @@ async def replay(
 ) -> Replayed:  # fmt: skip
     """Replay the log, or a range of its cycles. read: opens the log at each call.
 
-    store: folder of engine wheels. known: a record and the hash that it must have. Raises `ClientError` for an unreadable source, and for an empty range.
+    store: folder of engine wheels. known: a record and the hash that it must have. Raises `ClientError` for an unreadable
+    source, and for an empty range.
     """
     survey = await _survey(pool, read(), from_ or Point(), to or Point(), known)
     if survey.begin > survey.end and survey.sound:

@@ -1,6 +1,7 @@
 """Up to which record `bailiff audit replay` has replayed a log, kept in a file, so that the next one goes on after it.
 
-The file is compared with the log: the record in it must still have its hash, which all records before it lead to. What rests on the
+The file is compared with the log: the record in it must still have its hash, which all records before it lead to. What rests
+on the
 file is that this reader has replayed those records before. They are verified and folded again.
 """
 

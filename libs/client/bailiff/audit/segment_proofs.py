@@ -1,4 +1,5 @@
-"""The proof beside the Parquet files of a segment: its rows are the sealed records, shown without the segment and without the log.
+"""The proof beside the Parquet files of a segment: its rows are the sealed records, shown without the segment and without the
+log.
 
 It holds the Merkle tree before the first record, the path from the tree after the last one to a seal, that seal, and the sealing
 keys up to the one that signed it. The hash of each record follows from its bytes in the row; a tree made of other hashes does not
@@ -36,7 +37,8 @@ class Step(Strict):
 
 
 class SegmentProof(Strict):
-    """`proofs/NAME.json`. peaks: the Merkle tree before the first record. path: from the end of the segment, or from the step after
+    """`proofs/NAME.json`. peaks: the Merkle tree before the first record. path: from the end of the segment, or from the step
+    after
     it, to the seal's tree.
     """
 
@@ -53,7 +55,8 @@ class SegmentProof(Strict):
 
 @dataclass(slots=True)
 class Unproved:
-    """A segment whose proof waits for the records up to its seal. tree: after its last record. leaves: of the records after that."""
+    """A segment whose proof waits for the records up to its seal. tree: after its last record. leaves: of the records after
+    that."""
 
     segment: Segment
     tree: Frontier
@@ -64,7 +67,8 @@ class Unproved:
 async def write_all(folder: SegmentFolder, chain: SealChain) -> list[Segment]:
     """Writes Parquet files and proof of each segment that has no proof yet. Returns these segments. chain: the valid seals.
 
-    The proof is written last: what was cut off before is written again. Raises `ClientError` where records are not the sealed ones.
+    The proof is written last: what was cut off before is written again. Raises `ClientError` where records are not the sealed
+    ones.
     """
     written, waiting = list[Segment](), list[Unproved]()
     for segment in folder.segments:
@@ -97,7 +101,9 @@ async def write_all(folder: SegmentFolder, chain: SealChain) -> list[Segment]:
     for each in waiting:
         closing = folder.closing
         if closing is None or closing.size != each.tree.size + len(each.leaves):
-            raise ClientError(ExitCode.FOUND_WRONG, f"{folder.folder}: nothing shows that {each.segment.records} are under a seal")
+            raise ClientError(
+                ExitCode.FOUND_WRONG, f"{folder.folder}: nothing shows that {each.segment.records} are under a seal"
+            )
         _write(folder, chain, each, closing.path, _step(each) if each.leaves else None)
     return written
 
@@ -183,7 +189,9 @@ def check_segment(path: AnyPath, trusted: Iterable[str]) -> SegmentChecked:
     }  # fmt: skip
 
 
-def check(raw: bytes, records: "pa.Table", victims: "pa.Table", trusted: Iterable[str] = ()) -> tuple[SegmentProof, LogSealed, list[str]]:
+def check(
+    raw: bytes, records: "pa.Table", victims: "pa.Table", trusted: Iterable[str] = ()
+) -> tuple[SegmentProof, LogSealed, list[str]]:
     """The proof, its seal, and the keys from the trusted one to the seal's. Raises `VerificationFailed`.
 
     Every column follows from the record's bytes, which are proved; those of another value are named.
@@ -261,4 +269,3 @@ def faults(folder: SegmentFolder, trusted: Iterable[str]) -> list[str]:
         except ClientError as no:
             found.append(str(no))
     return found
-

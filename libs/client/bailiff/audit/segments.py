@@ -106,7 +106,9 @@ class SegmentFolder:
         manifest = manifest or read_manifest(folder)
         if manifest is None or not manifest.segments:
             log = next(iter(sorted(folder.glob("log.jsonl*"))), None) if isinstance(folder, Path) else None
-            advice = f"name the file in it: {log}" if log is not None else f"create one: bailiff audit export {folder} --segment N"
+            advice = (
+                f"name the file in it: {log}" if log is not None else f"create one: bailiff audit export {folder} --segment N"
+            )
             raise ClientError(ExitCode.USAGE, f"{folder}: not a folder of segments: it has no {MANIFEST}", advice)
         self.manifest, self.number = manifest, only.start or 0
         self.pool, self.partition, self.segments = manifest.pool, manifest.partition, manifest.segments[only]

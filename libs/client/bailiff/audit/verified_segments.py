@@ -1,8 +1,11 @@
 """What an earlier `bailiff audit verify` has verified, kept in a file of the verifier, so that the next one goes on from there.
 
-The file is not trusted to say where the log stands. A segment is passed over only if its file still has the SHA-256 that was verified,
-and if the next one begins at a seal: the Merkle tree that the manifest states there must have the root that the sealing key signed. So
-later records are verified against the seals as always, whatever the file says; what rests on it is that this verifier has read the
+The file is not trusted to say where the log stands. A segment is passed over only if its file still has the SHA-256 that was
+verified,
+and if the next one begins at a seal: the Merkle tree that the manifest states there must have the root that the sealing key
+signed. So
+later records are verified against the seals as always, whatever the file says; what rests on it is that this verifier has read
+the
 earlier records before.
 """
 
@@ -70,4 +73,3 @@ def first_to_verify(folder: SegmentFolder, chain: SealChain, earlier: VerifiedSe
         if at_seal and following.head.next_seq == following.first_seq == segment.last_seq + 1:
             found = number
     return found
-

@@ -183,7 +183,8 @@ async def verify(
         ),
     ] = None,
     derived: Annotated[
-        bool, typer.Option("--derived", help="Also compare what is derived from the records: tables of the archive, Parquet files.")
+        bool,
+        typer.Option("--derived", help="Also compare what is derived from the records: tables of the archive, Parquet files."),
     ] = False,
     processes: Annotated[
         int | None,
@@ -239,8 +240,7 @@ async def verify(
             source = from_file(source.path, slice(begin, None))
         at_once = processes or processes_for(source.folder)
         found = await verified(source, trust or (), wanted, addresses, asked, at_once)
-    if begin:
-        session.say(f"records before {source.start.next_seq} were verified before, and their files are unchanged: {resume}")
+    found["passed_over"] = str(resume) if begin else ""
     if resume is not None and source.folder is not None and found["ok"]:
         verified_segments.write(resume, source.folder, chain_of(source, trust or ())[0])
     if derived and source.folder is not None and found["ok"]:
@@ -346,7 +346,9 @@ async def replay(
 
 async def export(
     session: Session,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file; - for standard output; a folder, or s3://… for segments.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file; - for standard output; a folder, or s3://… for segments.")
+    ],
     before: Annotated[
         int | None, typer.Option(metavar="SEQ", help="Only records before this one, as for replay by an earlier release.")
     ] = None,
@@ -429,7 +431,9 @@ async def parquet(
         raise ClientError(ExitCode.FOUND_WRONG, f"{folder}: {problem}", f"see: bailiff audit verify --archive {folder}")
     written = await segment_proofs.write_all(found, chain)
     names = [each.name for each in written]
-    session.show({"pool": found.pool, "segments": names}, lambda: f"{folder}: {count_text(len(names), 'segment')} written as Parquet")
+    session.show(
+        {"pool": found.pool, "segments": names}, lambda: f"{folder}: {count_text(len(names), 'segment')} written as Parquet"
+    )
 
 
 async def seals(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:
@@ -481,7 +485,9 @@ async def prove(
 
 async def check_proof(
     session: Session,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A proof written by `bailiff audit prove` or `bailiff audit parquet`.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A proof written by `bailiff audit prove` or `bailiff audit parquet`.")
+    ],
     trust: Annotated[
         list[str] | None,
         typer.Option(
