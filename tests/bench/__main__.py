@@ -20,6 +20,7 @@ from . import (
     console_page,
     control,
     core,
+    disk,
     engine,
     fleet,
     fold,
@@ -75,6 +76,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "cli-start": cli_start.measure,
     "weight": weight.measure,
     "kubernetes": kubernetes.measure,
+    "disk": disk.measure,
 }
 
 

@@ -30,18 +30,20 @@ LIBRARY = Path(__file__).parents[2] / "libs" / "job"
 class Jobs:
     """Asks for what a person would, and keeps when which record about which job came into the log.
 
-    at: by job, the records of each type in order, (the broker's time in s, data).
+    at: by job, the records of each type in order, (the broker's time in s, data). bytes: of headers and values of all records.
     """
 
     def __init__(self, folder: Path, client: Client) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self._client = folder, client
         self.at: dict[str, dict[str, list[tuple[float, dict[str, Any]]]]] = defaultdict(lambda: defaultdict(list))
+        self.bytes = 0
         self.audit: Watch
 
     def take(self, kind: str, record: ConsumerRecord) -> None:
         """One more audit record."""
         name = kind.removeprefix("bailiff.audit.").removesuffix(".v1")
+        self.bytes += len(record.value) + sum(len(header) + len(value) for header, value in record.headers)
         self.at[job_of(record)][name].append((record.timestamp / 1000, json.loads(record.value)))
 
     async def submit(self, job: str, script: str, *arguments: str, tasks: int = 1, gpus: int = 1, kind: str = "train") -> None:

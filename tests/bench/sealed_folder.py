@@ -1,6 +1,7 @@
 """Writes a long, valid, sealed log as a folder of segments: `python -m tests.bench.sealed_folder FOLDER --records 10000000`.
 
-Its records chain, fold, and are sealed as the auditor seals them. What stands in them as decisions was not decided (`plain_log`), so
+Its records chain, fold, and are sealed as the auditor seals them. What stands in them as decisions was not decided
+(`plain_log`), so
 it is for `audit verify` only. Prints the key to trust.
 """
 

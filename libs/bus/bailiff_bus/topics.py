@@ -98,6 +98,7 @@ AUDIT = Topic(
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
     partitions="one per pool",
+    settings={"compression.type": "zstd"},  # kept for ever; the broker compresses what a writer appends at once
 )
 JOB_SPECS = Topic(
     name="bailiff.job-specs",
@@ -242,7 +243,7 @@ def check_audit_settings(settings: Mapping[str, str], brokers: int) -> list[str]
     needed = {
         name: value
         for name, value in AUDIT.settings_for(brokers).items()
-        if name not in ("max.message.bytes", "min.insync.replicas")
+        if name not in ("max.message.bytes", "min.insync.replicas", "compression.type")
     }
     faults = [
         f"{AUDIT.name}: {name} is {settings.get(name, 'not set')}, expected {value}."

@@ -67,10 +67,10 @@ async def _all(client: Client, topic: topics.Topic) -> AsyncGenerator[Message, N
             yield message
 
 
-def from_file(path: AnyPath) -> Source:
-    """An exported log, or a folder of segments, which may be in object storage."""
+def from_file(path: AnyPath, only: slice = slice(None)) -> Source:
+    """An exported log, or a folder of segments, which may be in object storage. only: the numbers of the segments to read."""
     if isinstance(path, ObjectPath) or path.is_dir():
-        folder = SegmentFolder(path)
+        folder = SegmentFolder(path, only)
         return Source(
             folder.pool, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, path, folder,
             folder.cosignatures,

@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from bailiff.client.errors import ClientError
 from bailiff_core.records import ChainHead, Record, Wire, decode
@@ -24,7 +23,8 @@ from bailiff_log.signed_requests import RequestVerifier, concerns_requests
 
 from . import chain_report
 from .cosignatures import CosignatureVerifier
-from .segments import SegmentFolder
+from .object_path import AnyPath
+from .segments import Manifest, SegmentFolder
 
 WORTH_IT = 100_000
 """Records of a folder; with fewer, starting processes takes longer than they save."""
@@ -40,7 +40,9 @@ def processes_for(folder: SegmentFolder | None) -> int:
 class Part:
     """One verified segment. positions: chain head, size and peaks of the tree at the sizes that were asked for, and at its end.
 
-    requests: the bytes of the records that say who asked, or with which keys. contradictions: of the manifest.
+    requests: the bytes of the records that say who asked, or with which keys. contradictions: of the manifest, with the
+    records or
+    the file.
     """
 
     found: Verification
@@ -82,13 +84,16 @@ async def verify_in_parallel(
 
 
 async def _parts(folder: SegmentFolder, chain: SealChain, sizes: frozenset[int], processes: int) -> AsyncGenerator[Part | None]:
-    """In the order of the segments; no more than two for each process are kept."""
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    """In the order of the segments; no more than two for each process are kept.
+
+    Each process gets manifest and seals once, when it starts.
+    """
+    context, job = multiprocessing.get_context("forkserver"), Job(folder.folder, folder.manifest, chain, sizes)
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(job,)) as pool:
         waiting: deque[Future[Part | None]] = deque()
         try:
-            for number in range(len(folder.segments)):
-                waiting.append(pool.submit(_verify_one, folder.folder, number, chain, sizes))
+            for number in range(folder.number, folder.number + len(folder.segments)):
+                waiting.append(pool.submit(_verify_one, number))
                 if len(waiting) == 2 * processes:
                     yield await asyncio.wrap_future(waiting.popleft())
             while waiting:
@@ -98,24 +103,42 @@ async def _parts(folder: SegmentFolder, chain: SealChain, sizes: frozenset[int],
                 each.cancel()
 
 
-def _verify_one(path: Path, number: int, chain: SealChain, sizes: frozenset[int]) -> Part | None:
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the segments of a folder are verified against."""
+
+    folder: AnyPath
+    manifest: Manifest
+    chain: SealChain
+    sizes: frozenset[int]
+
+
+_jobs: list[Job] = []  # of this process: one
+
+
+def _begin(job: Job) -> None:
+    _jobs.append(job)
+
+
+def _verify_one(number: int) -> Part | None:
     """None where the file or its manifest cannot be read."""
     try:
-        return asyncio.run(_verify(path, number, chain, sizes))
+        return asyncio.run(_verify(_jobs[0], number))
     except ClientError:
         return None
 
 
-async def _verify(path: Path, number: int, chain: SealChain, sizes: frozenset[int]) -> Part:
-    folder = SegmentFolder(path, slice(number, number + 1))
+async def _verify(job: Job, number: int) -> Part:
+    folder = SegmentFolder(job.folder, slice(number, number + 1), job.manifest)
     is_last = folder.following is None
-    seals = SealVerifier(replace(chain), folder.tree.copy(), folder.closing, require_sealed_end=is_last, continues=not is_last)
+    tree = folder.tree.copy()
+    seals = SealVerifier(replace(job.chain), tree, folder.closing, require_sealed_end=is_last, continues=not is_last)
     positions, requests = list[tuple[ChainHead, int, list[bytes]]](), list[Wire]()
     end = folder.segments[0].last_seq + 1
 
     def on_record(head: ChainHead, tree: Frontier) -> None:
         folder.on_record(head, tree)
-        if tree.size in sizes or tree.size == end:
+        if tree.size in job.sizes or tree.size == end:
             positions.append((head, tree.size, list(tree.peaks)))
 
     def keep(wire: Wire, record: Record) -> None:
@@ -123,7 +146,7 @@ async def _verify(path: Path, number: int, chain: SealChain, sizes: frozenset[in
             requests.append(wire)
 
     found = await chain_report.verify(folder.pool, folder.messages(), seals, folder.start, on_record, keep)
-    return Part(found, positions, requests, folder.misstated())
+    return Part(found, positions, requests, folder.misstated() + folder.changed_files())
 
 
 def _joined(one: Verification, next_one: Verification) -> Verification:

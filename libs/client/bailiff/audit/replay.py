@@ -59,7 +59,8 @@ class Replayed(TypedDict):
     """The result of `bailiff audit replay`. If `ok` is false, `difference`, `proposal_differences` or `error` says why.
 
     from_seq, to_seq: the replayed range, whole decision cycles; earlier records were folded. It may begin before the requested
-    range, at the last earlier cycle in which resources became free. records: read from the log. proposals: `ProposalReceived`
+    range, at the last earlier cycle in which resources became free. to_hash: of the record to_seq. records: read from the log.
+    proposals: `ProposalReceived`
     records in the range; proposals_searched: of these, searched again; proposals_not_reproduced: with another result, of which
     `proposal_differences` has the first requests.
     """
@@ -69,6 +70,7 @@ class Replayed(TypedDict):
     records: int
     from_seq: int
     to_seq: int
+    to_hash: str
     cycles: int
     cycles_replayed: int
     cycles_of_other_engines: int
@@ -132,6 +134,7 @@ class Survey:
     parts: list[Part] = field(default_factory=list)
     begin: int = -1
     end: int = -1
+    end_hash: str = ""
     records: int = 0
     verification: Verification | None = None
     orphans: int = 0
@@ -148,13 +151,15 @@ class Survey:
 
 
 async def replay(
-    pool: str, read: Read, *, store: Path | None = None, from_: Point | None = None, to: Point | None = None
-) -> Replayed:
+    pool: str, read: Read, *, store: Path | None = None, from_: Point | None = None, to: Point | None = None,
+    known: tuple[int, str] | None = None,
+) -> Replayed:  # fmt: skip
     """Replay the log, or a range of its cycles. read: opens the log at each call.
 
-    store: folder of engine wheels. Raises `ClientError` for an unreadable source, and for an empty range.
+    store: folder of engine wheels. known: a record and the hash that it must have. Raises `ClientError` for an unreadable
+    source, and for an empty range.
     """
-    survey = await _survey(pool, read(), from_ or Point(), to or Point())
+    survey = await _survey(pool, read(), from_ or Point(), to or Point(), known)
     if survey.begin > survey.end and survey.sound:
         text = f"no record of {pool} is in the requested range"
         raise ClientError(ExitCode.NOT_FOUND, text, "to see where the log ends: bailiff audit verify")
@@ -172,7 +177,9 @@ async def replay(
 # --- first pass
 
 
-async def _survey(pool: str, messages: AsyncIterable[Message], from_: Point, to: Point) -> Survey:
+async def _survey(
+    pool: str, messages: AsyncIterable[Message], from_: Point, to: Point, known: tuple[int, str] | None = None
+) -> Survey:
     verifier, found = ChainVerifier(pool), Survey()
     in_range, cycle_start, cycle_ended, retry_start = False, 0, True, 0
     position = -1
@@ -205,7 +212,11 @@ async def _survey(pool: str, messages: AsyncIterable[Message], from_: Point, to:
         except UnreadableRecord as error:
             found.unreadable = str(error)
             break
+        if known is not None and seq == known[0] and verifier.head.hash != known[1]:
+            found.unreadable = f"record {seq} is another than the one up to which the log was replayed before"
+            break
         cycle_ended = headers.get("ce_cycleend") == b"true"
+        found.end_hash = verifier.head.hash
         found.end, found.records = seq, seq + 1
         found.bytes_read = hash((found.bytes_read, wire.headers, wire.value))
     if found.begin < 0:
@@ -360,6 +371,7 @@ def _result(pool: str, survey: Survey, cycles: int, found: list[tuple[ReplayEngi
         "records": survey.records,
         "from_seq": survey.begin,
         "to_seq": survey.end,
+        "to_hash": survey.end_hash,
         "cycles": cycles,
         "cycles_replayed": sum(result["cycles"] for _, result in found),
         "cycles_of_other_engines": skipped,

@@ -1,4 +1,5 @@
-"""The proof beside the Parquet files of a segment: its rows are the sealed records, shown without the segment and without the log.
+"""The proof beside the Parquet files of a segment: its rows are the sealed records, shown without the segment and without the
+log.
 
 It holds the Merkle tree before the first record, the path from the tree after the last one to a seal, that seal, and the sealing
 keys up to the one that signed it. The hash of each record follows from its bytes in the row; a tree made of other hashes does not
@@ -27,8 +28,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class Step(Strict):
+    """A Merkle tree between the end of a segment and its seal, and the path to it: the seal is beyond the end of the folder."""
+
+    size: Count
+    root: Digest
+    path: list[Digest]
+
+
 class SegmentProof(Strict):
-    """`proofs/NAME.json`. peaks: the Merkle tree before the first record. path: from the end of the segment to the seal's tree."""
+    """`proofs/NAME.json`. peaks: the Merkle tree before the first record. path: from the end of the segment, or from the step
+    after
+    it, to the seal's tree.
+    """
 
     bailiff_segment_proof: Literal[1]
     pool: str
@@ -36,13 +48,15 @@ class SegmentProof(Strict):
     last_seq: Count
     peaks: list[Digest]
     path: list[Digest]
+    step: Step | None = None
     seal: dict[str, Any]
     keys: list[dict[str, Any]]
 
 
 @dataclass(slots=True)
 class Unproved:
-    """A segment whose proof waits for the records up to its seal. tree: after its last record. leaves: of the records after that."""
+    """A segment whose proof waits for the records up to its seal. tree: after its last record. leaves: of the records after
+    that."""
 
     segment: Segment
     tree: Frontier
@@ -53,7 +67,8 @@ class Unproved:
 async def write_all(folder: SegmentFolder, chain: SealChain) -> list[Segment]:
     """Writes Parquet files and proof of each segment that has no proof yet. Returns these segments. chain: the valid seals.
 
-    The proof is written last: what was cut off before is written again. Raises `ClientError` where records are not the sealed ones.
+    The proof is written last: what was cut off before is written again. Raises `ClientError` where records are not the sealed
+    ones.
     """
     written, waiting = list[Segment](), list[Unproved]()
     for segment in folder.segments:
@@ -85,27 +100,43 @@ async def write_all(folder: SegmentFolder, chain: SealChain) -> list[Segment]:
             waiting.append(Unproved(segment, tree, seal, []))
     for each in waiting:
         closing = folder.closing
-        if closing is None or closing.size != each.tree.size:
-            raise ClientError(ExitCode.FOUND_WRONG, f"{folder.folder}: nothing shows that {each.segment.records} are under a seal")
-        _write(folder, chain, each, closing.path)
+        if closing is None or closing.size != each.tree.size + len(each.leaves):
+            raise ClientError(
+                ExitCode.FOUND_WRONG, f"{folder.folder}: nothing shows that {each.segment.records} are under a seal"
+            )
+        _write(folder, chain, each, closing.path, _step(each) if each.leaves else None)
     return written
 
 
-def _write(folder: SegmentFolder, chain: SealChain, what: Unproved, path: Sequence[bytes]) -> None:
+def _step(what: Unproved) -> Step:
+    end = what.tree.copy()
+    end.extend(what.leaves)
+    path = consistency_path(what.tree.size, end.size, what.tree.followed_by(what.leaves))
+    return Step(size=end.size, root=end.root().hex(), path=[each.hex() for each in path])
+
+
+def _write(folder: SegmentFolder, chain: SealChain, what: Unproved, path: Sequence[bytes], step: Step | None = None) -> None:
     segment, seal = what.segment, what.seal
-    if not _leads_to(what.tree, path, seal):
-        text = f"{segment.name}: its records are not those that were sealed"
-        raise ClientError(ExitCode.FOUND_WRONG, text, f"see: bailiff audit verify --archive {folder.folder}")
     proof = SegmentProof(
         bailiff_segment_proof=1, pool=folder.pool, first_seq=segment.first_seq, last_seq=segment.last_seq, peaks=segment.peaks,
-        path=[each.hex() for each in path], seal=seal.to_data(),
+        path=[each.hex() for each in path], step=step, seal=seal.to_data(),
         keys=[each.to_data() for each in chain.key_messages[: chain.keys.index(seal.key) + 1]],
     )  # fmt: skip
-    put(folder.folder / parquet_files.names(segment)[2], (json.dumps(proof.model_dump(), indent=1) + "\n").encode())
+    if not _leads_to_seal(what.tree, proof, seal):
+        text = f"{segment.name}: its records are not those that were sealed"
+        raise ClientError(ExitCode.FOUND_WRONG, text, f"see: bailiff audit verify --archive {folder.folder}")
+    document = proof.model_dump(exclude=None if step is not None else {"step"})
+    put(folder.folder / parquet_files.names(segment)[2], (json.dumps(document, indent=1) + "\n").encode())
 
 
-def _leads_to(tree: Frontier, path: Sequence[bytes], seal: LogSealed) -> bool:
-    return consistent(tree.size, seal.size, path, tree.root(), bytes.fromhex(seal.root))
+def _leads_to_seal(tree: Frontier, proof: SegmentProof, seal: LogSealed) -> bool:
+    """Whether the tree after the segment is the beginning of the seal's. Raises `ValueError`."""
+    size, root, step = tree.size, tree.root(), proof.step
+    if step is not None:
+        if not consistent(size, step.size, [bytes.fromhex(each) for each in step.path], root, bytes.fromhex(step.root)):
+            return False
+        size, root = step.size, bytes.fromhex(step.root)
+    return consistent(size, seal.size, [bytes.fromhex(each) for each in proof.path], root, bytes.fromhex(seal.root))
 
 
 def _exists(path: AnyPath) -> bool:
@@ -158,7 +189,9 @@ def check_segment(path: AnyPath, trusted: Iterable[str]) -> SegmentChecked:
     }  # fmt: skip
 
 
-def check(raw: bytes, records: "pa.Table", victims: "pa.Table", trusted: Iterable[str] = ()) -> tuple[SegmentProof, LogSealed, list[str]]:
+def check(
+    raw: bytes, records: "pa.Table", victims: "pa.Table", trusted: Iterable[str] = ()
+) -> tuple[SegmentProof, LogSealed, list[str]]:
     """The proof, its seal, and the keys from the trusted one to the seal's. Raises `VerificationFailed`.
 
     Every column follows from the record's bytes, which are proved; those of another value are named.
@@ -168,14 +201,13 @@ def check(raw: bytes, records: "pa.Table", victims: "pa.Table", trusted: Iterabl
         seal = LogSealed.model_validate_json(json.dumps(proof.seal))
         keys = [SealingKey.model_validate_json(json.dumps(each)) for each in proof.keys]
         tree = Frontier(proof.first_seq, map(bytes.fromhex, proof.peaks))
-        path = [bytes.fromhex(each) for each in proof.path]
     except (ValidationError, ValueError, RecursionError) as error:
         raise VerificationFailed(f"not a valid proof, or incomplete: {type(error).__name__}") from None
     check_seal(seal, proof.pool)
     known = verified_keys(seal, proof.pool, keys, list(trusted))
     _check_columns(proof, records, victims)
     tree.extend(leaf_hash(bytes.fromhex(each)) for each in records.column("hash").to_pylist())
-    if tree.size != proof.last_seq + 1 or not _leads_to(tree, path, seal):
+    if tree.size != proof.last_seq + 1 or not _leads_to_seal(tree, proof, seal):
         raise VerificationFailed(f"records {proof.first_seq} to {proof.last_seq} are not those under the seal over {seal.size}")
     return proof, seal, known
 
@@ -237,4 +269,3 @@ def faults(folder: SegmentFolder, trusted: Iterable[str]) -> list[str]:
         except ClientError as no:
             found.append(str(no))
     return found
-

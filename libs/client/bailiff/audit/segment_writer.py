@@ -1,6 +1,7 @@
 """Writes a log as segments into a folder or object storage: whole, sealed segments; what is there is not changed.
 
-A manifest is written after the files that it names. So whatever is cut off leaves a folder that verifies, and the same command goes
+A manifest is written after the files that it names. So whatever is cut off leaves a folder that verifies, and the same command
+goes
 on from there.
 """
 
@@ -40,7 +41,8 @@ async def write_segments(
 ) -> list[Segment]:
     """Writes each missing whole segment of `size` records; if there are seals, only sealed ones. Returns the new segments.
 
-    start, tree: chain head and Merkle tree before the first message. published: seals and keys. end: from the end of the messages to
+    start, tree: chain head and Merkle tree before the first message. published: seals and keys. end: from the end of the
+    messages to
     the next seal, if they end elsewhere. Raises `ClientError` if the log does not continue the existing segments.
     """
     pool = start.pool
@@ -129,7 +131,9 @@ def write_manifest(
 ) -> None:  # fmt: skip
     """Names these segments, with the seals that cover them. closing: if the last one does not end at a seal."""
     covered = segments[-1].last_seq + 1 if segments else 0
-    most = covered if closing is None else next(each.size for each in seals if isinstance(each, LogSealed) and each.size > covered)
+    most = (
+        covered if closing is None else next(each.size for each in seals if isinstance(each, LogSealed) and each.size > covered)
+    )
     seals = [each for each in seals if isinstance(each, SealingKey) or each.size <= most]
     manifest = Manifest(
         bailiff_segments=1, pool=pool, partition=partition, size=size, segments=segments,
@@ -138,5 +142,3 @@ def write_manifest(
     )  # fmt: skip
     document = manifest.model_dump(exclude=None if closing is not None else {"closing"})
     put(folder / MANIFEST, (json.dumps(document, indent=1) + "\n").encode())
-
-

@@ -98,7 +98,7 @@ class SegmentFolder:
     """A folder of segments, read in order. Raises `ClientError` with file and position for invalid content.
 
     closed: segments read so far that match the manifest. only: the numbers of the segments to read; all by default. following:
-    the next one after these. manifest: if it has been read already.
+    the next one after these. number: of the first one, in the manifest. manifest: if it has been read already.
     """
 
     def __init__(self, folder: AnyPath, only: slice = slice(None), manifest: Manifest | None = None) -> None:
@@ -106,9 +106,11 @@ class SegmentFolder:
         manifest = manifest or read_manifest(folder)
         if manifest is None or not manifest.segments:
             log = next(iter(sorted(folder.glob("log.jsonl*"))), None) if isinstance(folder, Path) else None
-            advice = f"name the file in it: {log}" if log is not None else f"create one: bailiff audit export {folder} --segment N"
+            advice = (
+                f"name the file in it: {log}" if log is not None else f"create one: bailiff audit export {folder} --segment N"
+            )
             raise ClientError(ExitCode.USAGE, f"{folder}: not a folder of segments: it has no {MANIFEST}", advice)
-        self.manifest = manifest
+        self.manifest, self.number = manifest, only.start or 0
         self.pool, self.partition, self.segments = manifest.pool, manifest.partition, manifest.segments[only]
         self.following = next(iter(manifest.segments[only.stop :]), None) if only.stop is not None else None
         first, closing = self.segments[0], manifest.closing if self.following is None else None
@@ -178,10 +180,13 @@ class SegmentFolder:
 
     def changed_files(self) -> list[str]:
         """Missing or changed files, as sentences. Those that `messages` has not read are read."""
-        for segment in self.segments:
-            if segment.name not in self._faults:
-                self._faults[segment.name] = _file_fault(segment, _hashed(self.folder / segment.name))
-        return [fault for segment in self.segments if (fault := self._faults[segment.name])]
+        return [fault for segment in self.segments if (fault := self.file_fault(segment))]
+
+    def file_fault(self, segment: Segment) -> str:
+        """What is wrong with a file; empty: nothing. It is read, if `messages` has not."""
+        if segment.name not in self._faults:
+            self._faults[segment.name] = _file_fault(segment, _hashed(self.folder / segment.name))
+        return self._faults[segment.name]
 
     def faults(self) -> list[str]:
         """Missing records, and missing or changed files, as sentences."""

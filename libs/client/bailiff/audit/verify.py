@@ -15,10 +15,14 @@ from .parallel_verify import verify_in_parallel
 
 
 class Verified(Verification):
-    """The verification with what witnesses cosigned. seals_ignored: messages of keys that the trusted one never vouched for."""
+    """The verification with what witnesses cosigned. seals_ignored: messages of keys that the trusted one never vouched for.
+
+    passed_over: the file that says that the records before the first one were verified before; empty: none were passed over.
+    """
 
     witnesses: Witnessed
     seals_ignored: int
+    passed_over: str
 
 
 def chain_of(source: Source, trust: Sequence[str] = ()) -> tuple[SealChain, str]:
@@ -76,13 +80,15 @@ async def verified(
         found = await _verified_in_order(source, chain, cosigned)
     faults = [problem or found["seal_problem"]]
     if folder is not None:
-        faults += folder.faults()
+        faults += folder.gaps()  # what verifies in parallel has compared the files themselves
+        if not in_parallel:
+            faults += folder.changed_files()
         if found["broken"] is None and not in_parallel:
             faults += folder.misstated()
     found["seal_problem"] = "; ".join(filter(None, faults))
     witnessed = cosigned.finish()
     found["ok"] = found["ok"] and not found["seal_problem"] and not witnessed["problems"]
-    return {**found, "witnesses": witnessed, "seals_ignored": chain.ignored}
+    return {**found, "witnesses": witnessed, "seals_ignored": chain.ignored, "passed_over": ""}
 
 
 async def _verified_in_order(source: Source, chain: SealChain, cosigned: CosignatureVerifier) -> Verification:

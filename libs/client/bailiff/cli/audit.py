@@ -183,7 +183,8 @@ async def verify(
         ),
     ] = None,
     derived: Annotated[
-        bool, typer.Option("--derived", help="Also compare what is derived from the records: tables of the archive, Parquet files.")
+        bool,
+        typer.Option("--derived", help="Also compare what is derived from the records: tables of the archive, Parquet files."),
     ] = False,
     processes: Annotated[
         int | None,
@@ -193,6 +194,13 @@ async def verify(
             min=1,
             max=1000,
             help="With a folder of segments: how many to verify at the same time. Default: one for each core, if it is large.",
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With a folder of segments: keep in FILE what was verified, and pass over what it says, if it is unchanged.",
         ),
     ] = None,
 ) -> ExitCode:
@@ -207,8 +215,9 @@ async def verify(
     Witnesses detect what the seals cannot: a tail that was cut together with its seals, an older copy, another history. Without
     --witness-key, cosignatures are compared with the log, but anybody could have made them.
     """
-    from bailiff.audit import segment_proofs
+    from bailiff.audit import segment_proofs, verified_segments
     from bailiff.audit.cosignatures import ask
+    from bailiff.audit.log_sources import from_file
     from bailiff.audit.parallel_verify import processes_for
     from bailiff.audit.verify import chain_of, verified
     from bailiff.audit.verify_derived import derived as compare_derived
@@ -226,8 +235,14 @@ async def verify(
         async with source_of(session, file, archive) as source:
             asked = await ask(chain_of(source, trust or ())[0], addresses)
     async with source_of(session, file, archive) as source:
+        begin = first_segment(source, resume, trust or ())
+        if begin and source.path is not None:
+            source = from_file(source.path, slice(begin, None))
         at_once = processes or processes_for(source.folder)
         found = await verified(source, trust or (), wanted, addresses, asked, at_once)
+    found["passed_over"] = str(resume) if begin else ""
+    if resume is not None and source.folder is not None and found["ok"]:
+        verified_segments.write(resume, source.folder, chain_of(source, trust or ())[0])
     if derived and source.folder is not None and found["ok"]:
         found["derived"] = segment_proofs.faults(source.folder, found["seal_keys"])
         found["ok"] = not found["derived"]
@@ -239,6 +254,18 @@ async def verify(
             session.say(f"not compared: {compared.unchecked}", "yellow")
     session.show(found, lambda: verification_block(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
+
+
+def first_segment(source: Source, resume: Path | None, trust: Sequence[str]) -> int:
+    """The number of the first segment that is not known to be verified. Raises `ClientError`."""
+    from bailiff.audit import verified_segments
+    from bailiff.audit.verify import chain_of
+
+    if resume is None:
+        return 0
+    if source.folder is None:
+        raise ClientError(ExitCode.USAGE, "--resume: only a folder of segments", "name it: --archive FOLDER")
+    return verified_segments.first_to_verify(source.folder, chain_of(source, trust)[0], verified_segments.read(resume))
 
 
 def witness_addresses(texts: Sequence[str], wanted: int) -> list[WitnessAddress]:
@@ -266,19 +293,32 @@ async def replay(
     ] = None,
     file: FromFile = None,
     archive: FromArchive = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=1000, help="With a folder of segments: replay so many ranges at the same time."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep in FILE up to which record the log was replayed, and go on after the one in it."),
+    ] = None,
 ) -> ExitCode:
     """Replay every decision cycle with the engine named by its records, and compare byte for byte.
 
     Engines of other releases run in separate processes, from stored wheels (bailiff engine list). TIME is as in
     2026-01-31T12:00:00Z, or -2h: before now, for a file before its end. Records before --from are verified and folded.
     """
+    from bailiff.audit import replayed_records
     from bailiff.audit.log_positions import Point, end_of, point, wall_clock
+    from bailiff.audit.parallel_replay import replay_in_parallel
     from bailiff.audit.replay import replay as replay_log
     from bailiff.render.tables.audit import replayed_block
 
+    if resume is not None and (from_ or to):
+        raise ClientError(ExitCode.USAGE, "--resume goes on where it stopped: it excludes --from and --to", "use one")
     async with source_of(session, file, archive) as source:
-        pool, is_live = source.pool, source.path is None
+        pool, is_live, folder = source.pool, source.path is None, source.folder
         source.from_its_beginning("replay")
+    known = replayed_records.read(resume, pool) if resume is not None else None
 
     async def read() -> AsyncGenerator[Message, None]:
         async with source_of(session, file, archive) as source:
@@ -289,7 +329,15 @@ async def replay(
     if any(each.ago is not None for each in points):
         end = wall_clock() if is_live else await end_of(read())
         points = [each.at(end) for each in points]
-    found = await replay_log(pool, read, store=session.settings.engines, from_=points[0], to=points[1])
+    if known is not None:
+        points[0] = Point(seq=known[0] + 1)
+    found = None
+    if folder is not None and (processes or 1) > 1 and points == [Point(), Point()]:
+        found = await replay_in_parallel(folder, processes or 1, session.settings.engines)
+    if found is None:
+        found = await replay_log(pool, read, store=session.settings.engines, from_=points[0], to=points[1], known=known)
+    if resume is not None and found["ok"] and not found["cycles_of_other_engines"]:
+        replayed_records.write(resume, found)
     session.show(found, lambda: replayed_block(found))
     if not found["ok"]:
         return ExitCode.FOUND_WRONG
@@ -298,7 +346,9 @@ async def replay(
 
 async def export(
     session: Session,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file; - for standard output; a folder, or s3://… for segments.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file; - for standard output; a folder, or s3://… for segments.")
+    ],
     before: Annotated[
         int | None, typer.Option(metavar="SEQ", help="Only records before this one, as for replay by an earlier release.")
     ] = None,
@@ -381,7 +431,9 @@ async def parquet(
         raise ClientError(ExitCode.FOUND_WRONG, f"{folder}: {problem}", f"see: bailiff audit verify --archive {folder}")
     written = await segment_proofs.write_all(found, chain)
     names = [each.name for each in written]
-    session.show({"pool": found.pool, "segments": names}, lambda: f"{folder}: {count_text(len(names), 'segment')} written as Parquet")
+    session.show(
+        {"pool": found.pool, "segments": names}, lambda: f"{folder}: {count_text(len(names), 'segment')} written as Parquet"
+    )
 
 
 async def seals(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:
@@ -433,7 +485,9 @@ async def prove(
 
 async def check_proof(
     session: Session,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A proof written by `bailiff audit prove` or `bailiff audit parquet`.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A proof written by `bailiff audit prove` or `bailiff audit parquet`.")
+    ],
     trust: Annotated[
         list[str] | None,
         typer.Option(

@@ -63,7 +63,10 @@ def verification_block(found: Verified) -> RenderableType:
     facts = pairs()
     facts.add_row("records", f"{found['records']}")
     if found["first_seq"]:
-        facts.add_row("begins with", text(f"#{found['first_seq']}: earlier records are stored elsewhere and were not verified"))
+        earlier = "are stored elsewhere and were not verified"
+        if found["passed_over"]:
+            earlier = f"were verified before, and their files are unchanged ({found['passed_over']})"
+        facts.add_row("begins with", text(f"#{found['first_seq']}: earlier records {earlier}"))
     facts.add_row("head", f"#{found['head_seq']}  {found['head_hash']}")
     facts.add_row("head time", found["head_time"])
     facts.add_row("log identity", found["identity"])
