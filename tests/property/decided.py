@@ -14,6 +14,7 @@ from random import Random
 from tests.builders import requested_unit
 from tests.log_builder import Story
 from tests.property.busy_stories import Busy
+from tests.property.decided_parts import batches, islands, stale
 from tests.property.full_pools import as_on_large_pools, gang_of_two_kinds, some_pool
 from tests.property.random_stories import Chance
 from tests.property.rich_stories import Rich
@@ -179,15 +180,18 @@ def places(random: Random) -> Texts:
 
 
 KINDS: dict[str, tuple[Callable[[Random], Texts], int, int]] = {  # how many worlds, and how many of them `make test` decides
-    "shared": (shared, 60, 18),
+    "shared": (shared, 60, 15),
     "plain": (plain, 30, 15),
     "busy": (busy, 30, 30),
     "small": (small, 60, 60),
     "tight": (tight, 30, 30),
     "victims": (victims, 30, 30),
     "sharing-victims": (sharing_victims, 40, 40),
-    "places": (places, 20, 20),
-    "rich": (rich, 150, 44),
+    "stale": (stale, 10, 6),
+    "batches": (batches, 20, 20),
+    "places": (places, 40, 40),
+    "islands": (islands, 20, 20),
+    "rich": (rich, 150, 36),
     "large": (large, 30, 20),
     "tied": (tied, 20, 12),
     "memory": (memory, 40, 40),
