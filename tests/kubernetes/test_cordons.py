@@ -1,4 +1,4 @@
-"""The bridge's cordon on a real API server: with its own rights it cordons and uncordons nodes, and changes nothing else of them."""
+"""The bridge on a real API server with its own rights: it cordons and uncordons nodes, and changes nothing else of them."""
 
 import asyncio
 import time
