@@ -41,7 +41,8 @@ from .system import Watch, all_joined, megabytes, publishing, watching
 from .table import Row, Run
 
 NAME, NAMESPACE = "pool-k", "bench"
-AGENT, BRIDGE = "node-agent", "kubernetes-bridge"
+AGENT, BRIDGE = "node-agent-api", "kubernetes-bridge"
+OTHER = {"name": "other", "pool": "other", "gpus": "1xH100-80GB"}
 LABELS = {"offline-kubernetes/node": "fake"}
 PODS_PER_NODE = int(os.environ.get("BAILIFF_BENCH_PODS_PER_NODE", "4"))
 GPUS = 8 // PODS_PER_NODE
@@ -105,7 +106,7 @@ def _cluster(folder: Path, nodes: int) -> Iterator[FakeCluster]:
 
 @contextlib.contextmanager
 def _stack(folder: Path, cluster: FakeCluster) -> Iterator[Stack]:
-    """The services, one agent for all nodes, and a bridge."""
+    """The services, one agent for all nodes, which keeps its fences in memory, and a bridge."""
     folder.mkdir(parents=True)
     key_file, root = folder / "bridge.key", folder / "credentials" / "root.key"
     policy = DEFAULT_POLICY.model_dump(mode="json")
@@ -117,9 +118,11 @@ def _stack(folder: Path, cluster: FakeCluster) -> Iterator[Stack]:
         issued_credentials(root.parent / AGENT / name, root, role="node", name=name, now=time.time_ns() // 1000)
     access = {"kubeconfig": str(cluster.kubeconfig), "namespace": NAMESPACE, "api_only": True, "placement_timeout_s": 600}
     declared = {"name": "fakes", "pool": NAME, "gpus": "kubernetes", "runtimes": ["process", "kubernetes"], "selector": LABELS}
-    env = {"BAILIFF_KUBERNETES": json.dumps(access), "BAILIFF_TELEMETRY_S": "0"}
+    env = {"BAILIFF_KUBERNETES": json.dumps(access), "BAILIFF_TELEMETRY_S": "0", "BAILIFF_DURABLE": "false"}
     cluster.kubectl("apply", "-f", str(MANIFESTS / "admission-policies.yaml"))
-    with Stack(folder, Plan(pools=(NAME,), nodes=[declared], policy=folder / "policy.yaml", env=env)) as stack:
+    with Stack(folder, Plan(pools=(NAME, "other"), nodes=[OTHER], policy=folder / "policy.yaml")) as stack:
+        stack.start_service("node-agent", replica="-api", env=env | {"BAILIFF_NODES": json.dumps([declared])})
+        stack.processes.wait_ready(AGENT, timeout_s=PATIENCE_S)  # very many nodes take longer than the stack waits
         port = free_port()
         settings = {
             **stack.environment(BRIDGE, port), "BAILIFF_KEY": str(key_file), "BAILIFF_CLUSTER": "bench",

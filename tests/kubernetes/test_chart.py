@@ -36,6 +36,7 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("jobs", "pods", "create"),
     },
     "kubernetes-bridge": {
+        ("*", "nodes", "get list patch watch"),
         ("*", "pods", "delete get list patch watch"),
         ("*", "pods/status", "patch"),
         ("*", "placements.bailiff.io", "update"),
@@ -50,6 +51,10 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("system", "leases.coordination.k8s.io[kubernetes-bridge]", "get update"),
     },
     "setup": {
+        *(
+            ("system", f"statefulsets.apps[{name}]", "patch")
+            for name in ("admission", "victim-selection", "eviction-executor", "auditor", "rollup", "console")
+        ),
         ("agents", "configmaps", "create"),
         ("agents", "configmaps[root-public-key]", "update"),
         ("system", "secrets", "create"),
