@@ -137,7 +137,7 @@ def test_the_first_project_reports_the_new_preemption_scope(monkeypatch: pytest.
     log_writer = LogWriter()
     log_writer.begin()
     run = command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path))
-    assert "jobs can now preempt jobs of its own project only" in run("project", "create", "first", "--gpus", "4").output
+    assert "jobs can now preempt jobs of their own project only" in run("project", "create", "first", "--gpus", "4").output
     assert "No projects" not in run("project", "list").output
 
 

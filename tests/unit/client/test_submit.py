@@ -232,6 +232,13 @@ def test_the_list_is_filtered_sorted_and_cut_to_columns(bailiff: Run, log_writer
         assert text in refused.stderr
 
 
+def test_in_a_pipe_no_line_ends_with_spaces(bailiff: Run) -> None:
+    for command in (("explain", "train-7"), ("describe", "train-7"), ("cluster-info",)):
+        lines = bailiff(*command).stdout.splitlines()
+        assert len(lines) > 1
+        assert [line for line in lines if line.endswith(" ")] == [], command
+
+
 # --- options of a job
 
 

@@ -165,7 +165,7 @@ async def _change(session: Session, project: str, change: Callable[[Policy, Pool
         pool = (await client.pool(session.pool)).name
         text_lines = [f"project {project} {done}  ({pool}#{outcome.seq})"]
         if before.scope != after.scope:
-            scope_text = "jobs of its own project only" if after.scope == "project" else "jobs of the whole pool"
+            scope_text = "jobs of their own project only" if after.scope == "project" else "jobs of the whole pool"
             text_lines.append(
                 f"jobs can now preempt {scope_text}: preemption.scope is unset, so it depends on whether there are projects"
             )

@@ -131,8 +131,12 @@ class Session:
         shown = table()
         if isinstance(shown, str):
             self.write("".join(f"{plain_cells(line)}\n" for line in shown.removesuffix("\n").split("\n")))
-        else:
+        elif self.out.is_terminal:
             self.out.print(shown, crop=False)
+        else:  # in a pipe or a file lines end where their text ends
+            with self.out.capture() as captured:
+                self.out.print(shown, crop=False)
+            self.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def write(self, text: str) -> None:
         """Writes text unchanged to standard output."""
