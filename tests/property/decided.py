@@ -180,19 +180,19 @@ def places(random: Random) -> Texts:
 
 
 KINDS: dict[str, tuple[Callable[[Random], Texts], int, int]] = {  # how many worlds, and how many of them `make test` decides
-    "shared": (shared, 60, 15),
+    "shared": (shared, 60, 12),
     "plain": (plain, 30, 15),
     "busy": (busy, 30, 30),
     "small": (small, 60, 60),
     "tight": (tight, 30, 30),
     "victims": (victims, 30, 30),
     "sharing-victims": (sharing_victims, 40, 40),
-    "stale": (stale, 10, 6),
+    "stale": (stale, 10, 4),
     "batches": (batches, 20, 20),
     "places": (places, 40, 40),
     "islands": (islands, 20, 20),
-    "rich": (rich, 150, 36),
-    "large": (large, 30, 20),
+    "rich": (rich, 150, 28),
+    "large": (large, 30, 14),
     "tied": (tied, 20, 12),
     "memory": (memory, 40, 40),
 }
