@@ -84,7 +84,7 @@ async def runs(users: Users, name: str, uses: Path, pods: int = 1) -> Job:
     await users.until_phase(name, "running")
     await users.watch.until_true(f"{name} runs on the GPUs that the log says", agreed)
     assert_one_at_a_time(uses)
-    return copy.copy(users.of(name))  # the state goes on
+    return copy.copy(users.of(name))  # the state changes
 
 
 def used_by(pods: set[str], uses: Path) -> set[str]:
