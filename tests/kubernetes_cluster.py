@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 import urllib.request
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -114,31 +113,6 @@ class Cluster:
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
-
-    def restart(self, program: str) -> None:
-        """End one of a real node's programs and start it anew, as its service manager would: `kubelet-1`, `gpus-1`."""
-        old = self.pid(program)
-        command = Path(f"/proc/{old}/cmdline").read_text().split("\0")[:-1]
-        if program.startswith("kubelet"):
-            command = ["nsenter", "--target", str(self.pid(program.replace("kubelet", "containerd"))), "--mount", "--", *command]
-        os.kill(old, signal.SIGTERM)
-        while _since(old) is not None:
-            time.sleep(0.05)
-        assert self.folder is not None
-        with (self.folder / "logs" / f"{program}.log").open("ab") as log:
-            started = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        (self.folder / "pids" / program).write_text(f"{started.pid} {_since(started.pid)}\n")
-
-
-def _since(pid: int) -> str | None:
-    """When the process began, as the cluster's program keeps it with the pid; None once it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split(" ")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] == "Z" else fields[19]
 
 
 def post(url: str, body: object) -> Any:

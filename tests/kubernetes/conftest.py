@@ -13,7 +13,7 @@ from bailiff_core.model.state import ENDED
 @pytest.fixture(scope="session")
 def _bridge_systems(kubernetes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], BridgeSystem]]:
     with systems(tmp_path_factory, "bridge", BridgeSystem, cluster=kubernetes) as get:
-        yield get  # type: ignore[misc]  # a `Systems` makes what it is told to
+        yield get
 
 
 @pytest.fixture

@@ -28,20 +28,12 @@ done
 """For as long as the container lives, it writes its id into the file of each GPU that it was given."""
 
 
-async def submit(
-    pool: Watch,
-    job: str,
-    gpus: int,
-    command: str = "exec sleep 3000",
-    *,
-    kind: str = "train",
-    image: str = IMAGE,
-    grace_s: int = 5,
-) -> None:
+async def submit(pool: Watch, job: str, gpus: int, *, kind: str = "train") -> None:
     """A job with an image, whose pods the agent creates."""
-    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=10, memory_bytes=256 << 20)
-    demand = JobDemand(job=job, priority_class=kind, grace=grace_s * 1_000_000, tasks=(group,))
-    await pool.request(SubmitJob(demand=demand, spec=JobSpec(command=command, runtime="kubernetes", image=image)))
+    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=10, memory_bytes=32 << 20)
+    demand = JobDemand(job=job, priority_class=kind, grace=5_000_000, tasks=(group,))
+    spec = JobSpec(command="exec sleep 3000", runtime="kubernetes", image=IMAGE)
+    await pool.request(SubmitJob(demand=demand, spec=spec))
 
 
 def allocated(pool: Watch, job: str) -> set[str]:
@@ -92,7 +84,7 @@ async def runs(users: Users, name: str, uses: Path, pods: int = 1) -> Job:
     await users.until_phase(name, "running")
     await users.watch.until_true(f"{name} runs on the GPUs that the log says", agreed)
     assert_one_at_a_time(uses)
-    return copy.copy(users.of(name))  # the state goes on
+    return copy.copy(users.of(name))  # the state changes
 
 
 def used_by(pods: set[str], uses: Path) -> set[str]:

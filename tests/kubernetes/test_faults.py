@@ -6,7 +6,6 @@ Their containers note which GPUs they use, so that two of them on one GPU would 
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -124,78 +123,3 @@ async def test_watches_are_cut_and_etcd_forgets_what_they_missed(story: Story, s
     with unseen():
         story.delete_serve()
     await story.train_is_back(train)
-
-
-async def test_the_kubelet_is_stopped_past_its_lease(story: Story, system: BridgeSystem) -> None:
-    """The control plane takes the node for lost. Its containers and Bailiff's agent run on, but no release can be proven."""
-    story.create_train()
-    train = await story.train_runs()
-    with system.cluster.paused("kubelet-1"):
-
-        async def lost() -> bool:
-            conditions = system.cluster.get("node", system.cluster.node().name)["status"]["conditions"]
-            return next(each["status"] for each in conditions if each["type"] == "Ready") == "Unknown"
-
-        await story.watch.until_true("the node is lost", lost)
-        story.create_serve()
-        await story.users.until_phase("serve", "pending", "reserved")
-        assert not story.is_running("serve")
-    await story.serve_runs()
-    story.delete_serve()
-    await story.train_is_back(train)
-
-
-async def test_an_administrator_removes_pods_and_finalizers_by_force_all_the_while(story: Story, system: BridgeSystem) -> None:
-    story.create_train()
-    train = await story.train_runs()
-    story.create_serve()
-    with by_force(system, story.users.namespace):
-        await story.users.until_phase("serve", "running")
-    await story.serve_runs()
-    story.delete_serve()
-    with by_force(system, story.users.namespace):
-        await story.users.until_phase("serve", "cancelled")
-    await story.train_is_back(train)
-
-
-@contextlib.contextmanager
-def by_force(system: BridgeSystem, namespace: str) -> Iterator[None]:
-    """Until the block ends, somebody takes the finalizers of every pod that is being deleted, and deletes it by force."""
-    over = threading.Event()
-    kubectl = system.cluster.kubectl
-
-    def remove() -> None:
-        while not over.wait(0.5):
-            for pod in system.cluster.get("pods", "-n", namespace)["items"]:
-                if pod["spec"].get("nodeName") and pod["metadata"].get("deletionTimestamp"):
-                    at = ("pod", pod["metadata"]["name"], "-n", namespace)
-                    for command in (
-                        ("patch", *at, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'),
-                        ("delete", *at, "--force", "--grace-period=0", "--wait=false"),
-                    ):
-                        with contextlib.suppress(AssertionError):  # it has gone meanwhile
-                            kubectl(*command)
-
-    thread = threading.Thread(target=remove)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-async def test_the_node_is_deleted_and_comes_back(story: Story, system: BridgeSystem) -> None:
-    story.create_train()
-    train = await story.train_runs()
-    node = system.cluster.node().name
-    system.cluster.kubectl("delete", "node", node)
-    await story.watch.until("its node takes no jobs", lambda state: bool(state.nodes[0].drain))
-    system.cluster.restart("kubelet-1")
-    system.cluster.restart("gpus-1")
-    system.cluster.kubectl("wait", "--for=create", f"node/{node}", "--timeout=120s")
-    system.cluster.kubectl("label", "node", node, "offline-kubernetes/node=real", "--overwrite")
-    await story.watch.until("its node takes jobs again", lambda state: not state.nodes[0].drain)
-    again = await story.train_runs()
-    assert again.id == train.id
-    await story.watch.verify()

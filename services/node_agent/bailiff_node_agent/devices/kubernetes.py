@@ -40,7 +40,13 @@ class KubernetesInventory:
         self._read_at = -FRESH_S
 
     def list(self) -> list[Device]:
-        healthy = self._allocatable()
+        """While the kubelet does not answer, those that it has named before; `problems` says then that it does not answer."""
+        try:
+            healthy = self._allocatable()
+        except KubeletUnavailable:
+            if not self._known:
+                raise
+            healthy = self._known
         devices = {each.id: each for each in self._driver.list()} if self._driver is not None else {}
         found = []
         for index, (device, resource) in enumerate(sorted(self._known.items())):
