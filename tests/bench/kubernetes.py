@@ -31,7 +31,7 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_devstack import free_port
 from bailiff_devstack.stack import Plan, Stack
-from bailiff_kubernetes import Api, LocalView
+from bailiff_kubernetes import AlreadyExists, Api, LocalView, TooManyRequests, Unreachable
 from bailiff_kubernetes.names import POOL
 from bailiff_kubernetes.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS, Object, without_managed_fields
 from bailiff_log.credentials import issued_credentials
@@ -289,7 +289,14 @@ async def _create(api: Api, pods: list[Object]) -> None:
 
     async def create(pod: Object) -> None:
         async with slots:
-            await api.create(PODS, pod, NAMESPACE)
+            while True:
+                try:
+                    await api.create(PODS, pod, NAMESPACE)
+                except (Unreachable, TooManyRequests):
+                    continue  # the machine is overloaded, which is what is measured
+                except AlreadyExists:
+                    return
+                return
 
     await asyncio.gather(*map(create, pods))
 
