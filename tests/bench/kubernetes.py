@@ -9,8 +9,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
-import subprocess
 import sys
 import time
 import uuid
@@ -21,7 +19,6 @@ from typing import Any
 
 import yaml
 from aiokafka import ConsumerRecord
-from tests.kubernetes_cluster import tool_that_is_built
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
@@ -31,12 +28,13 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_devstack import free_port
 from bailiff_devstack.stack import Plan, Stack
-from bailiff_kubernetes import Api, LocalView
+from bailiff_kubernetes import AlreadyExists, Api, LocalView, TooManyRequests, Unreachable
 from bailiff_kubernetes.names import POOL
 from bailiff_kubernetes.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS, Object, without_managed_fields
 from bailiff_log.credentials import issued_credentials
 from bailiff_log.keys import existing_or_new_key, key_id
 
+from .fake_cluster import PATIENCE_S, FakeCluster, fake_cluster
 from .system import Watch, all_joined, megabytes, publishing, watching
 from .table import Row, Run
 
@@ -47,61 +45,15 @@ LABELS = {"offline-kubernetes/node": "fake"}
 PODS_PER_NODE = int(os.environ.get("BAILIFF_BENCH_PODS_PER_NODE", "4"))
 GPUS = 8 // PODS_PER_NODE
 AT_ONCE = 64
-PATIENCE_S = 900.0
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
-
-
-@dataclass
-class FakeCluster:
-    """The cluster, and what its API server counted."""
-
-    kubeconfig: Path
-    programs: Path
-    nodes: int
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        command = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, input=stdin).stdout
-
-    def add_nodes(self) -> None:
-        """As many as are missing; the program that starts a cluster waits a minute for them, which very many need longer than."""
-        [first] = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
-        kept = {name: first["metadata"][name] for name in ("annotations", "labels")}
-        counts = {name: first["status"][name] for name in ("capacity", "allocatable")}
-        names = [f"fake-{number}" for number in range(2, self.nodes + 1)]
-        items = [{"apiVersion": "v1", "kind": "Node", "metadata": kept | {"name": name}, "status": counts} for name in names]
-        self.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={PATIENCE_S:.0f}s")
-
-    def requests(self) -> int:
-        """Requests that the API server has answered so far, without those that make a watch last."""
-        text = self.kubectl("get", "--raw", "/metrics")
-        counts = re.findall(r"^apiserver_request_total\{(.*?)\} (\S+)$", text, re.MULTILINE)
-        return int(sum(float(count) for labels, count in counts if 'verb="WATCH"' not in labels))
 
 
 def measure(run: Run) -> list[Row]:
     """The same pods for kube-scheduler alone, then by Bailiff."""
     nodes = int(os.environ.get("BAILIFF_BENCH_NODES", "20" if run.quick else "1000"))
     run.folder.mkdir(parents=True, exist_ok=True)
-    with _cluster(run.folder / "c", nodes) as cluster, _stack(run.folder / "s", cluster) as stack:
+    with fake_cluster(run.folder / "c", nodes, GPUS * PODS_PER_NODE) as cluster, _stack(run.folder / "s", cluster) as stack:
         return asyncio.run(_measure(run, cluster, stack))
-
-
-@contextlib.contextmanager
-def _cluster(folder: Path, nodes: int) -> Iterator[FakeCluster]:
-    tool = tool_that_is_built()
-    if tool is None:
-        raise SystemExit("no Kubernetes is built here: BAILIFF_TEST_KUBERNETES names the program that builds and starts one")
-    try:
-        up = [str(tool), "up", str(folder), "--fake", "1", "--real", "0", "--gpus", str(GPUS * PODS_PER_NODE)]
-        text = subprocess.run(up, stdout=subprocess.PIPE, text=True, check=True).stdout
-        exports = dict(line.removeprefix("export ").split("=", 1) for line in text.splitlines() if line.startswith("export "))
-        cluster = FakeCluster(Path(exports["KUBECONFIG"]), Path(exports["PATH"].split(":")[0]), nodes)
-        cluster.add_nodes()
-        yield cluster
-    finally:
-        subprocess.run([str(tool), "down", str(folder)], stdout=subprocess.DEVNULL, check=False)
 
 
 @contextlib.contextmanager
@@ -289,7 +241,14 @@ async def _create(api: Api, pods: list[Object]) -> None:
 
     async def create(pod: Object) -> None:
         async with slots:
-            await api.create(PODS, pod, NAMESPACE)
+            while True:
+                try:
+                    await api.create(PODS, pod, NAMESPACE)
+                except (Unreachable, TooManyRequests):
+                    continue  # the machine is overloaded, which is what is measured
+                except AlreadyExists:
+                    return
+                return
 
     await asyncio.gather(*map(create, pods))
 

@@ -1,0 +1,58 @@
+"""A cluster of nodes that kwok plays, started for a bench by the program that `BAILIFF_TEST_KUBERNETES` names."""
+
+import contextlib
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kubernetes_cluster import tool_that_is_built
+
+PATIENCE_S = 900.0
+
+
+@dataclass
+class FakeCluster:
+    """The cluster, and what its API server counted."""
+
+    kubeconfig: Path
+    programs: Path
+    nodes: int
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        command = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, input=stdin).stdout
+
+    def add_nodes(self) -> None:
+        """As many as are missing; the program that starts a cluster waits a minute for them, which very many need longer than."""
+        [first] = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
+        kept = {name: first["metadata"][name] for name in ("annotations", "labels")}
+        counts = {name: first["status"][name] for name in ("capacity", "allocatable")}
+        names = [f"fake-{number}" for number in range(2, self.nodes + 1)]
+        items = [{"apiVersion": "v1", "kind": "Node", "metadata": kept | {"name": name}, "status": counts} for name in names]
+        self.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={PATIENCE_S:.0f}s")
+
+    def requests(self) -> int:
+        """Requests that the API server has answered so far, without those that make a watch last."""
+        text = self.kubectl("get", "--raw", "/metrics")
+        counts = re.findall(r"^apiserver_request_total\{(.*?)\} (\S+)$", text, re.MULTILINE)
+        return int(sum(float(count) for labels, count in counts if 'verb="WATCH"' not in labels))
+
+
+@contextlib.contextmanager
+def fake_cluster(folder: Path, nodes: int, gpus: int) -> Iterator[FakeCluster]:
+    tool = tool_that_is_built()
+    if tool is None:
+        raise SystemExit("no Kubernetes is built here: BAILIFF_TEST_KUBERNETES names the program that builds and starts one")
+    try:
+        up = [str(tool), "up", str(folder), "--fake", "1", "--real", "0", "--gpus", str(gpus)]
+        text = subprocess.run(up, stdout=subprocess.PIPE, text=True, check=True).stdout
+        exports = dict(line.removeprefix("export ").split("=", 1) for line in text.splitlines() if line.startswith("export "))
+        cluster = FakeCluster(Path(exports["KUBECONFIG"]), Path(exports["PATH"].split(":")[0]), nodes)
+        cluster.add_nodes()
+        yield cluster
+    finally:
+        subprocess.run([str(tool), "down", str(folder)], stdout=subprocess.DEVNULL, check=False)
