@@ -40,6 +40,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
   const busy = usePolling<Utilisation>(to === null ? null : `busy ${key}`, async (signal) => until(await get(`${poolPath(pool, "utilisation")}?since=${Math.max(0, Math.floor(Date.parse(limits().from) / 1000))}`, signal), own?.to ?? null));
   const go = (asked: [string, string][]): void => route(`/${encodeURIComponent(pool)}/overview${asked.length ? `?${new URLSearchParams(asked)}` : ""}`, true);
   if (live.row.value === null) return <PoolStatePending title="Overview" what="the overview" live={live} />;
+  const current = own ? null : currentPoint(live.time.value ?? "", live.row.value, live.nodes.values(), live.jobs.values());
   const found = concerns(live.nodes.values(), live.jobs.values(), attention.value ?? undefined);
   return (
     <div class="page">
@@ -48,7 +49,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
         <span class="spring" />
         <TimeRangePicker presets={RANGES} value={own ? null : range} between={limits()} onPreset={(next) => go(next === "1h" ? [] : [["range", next]])} onBetween={(next) => go(betweenQuery(next))} />
       </div>
-      <Now pool={pool} row={live.row.value} capacity={capacityOf(live.nodes.values())} overview={figures.value} busy={busy.value} />
+      <Now pool={pool} row={live.row.value} capacity={capacityOf(live.nodes.values())} overview={figures.value} current={current} busy={busy.value} />
       <Card title="Needs attention" aside={attention.value?.alarms === null ? <span class="soft">This console may not read alarms.</span> : undefined}>
         {attention.failure && <p class="fault">Alarms and late starts are unknown: {attention.failure.detail || attention.failure.title}</p>}
         <Concerns pool={pool} found={found} loading={!attention.value && !attention.failure} />
@@ -56,7 +57,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
       {archive.state === "none" ? (
         <EmptyState title="No history">Figures over time come from the archive, and none is configured (BAILIFF_API).</EmptyState>
       ) : figures.value ? (
-        <History pool={pool} overview={figures.value} busy={busy.value} current={own ? null : currentPoint(live.time.value!, live.row.value, live.nodes.values(), live.jobs.values())} />
+        <History pool={pool} overview={figures.value} busy={busy.value} current={current} />
       ) : figures.failure ? (
         <ErrorMessage error={figures.failure} retry={figures.refresh} />
       ) : (
@@ -66,9 +67,9 @@ export default function OverviewPage({ pool }: { pool: string }) {
   );
 }
 
-function Now({ pool, row, capacity, overview, busy }: { pool: string; row: { gpus: number; gpus_allocated: number; jobs_running: number; jobs_pending: number }; capacity: number; overview: Overview | null; busy: Utilisation | null }) {
+function Now({ pool, row, capacity, overview, current, busy }: { pool: string; row: { gpus: number; gpus_allocated: number; jobs_running: number; jobs_pending: number }; capacity: number; overview: Overview | null; current: Point | null; busy: Utilisation | null }) {
   const root = `/${encodeURIComponent(pool)}`;
-  const used = overview ? allocation(filled(overview)) : null;
+  const used = overview ? allocation([...filled(overview), ...(current ? [current] : [])]) : null;
   const mean = busy?.busy.length ? Math.round(busy.busy.reduce((sum, value) => sum + value, 0) / busy.busy.length) : null;
   return (
     <dl class="figures">
