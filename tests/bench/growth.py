@@ -1,8 +1,8 @@
 """How the core's costs grow, as a picture: `python -m tests.bench.growth docs/pictures/growth.png`.
 
-Decisions and the memory of a pool against its nodes, placements against jobs, the fold against the length of the log, and a start
-from a snapshot against nodes. Clusters and logs are simulated, the core is the real one. Times are of the processor, each point in a
-process of its own. Prints the figures, and by which power of the size the cost grows between the ends of each curve.
+Decisions and memory against nodes, placements against jobs, the fold against the length of the log, and a start from a
+snapshot against nodes. Clusters and logs are simulated, the core is the real one. Times are of the processor, each point in
+a process of its own. Prints the figures, and by which power of the size the cost grows between the ends of each curve.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Up to which record `bailiff audit replay` has replayed a log, kept in a file, so that the next one goes on after it.
+"""Up to which record `bailiff audit replay` has replayed a log, kept in a file, so that the next one continues after it.
 
 The file is compared with the log: the record in it must still have its hash, which all records before it lead to. What rests
 on the

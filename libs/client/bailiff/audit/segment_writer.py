@@ -1,8 +1,7 @@
 """Writes a log as segments into a folder or object storage: whole, sealed segments; what is there is not changed.
 
 A manifest is written after the files that it names. So whatever is cut off leaves a folder that verifies, and the same command
-goes
-on from there.
+continues from there.
 """
 
 import gzip

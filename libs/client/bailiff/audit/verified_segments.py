@@ -1,4 +1,4 @@
-"""What an earlier `bailiff audit verify` has verified, kept in a file of the verifier, so that the next one goes on from there.
+"""What an earlier `bailiff audit verify` has verified, kept in a file of the verifier, so that the next one continues from there.
 
 The file is not trusted to say where the log stands. A segment is passed over only if its file still has the SHA-256 that was
 verified,

@@ -299,7 +299,7 @@ async def replay(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep in FILE up to which record the log was replayed, and go on after the one in it."),
+        typer.Option(metavar="FILE", help="Keep in FILE up to which record it was replayed, and continue after the one in it."),
     ] = None,
 ) -> ExitCode:
     """Replay every decision cycle with the engine named by its records, and compare byte for byte.
@@ -314,7 +314,7 @@ async def replay(
     from bailiff.render.tables.audit import replayed_block
 
     if resume is not None and (from_ or to):
-        raise ClientError(ExitCode.USAGE, "--resume goes on where it stopped: it excludes --from and --to", "use one")
+        raise ClientError(ExitCode.USAGE, "--resume continues where it stopped: it excludes --from and --to", "use one")
     async with source_of(session, file, archive) as source:
         pool, is_live, folder = source.pool, source.path is None, source.folder
         source.from_its_beginning("replay")
