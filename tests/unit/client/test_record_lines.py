@@ -351,6 +351,11 @@ def test_line(name: str) -> None:
         ("JobPlaced", {}, "Job placed: train-7 → node 0 [0-3], attempt 2, backfilled."),
         ("NodeUndrained", {"reason": "done"}, "Node undrained: gpu-01, schedulable again: done."),
         (
+            "TaskReleased",
+            {"evidence": "api"},
+            "Task released: train-7/0, on gpu-01, 1 device free by the Kubernetes API's word alone.",
+        ),
+        (
             "EvictionDecided",
             {"cause": "drain", "reason": "node-1 is drained (quick): new driver"},
             "Eviction decided: train-7, node-1 is drained (quick): new driver, grace 30s.",
