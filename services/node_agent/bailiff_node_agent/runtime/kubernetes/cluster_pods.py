@@ -34,10 +34,11 @@ class ClusterPodNode(PodNode):
     def task_pods(self) -> list[Object]:
         return [pod for pod in self.member.pods.values() if TASK_HASH in labels_of(pod)]
 
-    def find(self, task_hash: str, uid: str = "") -> Object | None:
+    def find(self, task_hash: str, uid: str = "", namespace: str = "") -> Object | None:
         if uid:
             return self.member.pods.get(uid)
-        return next((pod for pod in self.member.pods.values() if labels_of(pod).get(TASK_HASH) == task_hash), None)
+        found = [pod for pod in self.member.pods.values() if labels_of(pod).get(TASK_HASH) == task_hash]
+        return next((pod for pod in found if not namespace or pod["metadata"]["namespace"] == namespace), None)
 
     def doubt(self, slots: tuple[str, ...], namespace: str, name: str) -> None:
         self.member.doubt(slots, f"{namespace}/{name}")

@@ -55,7 +55,7 @@ class Placement:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._node.settings.placement_timeout_s
         while True:
-            pod = self._node.find(self._hash, self.order.uid)
+            pod = self._node.find(self._hash, self.order.uid, self.order.namespace)
             if pod is not None:
                 await self._take(pod)
                 return pod

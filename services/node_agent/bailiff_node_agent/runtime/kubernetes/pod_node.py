@@ -58,9 +58,10 @@ class PodNode:
     def doubt(self, slots: tuple[str, ...], namespace: str, name: str) -> None:
         """The pod was removed without a reported end. Here the kubelet and the cgroup prove it."""
 
-    def find(self, task_hash: str, uid: str = "") -> Object | None:
-        """The task's pod on this node, as the view has it."""
-        pods = [pod for pod in self.view.objects.values() if labels_of(pod).get(TASK_HASH) == task_hash]
+    def find(self, task_hash: str, uid: str = "", namespace: str = "") -> Object | None:
+        """The task's pod on this node, as the view has it. namespace: others may have a pod of a task with the same key."""
+        found = [pod for pod in self.view.objects.values() if labels_of(pod).get(TASK_HASH) == task_hash]
+        pods = [pod for pod in found if not namespace or pod["metadata"]["namespace"] == namespace]
         return next((pod for pod in pods if not uid or uid_of(pod) == uid), None)
 
     def task_log(self, key: TaskKey) -> Path:
