@@ -1,10 +1,8 @@
 """Replays the segments of a folder in several processes, each a range of the log.
 
 Nothing vouches for the state at the beginning of a range but the records before it: each process verifies and folds the log
-from its
-first record on, and replays its own range only. Folding costs a third of replaying or less, so that two processes are faster
-times as
-fast as one; snapshots from elsewhere are not needed and not trusted. The ranges must follow each other without a gap.
+from its first record on, and replays its own range only. Snapshots from elsewhere are not needed and not trusted. The ranges
+must follow each other without a gap.
 """
 
 import asyncio

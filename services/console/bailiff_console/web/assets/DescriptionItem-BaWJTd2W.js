@@ -1,1 +1,0 @@
-import{Y as e}from"./index-BlFN2eFP.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};
