@@ -18,7 +18,7 @@ from bailiff.render.record_text.event_words import WORDS
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-NOT_OURS = {"--max-restarts"}  # torchrun's
+NOT_OURS = {"--max-restarts", "--begin", "--dependency"}  # torchrun's, sbatch's
 OTHER_SYSTEMS = ("comparison.md", "glossary.md", "glossary-cli.md", "glossary-policy.md", "glossary-records.md")
 
 
