@@ -6,7 +6,7 @@ which compares them with the log as stored at this moment.
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from random import Random
 from typing import Any, Protocol
@@ -23,13 +23,13 @@ from bailiff_node_agent.settings import NodeDeclaration
 class MachineObserver(Protocol):
     """Checks whether an event on a machine is permitted now."""
 
-    def on_start(self, task: LiveTask) -> None: ...
+    def on_start(self, task: LiveTask, order: int | None) -> None: ...
 
     def on_stop(self, task: LiveTask, how: str, *, isolated: bool) -> None: ...
 
     def on_exit(self, task: LiveTask, code: int) -> None: ...
 
-    def on_command(self, position: tuple[int, int]) -> None: ...
+    def on_command(self, machine: str, job: str, attempt: int, tasks: Iterable[int], position: tuple[int, int]) -> None: ...
 
     def violated(self, what: str) -> None: ...
 
@@ -87,7 +87,8 @@ class WatchedMachine(SimulatedMachine):
             key = launch.key
             part = self._parts[key] = self._part(launch)
             self._check_devices(launch, part)
-            self.observer.on_start(LiveTask(self.node.name, key.job, key.attempt, int(key.task), launch.device_ids, part))
+            task = LiveTask(self.node.name, key.job, key.attempt, int(key.task), launch.device_ids, part)
+            self.observer.on_start(task, launch.ordered_by)
         return _outside(super().start, launch)
 
     def _check_devices(self, launch: Launch, part: Fraction) -> None:

@@ -64,11 +64,11 @@ class RunChecker:
         self.may_fail: Callable[[DecisionFailed | InputRejected], bool] = lambda _: False
         self.lost: Position | None = None  # the highest obeyed record that the log lost, until an operator accepts the loss
         self._started: set[tuple[str, int, int, int | None]] = set()
-        self._obeyed: set[Position] = set()
+        self._obeyed: set[tuple[Place, Position]] = set()  # commands that agents carried out, by task
         self._ordered: dict[Place, int] = {}  # tasks whose start the log ordered, and the last such record
         self._begun: dict[tuple[str, int], int] = {}  # attempts whose eviction started, and the last such record
         self._read_anew: Mapping[str, int] = {}
-        self._lost_starts: set[Place] = set()
+        self._lost_starts: set[Place] = set()  # tasks whose start the log lost, until they end or it starts them itself
         self._lost_evictions: set[tuple[str, int]] = set()
 
     def trace(self, line: str) -> None:
@@ -175,7 +175,7 @@ class RunChecker:
         self._lost_starts |= {place for place, seq in ordered.items() if seq > end}
         self._lost_evictions |= {attempt for attempt, seq in begun.items() if seq > end}
         self._started = {key for key in self._started if key[3] is None or key[3] <= end}
-        gone = [position for position in self._obeyed if beyond_log_end(self.state, *position)]
+        gone = [position for _, position in self._obeyed if beyond_log_end(self.state, *position)]
         self.lost = max(gone, default=None) if lost is None else max(lost, *gone)
         self.trace(f"the log ends at #{end} again; agents have obeyed {self.lost or 'none'} of the lost records")
         self.kinds["(cut)"] += 1
@@ -185,9 +185,13 @@ class RunChecker:
         """Whether admission still reads again reports from before the truncation."""
         return any(self.state.inputs.get(name, 0) < end for name, end in self._read_anew.items())
 
-    def on_command(self, position: Position) -> None:
-        """An agent carries out the command of this record."""
-        self._obeyed.add(position)
+    def on_command(self, machine: str, job: str, attempt: int, tasks: Iterable[int], position: Position) -> None:
+        """An agent carries out the command of this record for these tasks."""
+        self._obeyed.update(((machine, job, attempt, task), position) for task in tasks)
+
+    def _is_ordered(self, place: Place, order: int | None) -> bool:
+        """Whether the log as it is now has the record that ordered this start, and not only one of the same number before."""
+        return order is not None and order <= self.state.seq and (place, (self.state.epoch_of(order), order)) in self._obeyed
 
     def _settled(self, living: Sequence[LiveTask], record: Record) -> None:
         """From now on no effect of a lost command is permitted, except evictions that continue."""
@@ -207,8 +211,8 @@ class RunChecker:
         """Whether what runs there must agree with the log: not where the adversary speaks for the node."""
         return self.adversary is None or not machine or self.adversary.speaks_for != machine
 
-    def on_start(self, task: LiveTask) -> None:
-        """A task is about to start; an outdated command must not start it (§8.9, §8.10)."""
+    def on_start(self, task: LiveTask, order: int | None) -> None:
+        """A task is about to start, by the command of record `order`; an outdated one must not start it (§8.9, §8.10)."""
         self.trace(f"{task.machine}: {task.job}/{task.attempt}/{task.task} starts on {','.join(task.devices) or 'no GPU'}")
         if not self.counts(task.machine):
             return
@@ -218,6 +222,8 @@ class RunChecker:
         if key in self._started:
             self.violated(f"{task} is started a second time")
         self._started.add(key)
+        if self._is_ordered(_place(task), order):
+            self._lost_starts.discard(_place(task))
         living = [*self.living(), task]
         wrong = [*no_device_runs_too_much(living), *no_job_runs_twice(living)]
         if _place(task) not in self._lost_starts:

@@ -25,6 +25,7 @@ from .world import run
 
 FEW, STEP = 50, 10
 MANY = 2_000
+FAILED_BEFORE = (614,)
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 
@@ -38,6 +39,11 @@ def _hold(seeds: range) -> None:
 @pytest.mark.parametrize("first", range(0, FEW, STEP))
 def test_every_lie_is_refused_or_found_and_the_pool_continues(first: int) -> None:
     _hold(range(first, first + STEP))
+
+
+@pytest.mark.parametrize("seed", FAILED_BEFORE)
+def test_a_seed_that_failed_before_holds(seed: int) -> None:
+    _hold(range(seed, seed + 1))
 
 
 @pytest.mark.long

@@ -27,7 +27,7 @@ Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 def agent_without_fences(patch: pytest.MonkeyPatch) -> None:
     """Agents carry out every command, also outdated ones."""
-    patch.setattr(Fences, "obey", lambda _fences, _job, _attempt, tasks, _position: dict.fromkeys(tasks, "new"))
+    patch.setattr(Fences, "obey", lambda _fences, _job, _attempt, tasks, *_: dict.fromkeys(tasks, "new"))
     patch.setattr(Fences, "admission_epoch_ok", lambda *_: True)
 
 

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 
@@ -129,17 +129,18 @@ class Client(MemoryBus):
 
 
 class WatchedFences(Fences):
-    """Calls `on_command` for each command that is carried out."""
+    """Calls `on_command` for each command that is carried out, with its job, attempt, tasks and position."""
 
-    on_command: Callable[[tuple[int, int]], None] = lambda _: None
+    on_command: Callable[[str, int, Sequence[int], tuple[int, int]], None] = lambda *_: None
 
     def obey(
         self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: tuple[int, int],
         evidence: dict[str, object] | None = None,
     ) -> dict[int, Verdict]:  # fmt: skip
         verdicts = super().obey(job, attempt, tasks, position, evidence)
-        if "new" in verdicts.values():
-            self.on_command(position)
+        new = [task for task, verdict in verdicts.items() if verdict == "new"]
+        if new:
+            self.on_command(job, attempt, new, position)
         return verdicts
 
 
@@ -152,7 +153,7 @@ class SimulatedAgentService(NodeAgentService):
     def _context(self, node: NodeDeclaration, locks: ExitStack) -> AgentContext:
         storage, credentials = self.machine.storage, self._credentials(node)
         fences = WatchedFences(storage)
-        fences.on_command = self.machine.observer.on_command
+        fences.on_command = partial(self.machine.observer.on_command, self.machine.node.name)
         return AgentContext(
             node=node,
             inventory=self.machine.inventory,
