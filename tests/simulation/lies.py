@@ -68,7 +68,7 @@ def reports(liar: Liar) -> Iterator[Forgery]:
     name: dict[str, Any] = {
         "node": node.name,
         "incarnation": incarnation,
-        "number": random.choice((0, node.last_report + 1, MAX_INTEGER)),
+        "number": random.choice((0, min(node.last_report + 1, MAX_INTEGER), MAX_INTEGER)),
     }
     at = {**name, **liar.task(mine=True), "ordered_by": random.choice((None, None, liar.seq()))}
     device = {**name, "device": random.choice([each.id for each in node.devices] or ["GPU-unknown"])}
