@@ -220,7 +220,7 @@ def check_world(seed: int, action: Action, steps: int = 20_000, world: World = r
         assert action == "reclaim"
         assert taken != choice, "no job may be evicted, so one must be relocated"
         assert allowed(state, shares, preemptor, action, taken)
-        assert not any(frees_enough(state, preemptor, {**choice, name: 0}) for name in choice)
+        assert irreducible(state, preemptor, choice)
         if answer.explanation.proven:
             assert best is None, "it fits without moves"
             assert choice == best_with_moves(state, shares, preemptor)

@@ -291,12 +291,9 @@ class GeneralSearch:
         if not self.constraints.allows(units, taken) or self.constraints.imbalance(taken) is not None:
             self._certain = self._certain and self._never_acceptable(steps, budget)
             return False
-        whole = [unit for unit in units_by_job(steps) if unit.core and unit.job.id in moved]
-        relocated = dict.fromkeys(unit.job.id for unit in whole)
         earlier = dict.fromkeys(step.before for step in steps)
-        last = [step.unit for step in steps if step not in earlier and step.job.id not in relocated]
-        # No victim may be evicted only to make another one relocatable.
-        return not any(self._fits_with_restored(unit, budget) for unit in (*whole, *last))
+        # No unit may be evicted only to make another one relocatable, be it of the same job.
+        return not any(self._fits_with_restored(step.unit, budget) for step in steps if step not in earlier)
 
     def _never_acceptable(self, steps: Sequence[EvictionStep], budget: StepBudget) -> bool:
         """Whether the constraints forbid the evicted set even if every victim is relocated that fits beside the preemptor alone.
