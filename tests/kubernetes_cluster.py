@@ -169,7 +169,7 @@ async def _end_pod(api: Api, namespace: str, metadata: dict[str, Any]) -> None:
             await api.delete(PODS, metadata["name"], namespace, grace_s=1)
 
 
-def tool_thatis_built() -> Path | None:
+def tool_that_is_built() -> Path | None:
     """The program that starts a cluster at once; None where it is missing, or has to be built first."""
     tool = tool_path()
     return tool if tool is not None and is_built(tool) else None

@@ -190,7 +190,11 @@ def places_in(document: Any, place: Place = ()) -> Iterator[Place]:
 @pytest.fixture(autouse=True)
 def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments are verified in threads: a process for each of hundreds of folders would take long to start."""
-    monkeypatch.setattr(parallel_verify, "ProcessPoolExecutor", lambda processes, mp_context: ThreadPoolExecutor(processes))
+
+    def threads(processes: int, mp_context: object, **begin: Any) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(processes, **begin)
+
+    monkeypatch.setattr(parallel_verify, "ProcessPoolExecutor", threads)
 
 
 async def result_of(folder: Path, key: str, processes: int) -> Verified | str:
