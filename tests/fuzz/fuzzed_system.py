@@ -73,7 +73,7 @@ class FuzzedSystem(World):
         super().__init__(plan, loop, folder)
         self.cluster.faults = None
         self.checker.living = list  # agents get forged commands, so running tasks are not checked
-        self.checker.on_start = lambda task: None  # type: ignore[method-assign]
+        self.checker.on_start = lambda task, order: None  # type: ignore[method-assign]
         self.checker.on_stop = lambda task, how, isolated: None  # type: ignore[method-assign]
 
     async def begin(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import TASK_HASH
@@ -14,10 +14,8 @@ from bailiff_node_agent.runtime.port import TaskKey
 from .pod_processes import PodProcesses
 from .pod_resources import PodResources
 from .task_files import TaskFiles
+from .unreached_node import ClusterResources, NoProcesses, NoVolumes
 from .volumes import PodVolumes
-
-if TYPE_CHECKING:
-    from .cluster_pods import ClusterResources, NoProcesses, NoVolumes
 
 
 @dataclass
@@ -28,9 +26,9 @@ class PodNode:
     settings: KubernetesSettings
     files: TaskFiles
     api: Api
-    volumes: "PodVolumes | NoVolumes"
-    processes: "PodProcesses | NoProcesses"
-    resources: "PodResources | ClusterResources"
+    volumes: PodVolumes | NoVolumes
+    processes: PodProcesses | NoProcesses
+    resources: PodResources | ClusterResources
     lease: tuple[int, int] | None = None
     changed: dict[str, asyncio.Event] = field(default_factory=dict)
     """By the hash of each followed task: something happened to its pod."""

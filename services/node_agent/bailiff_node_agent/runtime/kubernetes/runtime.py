@@ -27,7 +27,7 @@ from bailiff_node_agent.runtime.port import (
 )
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
-from .cluster_pods import ClusterPodNode, ClusterResources, NoProcesses, NoVolumes
+from .cluster_pods import ClusterPodNode
 from .cluster_view import ClusterNode
 from .follow import CheckDevices, PodFollower
 from .manifest import grace_seconds, pod_of
@@ -37,6 +37,7 @@ from .pod_processes import PodProcesses
 from .pod_resources import PodResources
 from .stopping import KILL_GRACE_S
 from .task_files import TaskFiles, TaskOrder, order_of
+from .unreached_node import ClusterResources, NoProcesses, NoVolumes
 from .volumes import PodVolumes
 
 LIST_TIMEOUT_S = 10.0
