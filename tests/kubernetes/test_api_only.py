@@ -7,6 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ async def test_many_nodes_one_process_and_every_release_says_that_only_the_api_p
         assert "livenessProbe" not in pod["spec"]["containers"][0], "nobody would renew the lease that it reads"
 
     # Annotations of the pod tell the last checkpoint; it is priced like a checkpoint that a job reports itself.
-    note = {LAST_CHECKPOINT_STEP: "120", LAST_CHECKPOINT_TIME: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    note = {LAST_CHECKPOINT_STEP: "120", LAST_CHECKPOINT_TIME: datetime.now(UTC).isoformat()}
     await kubernetes_api.patch(PODS, pod_of("b"), {"metadata": {"annotations": note}}, kubernetes_namespace)
     progress = await pool.record(TaskProgressed, job="b")
     assert progress.checkpoint is not None
