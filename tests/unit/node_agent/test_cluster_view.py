@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_kubernetes.names import LAST_CHECKPOINT_STEP, LAST_CHECKPOINT_TIME, TASK_HASH, TASK_RECORD
 from bailiff_kubernetes.resources import NODES, PODS
 from bailiff_kubernetes.watch import LocalView
@@ -74,6 +75,15 @@ def test_each_device_is_a_slot_and_mig_devices_are_of_their_profile(node: Node) 
     gpu, mig = found["n1/gpu/0"], found["n1/mig-3g.40gb/1"]
     assert (gpu.kind, gpu.model, gpu.memory, gpu.profile) == ("gpu", "NVIDIA-H100", 81559 << 20, "")
     assert (mig.kind, mig.profile, mig.labels) == ("mig", "3g.40gb", {"resource": MIG})
+
+
+def test_a_node_that_claims_too_much_neither_ends_the_agent_nor_fills_its_memory(node: Node) -> None:
+    item = node_object({GPU: 2**53 - 1, MIG: 2})
+    item["metadata"]["labels"][f"{GPU}.memory"] = "9" * 63
+    node.becomes(item)
+    found = ClusterInventory(node.member).list()
+    assert len(found) == MAX_DEVICES
+    assert {device.memory for device in found} == {0}
 
 
 def test_tasks_hold_the_slots_of_the_log_and_others_hold_free_ones_which_they_keep(node: Node) -> None:

@@ -4,11 +4,14 @@ No driver is read and no device is named: slot 3 is some GPU of the node, and th
 """
 
 from bailiff_kubernetes.resources import labels_of
-from bailiff_node_agent.runtime.kubernetes.cluster_view import MIG, ClusterNode
+from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
+from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE
 
 from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage
 
 MIB = 1 << 20
+MAX_MEGABYTES = 1 << 30
+"""A label that tells more memory is not believed: whoever may label the node writes it."""
 IN_USE = 1 << 30
 """Bytes in use on a slot whose memory nobody can read."""
 NOT_OFFERED = "the node's device plugin offers one device less than the node has"
@@ -29,7 +32,7 @@ class ClusterInventory:
         found = []
         for index, (slot, resource) in enumerate(self._node.slots().items()):
             name = resource.partition("/")[2]
-            is_mig = name.startswith(MIG)
+            is_mig = name.startswith(MIG_RESOURCE)
             found.append(
                 Device(
                     index=index,
@@ -40,7 +43,7 @@ class ClusterInventory:
                     parent=None,
                     healthy=slot not in unhealthy,
                     labels={"resource": resource},
-                    profile=name.removeprefix(MIG) if is_mig else "",
+                    profile=name.removeprefix(MIG_RESOURCE) if is_mig else "",
                 )
             )
         return found
@@ -67,7 +70,7 @@ class ClusterInventory:
 
     def _memory(self, resource: str) -> int:
         megabytes = self._label(resource, "memory")
-        return int(megabytes) * MIB if megabytes.isdecimal() else 0
+        return int(megabytes) * MIB if megabytes.isdecimal() and int(megabytes) <= MAX_MEGABYTES else 0
 
     def _label(self, resource: str, name: str) -> str:
         """As GPU feature discovery labels the node, such as `nvidia.com/gpu.product`."""

@@ -7,7 +7,7 @@ the kubelet keeps it for a pod that has ended.
 import time
 from pathlib import Path
 
-from bailiff_node_agent.runtime.kubernetes.pod_resources import KubeletUnavailable, PodResources
+from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE, KubeletUnavailable, PodResources
 
 from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
 from .nvml import NvmlInventory
@@ -15,7 +15,6 @@ from .nvml import NvmlInventory
 FRESH_S = 0.05
 HELD_BYTES = 1 << 30
 """In use on a held device whose memory nobody can read."""
-MIG_RESOURCE = "mig-"
 
 
 class KubernetesInventory:

@@ -10,8 +10,10 @@ import json
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
+from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import TASK_HASH, TASK_RECORD
 from bailiff_kubernetes.quantities import quantity
@@ -19,8 +21,9 @@ from bailiff_kubernetes.resources import NODES, PODS, annotations_of, key_of, la
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_service.race import race
 
+from .pod_resources import MIG_RESOURCE
+
 ENDED = ("Succeeded", "Failed")
-MIG = "mig-"
 DOUBTS = "doubts.json"
 
 
@@ -140,15 +143,14 @@ class ClusterNode:
     # --- devices
 
     def slots(self) -> dict[str, str]:
-        """The resource of each slot that the node has, or had when it was there last."""
+        """The resource of each slot that the node has, or had when it was there last: `MAX_DEVICES` of those it claims."""
         node = self.object
         if node is not None:
             capacity = node.get("status", {}).get("capacity") or {}
             counts = {name: quantity(count) for name, count in capacity.items() if self._is_device(name)}
+            numbered = ((name, number) for name, count in sorted(counts.items()) for number in range(count))
             self._slots = {
-                f"{self.name}/{name.partition('/')[2]}/{number}": name
-                for name, count in sorted(counts.items())
-                for number in range(count)
+                f"{self.name}/{name.partition('/')[2]}/{number}": name for name, number in islice(numbered, MAX_DEVICES)
             }
         return self._slots
 
@@ -197,7 +199,7 @@ class ClusterNode:
 
     def _is_device(self, resource: str) -> bool:
         vendor, _, name = self.cluster.gpu_resource.partition("/")
-        return resource == self.cluster.gpu_resource or (resource.startswith(f"{vendor}/{MIG}") and bool(name))
+        return resource == self.cluster.gpu_resource or (resource.startswith(f"{vendor}/{MIG_RESOURCE}") and bool(name))
 
     # --- doubts
 

@@ -10,6 +10,8 @@ from typing import Any
 
 TIMEOUT_S = 5.0
 MAX_BYTES = 64 << 20
+MIG_RESOURCE = "mig-"
+"""Begins the name of a resource of MIG devices, after the vendor, as NVIDIA's device plugin offers them; the profile follows."""
 
 
 class KubeletUnavailable(OSError):
