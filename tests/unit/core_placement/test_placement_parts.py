@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.builders import GIB, Sketch, group, requested_unit
+from tests.unit.core_placement.tables import ROOM, need, pool
 
 from bailiff_core.model.demand import JobDemand, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Topology
@@ -22,21 +23,6 @@ from bailiff_core.placement.solve import hardest_first
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of
 from bailiff_core.placement.topology_domains import TopologyDomain, key_of, total_requested
 from bailiff_core.placement.topology_parts import topology_parts_of
-
-ROOM = GIB * 80
-
-
-def need(**asked: Any) -> TaskRequirements:
-    return TaskRequirements.of(group(**asked))
-
-
-def pool(*sizes: int, **about: Any) -> ClusterResources:
-    """Nodes a, b, … with so many GPUs."""
-    sketch = Sketch()
-    for name, gpus in zip("abcdefgh", sizes, strict=False):
-        sketch.node(name, gpus=gpus, **about)
-    return ClusterResources.of(sketch.state)
-
 
 # --- what is requested in total, and how full it makes a domain
 

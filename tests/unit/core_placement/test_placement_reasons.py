@@ -5,32 +5,18 @@ from typing import Any
 
 import pytest
 from tests.builders import GIB, Sketch, group, requested_unit
+from tests.unit.core_placement.tables import need, pool
 
 from bailiff_core.model.demand import JobDemand, TopologyRule
 from bailiff_core.model.state import Device, Node
-from bailiff_core.placement import ClusterResources, GangPlacement, NoFit, StepBudget, feasibility
+from bailiff_core.placement import GangPlacement, NoFit, StepBudget, feasibility
 from bailiff_core.placement.gang import has_uniform_tasks
 from bailiff_core.placement.packing import ANYWHERE
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
-from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of, requirements_of_unit
+from bailiff_core.placement.task_requirements import requirements_of, requirements_of_unit
 from bailiff_core.placement.unschedulable_reasons import unschedulable_reason
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.scheduling_snapshot import current_snapshot
-
-ROOM = GIB * 80
-
-
-def need(**asked: Any) -> TaskRequirements:
-    return TaskRequirements.of(group(**asked))
-
-
-def pool(*sizes: int, **about: Any) -> ClusterResources:
-    """Nodes a, b, … with so many GPUs."""
-    sketch = Sketch()
-    for name, gpus in zip("abcdefgh", sizes, strict=False):
-        sketch.node(name, gpus=gpus, **about)
-    return ClusterResources.of(sketch.state)
-
 
 # --- requirements of a task
 

@@ -41,8 +41,7 @@ class Part:
     """One verified segment. positions: chain head, size and peaks of the tree at the sizes that were asked for, and at its end.
 
     requests: the bytes of the records that say who asked, or with which keys. contradictions: of the manifest, with the
-    records or
-    the file.
+    records or the file.
     """
 
     found: Verification

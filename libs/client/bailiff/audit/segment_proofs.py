@@ -1,5 +1,4 @@
-"""The proof beside the Parquet files of a segment: its rows are the sealed records, shown without the segment and without the
-log.
+"""The proof beside the Parquet files of a segment: its rows are the sealed records, shown without the segment and the log.
 
 It holds the Merkle tree before the first record, the path from the tree after the last one to a seal, that seal, and the sealing
 keys up to the one that signed it. The hash of each record follows from its bytes in the row; a tree made of other hashes does not
@@ -38,8 +37,7 @@ class Step(Strict):
 
 class SegmentProof(Strict):
     """`proofs/NAME.json`. peaks: the Merkle tree before the first record. path: from the end of the segment, or from the step
-    after
-    it, to the seal's tree.
+    after it, to the seal's tree.
     """
 
     bailiff_segment_proof: Literal[1]

@@ -41,8 +41,7 @@ async def write_segments(
     """Writes each missing whole segment of `size` records; if there are seals, only sealed ones. Returns the new segments.
 
     start, tree: chain head and Merkle tree before the first message. published: seals and keys. end: from the end of the
-    messages to
-    the next seal, if they end elsewhere. Raises `ClientError` if the log does not continue the existing segments.
+    messages to the next seal, if they end elsewhere. Raises `ClientError` if the log does not continue the existing segments.
     """
     pool = start.pool
     manifest = read_manifest(folder)
