@@ -18,6 +18,7 @@ from tests.system import POLICY, System, Watch
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import (
+    AcceptTruncation,
     Evict,
     JobSpec,
     NodeHeartbeat,
@@ -169,6 +170,15 @@ async def test_a_request_that_says_signed_without_a_signature_is_recorded_as_wha
     assert auth == "none"
 
 
+async def test_a_loss_that_did_not_happen_is_not_accepted(pool: Watch) -> None:
+    """A log that is cut later, up to the record that it names, would raise no alarm."""
+    body = AcceptTruncation(epoch=pool.state.epoch, seq=pool.state.seq + 1_000, reason="a lie")
+    headers, value = wrap(body, source="/tests", id="no-loss", pool="pool-a", time_us=time.time_ns() // 1000)
+    await pool.publish_raw(topics.REQUESTS.name, value, headers)
+    await rejected(pool, "nothing-lost")
+    assert pool.state.accepted_truncation == (0, -1)
+
+
 @pytest.mark.parametrize(
     "header", [b"00-not-a-trace", b"0" * 30_000, b"00-" + b"f" * 32 + b"-" + b"f" * 16 + b"-01", b"\xff\x00"]
 )
@@ -274,5 +284,13 @@ async def test_a_copy_whose_tail_is_cut_is_found_because_a_witness_remembers(poo
 
 async def test_doctor_names_every_attack(pool: Watch) -> None:
     text = await asyncio.to_thread(pool.system.command, "pool-a", "doctor")
-    for code in ("not-signed", "second-key", "beyond-log", "commands-refused", "record-not-signed", "proposal-not-reproduced"):
+    for code in (
+        "not-signed",
+        "nothing-lost",
+        "second-key",
+        "beyond-log",
+        "commands-refused",
+        "record-not-signed",
+        "proposal-not-reproduced",
+    ):
         assert f"{code} from " in text, f"{code}: {text}"

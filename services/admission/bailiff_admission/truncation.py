@@ -241,7 +241,10 @@ async def ends_of_reports(bus: Bus) -> dict[str, int]:
 def accepted(
     state: PoolState, message: Message, loss: TruncationDetected, unsigned: Literal["none", "acl"]
 ) -> tuple[Fact, Identity] | None:
-    """An operator's `AcceptTruncation` as a fact, with the identity; None for any other message."""
+    """An operator's `AcceptTruncation` of this loss as a fact, with the identity; None for any other message.
+
+    One that is refused here is rejected on record once the log continues.
+    """
     if message.topic != topics.REQUESTS.name or pool_of(message) != state.pool:
         return None
     try:
@@ -250,8 +253,8 @@ def accepted(
     except InvalidMessage:
         return None
     body = envelope.body
-    if not isinstance(body, AcceptTruncation) or (body.epoch, body.seq) < (loss.epoch, loss.seq):
+    if not isinstance(body, AcceptTruncation):
         return None
     request = ReceivedRequest(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
-    facts = facts_of_request(state, request)
+    facts = facts_of_request(state, request, missing=(loss.epoch, loss.seq))
     return (facts[0], identity) if isinstance(facts, list) and facts else None

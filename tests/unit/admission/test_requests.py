@@ -34,9 +34,9 @@ def group(**fields):
     return {"tasks": (TaskGroup(**fields),)}
 
 
-def ask(story, body, *, id="q-1", content="c", time=None, actor="alice", auth="none"):  # noqa: A002
+def ask(story, body, *, id="q-1", content="c", time=None, actor="alice", auth="none", missing=None):  # noqa: A002
     asked = ReceivedRequest("laptop", id, digest(content), time, actor, auth, body)
-    return facts_of_request(story.state, asked, digest("spec"))
+    return facts_of_request(story.state, asked, digest("spec"), missing)
 
 
 def refused(story, body, code, **how):
@@ -137,11 +137,11 @@ def test_the_reason_is_true_for_a_signed_request_that_the_policy_does_not_accept
     ids=lambda body: body.TYPE,
 )
 def test_what_only_operators_may_ask(story, body):
-    assert isinstance(ask(story, body), list)  # no users are named: every user may
+    assert isinstance(ask(story, body, missing=(1, 2)), list)  # no users are named: every user may
     story.apply_policy(policy(identity={"operators": ["ops"]}))
     assert refused(story, body, "not-permitted", id="q-2", auth="signed").rule == "operators"
     assert refused(story, body, "not-permitted", id="q-2", actor="ops").rule == "operators"  # says so, but has not signed
-    assert isinstance(ask(story, body, id="q-2", actor="ops", auth="signed"), list)
+    assert isinstance(ask(story, body, id="q-2", actor="ops", auth="signed", missing=(1, 2)), list)
     assert isinstance(ask(story, submit(), id="q-3"), list)
 
 
@@ -304,10 +304,18 @@ def test_nodes(story):
         assert "the pool has n1, n2" in refused(story, body, "no-such-node").reason
 
 
-def test_an_operator_accepts_a_loss(story):
-    (fact,) = ask(story, AcceptTruncation(epoch=3, seq=99, reason="disk"))
+def test_an_operator_accepts_the_loss_that_the_alarm_names(story):
+    (fact,) = ask(story, AcceptTruncation(epoch=3, seq=99, reason="disk"), missing=(3, 99))
     assert isinstance(fact, LogTruncated)
     assert (fact.epoch, fact.seq) == (3, 99)
+    for other in ((3, 98), (3, 100), (4, 99)):  # a later one would hide that the log is cut again
+        rejected = refused(story, AcceptTruncation(epoch=3, seq=99), "nothing-lost", missing=other)
+        assert f"#{other[1]} of epoch {other[0]}" in rejected.reason
+
+
+def test_nobody_accepts_a_loss_that_did_not_happen(story):
+    for epoch, seq in ((story.state.epoch, story.state.seq), (story.state.epoch, story.state.seq + 5), (2**53 - 1, 2**53 - 1)):
+        assert "no record is missing" in refused(story, AcceptTruncation(epoch=epoch, seq=seq), "nothing-lost").reason
 
 
 def test_a_type_that_is_no_request(story):

@@ -5,8 +5,6 @@ from tests.log_builder import DAY, NEW_YEAR
 from tests.log_builder import Story as LogStory
 from tests.unit.admission.test_reports import announced, report
 
-from bailiff_admission.request_handlers import Rejected, facts_of_request
-from bailiff_admission.request_handlers.requests import ReceivedRequest
 from bailiff_admission.truncation import (
     TruncationDetected,
     TruncationReconciliation,
@@ -17,7 +15,7 @@ from bailiff_admission.truncation import (
 )
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap, wrap
-from bailiff_bus.messages import AcceptTruncation, Evict, Fence, NodeHeartbeat, SendInventory
+from bailiff_bus.messages import Evict, Fence, NodeHeartbeat, SendInventory
 from bailiff_bus.messages.commands import CommandBody, RecordRef
 from bailiff_bus.messages.reports import FenceStatus
 from bailiff_bus.port import Message
@@ -281,10 +279,3 @@ def test_nobody_names_a_record_that_no_log_can_have_had(story, far):
     """Recovery would continue in a higher epoch, which no record could hold."""
     with pytest.raises(InvalidMessage, match="which no log of this pool can have had"):
         check_report(story.state, report(NodeHeartbeat, fence=FenceStatus(**far)))
-
-
-def test_an_operator_cannot_accept_what_cannot_be_continued(story):
-    body = AcceptTruncation(epoch=MAX_INTEGER, seq=5, reason="typing error")
-    refused = facts_of_request(story.state, ReceivedRequest("laptop", "r", "d" * 64, story.state.now, "ada", "none", body))
-    assert isinstance(refused, Rejected)
-    assert refused.code == "beyond-log"

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from bailiff_admission.log_bounds import is_plausible
 from bailiff_bus.envelope import Auth
 from bailiff_bus.messages import (
     AcceptTruncation,
@@ -68,8 +67,13 @@ class ReceivedRequest:
         return Requester(self.actor, self.auth)
 
 
-def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: str = "") -> list[Fact] | Rejected:
-    """The fact of the request; none for a repeat; or a rejection. spec_digest: of a submitted job."""
+def facts_of_request(
+    state: PoolState, received: ReceivedRequest, spec_digest: str = "", missing: tuple[int, int] | None = None
+) -> list[Fact] | Rejected:
+    """The fact of the request; none for a repeat; or a rejection.
+
+    spec_digest: of a submitted job. missing: (epoch, seq) of the alarm `log-truncated`, while the writer waits for an operator.
+    """
     seen = state.requests.get(request_key(received.source, received.id))
     if seen is not None:
         if seen.digest == received.digest:
@@ -123,11 +127,10 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
         case ApplyPolicy() as apply:
             return _policy(state, request, requester, apply)
         case AcceptTruncation() as accept:
-            if not is_plausible(state, accept.epoch, accept.seq):
-                named = f"#{accept.seq} of epoch {accept.epoch}"
-                return Rejected(
-                    "beyond-log", f"no log of this pool can have had {named}: give what the alarm log-truncated names"
-                )
+            if missing is None:
+                return Rejected("nothing-lost", "no record is missing: there is no loss to accept")
+            if (accept.epoch, accept.seq) != missing:
+                return Rejected("nothing-lost", f"give what the alarm log-truncated names: #{missing[1]} of epoch {missing[0]}")
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
     return Rejected("unknown-type", f"{received.body.TYPE} is not a request")
 
