@@ -4,9 +4,10 @@ Each of its messages leaves a trace: a rejection or another record at its positi
 its node has refused or obeyed, or a counter of inputs without effect.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 from bailiff_admission.input_decoder import DecodedInput, InputDecoder
@@ -18,7 +19,7 @@ from bailiff_bus.testing import MemoryCluster
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, Wire
-from bailiff_core.records.facts import InputRejected
+from bailiff_core.records.facts import InputRejected, WriterStarted
 from bailiff_node_agent.agent import Agent
 from bailiff_service.metrics import Metrics
 
@@ -124,7 +125,7 @@ class Adversary:
         self, log: Sequence[tuple[Record, Wire]], orphans: Collection[int], metrics: Metrics, rules: Policy
     ) -> Iterator[str]:  # fmt: skip
         """Lies that left no trace, and lies with an effect that the key does not permit. orphans: their offsets in the log."""
-        records = dict(_by_cause(log))
+        records, cut = dict(_by_cause(record for record, _ in log)), set(_cut_short([record for record, _ in log]))
         rejections = [record.data for record, _ in log if isinstance(record.data, InputRejected)]
         # beyond the limit not each has a record of its own
         muted = any(each.count > 1 for each in rejections) or len(rejections) > rules.max_rejections_per_minute
@@ -141,6 +142,7 @@ class Adversary:
             if topic not in INPUTS:
                 continue
             allowed = topic in (*OWN_TOPICS.get(self.role, ()), topics.REQUESTS.name) or self._read_first(place, records)
+            allowed = allowed or self._copies.get(place) in cut
             if record and record != "InputRejected" and not allowed:
                 yield f"{what} at {place} had an effect: {record}"
             if record == "LogTruncated" and self.role != "executor":  # its commands may look like those of a log that was cut
@@ -162,13 +164,20 @@ class Adversary:
         return records.get(original, "InputRejected") == "InputRejected"
 
 
-def _by_cause(log: Sequence[tuple[Record, Wire]]) -> Iterator[tuple[Place, str]]:
+def _by_cause(records: Iterable[Record]) -> Iterator[tuple[Place, str]]:
     """The type of a record by the position of the message that caused it."""
-    for record, _ in log:
+    for record in records:
         topic, _, place = record.cause.partition("/")
         if place:
             partition, _, offset = place.partition("/")
             yield (topic, int(partition), int(offset)), record.type.removeprefix("bailiff.audit.").removesuffix(".v1")
+
+
+def _cut_short(records: Iterable[Record]) -> Iterator[Place]:
+    """Positions of messages of which a record was stored, and the rest of its cycle was not: a copy has the effect that is missing."""
+    for record, after in pairwise(records):
+        if not record.cycle_end and isinstance(after.data, WriterStarted):
+            yield from (place for place, _ in _by_cause([record]))
 
 
 @contextmanager
