@@ -174,7 +174,7 @@ def _by_cause(records: Iterable[Record]) -> Iterator[tuple[Place, str]]:
 
 
 def _cut_short(records: Iterable[Record]) -> Iterator[Place]:
-    """Positions of messages of which a record was stored, and the rest of its cycle was not: a copy has the effect that is missing."""
+    """Positions of messages of which a record was stored, and the rest of its cycle was not: a copy has the missing effect."""
     for record, after in pairwise(records):
         if not record.cycle_end and isinstance(after.data, WriterStarted):
             yield from (place for place, _ in _by_cause([record]))
