@@ -303,6 +303,8 @@ class EmbeddedKafka(Managed):
             "share.coordinator.state.topic.replication.factor": replicas,
             "share.coordinator.state.topic.min.isr": min_isr,
             "share.coordinator.state.topic.num.partitions": "1",
+            # The controller otherwise writes two records a second that say nothing, and wakes the broker for each.
+            "metadata.max.idle.interval.ms": "10000",
             # Tests kill members and wait for the rebalance.
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",

@@ -12,9 +12,6 @@ from bailiff_service.metrics import Metrics
 from .service import AdmissionService
 from .settings import AdmissionSettings
 
-IDLE_FETCH_MS = 100
-"""A writer reads back what it appended at a takeover: of two that fence each other, slow readers make no progress."""
-
 
 def build(settings: AdmissionSettings, metrics: Metrics) -> AdmissionService:
     """The service on the real Kafka. Stores its engine first, for replays; a failure is logged only."""
@@ -22,8 +19,7 @@ def build(settings: AdmissionSettings, metrics: Metrics) -> AdmissionService:
         engine_store.store_engine(settings.engines)
     except OSError as error:
         logger().warning("the engine could not be stored", engines=str(settings.engines), reason=str(error))
-    bus = KafkaBus(settings.kafka, idle_fetch_ms=IDLE_FETCH_MS)
-    return AdmissionService(settings, metrics, bus, ClockAndIds())
+    return AdmissionService(settings, metrics, KafkaBus(settings.kafka), ClockAndIds())
 
 
 if __name__ == "__main__":

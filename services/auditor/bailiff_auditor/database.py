@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 import asyncpg
@@ -37,14 +38,15 @@ class Migration:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
-def migrations() -> list[Migration]:
+@cache
+def migrations() -> tuple[Migration, ...]:
     """All migrations in order."""
     found = []
     for file in sorted(files("bailiff_auditor").joinpath("migrations").iterdir(), key=lambda each: each.name):
         named = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
         if named is not None:
             found.append(Migration(int(named[1]), named[2], file.read_text(encoding="utf-8")))
-    return found
+    return tuple(found)
 
 
 async def connect(dsn: str, timeout: float) -> Connection:

@@ -19,18 +19,11 @@ from .group_membership import KafkaGroupMembership
 from .producer import KafkaProducer
 from .reader import KafkaReader
 
-IDLE_FETCH_MS = 500
-
 
 class KafkaBus:
-    """A log of topics in Kafka. Connects on first use.
+    """A log of topics in Kafka. Connects on first use."""
 
-    idle_fetch_ms: how long the broker holds a reader's request while there is no message. A longer time costs an idle service
-    less; but the broker answers a connection's requests in order, so a seek waits that long, too.
-    """
-
-    def __init__(self, settings: KafkaSettings | str, *, idle_fetch_ms: int = IDLE_FETCH_MS) -> None:
-        self._idle_fetch_ms = idle_fetch_ms
+    def __init__(self, settings: KafkaSettings | str) -> None:
         self.settings = KafkaSettings(bootstrap=settings) if isinstance(settings, str) else settings
         self._admin: AIOKafkaAdminClient | None = None
         self._offsets_consumer: AIOKafkaConsumer | None = None
@@ -50,7 +43,7 @@ class KafkaBus:
 
     async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
         """A reader of (topic, partition, offset) positions."""
-        reader = KafkaReader(self.settings, positions, self._idle_fetch_ms)
+        reader = KafkaReader(self.settings, positions)
         await reader.start()
         self._track(reader)
         return reader

@@ -12,6 +12,9 @@ from bailiff_bus.port import READ_LIMIT, Headers, Message, OffsetOutOfRange, Spa
 
 from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
 
+IDLE_FETCH_MS = 2_000
+"""How long the broker holds a request for messages while there is none: so seldom an idle reader asks."""
+
 _CONTENT = itemgetter(1)
 
 
@@ -22,16 +25,11 @@ class KafkaReader:
     if they do not answer.
     """
 
-    def __init__(self, settings: KafkaSettings, positions: Sequence[tuple[str, int, int]], idle_fetch_ms: int) -> None:
+    def __init__(self, settings: KafkaSettings, positions: Sequence[tuple[str, int, int]]) -> None:
         self._settings = settings
         self._positions = {TopicPartition(topic, partition): offset for topic, partition, offset in positions}
-        self._consumer = AIOKafkaConsumer(
-            **client_arguments(settings),
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            fetch_max_wait_ms=idle_fetch_ms,
-            max_partition_fetch_bytes=4 * MIB,
-        )
+        self._consumer = self._new_consumer()
+        self._reads_elsewhere, self._fetches = bool(positions), False
         self._last_contact = 0.0
         self.closed = False
 
@@ -39,7 +37,6 @@ class KafkaReader:
         """Connect."""
         async with broker_call(self._settings, "accept a connection"):
             await start_or_close(self._consumer, self._consumer.stop)
-        self._assign()
         self._last_contact = asyncio.get_running_loop().time()
 
     async def read(self, limit: int = READ_LIMIT, wait: float = 0.5) -> list[Message]:
@@ -47,6 +44,8 @@ class KafkaReader:
         if not self._positions:
             await asyncio.sleep(wait)
             return []
+        if self._reads_elsewhere:
+            await self._move()
         await asyncio.sleep(0)  # aiokafka returns buffered messages without yielding to the event loop
         try:
             async with broker_call(self._settings, "return messages", with_timeout=False):
@@ -80,13 +79,8 @@ class KafkaReader:
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
         """Add this partition at `offset`, or seek to `offset` if it is read already."""
-        at = TopicPartition(topic, partition)
-        known = at in self._positions
-        self._positions[at] = offset
-        if known:
-            self._consumer.seek(at, offset)
-        else:
-            self._assign()
+        self._positions[TopicPartition(topic, partition)] = offset
+        self._reads_elsewhere = True
 
     def position(self, topic: str, partition: int) -> int:
         """The next offset to read."""
@@ -97,11 +91,26 @@ class KafkaReader:
         self.closed = True
         await finish_within(self._consumer.stop(), self._settings.request_timeout)
 
-    def _assign(self) -> None:
-        if self._positions:
-            self._consumer.assign(list(self._positions))
+    def _new_consumer(self) -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            **client_arguments(self._settings),
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=min(IDLE_FETCH_MS, self._settings.request_timeout_ms // 2),
+            max_partition_fetch_bytes=4 * MIB,
+            consumer_timeout_ms=IDLE_FETCH_MS,
+        )
+
+    async def _move(self) -> None:
+        """Fetch from the positions, by a new connection if this one has a fetch open: the broker would answer that one first."""
+        if self._fetches:
+            await finish_within(self._consumer.stop(), self._settings.request_timeout)
+            self._consumer = self._new_consumer()
+            await self.start()
+        self._consumer.assign(list(self._positions))
         for at, offset in self._positions.items():
             self._consumer.seek(at, offset)
+        self._reads_elsewhere, self._fetches = False, True
 
     async def _raise_if_gone(self, at: TopicPartition, offset: int) -> None:
         """Raise only if the error still holds: a seek or an append may have made it obsolete."""
