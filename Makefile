@@ -12,7 +12,7 @@ NOT := not long and not gpu and not nvml and not compose and not kubernetes
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of short processes would compile everything anew, each of them
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test quick test-long test-compose test-kubernetes test-nvml test-gpu gpu-bundle seeds chaos mutants check docs docs-site kustomize pictures web bench bench-check clean
+.PHONY: help install install-dev demo up down test quick test-long test-compose test-kubernetes test-nvml test-gpu gpu-bundle seeds chaos soak mutants check docs docs-site kustomize pictures web bench bench-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ seeds: install-dev ## the simulation on a range of seeds (SEEDS=0-9999); a seed 
 
 chaos: install-dev ## kill -9 at random, 200 times, under load (SEED=… to see one again)
 	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+
+soak: install-dev ## a real trace at twenty times its speed against all services, with kills: the end is as the first hour (HOURS=2)
+	$(BIN)/python -m tests.soak --hours $(or $(HOURS),2)
 
 mutants: install-dev ## one-operator changes of the core that the tests must notice (PACKAGE=victims, FILE=queue/head, or SAMPLE=100 SEED=1; SECONDS=20 of tests each)
 	$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) $(if $(PACKAGE),--package $(PACKAGE)) $(if $(FILE),--file $(FILE)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SECONDS),--seconds $(SECONDS))

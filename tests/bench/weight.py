@@ -44,7 +44,7 @@ async def _tasks(folder: Path, count: int) -> list[Row]:
     await asyncio.gather(*(runtime.start(Launch(key, list(COMMAND))) for key in keys[count:]))
     at_once = count / (time.monotonic() - began)
     supervisors = [json.loads((runtime.task_dir(key) / "running.json").read_text())["supervisor_pid"] for key in keys]
-    weights = [_pss(pid) for pid in supervisors]
+    weights = [pss(pid) for pid in supervisors]
     for key in (TaskKey("first", 1, "0"), *keys):
         await runtime.kill(key)
         await runtime.wait_exit()
@@ -82,7 +82,7 @@ def _system(run: Run) -> list[Row]:
         before = {pid: processor_s(pid) for pid in (*pids.values(), broker)}
         time.sleep(idle_s)
         used = {pid: 100 * (processor_s(pid) - earlier) / idle_s for pid, earlier in before.items()}
-        memory = sum(_pss(pids[name]) for name in EIGHT)
+        memory = sum(pss(pids[name]) for name in EIGHT)
     finally:
         _make(state, "down")
     kafka = used.pop(broker)
@@ -98,7 +98,7 @@ def _make(state: Path, what: str) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def _pss(pid: int) -> int:
+def pss(pid: int) -> int:
     """KiB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
