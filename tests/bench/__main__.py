@@ -32,6 +32,7 @@ from . import (
     notice,
     pause,
     placements,
+    pools,
     preemptions,
     projects,
     replaying,
@@ -77,6 +78,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "weight": weight.measure,
     "kubernetes": kubernetes.measure,
     "disk": disk.measure,
+    "pools": pools.measure,
 }
 
 
