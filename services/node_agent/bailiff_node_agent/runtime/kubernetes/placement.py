@@ -28,6 +28,7 @@ from bailiff_node_agent.runtime.port import Running
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
 from . import pod_status
+from .claims import create_claim
 from .manifest import key_of_pod
 from .pod_node import PodNode
 from .stopping import disruption
@@ -49,6 +50,8 @@ class Placement:
         self.order = order
         self._node, self._manifest, self._wait = node, manifest, wait
         self._hash = task_hash(str(order.key))
+        self._claim = node.files.claim(order.key)
+        """The claim to create; None without one, and once it is there."""
 
     async def placed(self) -> Object:
         """The pod, once a scheduler has bound it to this node. Raises `NotStarted`."""
@@ -63,6 +66,8 @@ class Placement:
                 await self._removed_unbound("it was stopped before it was placed")
             if self._manifest is not None and not self.order.uid:
                 await self._create(self._manifest)
+            if self._claim is not None and self.order.uid:
+                await self._create_claim(self._claim)
             if loop.time() >= give_up_at:
                 await self._removed_unbound(None)
             await self._wait(min(POLL_S, max(0.0, give_up_at - loop.time()) or POLL_S))
@@ -80,6 +85,15 @@ class Placement:
         except (Unreachable, TooManyRequests, Conflict):
             return
         await self._remember(pod)
+
+    async def _create_claim(self, claim: Object) -> None:
+        try:
+            if await create_claim(self._node, self.order, claim):
+                self._claim = None
+        except (Invalid, Forbidden, NotFound) as error:
+            await self._removed_unbound(f"the claim of its devices cannot be created: {error.message}")
+        except (Unreachable, TooManyRequests, Conflict):
+            return
 
     async def _remember(self, pod: Object) -> None:
         metadata = pod["metadata"]
