@@ -28,7 +28,7 @@ from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.kubernetes.published import EXACT_LABEL, PublishedDevices
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
-POOL = "pool-dra"
+POOL, JOBS = "pool-dra", "bailiff-dra-jobs"
 KEY, OTHER = TaskKey("train-7", 1, "0"), TaskKey("train-8", 1, "0")
 RUNS = "env > $JOB.new; mv $JOB.new $JOB; exec sleep 300"
 """A job that writes its environment into a file, and then runs on."""
@@ -227,31 +227,37 @@ class DraSystem(System):
         node = {"name": self.cluster.node().name, "pool": POOL, "gpus": "kubernetes", "runtimes": runtimes, "cpu_milli": 1000}
         env = {
             "BAILIFF_NODES": json.dumps([node]),
-            "BAILIFF_KUBERNETES": self.cluster.settings("bailiff-jobs").model_dump_json(),
+            "BAILIFF_KUBERNETES": self.cluster.settings(JOBS).model_dump_json(),
             "BAILIFF_DEVICE_POLL_S": "0.5",
         }
         self.stack.start_service("node-agent", env=env)
 
 
 @pytest.fixture
-async def pool(dra_cluster: DraCluster, tmp_path: Path) -> AsyncIterator[Watch]:
-    dra_cluster.kubectl("create", "namespace", "bailiff-jobs")
-    dra_cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", "bailiff-jobs", "--timeout=60s")
+def system(dra_cluster: DraCluster, tmp_path: Path) -> Iterator[DraSystem]:
+    """Started without an event loop: `System` runs its own."""
+    dra_cluster.kubectl("create", "namespace", JOBS)
+    dra_cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", JOBS, "--timeout=60s")
     system = DraSystem(tmp_path / "system", dra_cluster)
     try:
         system.start()
-        async with system.watch(POOL) as watch:
-            yield watch
+        yield system
     finally:
         system.stop()
-        dra_cluster.kubectl("delete", "namespace", "bailiff-jobs", f"--timeout={PATIENCE_S:.0f}s")
+        dra_cluster.kubectl("delete", "namespace", JOBS, f"--timeout={PATIENCE_S:.0f}s")
+
+
+@pytest.fixture
+async def pool(system: DraSystem) -> AsyncIterator[Watch]:
+    async with system.watch(POOL) as watch:
+        yield watch
 
 
 @pytest.mark.kafka
 async def test_jobs_run_on_the_devices_of_their_placement_are_preempted_and_give_them_on(
     pool: Watch, dra_cluster: DraCluster, namespace: str
 ) -> None:
-    settings = dra_cluster.settings("bailiff-jobs")
+    settings = dra_cluster.settings(JOBS)
     published = PublishedDevices(settings, dra_cluster.node().name)
     async with await Api.connect(settings.kubeconfig) as api:
         await published.read(api)
@@ -259,7 +265,7 @@ async def test_jobs_run_on_the_devices_of_their_placement_are_preempted_and_give
     devices = [*dra_cluster.published().values()]
 
     def held(job: str, attempt: int = 1) -> set[str]:
-        return set(resources.devices_of("bailiff-jobs", pod_name(str(TaskKey(job, attempt, "0")))))
+        return set(resources.devices_of(JOBS, pod_name(str(TaskKey(job, attempt, "0")))))
 
     joined = pool.facts(NodeJoined)[-1]
     assert sorted(device.id for device in joined.devices) == sorted(devices)
@@ -294,9 +300,9 @@ async def test_jobs_run_on_the_devices_of_their_placement_are_preempted_and_give
     await pool.until_running("serve")
     assert allocated(pool, "serve") == held("serve") == {*devices}
     assert {fact.job for fact in pool.facts(TaskReleased)} == {"a", "b", "c", "d"}
-    await until(lambda: dra_cluster.claims("bailiff-jobs") == [pod_name(str(TaskKey("serve", 1, "0")))])
+    await until(lambda: dra_cluster.claims(JOBS) == [pod_name(str(TaskKey("serve", 1, "0")))])
     for job in ("serve", "a", "b", "d"):
         await pool.cancel(job)
     await pool.until("all are over", lambda state: not state.active)
-    await until(lambda: not dra_cluster.claims("bailiff-jobs"))
+    await until(lambda: not dra_cluster.claims(JOBS))
     await pool.verify()
