@@ -130,7 +130,7 @@ def _driver(programs: Path, cluster: DraCluster) -> Iterator[None]:
     command += ["--kubelet-registrar-directory-path", str(node.kubelet / "plugins_registry")]
     command += ["--kubelet-plugins-directory-path", str(node.kubelet / "plugins")]
     selector = {"cel": {"expression": f'device.driver == "{cluster.driver}"'}}
-    metadata, spec = {"name": cluster.driver}, {"selectors": [selector]}
+    metadata, spec = {"name": cluster.driver}, {"selectors": [selector], "extendedResourceName": "nvidia.com/gpu"}
     device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec}
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(device_class))
     with (node.folder / "dra-driver.log").open("wb") as log:

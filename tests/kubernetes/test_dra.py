@@ -19,10 +19,12 @@ from tests.system import System, Watch
 
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskReleased, TaskStarted
-from bailiff_kubernetes import Api, pod_name
+from bailiff_kubernetes import Api, pod_name, task_hash
+from bailiff_kubernetes.names import TASK, TASK_HASH
 from bailiff_node_agent.devices.kubernetes import KubernetesInventory
-from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
+from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, WorkloadRef
 from bailiff_node_agent.runtime.kubernetes import KubernetesRuntime, claims
+from bailiff_node_agent.runtime.kubernetes.manifest import affinity
 from bailiff_node_agent.runtime.kubernetes.placement import Placement
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.kubernetes.published import EXACT_LABEL, PublishedDevices
@@ -196,6 +198,32 @@ async def test_a_device_that_another_claim_has_is_a_start_that_failed_with_the_s
     await until(lambda: node.cluster.claims(node.namespace) == ["foreign"])
     node.cluster.delete_foreign_pod("foreign", node.namespace)
     await until(lambda: not inventory.holders())
+
+
+async def test_the_pod_of_a_workload_has_what_kube_scheduler_claims_for_its_template(node: Node) -> None:
+    """Its template requests the device plugin's resource, which the DeviceClass stands for; the true device is reported."""
+    key = str(KEY)
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "trainer", "image": IMAGE, "command": ["sh", "-c", "env; exec sleep 300"], "resources": resources}
+    spec = {"restartPolicy": "Never", "affinity": {"nodeAffinity": affinity(node.cluster.node().name)}, "containers": [container]}
+    metadata = {"name": "train", "labels": {TASK_HASH: task_hash(key)}, "annotations": {TASK: key}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    agent = node.agent()
+    workload = WorkloadRef("batch/v1", "Job", node.namespace, "train", "uid")
+    starting = asyncio.create_task(
+        agent.start(Launch(KEY, [], device_ids=(node.devices[3],), workload=workload, check_devices=lambda _: None))
+    )
+    node.cluster.kubectl("apply", "-n", node.namespace, "-f", "-", stdin=json.dumps(pod))
+    running = await starting
+    assert isinstance(running, Running)
+    assert set(running.device_ids) == set(node.resources.devices_of(node.namespace, "train"))
+    log = agent.log_path(KEY)
+    assert log is not None
+    await until(lambda: log.exists() and set(running.device_ids) == node.cluster.given(log.read_text()))
+    await agent.kill(KEY)
+    assert (await exit_of(agent)).device_ids == running.device_ids
+    await agent.forget(KEY)
+    await node.until_no_claim()
 
 
 async def test_without_a_device_class_the_reason_is_the_schedulers(node: Node) -> None:
