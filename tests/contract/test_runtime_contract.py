@@ -254,9 +254,10 @@ def exact_pod_machine(dra_cluster: DraCluster, tmp_path: Path) -> Iterator[PodMa
 
 
 PODS = {"kubernetes": "pod_machine", "kubernetes-dra": "exact_pod_machine"}
+MARKS = {"kubernetes": [pytest.mark.kubernetes], "kubernetes-dra": [pytest.mark.kubernetes, pytest.mark.long]}
 
 
-@pytest.fixture(params=[*MACHINES, *(pytest.param(name, marks=pytest.mark.kubernetes) for name in PODS)])
+@pytest.fixture(params=[*MACHINES, *(pytest.param(name, marks=MARKS[name]) for name in PODS)])
 async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
     if request.param == "docker":
         need_engine()

@@ -158,6 +158,21 @@ async def test_an_agent_that_dies_before_its_claim_leaves_none_and_its_successor
     await node.until_no_claim()
 
 
+async def test_an_agent_that_loses_its_disk_before_its_claim_leaves_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = node.agent()
+    with monkeypatch.context() as patch:
+        patch.setattr(Placement, "_create_claim", lambda *_: asyncio.Event().wait())
+        starting = asyncio.create_task(first.start(node.launch(node.devices[2])))
+        await until(lambda: node.cluster.get("pods", "-n", node.namespace)["items"])
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await first.close()
+    (node.folder / "agent").rename(node.folder / "lost")
+    assert await node.agent().adopt() == []
+    await until(lambda: not node.cluster.get("pods", "-n", node.namespace)["items"])
+    assert node.cluster.claims(node.namespace) == []
+
+
 async def test_an_agent_that_dies_after_its_claim_leaves_one_that_goes_with_its_pod(node: Node) -> None:
     agent = node.agent()
     await agent.start(node.launch(node.devices[0]))

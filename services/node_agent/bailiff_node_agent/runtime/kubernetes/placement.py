@@ -29,7 +29,7 @@ from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
 from . import pod_status
 from .claims import create_claim
-from .manifest import key_of_pod
+from .manifest import affinity, key_of_pod
 from .pod_node import PodNode
 from .stopping import disruption
 from .task_files import TaskOrder
@@ -172,6 +172,26 @@ async def remove_pod(node: PodNode, order: TaskOrder) -> None:
             await asyncio.sleep(POLL_S)
         else:
             return
+
+
+async def remove_unplaced(node: PodNode) -> None:
+    """Remove pods for this node that no scheduler has bound, and of which no agent knows: its disk was lost as it made them."""
+    try:
+        pods = (await node.api.list(PODS, node.settings.namespace, labels=TASK_HASH, fields="spec.nodeName=")).items
+        for pod in pods:
+            key, metadata = key_of_pod(pod), pod["metadata"]
+            is_for_node = pod["spec"].get("affinity", {}).get("nodeAffinity") == affinity(node.node)
+            is_own = key is not None and metadata["name"] == pod_name(str(key))
+            if key is None or not is_own or not is_for_node or (node.files.task_dir(key) / "order.json").exists():
+                continue
+            where = metadata["namespace"], metadata["name"], metadata["uid"]
+            with contextlib.suppress(Conflict, NotFound):  # it was bound meanwhile, and is a task like any other; or is gone
+                await node.api.delete(
+                    PODS, metadata["name"], where[0], uid=where[2], resource_version=metadata["resourceVersion"]
+                )
+                await drop_finalizer(node, *where)
+    except (Unreachable, TooManyRequests):
+        return  # the next agent does it
 
 
 def record_of(order: TaskOrder) -> str:

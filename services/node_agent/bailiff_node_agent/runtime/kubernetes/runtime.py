@@ -32,7 +32,7 @@ from .cluster_pods import ClusterPodNode
 from .cluster_view import ClusterNode
 from .follow import CheckDevices, PodFollower
 from .manifest import grace_seconds, pod_of
-from .placement import find_orders, remove_pod
+from .placement import find_orders, remove_pod, remove_unplaced
 from .pod_node import PodNode
 from .pod_processes import PodProcesses
 from .pod_resources import PodResources
@@ -93,6 +93,8 @@ class KubernetesRuntime:
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 await node.wait_for_list()
         await asyncio.to_thread(find_orders, node)
+        if self._cluster_node is None:
+            await remove_unplaced(node)
         states: list[Running | Exit] = []
         for key in self._files.tasks():
             order = self._files.order(key)
