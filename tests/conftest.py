@@ -10,6 +10,7 @@ import pytest
 import structlog
 from _pytest.nodeid import NodeId
 from hypothesis import settings
+from tests.dra_kit import dra_cluster  # noqa: F401
 from tests.kafka_fixtures import kafka, private_kafka  # noqa: F401
 from tests.kubernetes_cluster import kubernetes, kubernetes_api, kubernetes_namespace  # noqa: F401
 from tests.postgres_fixtures import database, postgres, private_postgres  # noqa: F401
@@ -20,7 +21,7 @@ settings.register_profile("untimed", deadline=None)  # a busy machine is no faul
 settings.load_profile("untimed")
 
 TESTS = Path(__file__).parent
-SHARED = ("_stages", "_calm_systems", "_battered_systems", "kafka", "kubernetes")
+SHARED = ("_stages", "_calm_systems", "_battered_systems", "kafka", "kubernetes", "dra_cluster")
 """Session fixtures that several files share. The tests of each are one group, run by one worker, so each starts once."""
 SYSTEMS = ("_stages", "_calm_systems", "_battered_systems")
 """Fixtures that stop after their group: Kafka and five idle services use a sixth of a core."""

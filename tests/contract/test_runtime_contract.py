@@ -1,6 +1,7 @@
 """What the agent may rely on, whichever runtime it has: processes of this machine, its containers, or simulated tasks."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import uuid
@@ -11,6 +12,7 @@ from typing import Protocol
 
 import pytest
 from tests.docker_engine import IMAGE, containers_of, need_engine
+from tests.dra_kit import DraCluster
 from tests.kubernetes_cluster import IMAGE as POD_IMAGE
 from tests.kubernetes_cluster import PATIENCE_S, Cluster
 
@@ -21,6 +23,7 @@ from bailiff_node_agent.runtime import Exit, Launch, Running, Runtime, Simulated
 from bailiff_node_agent.runtime.docker import DockerRuntime
 from bailiff_node_agent.runtime.kubernetes import KubernetesRuntime
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
+from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
 from bailiff_node_agent.runtime.process import ProcessRuntime, why_not_isolated
 from bailiff_node_agent.runtime.simulated import SimulatedRuntime
 from bailiff_node_agent.settings import KubernetesSettings
@@ -187,6 +190,35 @@ class PodMachine:
         return bool(self.inventory.usage(device).memory_used) == bool(pids)
 
 
+class ExactPodMachine(PodMachine):
+    """A real kubelet whose devices are claimed: each pod has exactly the one that was ordered."""
+
+    def __init__(self, folder: Path, cluster: DraCluster, namespace: str, published: PublishedDevices) -> None:
+        super().__init__(folder, cluster, namespace)
+        self.settings, self.published = cluster.settings(namespace), published
+        self._gpus: dict[TaskKey, str] = {}
+        self._free = [*cluster.published().values()]
+        self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource, published)
+
+    def agent(self) -> Runtime:
+        runtime = KubernetesRuntime(self.folder / "agent", self.node.name, self.settings, published=self.published)
+        self.agents.append(runtime)
+        return runtime
+
+    def _launch(self, script: str, key: TaskKey = KEY) -> Launch:
+        if key not in self._gpus:
+            self._gpus[key] = self._free.pop()
+        return replace(super()._launch(script, key), device_ids=(self._gpus[key],))
+
+    def gpus_of(self, running: Running) -> tuple[str, ...]:
+        """The one that was ordered, and the kubelet agrees."""
+        held = PodResources(self.node.pod_resources, self.published).devices_of(
+            self.settings.namespace, pod_name(str(running.key))
+        )
+        assert held == (self._gpus[running.key],)
+        return held
+
+
 MACHINES: dict[str, Callable[[Path], Machine]] = {
     "process": RealMachine,
     "isolated": IsolatedMachine,
@@ -195,27 +227,44 @@ MACHINES: dict[str, Callable[[Path], Machine]] = {
 }
 
 
-@pytest.fixture
-def pod_namespace(kubernetes: Cluster) -> Iterator[str]:
-    """A namespace for the pods of one machine, made without an event loop: `machine` asks for it while one runs."""
+@contextlib.contextmanager
+def namespace_of(cluster: Cluster) -> Iterator[str]:
+    """A namespace for the pods of one machine."""
     name = f"contract-{uuid.uuid4().hex[:12]}"
-    kubernetes.kubectl("create", "namespace", name)
-    kubernetes.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
+    cluster.kubectl("create", "namespace", name)
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
     yield name
-    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
-def pod_machine(request: pytest.FixtureRequest, tmp_path: Path) -> PodMachine:
-    return PodMachine(tmp_path, request.getfixturevalue("kubernetes"), request.getfixturevalue("pod_namespace"))
+@pytest.fixture
+def pod_machine(kubernetes: Cluster, tmp_path: Path) -> Iterator[PodMachine]:
+    """Made without an event loop: `machine` asks for it while one runs."""
+    with namespace_of(kubernetes) as namespace:
+        yield PodMachine(tmp_path, kubernetes, namespace)
 
 
-@pytest.fixture(params=[*MACHINES, pytest.param("kubernetes", marks=pytest.mark.kubernetes)])
+@pytest.fixture
+def exact_pod_machine(dra_cluster: DraCluster, tmp_path: Path) -> Iterator[PodMachine]:
+    """The same with devices that are claimed."""
+    with namespace_of(dra_cluster) as namespace:
+        published = PublishedDevices(dra_cluster.settings(namespace), dra_cluster.node().name)
+        published.update(dra_cluster.get("resourceslices")["items"])
+        yield ExactPodMachine(tmp_path, dra_cluster, namespace, published)
+
+
+PODS = {"kubernetes": "pod_machine", "kubernetes-dra": "exact_pod_machine"}
+MARKS = {"kubernetes": [pytest.mark.kubernetes], "kubernetes-dra": [pytest.mark.kubernetes, pytest.mark.long]}
+
+
+@pytest.fixture(params=[*MACHINES, *(pytest.param(name, marks=MARKS[name]) for name in PODS)])
 async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
     if request.param == "docker":
         need_engine()
     if request.param == "isolated" and (reason := why_not_isolated()) is not None:
         pytest.skip(f"this machine permits no isolation: {reason}")
-    machine: Machine = pod_machine(request, tmp_path) if request.param == "kubernetes" else MACHINES[request.param](tmp_path)
+    pods = PODS.get(request.param)
+    machine: Machine = request.getfixturevalue(pods) if pods is not None else MACHINES[request.param](tmp_path)
     yield machine
     if isinstance(machine, PodMachine):
         for agent in machine.agents:

@@ -33,7 +33,9 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("*", "pods", "delete get list patch watch"),
         ("*", "pods/status", "patch"),
         ("*", "placements.bailiff.io", "update"),
+        ("*", "resourceslices.resource.k8s.io", "list watch"),
         ("jobs", "pods", "create"),
+        ("jobs", "resourceclaims.resource.k8s.io", "create get"),
     },
     "kubernetes-bridge": {
         ("*", "nodes", "get list patch watch"),

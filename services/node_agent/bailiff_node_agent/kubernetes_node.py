@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import CORDONED_BY, TASK_HASH
 from bailiff_kubernetes.quantities import quantity
-from bailiff_kubernetes.resources import NODES, PODS, annotations_of, condition_of, labels_of
+from bailiff_kubernetes.resources import NODES, PODS, RESOURCE_SLICES, annotations_of, condition_of, labels_of
 from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
+from bailiff_node_agent.runtime.kubernetes.published import EXACT_LABEL, PublishedDevices
 from bailiff_node_agent.runtime.plugin import KubernetesSettings
 from bailiff_service.race import race
 
@@ -72,10 +73,11 @@ class NodeOfApi:
 
 
 class NodeOfKubelet:
-    """The node on which this agent runs. It does not outlive a boot."""
+    """The node on which this agent runs. It does not outlive a boot. published: is kept up to date."""
 
-    def __init__(self, name: str, settings: KubernetesSettings) -> None:
-        self._name, self._settings = name, settings
+    def __init__(self, name: str, settings: KubernetesSettings, published: PublishedDevices) -> None:
+        self._name, self._settings, self._published = name, settings, published
+        self._has_slices = False
         self._api: Api | None = None
         self._node: Object | None = None
         self._pods: LocalView | None = None
@@ -86,14 +88,17 @@ class NodeOfKubelet:
         self._api = await Api.connect(self._settings.kubeconfig)
         self._node = await self._api.find(NODES, self._name)
         pods = await self._api.list(PODS, fields=f"spec.nodeName={self._name}")
-        self.facts = facts_of(self._node, pods.items, self._settings.tolerated_taints)
+        self._has_slices = await self._published.read(self._api)
+        self.facts = self._facts(self._node, pods.items)
 
     async def watch(self, announce: Callable[[], None], rebooted: Callable[[str], None]) -> None:  # noqa: ARG002
         assert self._api is not None, "open comes first"
         nodes = LocalView(self._api, NODES, fields=f"metadata.name={self._name}")
         pods = LocalView(self._api, PODS, fields=f"spec.nodeName={self._name}")
+        slices = LocalView(self._api, RESOURCE_SLICES, fields=self._published.fields) if self._has_slices else None
+        views = [view for view in (nodes, pods, slices) if view is not None]
         try:
-            await race(self._follow(nodes), self._follow(pods), self._announce(nodes, pods, announce))
+            await race(*map(self._follow, views), self._announce(nodes, pods, slices, announce))
         finally:
             await self._api.close()
 
@@ -101,17 +106,25 @@ class NodeOfKubelet:
         async for _ in view.changes():
             self._changed.set()
 
-    async def _announce(self, nodes: LocalView, pods: LocalView, announce: Callable[[], None]) -> None:
-        await nodes.synced.wait()
-        await pods.synced.wait()
+    async def _announce(self, nodes: LocalView, pods: LocalView, slices: LocalView | None, announce: Callable[[], None]) -> None:
+        for view in (nodes, pods, *([slices] if slices is not None else [])):
+            await view.synced.wait()
         while True:
-            facts = facts_of(nodes.get(self._name), [*pods.objects.values()], self._settings.tolerated_taints)
+            if slices is not None:
+                self._published.update(slices.objects.values())
+            facts = self._facts(nodes.get(self._name), [*pods.objects.values()])
             if facts != self.facts:
                 self.facts = facts
                 announce()
             await self._changed.wait()
             await asyncio.sleep(SETTLE_S)
             self._changed.clear()
+
+    def _facts(self, node: Object | None, pods: list[Object]) -> NodeFacts:
+        """The facts, and whether tasks get exactly the devices that they are placed on."""
+        facts = facts_of(node, pods, self._settings.tolerated_taints)
+        labels = {name: value for name, value in facts.labels.items() if name != EXACT_LABEL}
+        return replace(facts, labels=labels | ({EXACT_LABEL: "true"} if self._published.are_exact else {}))
 
 
 def facts_of(node: Object | None, pods: list[Object], tolerated: Sequence[str] = ()) -> NodeFacts:

@@ -37,6 +37,7 @@ from .link import Link
 from .log_shipper import rotate_logs, ship_logs
 from .runtime import NodeParts, SimulatedMachine, open_runtimes
 from .runtime.kubernetes.cluster_view import ClusterNode, ClusterView
+from .runtime.kubernetes.published import PublishedDevices
 from .settings import NodeAgentSettings, NodeDeclaration
 from .telemetry import send_telemetry
 from .users import Users, allow_traversal
@@ -127,7 +128,8 @@ class NodeAgentService:
             incarnation = new_incarnation(storage, machine_id=member.machine_id, boot_id=member.boot_id or "unknown")
         credentials = self._credentials(node)
         machine = SimulatedMachine()
-        inventory = _open_inventory(node, folder, machine, settings, member)
+        published = PublishedDevices(settings.kubernetes, node.name)
+        inventory = _open_inventory(node, folder, machine, settings, member, published)
         parts = NodeParts(
             node=node.name,
             folder=folder,
@@ -136,6 +138,7 @@ class NodeAgentService:
             devices=inventory.users,
             labels={"pool": node.pool, "node": node.name, "incarnation": incarnation.incarnation},
             cluster_node=member,
+            published=published,
         )
         return AgentContext(
             node=node,
@@ -157,14 +160,16 @@ class NodeAgentService:
             release_poll_s=settings.release_poll_s,
             release_timeout_s=settings.release_timeout_s,
             device_poll_s=settings.device_poll_s,
-            kubernetes=self._kubernetes_node(node, member),
+            kubernetes=self._kubernetes_node(node, member, published),
             is_on_node=member is None,
         )
 
-    def _kubernetes_node(self, node: NodeDeclaration, member: ClusterNode | None) -> KubernetesNode | None:
+    def _kubernetes_node(
+        self, node: NodeDeclaration, member: ClusterNode | None, published: PublishedDevices
+    ) -> KubernetesNode | None:
         if member is not None:
             return NodeOfApi(member, self._settings.kubernetes)
-        return NodeOfKubelet(node.name, self._settings.kubernetes) if "kubernetes" in node.runtimes else None
+        return NodeOfKubelet(node.name, self._settings.kubernetes, published) if "kubernetes" in node.runtimes else None
 
     def _lock(self, folder: Path) -> AbstractContextManager[object]:
         """One agent per folder; one process for all nodes that it does not run on, which may be very many."""
@@ -192,14 +197,20 @@ class NodeAgentService:
 
 
 def _open_inventory(
-    node: NodeDeclaration, folder: Path, machine: SimulatedMachine, settings: NodeAgentSettings, member: ClusterNode | None
+    node: NodeDeclaration,
+    folder: Path,
+    machine: SimulatedMachine,
+    settings: NodeAgentSettings,
+    member: ClusterNode | None,
+    published: PublishedDevices,
 ) -> DeviceInventory:
     def identify(pid: int) -> int | None:
         return machine.identify(pid) or process_start_time(pid)
 
     plugin = inventory_plugin(node.gpus)
     try:
-        given = InventoryContext(node.gpus, node.name, identify, folder / "faults.json", settings.kubernetes, member)
+        faults = folder / "faults.json"
+        given = InventoryContext(node.gpus, node.name, identify, faults, settings.kubernetes, member, published)
         inventory = plugin.open(given)
         check_count(len(inventory.list()))
     except NoDriver as error:

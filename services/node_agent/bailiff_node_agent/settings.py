@@ -15,6 +15,7 @@ from .runtime.registry import MODULES
 from .users import RunAs
 
 GIB = 1 << 30
+DNS_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 ADDRESS = r"^[A-Za-z0-9._:%\[\]-]{1,253}:[0-9]{1,5}$"
 
 
@@ -78,7 +79,9 @@ class KubernetesSettings(BaseModel):
     """Of the runtime `kubernetes`. kubeconfig: how to reach the API server; without it as the agent's own pod.
 
     namespace: of the pods that Bailiff itself creates. kubelet_dir: the kubelet's root directory. pod_resources: its socket, if
-    that is elsewhere. gpu_resource: the resource that the device plugin offers. placement_timeout_s: a pod that no scheduler has
+    that is elsewhere. gpu_resource: the resource that the device plugin offers. dra_driver: where this DRA driver publishes the
+    node's devices, pods get exactly those that they are placed on; empty: never. dra_device_class, dra_mig_device_class: of their
+    claims. dra_uuid_attribute: the driver's attribute with a device's UUID. placement_timeout_s: a pod that no scheduler has
     bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff from a node; pods
     that it creates itself tolerate them. api_only: this process runs on none of its nodes; it knows and changes them by the API
     server alone (docs/how-to/pods.md#one-agent-for-many-nodes).
@@ -91,6 +94,10 @@ class KubernetesSettings(BaseModel):
     kubelet_dir: Path = Path("/var/lib/kubelet")
     pod_resources: Path | None = None
     gpu_resource: str = "nvidia.com/gpu"
+    dra_driver: Annotated[str, Field(pattern=f"^({DNS_NAME})?$")] = "gpu.nvidia.com"
+    dra_device_class: Annotated[str, Field(pattern=f"^{DNS_NAME}$")] = "gpu.nvidia.com"
+    dra_mig_device_class: Annotated[str, Field(pattern=f"^{DNS_NAME}$")] = "mig.nvidia.com"
+    dra_uuid_attribute: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,31}$")] = "uuid"
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
     tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
     api_only: bool = False

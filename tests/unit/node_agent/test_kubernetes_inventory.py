@@ -26,7 +26,7 @@ def kubelet() -> Kubelet:
 
 @pytest.fixture
 def inventory(kubelet: Kubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesInventory:
-    monkeypatch.setattr("bailiff_node_agent.devices.kubernetes.PodResources", lambda _: kubelet)
+    monkeypatch.setattr("bailiff_node_agent.devices.kubernetes.PodResources", lambda *_: kubelet)
     return KubernetesInventory(tmp_path / "kubelet.sock", "nvidia.com/gpu")
 
 

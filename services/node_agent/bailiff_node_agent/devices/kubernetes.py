@@ -1,5 +1,7 @@
 """The GPUs of a Kubernetes node: those that the kubelet offers and gives to pods, with NVML's readings where there is a driver.
 
+Where a DRA driver publishes devices, they are the node's, and what a device plugin offers beside them is not.
+
 A device that a pod holds is in use as a whole, whatever the driver reads: also by pods that are not Bailiff's, and for as long as
 the kubelet keeps it for a pod that has ended.
 """
@@ -8,6 +10,7 @@ import time
 from pathlib import Path
 
 from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE, KubeletUnavailable, PodResources
+from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
 
 from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
 from .nvml import NvmlInventory
@@ -27,8 +30,8 @@ class KubernetesInventory:
     users = None
     chooser = "kubernetes"
 
-    def __init__(self, kubelet_socket: Path, resource: str) -> None:
-        self._resources, self._resource = PodResources(kubelet_socket), resource
+    def __init__(self, kubelet_socket: Path, resource: str, published: PublishedDevices | None = None) -> None:
+        self._resources, self._resource, self._published = PodResources(kubelet_socket, published), resource, published
         self._vendor = f"{resource.partition('/')[0]}/"
         try:
             self._driver: NvmlInventory | None = NvmlInventory()
@@ -49,7 +52,7 @@ class KubernetesInventory:
         devices = {each.id: each for each in self._driver.list()} if self._driver is not None else {}
         found = []
         for index, (device, resource) in enumerate(sorted(self._known.items())):
-            known = devices.get(device)
+            known, published = devices.get(device), self._published.get(device) if self._published is not None else None
             name = resource.removeprefix(self._vendor)
             is_mig = name.startswith(MIG_RESOURCE)
             found.append(
@@ -57,9 +60,9 @@ class KubernetesInventory:
                     index=index,
                     id=device,
                     kind="mig" if is_mig else "gpu",
-                    model=known.model if known is not None else resource,
-                    memory=known.memory if known is not None else 0,
-                    parent=known.parent if known is not None else None,
+                    model=known.model if known is not None else (published.model if published else "") or resource,
+                    memory=known.memory if known is not None else published.memory if published else 0,
+                    parent=known.parent if known is not None else published.parent if published else None,
                     healthy=device in healthy and (known is None or known.healthy),
                     labels={"resource": resource},
                     profile=name.removeprefix(MIG_RESOURCE) if is_mig else "",
@@ -86,9 +89,11 @@ class KubernetesInventory:
         except KubeletUnavailable as problem:
             return found | {device: DeviceProblem("driver", str(problem)[:500]) for device in self._known}
         gone = self._known.keys() - healthy.keys()
-        return found | {
-            device: DeviceProblem("driver", "the device plugin reports it as unhealthy") for device in gone if device not in found
-        }
+        return found | {device: DeviceProblem("driver", self._fault(device)) for device in gone if device not in found}
+
+    def _fault(self, device: str) -> str:
+        published = self._published.get(device) if self._published is not None else None
+        return "the device plugin reports it as unhealthy" if published is None else published.fault
 
     def holders(self) -> dict[str, tuple[str, str]]:
         """Namespace and name of the pod that holds each device, whosever it is. Raises `KubeletUnavailable`."""
@@ -97,6 +102,9 @@ class KubernetesInventory:
     def _allocatable(self) -> dict[str, str]:
         """The healthy devices. Those that were seen before stay known."""
         offered = self._resources.allocatable()
+        if self._published is not None and self._published.are_exact:
+            self._known = self._published.resources()
+            return self._published.healthy()
         healthy = {
             device: resource
             for device, resource in offered.items()

@@ -13,6 +13,7 @@ from .simulated import SimulatedInventory
 
 if TYPE_CHECKING:
     from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
+    from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class InventoryContext:
     """spec: the setting `gpus`. identify: identity of a pid's process, None once it has exited. faults: for simulated devices.
 
     kubernetes: for devices that a kubelet gives out. cluster_node: for those of which only the API server knows.
+    published: what a DRA driver publishes for the node.
     """
 
     spec: str
@@ -28,6 +30,7 @@ class InventoryContext:
     faults: Path
     kubernetes: KubernetesSettings
     cluster_node: "ClusterNode | None" = None
+    published: "PublishedDevices | None" = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def _of_kubelet(given: InventoryContext) -> DeviceInventory:
         return ClusterInventory(given.cluster_node)
     settings = given.kubernetes
     try:
-        inventory = KubernetesInventory(settings.pod_resources_socket, settings.gpu_resource)
+        inventory = KubernetesInventory(settings.pod_resources_socket, settings.gpu_resource, given.published)
         inventory.list()
     except (ImportError, OSError) as problem:
         raise NoDriver(f"no kubelet to ask for GPUs: {problem}") from None

@@ -10,6 +10,7 @@ from .simulated_tasks import SimulatedMachine
 
 if TYPE_CHECKING:
     from .kubernetes.cluster_view import ClusterNode
+    from .kubernetes.published import PublishedDevices
 
 
 class KubernetesSettings(Protocol):
@@ -29,6 +30,18 @@ class KubernetesSettings(Protocol):
 
     @property
     def gpu_resource(self) -> str: ...
+
+    @property
+    def dra_driver(self) -> str: ...
+
+    @property
+    def dra_device_class(self) -> str: ...
+
+    @property
+    def dra_mig_device_class(self) -> str: ...
+
+    @property
+    def dra_uuid_attribute(self) -> str: ...
 
     @property
     def placement_timeout_s(self) -> float: ...
@@ -75,6 +88,7 @@ class NodeParts:
     folder: the node's state folder. devices: receives which process uses which device; None where a driver reports it.
     machine: the node's simulated tasks. labels: identify the node in another system, such as on containers.
     cluster_node: what the API server says about the node, where nothing else of it is within reach.
+    published: what a DRA driver publishes for the node.
     """
 
     node: str
@@ -84,6 +98,7 @@ class NodeParts:
     devices: DeviceUsers | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     cluster_node: "ClusterNode | None" = None
+    published: "PublishedDevices | None" = None
 
 
 @dataclass(frozen=True)

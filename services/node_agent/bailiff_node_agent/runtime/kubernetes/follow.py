@@ -18,13 +18,14 @@ from bailiff_node_agent.runtime.supervisor.journal import Journal
 from bailiff_service.logs import logger
 
 from . import checkpoint_notes, pod_status
+from .claims import difference
 from .control_server import ControlServer
 from .log_follower import LogFollower
 from .manifest import CONTAINER
 from .placement import NotStarted, Placement
 from .pod_node import PodNode
 from .pod_resources import KubeletUnavailable
-from .stopping import KILL_GRACE_S, PodStop
+from .stopping import KILL_GRACE_S, REQUEST_S, PodStop
 from .task_files import TaskOrder
 
 POLL_S, FAST_POLL_S, IDLE_POLL_S = 1.0, 0.1, 30.0
@@ -92,7 +93,7 @@ class PodFollower:
             devices = await self._devices()
             if devices is None:
                 return  # it ended before
-            refusal = UNCHECKED if self._check is None else self._check(devices)
+            refusal = UNCHECKED if self._check is None else await self._difference(devices) or self._check(devices)
             if refusal is not None:
                 self.refusal = refusal
                 await asyncio.to_thread(files.write_stop, key, KILL_GRACE_S)
@@ -102,8 +103,20 @@ class PodFollower:
         if self.refusal is None:
             await self._serve()
 
+    async def _difference(self, devices: tuple[str, ...]) -> str | None:
+        """Why these are not the devices that it claims; asked until the API server answers. None where the kubelet chooses."""
+        if self._node.files.claim(self.order.key) is None:
+            return None
+        while True:
+            try:
+                async with asyncio.timeout(REQUEST_S):
+                    return await difference(self._node, self.order, devices)
+            except (Unreachable, TooManyRequests, TimeoutError):
+                await self._stop.carry_out(self.order, self._current(), self.refusal)
+                await self._wait(POLL_S)
+
     async def _devices(self) -> tuple[str, ...] | None:
-        """The devices that the kubelet chose; None where the pod has ended."""
+        """The devices that the kubelet gave it, as placed where they are the same; None where the pod has ended."""
         while True:
             pod = self._current()
             if pod is None or pod_status.has_ended(pod):
@@ -126,7 +139,7 @@ class PodFollower:
                 logger().warning("devices unknown", task=str(self.order.key), why=str(problem))
                 found = ()
             if found:
-                return found
+                return self.order.devices if set(found) == set(self.order.devices) else found
             if pod_status.is_running(pod) and not self.order.devices:
                 return ()
             await self._stop.carry_out(self.order, self._current(), self.refusal)

@@ -28,7 +28,8 @@ from bailiff_node_agent.runtime.port import Running
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
 from . import pod_status
-from .manifest import key_of_pod
+from .claims import create_claim
+from .manifest import affinity, key_of_pod
 from .pod_node import PodNode
 from .stopping import disruption
 from .task_files import TaskOrder
@@ -49,6 +50,8 @@ class Placement:
         self.order = order
         self._node, self._manifest, self._wait = node, manifest, wait
         self._hash = task_hash(str(order.key))
+        self._claim = node.files.claim(order.key)
+        """The claim to create; None without one, and once it is there."""
 
     async def placed(self) -> Object:
         """The pod, once a scheduler has bound it to this node. Raises `NotStarted`."""
@@ -63,6 +66,8 @@ class Placement:
                 await self._removed_unbound("it was stopped before it was placed")
             if self._manifest is not None and not self.order.uid:
                 await self._create(self._manifest)
+            if self._claim is not None and self.order.uid:
+                await self._create_claim(self._claim)
             if loop.time() >= give_up_at:
                 await self._removed_unbound(None)
             await self._wait(min(POLL_S, max(0.0, give_up_at - loop.time()) or POLL_S))
@@ -80,6 +85,15 @@ class Placement:
         except (Unreachable, TooManyRequests, Conflict):
             return
         await self._remember(pod)
+
+    async def _create_claim(self, claim: Object) -> None:
+        try:
+            if await create_claim(self._node, self.order, claim):
+                self._claim = None
+        except (Invalid, Forbidden, NotFound) as error:
+            await self._removed_unbound(f"the claim of its devices cannot be created: {error.message}")
+        except (Unreachable, TooManyRequests, Conflict):
+            return
 
     async def _remember(self, pod: Object) -> None:
         metadata = pod["metadata"]
@@ -158,6 +172,26 @@ async def remove_pod(node: PodNode, order: TaskOrder) -> None:
             await asyncio.sleep(POLL_S)
         else:
             return
+
+
+async def remove_unplaced(node: PodNode) -> None:
+    """Remove pods for this node that no scheduler has bound, and of which no agent knows: its disk was lost as it made them."""
+    try:
+        pods = (await node.api.list(PODS, node.settings.namespace, labels=TASK_HASH, fields="spec.nodeName=")).items
+        for pod in pods:
+            key, metadata = key_of_pod(pod), pod["metadata"]
+            is_for_node = pod["spec"].get("affinity", {}).get("nodeAffinity") == affinity(node.node)
+            is_own = key is not None and metadata["name"] == pod_name(str(key))
+            if key is None or not is_own or not is_for_node or (node.files.task_dir(key) / "order.json").exists():
+                continue
+            where = metadata["namespace"], metadata["name"], metadata["uid"]
+            with contextlib.suppress(Conflict, NotFound):  # it was bound meanwhile, and is a task like any other; or is gone
+                await node.api.delete(
+                    PODS, metadata["name"], where[0], uid=where[2], resource_version=metadata["resourceVersion"]
+                )
+                await drop_finalizer(node, *where)
+    except (Unreachable, TooManyRequests):
+        return  # the next agent does it
 
 
 def record_of(order: TaskOrder) -> str:

@@ -13,6 +13,7 @@ from bailiff_node_agent.runtime.port import TaskKey
 
 from .pod_processes import PodProcesses
 from .pod_resources import PodResources
+from .published import PublishedDevices
 from .task_files import TaskFiles
 from .unreached_node import ClusterResources, NoProcesses, NoVolumes
 from .volumes import PodVolumes
@@ -32,6 +33,7 @@ class PodNode:
     lease: tuple[int, int] | None = None
     changed: dict[str, asyncio.Event] = field(default_factory=dict)
     """By the hash of each followed task: something happened to its pod."""
+    published: PublishedDevices = field(kw_only=True)
     reaches_node: ClassVar[bool] = True
     """Whether this process is on the node, and reaches its kubelet and the pods' volumes and processes."""
 

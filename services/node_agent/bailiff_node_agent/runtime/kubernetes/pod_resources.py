@@ -1,4 +1,4 @@
-"""The kubelet's pod-resources API: which devices this node has, and which pod holds which. The kubelet alone decides that.
+"""The kubelet's pod-resources API: which devices this node has, and which pod holds which, through a device plugin or a claim.
 
 The messages are those of k8s.io/kubelet/pkg/apis/podresources/v1, as far as they are read here.
 """
@@ -6,7 +6,10 @@ The messages are those of k8s.io/kubelet/pkg/apis/podresources/v1, as far as the
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .published import PublishedDevices
 
 TIMEOUT_S = 5.0
 MAX_BYTES = 64 << 20
@@ -29,11 +32,15 @@ class PodDevices:
 
 
 class PodResources:
-    """A connection to one kubelet's socket. Calls block for milliseconds, at most `TIMEOUT_S`."""
+    """A connection to one kubelet's socket. Calls block for milliseconds, at most `TIMEOUT_S`.
 
-    def __init__(self, socket: Path) -> None:
+    published: names the devices of claims; without it, only those of device plugins are seen.
+    """
+
+    def __init__(self, socket: Path, published: "PublishedDevices | None" = None) -> None:
         import grpc  # late: only nodes with this runtime need it
 
+        self._published = published
         self._errors: type[Exception] = grpc.RpcError
         self._channel = grpc.insecure_channel(
             f"unix://{socket.absolute()}", options=[("grpc.max_receive_message_length", MAX_BYTES)]
@@ -43,12 +50,21 @@ class PodResources:
 
     def pod_devices(self) -> list[PodDevices]:
         """What every pod holds now."""
-        return [
-            PodDevices(pod.namespace, pod.name, devices.resource_name, tuple(devices.device_ids))
-            for pod in self._call(self._list).pod_resources
-            for container in pod.containers
-            for devices in container.devices
-        ]
+        found: list[PodDevices] = []
+        for pod in self._call(self._list).pod_resources:
+            for container in pod.containers:
+                held = [(each.resource_name, tuple(each.device_ids)) for each in container.devices]
+                held += [(resource, (device,)) for resource, device in self._claimed(container)]
+                found += [PodDevices(pod.namespace, pod.name, *each) for each in held]
+        return found
+
+    def _claimed(self, container: Any) -> list[tuple[str, str]]:
+        """Resource and id of each device that the container has through claims, of those of the node's GPU driver."""
+        if self._published is None:
+            return []
+        claimed = [each for claim in container.dynamic_resources for each in claim.claim_resources]
+        found = [self._published.find(each.driver_name, each.pool_name, each.device_name) for each in claimed]
+        return [each for each in found if each is not None]
 
     def devices_of(self, namespace: str, pod: str, prefix: str = "") -> tuple[str, ...]:
         """The devices of one pod, of resources whose names begin so, in order."""
@@ -92,20 +108,30 @@ def _messages() -> dict[str, Any]:
     text, nested = descriptor_pb2.FieldDescriptorProto.TYPE_STRING, descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
     single, repeated = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL, descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
     file = descriptor_pb2.FileDescriptorProto(name="bailiff/podresources.proto", package="v1", syntax="proto3")
-    types: dict[str, list[tuple[str, int, int, str]]] = {
-        "ContainerDevices": [("resource_name", single, text, ""), ("device_ids", repeated, text, "")],
-        "ContainerResources": [("name", single, text, ""), ("devices", repeated, nested, "ContainerDevices")],
-        "PodResources": [
-            ("name", single, text, ""),
-            ("namespace", single, text, ""),
-            ("containers", repeated, nested, "ContainerResources"),
+    types: dict[str, list[tuple[int, str, int, int, str]]] = {
+        "ContainerDevices": [(1, "resource_name", single, text, ""), (2, "device_ids", repeated, text, "")],
+        "ClaimResource": [
+            (2, "driver_name", single, text, ""),
+            (3, "pool_name", single, text, ""),
+            (4, "device_name", single, text, ""),
         ],
-        "ListPodResourcesResponse": [("pod_resources", repeated, nested, "PodResources")],
-        "AllocatableResourcesResponse": [("devices", repeated, nested, "ContainerDevices")],
+        "DynamicResource": [(4, "claim_resources", repeated, nested, "ClaimResource")],
+        "ContainerResources": [
+            (1, "name", single, text, ""),
+            (2, "devices", repeated, nested, "ContainerDevices"),
+            (5, "dynamic_resources", repeated, nested, "DynamicResource"),
+        ],
+        "PodResources": [
+            (1, "name", single, text, ""),
+            (2, "namespace", single, text, ""),
+            (3, "containers", repeated, nested, "ContainerResources"),
+        ],
+        "ListPodResourcesResponse": [(1, "pod_resources", repeated, nested, "PodResources")],
+        "AllocatableResourcesResponse": [(1, "devices", repeated, nested, "ContainerDevices")],
     }
     for name, fields in types.items():
         message = file.message_type.add(name=name)
-        for number, (field, label, kind, of) in enumerate(fields, 1):
+        for number, field, label, kind, of in fields:
             message.field.add(name=field, number=number, label=label, type=kind, type_name=f".v1.{of}" if of else None)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

@@ -27,14 +27,16 @@ from bailiff_node_agent.runtime.port import (
 )
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
+from .claims import claim_of, use_claim
 from .cluster_pods import ClusterPodNode
 from .cluster_view import ClusterNode
 from .follow import CheckDevices, PodFollower
 from .manifest import grace_seconds, pod_of
-from .placement import find_orders, remove_pod
+from .placement import find_orders, remove_pod, remove_unplaced
 from .pod_node import PodNode
 from .pod_processes import PodProcesses
 from .pod_resources import PodResources
+from .published import PublishedDevices
 from .stopping import KILL_GRACE_S
 from .task_files import TaskFiles, TaskOrder, order_of
 from .unreached_node import ClusterResources, NoProcesses, NoVolumes
@@ -47,18 +49,27 @@ DEFAULT_GRACE_S = 30
 
 class KubernetesRuntime:
     """folder: what the agent keeps about its pods. node: its name in Kubernetes. cluster_node: where only the API describes it.
+    published: the devices that can be claimed one by one.
 
     What the API alone does not give: a control directory, a lease, logs, and sight of processes.
     """
 
     capabilities = Capabilities(images=True, host_resources=False, shares_gpus=False, starts_slowly=True)
 
-    def __init__(self, folder: Path, node: str, settings: KubernetesSettings, cluster_node: ClusterNode | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        node: str,
+        settings: KubernetesSettings,
+        cluster_node: ClusterNode | None = None,
+        published: PublishedDevices | None = None,
+    ) -> None:
         self._files, self._name, self._settings, self._cluster_node = TaskFiles(folder), node, settings, cluster_node
+        self._published = published or PublishedDevices(settings, node)
         if cluster_node is None:
             self._volumes: PodVolumes | NoVolumes = PodVolumes(settings.kubelet_dir)
             self._processes: PodProcesses | NoProcesses = PodProcesses()
-            self._resources: PodResources | ClusterResources = PodResources(settings.pod_resources_socket)
+            self._resources: PodResources | ClusterResources = PodResources(settings.pod_resources_socket, self._published)
         else:
             self.capabilities = replace(self.capabilities, outlives_agent=False, sees_release=False)
             self._volumes, self._processes, self._resources = NoVolumes(), NoProcesses(), ClusterResources(cluster_node)
@@ -82,6 +93,8 @@ class KubernetesRuntime:
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 await node.wait_for_list()
         await asyncio.to_thread(find_orders, node)
+        if self._cluster_node is None:
+            await remove_unplaced(node)
         states: list[Running | Exit] = []
         for key in self._files.tasks():
             order = self._files.order(key)
@@ -103,7 +116,10 @@ class KubernetesRuntime:
             namespace = self._settings.namespace if workload is None else workload.namespace
             order = order_of(launch, namespace, "" if workload is not None else pod_name(str(launch.key)))
             manifest = self._manifest(launch, namespace) if workload is None else None
-            await asyncio.to_thread(self._files.write_order, order, manifest)
+            claim = claim_of(launch, namespace, self._settings, self._published) if manifest is not None else None
+            if manifest is not None and claim is not None:
+                use_claim(manifest)
+            await asyncio.to_thread(self._files.write_order, order, manifest, claim)
             follower = self._follow(node, order, manifest, launch.check_devices or _any_devices)
             await follower.settled.wait()
             self._starting.discard(launch.key)
@@ -284,9 +300,10 @@ class KubernetesRuntime:
         parts = (self._volumes, self._processes, self._resources)
         if self._cluster_node is not None:
             api = self._cluster_node.cluster.api
-            return ClusterPodNode(self._name, self._settings, self._files, api, *parts, member=self._cluster_node)
+            shared = (self._name, self._settings, self._files, api, *parts)
+            return ClusterPodNode(*shared, published=self._published, member=self._cluster_node)
         api = await Api.connect(self._settings.kubeconfig)
-        return PodNode(self._name, self._settings, self._files, api, *parts, self._lease)
+        return PodNode(self._name, self._settings, self._files, api, *parts, self._lease, published=self._published)
 
     def _order(self, key: TaskKey) -> TaskOrder:
         return self._files.order(key)
@@ -312,4 +329,5 @@ def _not_yet(order: TaskOrder) -> Running:
 
 def open_runtime(parts: NodeParts) -> KubernetesRuntime:
     """The runtime of a node."""
-    return KubernetesRuntime(parts.folder / "kubernetes", parts.node, parts.settings.kubernetes, parts.cluster_node)
+    folder, settings = parts.folder / "kubernetes", parts.settings.kubernetes
+    return KubernetesRuntime(folder, parts.node, settings, parts.cluster_node, parts.published)

@@ -63,12 +63,16 @@ class TaskFiles:
             raise UnknownTask(f"there is no task {key} here")
         return folder
 
-    def write_order(self, order: TaskOrder, manifest: Mapping[str, Any] | None = None) -> None:
-        """Before the pod is created, with its manifest, which the next agent uses; and again once its uid is known."""
+    def write_order(
+        self, order: TaskOrder, manifest: Mapping[str, Any] | None = None, claim: Mapping[str, Any] | None = None
+    ) -> None:
+        """Before the pod is created, with what is to be created, which the next agent uses; and again once its uid is known."""
         folder = self.task_dir(order.key)
         folder.mkdir(mode=0o700, exist_ok=True)
         if manifest is not None:
             self._write(order.key, "manifest", dict(manifest))
+        if claim is not None:
+            self._write(order.key, "claim", dict(claim))
         content = asdict(order) | {"key": str(order.key)}
         write_durably(folder / "order.json", json.dumps(content).encode())
 
@@ -152,6 +156,10 @@ class TaskFiles:
     def manifest(self, key: TaskKey) -> dict[str, Any] | None:
         """The pod to create, from before the agent was replaced."""
         return read_json(self.task_dir(key) / "manifest.json")
+
+    def claim(self, key: TaskKey) -> dict[str, Any] | None:
+        """The claim of exactly its devices; None where the kubelet chooses them."""
+        return read_json(self.task_dir(key) / "claim.json")
 
     def _write(self, key: TaskKey, name: str, content: dict[str, Any]) -> None:
         write_durably(self.task_dir(key) / f"{name}.json", json.dumps(content).encode())
