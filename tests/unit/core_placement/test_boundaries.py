@@ -92,3 +92,10 @@ def test_mixed_models_on_a_node_are_shared_exactly():
     found = place_unit(ClusterResources.of(sketch.state), requested_unit(job), StepBudget(1_000))
     assert isinstance(found, GangPlacement)
     assert [task.devices for task in found.tasks] == [0b01, 0b10]
+
+
+@pytest.mark.parametrize("asked", [{"gpus": 1, "cpu": 1}, {"gpu_share_milli": 500, "cpu": 1}])
+def test_a_node_with_fewer_cpus_than_its_tasks_use_has_no_slot_and_no_slots_below_none(asked: dict[str, int]) -> None:
+    node = next(iter(pool(2, cpu=1).nodes.values()))
+    free = replace(node.future, cpu_milli=-2000)
+    assert slots_for(need(**asked), node, free, eligible=0b11) == 0
