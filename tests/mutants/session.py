@@ -102,7 +102,7 @@ def _fork(work: Callable[[], Any]) -> tuple[int, int]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         try:
             result, status = pickle.dumps(work()), 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - raised in the parent
             result = traceback.format_exc().encode()
         while result:
             result = result[os.write(writing, result) :]
