@@ -1,9 +1,11 @@
 """`python -m tests.mutants` runs mutants of the core; ends with 1 if the tests miss too many, or one that nobody has judged."""
 
 import argparse
+import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -22,17 +24,41 @@ MOST_KILLERS = 8
 Key = tuple[str, str, str, str]
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What the tests made of a mutant. result: what failed, "" if nothing did, a negative signal if one ended the tests."""
+
+    mutant: Mutant
+    result: str | int
+
+    def word(self) -> str:
+        """Under what it is counted."""
+        if self.result == -signal.SIGVTALRM:
+            return "timed out"
+        return "killed" if self.result else "survived"
+
+    def test(self) -> str:
+        """The test that failed, "" for none."""
+        return self.result.partition(": ")[0] if isinstance(self.result, str) else ""
+
+    def __str__(self) -> str:
+        if isinstance(self.result, int):
+            return f"{self.word()} ({signal.Signals(-self.result).name}): {self.mutant}"
+        errors = [line[2:].strip() for line in self.result.splitlines() if line.startswith("E ")]
+        return f"{self.word()}: {self.mutant}" + (f"\n    {self.test()}: {errors[0] if errors else ''}" if self.result else "")
+
+
 class Killers:
     """Tests that noticed earlier mutants of a file. They are run first, since they often notice the next one as well."""
 
     def __init__(self) -> None:
         self._last: dict[str, list[str]] = defaultdict(list)
 
-    def add(self, mutant: Mutant, failure: str | None) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Note which test noticed the mutant."""
-        test, known = (failure or "").partition(": ")[0], self._last[mutant.file]
+        file, test = outcome.mutant.file, outcome.test()
         if test:
-            self._last[mutant.file] = [test, *(other for other in known if other != test)][:MOST_KILLERS]
+            self._last[file] = [test, *(other for other in self._last[file] if other != test)][:MOST_KILLERS]
 
     def first(self, mutant: Mutant, coverage: Coverage) -> list[str]:
         """The tests of the changed statement: these first, then the quickest."""
@@ -62,22 +88,21 @@ def main() -> int:
         mutants = Random(given.seed).sample(mutants, min(given.sample or 100, len(mutants)))
     coverage = current(given.workers)
     tried = [mutant for mutant in mutants if given.judged or mutant.key() not in judged]
-    outcomes = _outcomes(tried, coverage, given.workers, given.seconds)
-    survivors = [mutant for mutant, failure in outcomes if failure == ""]
+    outcomes = list(_outcomes(tried, coverage, given.workers, given.seconds))
     if given.judged:
-        killed = [mutant for mutant in mutants if mutant not in survivors]
-        print(*(f"judged equivalent, but a test notices it: {mutant}" for mutant in killed), sep="\n")
-        return int(bool(killed))
-    return _report(mutants, survivors, judged)
+        noticed = [outcome for outcome in outcomes if outcome.word() != "survived"]
+        print(*(f"judged equivalent, but a test notices it: {outcome}" for outcome in noticed), sep="\n")
+        return int(bool(noticed))
+    return _report(outcomes, [mutant for mutant in mutants if mutant.key() in judged])
 
 
-def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: float) -> Iterator[tuple[Mutant, str | None]]:
-    """Each mutant with what failed: "" for a survivor, None for one that took too long."""
+def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: float) -> Iterator[Outcome]:
+    """What the tests of so many seconds make of each mutant."""
     imported = [mutant for mutant in mutants if coverage.runs_at_import(mutant)]
     yield from _printed(
         in_forks(workers, ((mutant, lambda mutant=mutant: at_import(mutant, coverage, most)) for mutant in imported))
     )
-    found: list[tuple[Mutant, str | None]] = []
+    found: list[Outcome] = []
     killers = Killers()
 
     def loop(items: list[pytest.Item]) -> None:
@@ -90,19 +115,19 @@ def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: flo
             if mutant not in imported
             for tests in [coverage.within(killers.first(mutant, coverage), most)]
         )
-        for mutant, failure in _printed(in_forks(workers, works)):
-            killers.add(mutant, failure)
-            found.append((mutant, failure))
+        for outcome in _printed(in_forks(workers, works)):
+            killers.add(outcome)
+            found.append(outcome)
 
     collect(loop)
     yield from found
 
 
-def _printed(outcomes: Iterable[tuple[Mutant, str | None]]) -> Iterator[tuple[Mutant, str | None]]:
-    for done, (mutant, failure) in enumerate(outcomes, 1):
-        what = "survived" if failure == "" else "killed"
-        print(f"{done}. {what}: {mutant}", file=sys.stderr, flush=True)
-        yield mutant, failure
+def _printed(results: Iterable[tuple[Mutant, str | int]]) -> Iterator[Outcome]:
+    for done, (mutant, result) in enumerate(results, 1):
+        outcome = Outcome(mutant, result)
+        print(f"{done}. {outcome}", file=sys.stderr, flush=True)
+        yield outcome
 
 
 def _judged() -> dict[Key, str]:
@@ -119,18 +144,21 @@ def _judged() -> dict[Key, str]:
     return judged
 
 
-def _report(mutants: list[Mutant], survivors: list[Mutant], judged: dict[Key, str]) -> int:
+def _report(outcomes: list[Outcome], equivalent: list[Mutant]) -> int:
+    """Print the numbers and the survivors. One that timed out was noticed, since it is counted in processor time."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for mutant in mutants:
-        outcome = "equivalent" if mutant.key() in judged else "survived" if mutant in survivors else "killed"
+    words = [(outcome.mutant, outcome.word()) for outcome in outcomes] + [(mutant, "equivalent") for mutant in equivalent]
+    for mutant, word in words:
         for row in (mutant.file.partition("/")[0], "all"):
-            counts[row][outcome] += 1
-    print(f"{'package':12} {'mutants':>8} {'killed':>8} {'survived':>9} {'judged equivalent':>18} {'share':>7}")
+            counts[row][word] += 1
+    print(f"{'package':12} {'mutants':>8} {'judged equivalent':>18} {'killed':>8} {'timed out':>10} {'survived':>9} {'share':>7}")
     for package in [*(name for name in PACKAGES if name in counts), "all"]:
         count = counts[package]
-        share = 100 * count["killed"] / max(1, count["killed"] + count["survived"])
-        numbers = f"{count.total():8} {count['killed']:8} {count['survived']:9} {count['equivalent']:18} {share:6.1f}%"
-        print(f"{package:12} {numbers}")
+        noticed = count["killed"] + count["timed out"]
+        share = 100 * noticed / max(1, noticed + count["survived"])
+        numbers = f"{count['killed']:8} {count['timed out']:10} {count['survived']:9} {share:6.1f}%"
+        print(f"{package:12} {count.total():8} {count['equivalent']:18} {numbers}")
+    survivors = [outcome.mutant for outcome in outcomes if outcome.word() == "survived"]
     for mutant in sorted(survivors, key=lambda mutant: (mutant.file, mutant.line)):
         print(f"survived: {mutant}\n    {mutant.source}")
     return int(bool(survivors) or share < LEAST_SHARE)

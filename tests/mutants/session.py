@@ -3,6 +3,7 @@
 import os
 import pickle
 import select
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -63,7 +64,10 @@ def failures(items: Sequence[pytest.Item], around: Callable[[pytest.Item, Callab
 
 
 def in_forks(workers: int, works: Iterable[Work]) -> Iterator[tuple[Any, Any]]:
-    """Run each work in a fork, so many at a time: its name and its result, None where the fork ended without one."""
+    """Run each work in a fork, so many at a time: its name and its result, a negative signal where one ended the fork.
+
+    What a work raises is a fault of these tools, and is raised here.
+    """
     waiting, running = iter(works), dict[int, tuple[Any, int, bytearray]]()
     while True:
         while len(running) < workers and (work := next(waiting, None)) is not None:
@@ -77,9 +81,11 @@ def in_forks(workers: int, works: Iterable[Work]) -> Iterator[tuple[Any, Any]]:
                 result += some
                 continue
             os.close(pipe)
-            os.waitpid(pid, 0)
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             del running[pipe]
-            yield name, pickle.loads(result) if result else None
+            if status > 0:
+                raise RuntimeError(f"{name}: {result.decode()}")
+            yield name, status or pickle.loads(result)
 
 
 def _fork(work: Callable[[], Any]) -> tuple[int, int]:
@@ -89,12 +95,16 @@ def _fork(work: Callable[[], Any]) -> tuple[int, int]:
     if pid:
         os.close(writing)
         return reading, pid
+    status = 1
     try:
         os.close(reading)
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        result = pickle.dumps(work())
+        try:
+            result, status = pickle.dumps(work()), 0
+        except BaseException:  # noqa: BLE001 - raised in the parent
+            result = traceback.format_exc().encode()
         while result:
             result = result[os.write(writing, result) :]
     finally:
-        os._exit(0)
+        os._exit(status)

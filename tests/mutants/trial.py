@@ -1,7 +1,6 @@
 """Runs the tests that see one mutant, up to the first that fails."""
 
 import gc
-import os
 import resource
 import signal
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from .session import collect, failures
 MOST_MEMORY = 8 * 2**30
 PATIENCE_S = 2.0
 SLOWER = 5
-"""A test may take so many times its processor time, and so many seconds on top; then the mutant counts as one that loops."""
+"""A test may take so many times its processor time, and so many seconds on top; then the alarm ends the fork."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def _codes(code: CodeType) -> list[CodeType]:
 
 def _run(items: list[pytest.Item], coverage: Coverage) -> str:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    signal.signal(signal.SIGVTALRM, lambda *_: os._exit(1))
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
 
     def around(item: pytest.Item, run: Callable[[], None]) -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_S + SLOWER * coverage.seconds[item.nodeid])

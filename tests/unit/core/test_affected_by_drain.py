@@ -1,6 +1,11 @@
 """What a drain would do: the jobs that it would evict or take a reservation from."""
 
+import pytest
+from tests.builders import Sketch, group
+
+from bailiff_core.actions.migrate import graceful_drain_of
 from bailiff_core.lifecycle.operator_actions import affected_by_drain
+from bailiff_core.model.state import Drain
 
 
 def affected(story, node):
@@ -66,3 +71,17 @@ def test_a_pending_gang_would_lose_its_reservation(story):
     there = "low" if promised == kept else "other"
     assert affected(story, promised) == [(there, (0,), True, False), ("high", (0,), True, True)]
     assert ("high", (0,), True, True) not in affected(story, "n1" if promised == "n2" else "n2")
+
+
+@pytest.mark.parametrize(("minimum", "moves"), [(2, True), (1, False)])
+def test_under_a_graceful_drain_only_a_gang_that_cannot_run_without_the_node_is_moved(minimum, moves):
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name)
+    job = sketch.at(sketch.job("gang", group(2, gpus=4)), ("a", range(4)), ("b", range(4)))
+    job.demand = job.demand.model_copy(update={"min_tasks": minimum})
+    for task in job.tasks:
+        task.attached = True
+    drain = sketch.state.nodes[0].drain = Drain(1, "graceful")
+    sketch.state.draining[0] = None
+    assert graceful_drain_of(sketch.state, job) is (drain if moves else None)

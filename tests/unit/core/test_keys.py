@@ -3,8 +3,9 @@
 from tests.log_builder import SECOND, Story, digest
 
 from bailiff_core.fold.keys import MAX_WAITING_NODES, log_keys
-from bailiff_core.model.certificate import RootKeyChange
-from bailiff_core.model.state import EnrolledNode, WaitingNode
+from bailiff_core.fold.registry import FOLDS
+from bailiff_core.model.certificate import Certificate, RootKeyChange
+from bailiff_core.model.state import EnrolledNode, PoolState, WaitingNode
 from bailiff_core.records import LogKeys, facts
 
 ROOT, NEXT, WRITER = "1" * 42 + "A", "2" * 42 + "A", "3" * 42 + "A"
@@ -95,3 +96,14 @@ def test_an_enrolled_node_does_not_wait_and_its_permit_is_used_up_if_it_was_need
     assert list(story.state.permits) == ["n2"]
     assert list(story.state.waiting_nodes) == ["n3"]
     assert story.state.enrolled["n1"] == EnrolledNode(key(1), key(2))
+
+
+def test_in_a_log_without_root_key_the_certificate_of_a_writer_means_nothing():
+    certificate = Certificate(key=WRITER, role="admission", name="w", not_before=0, expires=SECOND, signature="5" * 85 + "A")
+    started = facts.WriterStarted(writer="w", release="0", digest="0", logic=1, state_schema=1, certificate=certificate)
+    state = PoolState(pool="test")
+    FOLDS[facts.WriterStarted](state, started)
+    assert (state.writer_key, state.writer_until) == ("", "")
+    state.root_key = ROOT
+    FOLDS[facts.WriterStarted](state, started)
+    assert (state.writer_key, state.writer_until) == (WRITER, "1970-01-01T00:00:01.000000Z")

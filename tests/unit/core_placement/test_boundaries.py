@@ -1,14 +1,20 @@
 """Exact boundaries of placement: one too little, exactly enough; and what the parts of a pool count as."""
 
+from dataclasses import replace
+
 import pytest
 from tests.builders import GIB, Sketch, group, requested_unit
+from tests.unit.core_placement.tables import need, pool
 
+from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.state import Device, PoolState
 from bailiff_core.placement import GangPlacement, StepBudget, place_unit
 from bailiff_core.placement.allocation_index import AllocationIndex
-from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources
+from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
+from bailiff_core.placement.free_gpu_index import free_gpu_index_of
 from bailiff_core.placement.node_scoring import shared_gpu_rank
 from bailiff_core.placement.packing import ANYWHERE, PlacementScope, capacity, offers
+from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.placement.task_requirements import TaskRequirements
 
 
@@ -92,3 +98,32 @@ def test_mixed_models_on_a_node_are_shared_exactly():
     found = place_unit(ClusterResources.of(sketch.state), requested_unit(job), StepBudget(1_000))
     assert isinstance(found, GangPlacement)
     assert [task.devices for task in found.tasks] == [0b01, 0b10]
+
+
+@pytest.mark.parametrize("asked", [{"gpus": 1, "cpu": 1}, {"gpu_share_milli": 500, "cpu": 1}])
+def test_a_node_with_fewer_cpus_than_its_tasks_use_has_no_slot_and_no_slots_below_none(asked: dict[str, int]) -> None:
+    node = next(iter(pool(2, cpu=1).nodes.values()))
+    free = replace(node.future, cpu_milli=-2000)
+    assert slots_for(need(**asked), node, free, eligible=0b11) == 0
+
+
+def test_the_index_of_free_gpus_follows_a_gpu_that_fails() -> None:
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name, gpus=2)
+    cluster = ClusterResources.of(sketch.state)
+    assert free_gpu_index_of(cluster, need(gpus=1)).free.tolist() == [2, 2]
+    sketch.state.nodes[0].devices[1].healthy = False
+    cluster.refresh(sketch.state, [0])
+    assert free_gpu_index_of(cluster, need(gpus=1)).free.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("device", [63, 64])
+def test_a_node_has_at_most_64_devices(device: int) -> None:
+    job = Sketch().job("asks", group(gpus=2))
+    shares = (NodeShare(node=0, tasks="0", devices=f"0,{device}"),)
+    if device < 64:
+        assert decode_placement(job, shares)[0].devices == 1 << device | 1
+    else:
+        with pytest.raises(ValueError, match="node 0 has no device 64"):
+            decode_placement(job, shares)

@@ -1,10 +1,10 @@
 """Gangs of several task types on large pools: each type is solved for itself, beside what the others take."""
 
 import pytest
-from tests.builders import Sketch, group, requested_unit
+from tests.builders import GIB, Sketch, group, requested_unit
 
 from bailiff_core.model.proposal import Proposal
-from bailiff_core.model.state import Job
+from bailiff_core.model.state import Device, Job
 from bailiff_core.placement import StepBudget
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import SelectionBatch, heterogeneous_gangs, select_victims, shortlist
@@ -65,3 +65,24 @@ def test_surplus_tasks_are_reprieved_in_the_reverse_order_of_their_eviction() ->
     preemptor = sketch.job("mixed", group(gpus=4, nodes=("b",)), group(gpus=4, cpu=1), priority=75)
     answer = ask(sketch, preemptor)
     assert [(choice.job, choice.tasks) for choice in answer.victims] == [("wide", "1-2")]
+
+
+def test_a_task_that_may_run_elsewhere_does_not_count_where_only_the_other_type_may_run() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1, labels={"zone": "x"})
+    sketch.node("b", gpus=1)
+    sketch.running("on-a", "a", [0])
+    sketch.running("on-b", "b", [0])
+    answer = ask(sketch, sketch.job("mixed", group(gpus=1), group(gpus=1, cpu=1, node_labels={"zone": "x"}), priority=75))
+    assert sorted(choice.job for choice in answer.victims) == ["on-a", "on-b"]
+
+
+def test_a_task_on_a_mig_device_does_not_count_among_those_on_whole_gpus() -> None:
+    sketch = Sketch()
+    node = sketch.node("a", gpus=2)
+    node.devices[1] = Device(1, "m", "h100", 10 * GIB, kind="mig", profile="1g.10gb")
+    sketch.running("on-gpu", "a", [0])
+    small = group(gpus=1, mig_profile="1g.10gb")
+    sketch.at(sketch.job("on-mig", small), ("a", [1]))
+    answer = ask(sketch, sketch.job("mixed", group(gpus=1), small, priority=75))
+    assert sorted(choice.job for choice in answer.victims) == ["on-gpu", "on-mig"], answer

@@ -16,9 +16,9 @@ from bailiff_core.placement import ClusterResources, TaskPlacement, packing
 from bailiff_core.placement.allocation_index import _min_count, _min_taken
 from bailiff_core.placement.devices import device_choices, device_class
 from bailiff_core.placement.islands import _best_island, _idle_first, islands_used
-from bailiff_core.placement.node_scoring import lowest, node_rank, shared_gpu_rank
+from bailiff_core.placement.node_scoring import lowest, node_rank, offers_of, shared_gpu_rank
 from bailiff_core.placement.packing import ANYWHERE, capacity, has_capacity
-from bailiff_core.placement.search import _devices_interchangeable, _packed
+from bailiff_core.placement.search import _devices_interchangeable, _interchangeable_before, _packed
 from bailiff_core.placement.solve import hardest_first
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of
 from bailiff_core.placement.topology_domains import TopologyDomain, key_of, total_requested
@@ -350,3 +350,15 @@ def test_what_came_of_the_wish_for_one_island(tasks: Any, used: str) -> None:
     assert islands_used(sketch.state, job, places) == "", "it does not prefer one"
     job.demand = job.demand.model_copy(update={"placement": "prefer nvlink"})
     assert islands_used(sketch.state, job, places) == used
+
+
+@pytest.mark.parametrize(("asked", "before"), [({"gpus": 1}, [None, 0]), ({"gpu_share_milli": 500}, [None, None])])
+def test_which_gpus_are_free_makes_no_difference_to_whole_ones_and_may_to_shares(asked: Any, before: list[Any]) -> None:
+    sketch = Sketch()
+    for name, taken in (("a", (0, 1)), ("b", (2, 3))):
+        sketch.node(name, gpus=4)
+        sketch.running(f"on-{name}", name, taken)
+    cluster, requirements = ClusterResources.of(sketch.state), need(**asked)
+    nodes = list(offers_of(requirements, cluster.eligible_nodes(requirements), future=True, spread=False))
+    assert len(nodes) == len(before)
+    assert _interchangeable_before(cluster, nodes, [requirements], future=True) == before

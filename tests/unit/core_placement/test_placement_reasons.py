@@ -247,3 +247,20 @@ def test_a_placement_beyond_a_bound_takes_nothing(largest: int) -> None:
     assert place_within_bounds(snapshot, unit, StepBudget(1_000), over=over) == "too much"
     assert [(node.unallocated, node.future) for node in snapshot.cluster.nodes.values()] == before
     assert tried == [[0, 0], *([[1, 1]] if largest > 80 else []), [1, 1] if largest > 80 else [0, 0]]
+
+
+def test_larger_devices_are_tried_as_if_nothing_were_placed_yet() -> None:
+    """The first placement takes part of `b`, where both tasks fit."""
+    sketch = Sketch()
+    for name, size in (("a", 80), ("b", 160), ("c", 320)):
+        sketch.node(name, gpus=1).devices[0].memory_bytes = size * GIB
+    unit = requested_unit(sketch.job("asks", group(2, gpu_share_bytes=60 * GIB)))
+    snapshot = current_snapshot(sketch.state)
+    tried: list[list[int]] = []
+
+    def over(place: GangPlacement) -> str | None:
+        tried.append([task.node for task in place.tasks])
+        return "too much" if len(tried) == 1 else None
+
+    place_within_bounds(snapshot, unit, StepBudget(1_000), over=over)
+    assert tried == [[0, 1], [1, 1]]

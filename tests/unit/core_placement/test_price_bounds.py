@@ -92,3 +92,20 @@ def test_a_job_that_only_shrinks_is_not_counted_as_stopped() -> None:
     sketch.at(elastic, ("a", [0]), ("a", [1]), ("a", [2]))
     sketch.running("whole", "b", [0], priority=10)
     assert check(sketch, 1, exact=False) == 4
+
+
+def test_a_node_where_all_evictions_together_make_no_room_costs_no_steps() -> None:
+    """Its GPUs would be free, but not its CPUs."""
+    sketch = Sketch()
+    sketch.node("a", gpus=20)
+    sketch.at(sketch.job("stays", group(cpu=900), preemptible=False), ("a", []))
+    for number in range(20):  # no two of them free the same
+        sketch.at(sketch.job(f"j{number}", group(gpus=1, gib=1 + number)), ("a", [number]))
+    preemptor = sketch.job("preemptor", group(gpus=1, cpu=200), priority=75)
+    snapshot = current_snapshot(sketch.state)
+    index = CandidateIndex(snapshot)
+    need = TaskRequirements.of(preemptor.demand.tasks[0])
+    knapsack = Knapsack(snapshot.cluster, need, index.candidates("preempt", preemptor), index.fragmentation, single=True)
+    budget = StepBudget(100)
+    assert [knapsack.options(part, budget) for part in knapsack.parts] == [[]]
+    assert budget.used == 0

@@ -202,3 +202,11 @@ def test_an_exhausted_step_budget_is_not_a_refusal(sketch: Sketch) -> None:
     assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack")), steps=0) == (
         "gave-up: found no placement for 2 × (8 GPUs) that satisfies the topology constraints within the step budget"
     )
+
+
+def test_where_members_run_in_two_domains_already_no_domain_has_all_of_them(sketch: Sketch) -> None:
+    """The nodes got other labels meanwhile."""
+    elastic = job(sketch, group(3, gpus=4), topology=rule("rack"), min_tasks=1)
+    sketch.at(elastic, ("y1b", range(4)), ("y2b", range(4)), ("x1a", range(4)))
+    del elastic.tasks[2:]
+    assert str(nodes(sketch, elastic)).startswith("impossible: needs 1 × (4 GPUs) in one rack of topology 'dc'")

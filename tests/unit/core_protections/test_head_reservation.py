@@ -113,3 +113,24 @@ def test_of_equal_gpus_the_one_in_use_is_kept_for_the_head() -> None:
     future = node.future
     after = Resources(0b10, future.cpu_milli, future.memory_bytes, future.slots)
     assert resources_to_reserve(node, after).devices == 0b10, "the idle one is left to others, who may start at once"
+
+
+def test_of_equal_gpus_those_that_others_still_use_are_kept_and_the_idle_ones_stay_free() -> None:
+    sketch = Sketch()
+    sketch.node("n", gpus=5)
+    for number in (0, 3):
+        sketch.running(f"leaves-{number}", "n", [number], phase="evicting")
+    node = current_snapshot(sketch.state).cluster.nodes[0]
+    future = node.future
+    after = Resources(0b11001, future.cpu_milli, future.memory_bytes, future.slots)  # the head was placed on 1 and 2
+    assert resources_to_reserve(node, after).devices == 0b01001
+
+
+def test_a_part_of_an_idle_gpu_is_kept_there_and_not_on_a_gpu_that_others_still_use() -> None:
+    sketch = Sketch()
+    sketch.node("n", gpus=2)
+    sketch.running("leaves", "n", [1], phase="evicting")
+    node = current_snapshot(sketch.state).cluster.nodes[0]
+    future = node.future
+    after = Resources(0b10, future.cpu_milli, future.memory_bytes, future.slots, {0: units(node, HALF)})
+    assert resources_to_reserve(node, after) == Resources(shares={0: units(node, HALF)})

@@ -392,3 +392,11 @@ def test_the_first_rule_in_order_names_the_group():
 def test_every_rule_has_its_own_name_and_completes_the_phrase_a_job_that():
     assert len({rule.name for rule in RULES}) == len(RULES) == 15
     assert all(rule.predicate.split()[0] in ("is", "does", "has", "was", "belongs", "preempted", "restarted") for rule in RULES)
+
+
+def test_a_minimum_run_time_of_one_microsecond_is_one():
+    bench = Bench(protections={"min_runtime": {"preempt": 1}})
+    job = bench.running("x", age=0)
+    assert shield(bench, core(job)) == "min-runtime"
+    bench.later(1)
+    assert shield(bench, core(job)) is None

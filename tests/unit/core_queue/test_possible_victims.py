@@ -7,6 +7,7 @@ from tests.builders import requested_unit
 from tests.unit.core_protections.kit import MINUTE, Bench
 
 from bailiff_core.actions.possible_victims import PossibleVictims, may_request, possible_actions
+from bailiff_core.actions.requesting import requesting_units
 from bailiff_core.model.state import Job
 from bailiff_core.queue.head import head_of_queue, is_schedulable
 from bailiff_core.queue.order import shares_now
@@ -199,3 +200,15 @@ def test_reclaim_is_left_out_for_a_project_beyond_its_share() -> None:
     bench.running("x", project="theirs", gpus=2)
     bench.waiting("more", project="theirs", gpus=2)
     assert possible(bench, gpus=5) == ("consolidate", "preempt")
+
+
+def test_a_job_that_nothing_can_help_does_not_change_whose_request_is_first() -> None:
+    """Its class never preempts. With its eight GPUs its project would be behind the other one."""
+    bench = pool(*PROJECTS, actions=("allocate", "preempt"))
+    bench.running("x", gpus=8, priority=10)
+    hopeless = bench.waiting("hopeless", project="ours", gpus=8, priority=75)
+    hopeless.may_preempt = False
+    bench.waiting("other", project="theirs", gpus=2, priority=60)
+    bench.preemptor.priority = 50
+    found = requesting_units(bench.state, victims(bench), 9)
+    assert [unit.job.id for unit, _ in found] == ["preemptor", "other"]

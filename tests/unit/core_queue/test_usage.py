@@ -203,3 +203,11 @@ def test_a_reader_gets_the_projects_whose_use_changed() -> None:
     town.state.policy = Town(*LAB).state.policy
     usage.refresh(town.state, [])
     assert usage.changes_since(now)[1] is None
+
+
+def test_a_relocated_job_whose_eviction_is_stuck_is_charged_for_both_places() -> None:
+    town = Town(*LAB)
+    job = town.runs("a", "vision", group(count=2, gpus=1))
+    job.phase, job.eviction = "evicting", Eviction(1, "preemption", 30, stuck=True)
+    job.reservation = [Task(0, 0, 1, "reserved"), Task(1, 0, 2, "reserved")]
+    assert Usage.of(town.state).allocated("vision") == gpus(4)

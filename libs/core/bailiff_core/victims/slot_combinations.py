@@ -128,7 +128,7 @@ def _lightest_of_tied(choices: list[list[Choice]], short: int, fragmentation: Fr
     For each excess over the least weight of each component, the reachable numbers of slots are the bits of one integer.
     `None`: too many different weights.
     """
-    choices = sorted(choices, key=lambda each: _ages(each[1]), reverse=True)
+    choices = sorted(choices, key=_ages_of_first_option, reverse=True)
     excesses: list[list[int]] = []
     for of_component in choices:
         weights = [option.key[0] % fragmentation.above if option is not None else 0 for _, option in of_component]
@@ -170,9 +170,10 @@ def _walk_back(
     return found
 
 
-def _ages(choice: Choice) -> tuple[tuple[int, str, int], ...]:
-    option = choice[1]
-    return () if option is None else option.key[2]
+def _ages_of_first_option(choices: list[Choice]) -> tuple[tuple[int, str, int], ...]:
+    option = choices[1][1]
+    assert option is not None, "only the first choice may be none"
+    return option.key[2]
 
 
 def _knapsack(parts: list[list[Choice]], short: int, budget: StepBudget) -> list[Option] | None:
