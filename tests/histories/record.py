@@ -294,6 +294,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-13": shared_devices_and_moves,
     "cancelled-evictions-13": cancelled_evictions,
     "node-lost-13": node_lost,
+    "preemption-of-one-node-14": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-14": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-14": borrow_and_reclaim,
+    "operator-requests-14": operator_requests,
+    "no-counter-reclaim-14": no_counter_reclaim,
+    "shared-devices-and-moves-14": shared_devices_and_moves,
+    "cancelled-evictions-14": cancelled_evictions,
+    "node-lost-14": node_lost,
 }
 
 
