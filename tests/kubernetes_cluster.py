@@ -8,11 +8,14 @@ containerd, whose GPUs do not exist, and three nodes that kwok plays. Without it
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 import urllib.request
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -114,6 +117,63 @@ class Cluster:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
+    @contextlib.contextmanager
+    def stopped_kubelet(self, number: int = 1) -> Iterator[None]:
+        """End a kubelet, and start it again after the block, with its device plugin, which registers with every new one."""
+        with self.stopped(f"kubelet-{number}"):
+            yield
+        with self.stopped(f"gpus-{number}"):
+            registry = self.node(number).folder / "devices" / "kubelet.sock"
+            deadline = time.monotonic() + PATIENCE_S
+            while not accepts(registry):
+                assert time.monotonic() < deadline, "the kubelet does not listen for device plugins"
+                time.sleep(0.1)
+
+    @contextlib.contextmanager
+    def stopped(self, program: str) -> Iterator[None]:
+        """End one of a real node's programs, and start it again after the block."""
+        old = self.pid(program)
+        assert self.folder is not None
+        command = Path(f"/proc/{old}/cmdline").read_text().split("\0")[:-1]
+        if program.startswith("kubelet"):
+            containerd = self.pid(program.replace("kubelet", "containerd"))
+            command = ["nsenter", "--target", str(containerd), "--mount", "--", *command]
+        os.kill(old, signal.SIGTERM)
+        while _began(old) is not None:
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            with (self.folder / "logs" / f"{program}.log").open("ab") as log:
+                started = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
+            (self.folder / "pids" / program).write_text(f"{started.pid} {_began(started.pid)}\n")
+
+
+def accepts(unix_socket: Path) -> bool:
+    """Whether a program listens on this socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(unix_socket)) == 0
+
+
+def _began(pid: int) -> str | None:
+    """When the process began, as the cluster's program keeps it with the pid; None once it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split(" ")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def separate_network(folder: Path, real_nodes: int) -> None:
+    """Give pods addresses that no other cluster of this machine gives to its own: all of them are routed by this machine."""
+    number = int.from_bytes(hashlib.sha256(str(folder.resolve()).encode()).digest()[:2])
+    for node in range(1, real_nodes + 1):
+        file = folder / f"n{node}" / "cni" / "net.conflist"
+        subnet = f"10.{100 + 64 * (node - 1) + number // 256 % 64}.{number % 256}.0/24"
+        file.write_text(file.read_text().replace(f"10.89.{node}.0/24", subnet))
+
 
 def post(url: str, body: object) -> Any:
     """POST as JSON to one of the cluster's own programs."""
@@ -212,6 +272,7 @@ def _started(tool: Path) -> Iterator[Cluster]:
             line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines() if line.startswith("export ")
         )
         programs = Path(exports["PATH"].split(":")[0])
+        separate_network(folder, real)
         nodes = tuple(RealNode(f"127.0.0.{n}", folder / f"n{n}", programs) for n in range(1, real + 1))
         fakes = tuple(f"fake-{n}" for n in range(1, FAKE + 1))
         yield Cluster(Path(exports["KUBECONFIG"]), folder, programs, nodes, fakes)

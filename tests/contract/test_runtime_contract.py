@@ -148,7 +148,7 @@ class PodMachine:
         self.settings = KubernetesSettings(
             kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.node.kubelet, placement_timeout_s=PATIENCE_S
         )
-        self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource)
+        self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource, grace_s=0)
         self.agents: list[KubernetesRuntime] = []
 
     def agent(self) -> Runtime:

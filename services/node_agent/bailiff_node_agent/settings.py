@@ -78,10 +78,11 @@ class KubernetesSettings(BaseModel):
     """Of the runtime `kubernetes`. kubeconfig: how to reach the API server; without it as the agent's own pod.
 
     namespace: of the pods that Bailiff itself creates. kubelet_dir: the kubelet's root directory. pod_resources: its socket, if
-    that is elsewhere. gpu_resource: the resource that the device plugin offers. placement_timeout_s: a pod that no scheduler has
-    bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff from a node; pods
-    that it creates itself tolerate them. api_only: this process runs on none of its nodes; it knows and changes them by the API
-    server alone (docs/how-to/pods.md#one-agent-for-many-nodes).
+    that is elsewhere. gpu_resource: the resource that the device plugin offers. kubelet_grace_s: for this time the node keeps its
+    devices while the kubelet offers none, as it does while it restarts; then they are unhealthy. placement_timeout_s: a pod that
+    no scheduler has bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff from
+    a node; pods that it creates itself tolerate them. api_only: this process runs on none of its nodes; it knows and changes them
+    by the API server alone (docs/how-to/pods.md#one-agent-for-many-nodes).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -91,6 +92,7 @@ class KubernetesSettings(BaseModel):
     kubelet_dir: Path = Path("/var/lib/kubelet")
     pod_resources: Path | None = None
     gpu_resource: str = "nvidia.com/gpu"
+    kubelet_grace_s: Annotated[float, Field(ge=0)] = 40.0
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
     tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
     api_only: bool = False

@@ -10,6 +10,7 @@ from pathlib import Path
 from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE, KubeletUnavailable, PodResources
 
 from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
+from .kubelet_offers import KubeletOffers
 from .nvml import NvmlInventory
 
 FRESH_S = 0.05
@@ -20,35 +21,38 @@ HELD_BYTES = 1 << 30
 class KubernetesInventory:
     """kubelet_socket: of the pod-resources API. resource: of whole GPUs, such as `nvidia.com/gpu`.
 
-    Other resources of the same vendor whose names begin with `mig-` are MIG devices of that profile.
+    Other resources of the same vendor whose names begin with `mig-` are MIG devices of that profile. grace_s: so long the devices
+    stand while the kubelet offers none.
     """
 
     blocking = True
     users = None
     chooser = "kubernetes"
 
-    def __init__(self, kubelet_socket: Path, resource: str) -> None:
-        self._resources, self._resource = PodResources(kubelet_socket), resource
+    def __init__(self, kubelet_socket: Path, resource: str, grace_s: float) -> None:
+        self._resources = PodResources(kubelet_socket)
         self._vendor = f"{resource.partition('/')[0]}/"
+        self._offers = KubeletOffers(
+            self._resources, lambda name: name == resource or name.startswith(f"{self._vendor}{MIG_RESOURCE}"), grace_s
+        )
         try:
             self._driver: NvmlInventory | None = NvmlInventory()
         except NoDriver:
             self._driver = None
-        self._known: dict[str, str] = {}
         self._held: set[str] = set()
         self._read_at = -FRESH_S
 
     def list(self) -> list[Device]:
-        """While the kubelet does not answer, those that it has named before; `problems` says then that it does not answer."""
+        """Those that the kubelet has named, also while it does not answer; `problems` says if it has not for too long."""
         try:
-            healthy = self._allocatable()
+            healthy = self._offers.healthy()
         except KubeletUnavailable:
-            if not self._known:
+            if not self._offers.known:
                 raise
-            healthy = self._known
+            healthy = self._offers.known
         devices = {each.id: each for each in self._driver.list()} if self._driver is not None else {}
         found = []
-        for index, (device, resource) in enumerate(sorted(self._known.items())):
+        for index, (device, resource) in enumerate(sorted(self._offers.known.items())):
             known = devices.get(device)
             name = resource.removeprefix(self._vendor)
             is_mig = name.startswith(MIG_RESOURCE)
@@ -82,28 +86,15 @@ class KubernetesInventory:
         """The driver's, and devices that the kubelet does not offer any more."""
         found = self._driver.problems() if self._driver is not None else {}
         try:
-            healthy = self._allocatable()
+            healthy = self._offers.healthy()
         except KubeletUnavailable as problem:
-            return found | {device: DeviceProblem("driver", str(problem)[:500]) for device in self._known}
-        gone = self._known.keys() - healthy.keys()
-        return found | {
-            device: DeviceProblem("driver", "the device plugin reports it as unhealthy") for device in gone if device not in found
-        }
+            return found | {device: DeviceProblem("driver", str(problem)[:500]) for device in self._offers.known}
+        gone = self._offers.known.keys() - healthy.keys()
+        return found | {device: DeviceProblem("driver", self._offers.why_not(device)) for device in gone if device not in found}
 
     def holders(self) -> dict[str, tuple[str, str]]:
         """Namespace and name of the pod that holds each device, whosever it is. Raises `KubeletUnavailable`."""
         return {device: (each.namespace, each.pod) for each in self._resources.pod_devices() for device in each.devices}
-
-    def _allocatable(self) -> dict[str, str]:
-        """The healthy devices. Those that were seen before stay known."""
-        offered = self._resources.allocatable()
-        healthy = {
-            device: resource
-            for device, resource in offered.items()
-            if resource == self._resource or resource.startswith(f"{self._vendor}{MIG_RESOURCE}")
-        }
-        self._known |= healthy
-        return healthy
 
     def _is_held(self, device_id: str) -> bool:
         if time.monotonic() - self._read_at >= FRESH_S:

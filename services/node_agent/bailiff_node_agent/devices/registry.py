@@ -50,7 +50,7 @@ def _of_kubelet(given: InventoryContext) -> DeviceInventory:
         return ClusterInventory(given.cluster_node)
     settings = given.kubernetes
     try:
-        inventory = KubernetesInventory(settings.pod_resources_socket, settings.gpu_resource)
+        inventory = KubernetesInventory(settings.pod_resources_socket, settings.gpu_resource, settings.kubelet_grace_s)
         inventory.list()
     except (ImportError, OSError) as problem:
         raise NoDriver(f"no kubelet to ask for GPUs: {problem}") from None

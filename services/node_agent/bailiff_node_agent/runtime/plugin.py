@@ -31,6 +31,9 @@ class KubernetesSettings(Protocol):
     def gpu_resource(self) -> str: ...
 
     @property
+    def kubelet_grace_s(self) -> float: ...
+
+    @property
     def placement_timeout_s(self) -> float: ...
 
     @property
