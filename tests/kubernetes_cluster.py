@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,35 +120,45 @@ class Cluster:
     @contextlib.contextmanager
     def stopped_kubelet(self, number: int = 1) -> Iterator[None]:
         """End a kubelet, and start it again after the block, with its device plugin, which registers with every new one."""
-        with self.stopped(f"kubelet-{number}"):
-            yield
-        with self.stopped(f"gpus-{number}"):
-            registry = self.node(number).folder / "devices" / "kubelet.sock"
-            deadline = time.monotonic() + PATIENCE_S
-            while not accepts(registry):
-                assert time.monotonic() < deadline, "the kubelet does not listen for device plugins"
-                time.sleep(0.1)
-
-    @contextlib.contextmanager
-    def stopped(self, program: str) -> Iterator[None]:
-        """End one of a real node's programs, and start it again after the block."""
-        old = self.pid(program)
-        assert self.folder is not None
-        command = Path(f"/proc/{old}/cmdline").read_text().split("\0")[:-1]
-        if program.startswith("kubelet"):
-            containerd = self.pid(program.replace("kubelet", "containerd"))
-            command = ["nsenter", "--target", str(containerd), "--mount", "--", *command]
-        os.kill(old, signal.SIGTERM)
-        while _began(old) is not None:
-            time.sleep(0.05)
+        kubelet, plugin = f"kubelet-{number}", f"gpus-{number}"
+        commands = {program: self._end(program) for program in (plugin, kubelet)}
         try:
             yield
         finally:
-            with (self.folder / "logs" / f"{program}.log").open("ab") as log:
-                started = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-                )
-            (self.folder / "pids" / program).write_text(f"{started.pid} {_began(started.pid)}\n")
+            containerd = str(self.pid(f"containerd-{number}"))
+            self._start(kubelet, ["nsenter", "--target", containerd, "--mount", "--", *commands[kubelet]])
+            registry = self.node(number).folder / "devices" / "kubelet.sock"
+            wait_for(lambda: accepts(registry), "the kubelet listens for device plugins")
+            self._start(plugin, commands[plugin])
+
+    def _end(self, program: str) -> list[str]:
+        """Returns the command that it was."""
+        pid = self.pid(program)
+        command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: began(pid) is None, f"{program} ends")
+        return command
+
+    def _start(self, program: str, command: Sequence[str]) -> None:
+        """As the cluster's program does: in a session of its own, with its pid on file, so that `down` ends it."""
+        assert self.folder is not None
+        pids, new = self.folder / "pids" / program, self.folder / f"{program}.pid"
+        new.unlink(missing_ok=True)
+        script = 'echo $$ >"$0.new" && mv "$0.new" "$0" && exec "$@"'
+        with (self.folder / "logs" / f"{program}.log").open("ab") as log:
+            detached = ["setsid", "--fork", "sh", "-c", script, str(new), *command]
+            subprocess.run(detached, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
+        wait_for(new.exists, f"{program} starts")
+        pid = int(new.read_text())
+        pids.write_text(f"{pid} {began(pid)}\n")
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    """Until it holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.05)
 
 
 def accepts(unix_socket: Path) -> bool:
@@ -157,7 +167,7 @@ def accepts(unix_socket: Path) -> bool:
         return client.connect_ex(str(unix_socket)) == 0
 
 
-def _began(pid: int) -> str | None:
+def began(pid: int) -> str | None:
     """When the process began, as the cluster's program keeps it with the pid; None once it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split(" ")

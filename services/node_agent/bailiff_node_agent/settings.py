@@ -78,9 +78,9 @@ class KubernetesSettings(BaseModel):
     """Of the runtime `kubernetes`. kubeconfig: how to reach the API server; without it as the agent's own pod.
 
     namespace: of the pods that Bailiff itself creates. kubelet_dir: the kubelet's root directory. pod_resources: its socket, if
-    that is elsewhere. gpu_resource: the resource that the device plugin offers. kubelet_grace_s: for this time the node keeps its
-    devices while the kubelet offers none, as it does while it restarts; then they are unhealthy. placement_timeout_s: a pod that
-    no scheduler has bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff from
+    that is elsewhere. gpu_resource: the resource that the device plugin offers. kubelet_grace_s: so long the kubelet may offer
+    no devices, as while it restarts, before no more pods are placed on its node. placement_timeout_s: a pod that no scheduler has
+    bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff from
     a node; pods that it creates itself tolerate them. api_only: this process runs on none of its nodes; it knows and changes them
     by the API server alone (docs/how-to/pods.md#one-agent-for-many-nodes).
     """

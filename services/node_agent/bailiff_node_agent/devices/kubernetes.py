@@ -21,8 +21,8 @@ HELD_BYTES = 1 << 30
 class KubernetesInventory:
     """kubelet_socket: of the pod-resources API. resource: of whole GPUs, such as `nvidia.com/gpu`.
 
-    Other resources of the same vendor whose names begin with `mig-` are MIG devices of that profile. grace_s: so long the devices
-    stand while the kubelet offers none.
+    Other resources of the same vendor whose names begin with `mig-` are MIG devices of that profile. grace_s: so long the kubelet
+    may offer none, as while it restarts.
     """
 
     blocking = True
@@ -43,13 +43,8 @@ class KubernetesInventory:
         self._read_at = -FRESH_S
 
     def list(self) -> list[Device]:
-        """Those that the kubelet has named, also while it does not answer; `problems` says if it has not for too long."""
-        try:
-            healthy = self._offers.healthy()
-        except KubeletUnavailable:
-            if not self._offers.known:
-                raise
-            healthy = self._offers.known
+        """Also while the kubelet is away."""
+        healthy = self._offers.healthy()
         devices = {each.id: each for each in self._driver.list()} if self._driver is not None else {}
         found = []
         for index, (device, resource) in enumerate(sorted(self._offers.known.items())):
@@ -83,14 +78,14 @@ class KubernetesInventory:
         return self._driver.utilization(device_id) if self._driver is not None else None
 
     def problems(self) -> dict[str, DeviceProblem]:
-        """The driver's, and devices that the kubelet does not offer any more."""
+        """The driver's, and devices that the kubelet does not offer although it offers others of their resource."""
         found = self._driver.problems() if self._driver is not None else {}
-        try:
-            healthy = self._offers.healthy()
-        except KubeletUnavailable as problem:
-            return found | {device: DeviceProblem("driver", str(problem)[:500]) for device in self._offers.known}
-        gone = self._offers.known.keys() - healthy.keys()
-        return found | {device: DeviceProblem("driver", self._offers.why_not(device)) for device in gone if device not in found}
+        gone = self._offers.known.keys() - self._offers.healthy().keys() - found.keys()
+        return found | {device: DeviceProblem("driver", "the device plugin reports it as unhealthy") for device in gone}
+
+    def away(self) -> str:
+        """Why no pod with devices can be placed here: the kubelet, or its device plugin, is away for too long. Empty: it can."""
+        return self._offers.away()
 
     def holders(self) -> dict[str, tuple[str, str]]:
         """Namespace and name of the pod that holds each device, whosever it is. Raises `KubeletUnavailable`."""

@@ -105,6 +105,7 @@ class PodFollower:
 
     async def _devices(self) -> tuple[str, ...] | None:
         """The devices that the kubelet chose; None where the pod has ended."""
+        is_known = True
         while True:
             pod = self._current()
             if pod is None or pod_status.has_ended(pod):
@@ -124,8 +125,9 @@ class PodFollower:
                     self._node.resources.devices_of, self.order.namespace, self.order.name, f"{prefix}/"
                 )
             except KubeletUnavailable as problem:
-                logger().warning("devices unknown", task=str(self.order.key), why=str(problem))
-                found = ()
+                if is_known:  # one warning an outage
+                    logger().warning("devices unknown", task=str(self.order.key), why=str(problem))
+                is_known, found = False, ()
             if found:
                 return found
             if pod_status.is_running(pod) and not self.order.devices:
