@@ -1,7 +1,7 @@
 """The devices that a kubelet offers to pods.
 
-A kubelet that restarts does not answer, and then offers none of a resource until its device plugin has registered again. No device
-breaks by that, and no pod that runs: the devices that were offered last stand. After a bounded time no more pods are placed there.
+A kubelet that restarts does not answer, and then offers none of a resource until its device plugin has registered again. That
+breaks no device, and no pod that runs: the devices that were offered last stand. After a bounded time no more pods are placed.
 """
 
 import threading
