@@ -239,3 +239,16 @@ def test_an_uninstall_leaves_no_finalizer_behind(installed: Installed) -> None:
     installed.cluster.kubectl("delete", "namespace", "bailiff-jobs", "bailiff-agents", NAMESPACE, "--timeout=120s")
     left = "clusterroles,clusterrolebindings,validatingadmissionpolicies,mutatingadmissionpolicies"
     assert "bailiff" not in installed.cluster.kubectl("get", left, "-o", "name")
+
+
+def test_kubectl_apply_with_kustomize_does_the_same(installed: Installed) -> None:
+    """Every object is accepted, and every pod admitted. None is ready: there is no Kafka at the address that the folder names."""
+    kubectl, folder = installed.cluster.kubectl, str(ROOT / "deploy/kustomize")
+    kubectl("apply", "-k", folder)
+
+    def all_are_created() -> bool:
+        pods = [pod["metadata"]["name"] for pod in installed.cluster.get("pods", "-n", NAMESPACE)["items"]]
+        return all(any(pod.startswith(f"{RELEASE}-{name}-") for pod in pods) for name in (*SERVICES, "toolbox", "setup"))
+
+    eventually(all_are_created, "every workload has a pod", installed.report)
+    kubectl("delete", "-k", folder, "--timeout=120s")
