@@ -38,6 +38,8 @@ class HasPods(Protocol):
 
     def task_pods(self) -> set[tuple[str, str]]: ...
 
+    async def may_be_task(self, namespace: str, name: str) -> bool: ...
+
 
 async def watch_killed(context: AgentContext, tasks: TaskTable, quarantine: DeviceQuarantine) -> None:
     """Quarantine the devices of tasks that KILL does not end, as with a process that waits for a hung device."""
@@ -91,7 +93,9 @@ async def watch_foreign_pods(
         is_known = True
         own, in_use = runtime.task_pods(), tasks.holders()
         for device, pod in holders.items():
-            if pod not in own and device not in in_use:
+            if pod in own or device in in_use or device in quarantine.quarantined:
+                continue
+            if not await runtime.may_be_task(*pod):  # the kubelet may know a pod before this agent does
                 [reading] = await query(context.inventory, read_devices, context.inventory, [device])
                 quarantine.quarantine(reading, "foreign", f"the pod {'/'.join(pod)}, which is not Bailiff's, has it", LastUser())
 
