@@ -37,10 +37,11 @@ async def submit(
     kind: str = "train",
     image: str = IMAGE,
     grace_s: int = 5,
+    cpu_milli: int = 10,
     memory: int = 32 << 20,
 ) -> None:
     """A job with an image, whose pods the agent creates."""
-    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=10, memory_bytes=memory)
+    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=cpu_milli, memory_bytes=memory)
     demand = JobDemand(job=job, priority_class=kind, grace=grace_s * 1_000_000, tasks=(group,))
     await pool.request(SubmitJob(demand=demand, spec=JobSpec(command=command, runtime="kubernetes", image=image)))
 
