@@ -33,7 +33,7 @@ async def test_a_training_run_is_preempted_in_a_container_and_its_weights_are_bi
     kubelet_pool: Watch, trainer: str, tmp_path: Path
 ) -> None:
     pool = kubelet_pool
-    command = f"python -m bailiff_devstack.demo_train {STEPS} 0.05"
+    command = f"python /{host_image.PACKAGES}/bailiff_devstack/demo_train.py {STEPS} 0.05"  # its package needs Java
     await submit(pool, "weights", 1, command, image=trainer, grace_s=60, cpu_milli=900, memory=256 << 20)
     await pool.until_running("weights")
     await pool.until("it has trained a while", lambda state: any((task.step or 0) > 100 for task in state.jobs["weights"].tasks))
