@@ -47,13 +47,12 @@ class KubeletOffers:
 
     def away(self) -> str:
         """Why no pod with devices can be placed here: nobody has offered them for longer than the grace. Empty: it can."""
-        with self._lock:
-            since = time.monotonic() - self._grace_s
-            late = sorted(resource for resource, at in self._offered_at.items() if at <= since)
-            if self._problem and late:
-                return f"its kubelet has not answered for {self._grace_s:g} s"
-            late = [resource for resource in late if resource in self._absent]
-            return f"no device plugin has offered {', '.join(late)} for {self._grace_s:g} s" if late else ""
+        since, offered_at = time.monotonic() - self._grace_s, dict(self._offered_at)  # no lock: a call to the kubelet may hold it
+        late = sorted(resource for resource, at in offered_at.items() if at <= since)
+        if self._problem and late:
+            return f"its kubelet has not answered for {self._grace_s:g} s"
+        late = [resource for resource in late if resource in self._absent]
+        return f"no device plugin has offered {', '.join(late)} for {self._grace_s:g} s" if late else ""
 
     def _read(self, answer: dict[str, str]) -> None:
         offered = {device: resource for device, resource in answer.items() if self._is_device(resource)}
