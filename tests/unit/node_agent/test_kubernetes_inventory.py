@@ -1,11 +1,16 @@
 """The inventory of a Kubernetes node while its kubelet or its device plugin is away: no device of it is broken."""
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bailiff_node_agent.devices.kubernetes import KubernetesInventory
 from bailiff_node_agent.runtime.kubernetes.pod_resources import KubeletUnavailable
+from bailiff_node_agent.tasks.watchdogs import watch_devices, why_away
+from bailiff_service.logs import logger
 
 GRACE_S = 40.0
 GPUS = {"GPU-1": "nvidia.com/gpu", "GPU-2": "nvidia.com/gpu"}
@@ -101,3 +106,21 @@ def test_a_kubelet_that_has_never_answered_is_an_error(inventory: KubernetesInve
     kubelet.answers = False
     with pytest.raises(KubeletUnavailable, match=r"it is stopped$"):
         inventory.list()
+
+
+async def test_the_node_is_announced_when_its_kubelet_is_away_for_too_long_and_when_it_is_back(
+    inventory: KubernetesInventory, kubelet: Kubelet
+) -> None:
+    inventory.list()
+    announced: asyncio.Queue[str] = asyncio.Queue()
+    context: Any = SimpleNamespace(inventory=inventory, device_poll_s=0, log=logger)
+    quarantine: Any = SimpleNamespace(reported=("GPU-1", "GPU-2"))
+    watching = asyncio.create_task(watch_devices(context, quarantine, lambda: announced.put_nowait(why_away(inventory))))
+    kubelet.answers = False
+    kubelet.now += GRACE_S + 1
+    assert await announced.get() == "its kubelet has not answered for 40 s"
+    kubelet.answers = True
+    assert await announced.get() == ""
+    assert announced.empty()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
