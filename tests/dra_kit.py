@@ -112,8 +112,8 @@ def dra_cluster() -> Iterator[DraCluster]:
         done = subprocess.run(up, env=path, stdout=subprocess.PIPE, text=True, timeout=400, check=True)
         kubernetes = Path(next(line for line in done.stdout.splitlines() if "PATH=" in line).partition("=")[2].split(":")[0])
         node = RealNode("127.0.0.1", folder / "n1", kubernetes)
-        network = node.folder / "cni" / "net.conflist"  # the shared cluster's pods have the addresses of its own network
-        network.write_text(network.read_text().replace("10.89.", "10.90."))
+        network = node.folder / "cni" / "net.conflist"  # other clusters of this machine give their pods addresses of 10.89
+        network.write_text(network.read_text().replace("10.89.1.", f"10.90.{uuid.uuid4().int % 256}."))
         driver = f"gpu-{uuid.uuid4().hex[:8]}.example.com"
         cluster = DraCluster(folder / "kubeconfig", folder, kubernetes, (node,), driver=driver)
         stack.callback(_remove_specs, driver)
