@@ -176,13 +176,27 @@ def began(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
-def separate_network(folder: Path, real_nodes: int) -> None:
-    """Give pods addresses that no other cluster of this machine gives to its own: all of them are routed by this machine."""
-    number = int.from_bytes(hashlib.sha256(str(folder.resolve()).encode()).digest()[:2])
+def settle_in(folder: Path, real_nodes: int) -> None:
+    """What the real nodes of a new cluster need beside other clusters, and on a busy machine."""
+    digest = hashlib.sha256(str(folder.resolve()).encode())
     for node in range(1, real_nodes + 1):
-        file = folder / f"n{node}" / "cni" / "net.conflist"
-        subnet = f"10.{100 + 64 * (node - 1) + number // 256 % 64}.{number % 256}.0/24"
-        file.write_text(file.read_text().replace(f"10.89.{node}.0/24", subnet))
+        _separate_network(folder, node, int.from_bytes(digest.digest()[:2]))
+        _share_processors(f"offline-kubernetes-{digest.hexdigest()[:8]}-{node}")
+
+
+def _separate_network(folder: Path, node: int, number: int) -> None:
+    """Its pods get addresses that no other cluster of this machine gives to its own: all of them are routed by this machine."""
+    file = folder / f"n{node}" / "cni" / "net.conflist"
+    subnet = f"10.{100 + 64 * (node - 1) + number // 256 % 64}.{number % 256}.0/24"
+    file.write_text(file.read_text().replace(f"10.89.{node}.0/24", subnet))
+
+
+def _share_processors(cgroup: str) -> None:
+    """By itself all pods of a node together have the share of a single other process: probes would end what is only slow."""
+    for file, share in ((f"cpu/{cgroup}/cpu.shares", 32768), (f"{cgroup}/cpu.weight", 3200)):
+        path = Path("/sys/fs/cgroup") / file
+        if path.exists():
+            path.write_text(str(share))
 
 
 def post(url: str, body: object) -> Any:
@@ -282,7 +296,7 @@ def _started(tool: Path) -> Iterator[Cluster]:
             line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines() if line.startswith("export ")
         )
         programs = Path(exports["PATH"].split(":")[0])
-        separate_network(folder, real)
+        settle_in(folder, real)
         nodes = tuple(RealNode(f"127.0.0.{n}", folder / f"n{n}", programs) for n in range(1, real + 1))
         fakes = tuple(f"fake-{n}" for n in range(1, FAKE + 1))
         yield Cluster(Path(exports["KUBECONFIG"]), folder, programs, nodes, fakes)
