@@ -17,7 +17,8 @@ import pytest
 import yaml
 from tests import host_image
 from tests.helm_kit import CHART, NAMESPACE, RELEASE, ROOT, helm, helm_program
-from tests.kubernetes_cluster import Cluster, RealNode, busybox, is_built, settle_in, tool_path
+from tests.kubernetes_cluster import Cluster, RealNode, busybox, is_built, tool_path
+from tests.kubernetes_neighbours import settle_in
 
 from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.postgres import EmbeddedPostgres
