@@ -8,7 +8,6 @@ containerd, whose GPUs do not exist, and three nodes that kwok plays. Without it
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import signal
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kubernetes_neighbours import settle_in
 
 from bailiff_kubernetes import Api, Conflict, NotFound
 from bailiff_kubernetes.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
@@ -176,15 +176,6 @@ def began(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
-def separate_network(folder: Path, real_nodes: int) -> None:
-    """Give pods addresses that no other cluster of this machine gives to its own: all of them are routed by this machine."""
-    number = int.from_bytes(hashlib.sha256(str(folder.resolve()).encode()).digest()[:2])
-    for node in range(1, real_nodes + 1):
-        file = folder / f"n{node}" / "cni" / "net.conflist"
-        subnet = f"10.{100 + 64 * (node - 1) + number // 256 % 64}.{number % 256}.0/24"
-        file.write_text(file.read_text().replace(f"10.89.{node}.0/24", subnet))
-
-
 def post(url: str, body: object) -> Any:
     """POST as JSON to one of the cluster's own programs."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -282,7 +273,7 @@ def _started(tool: Path) -> Iterator[Cluster]:
             line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines() if line.startswith("export ")
         )
         programs = Path(exports["PATH"].split(":")[0])
-        separate_network(folder, real)
+        settle_in(folder, real)
         nodes = tuple(RealNode(f"127.0.0.{n}", folder / f"n{n}", programs) for n in range(1, real + 1))
         fakes = tuple(f"fake-{n}" for n in range(1, FAKE + 1))
         yield Cluster(Path(exports["KUBECONFIG"]), folder, programs, nodes, fakes)

@@ -41,8 +41,8 @@ async def test_a_training_run_is_preempted_in_a_container_and_its_weights_are_bi
     await pool.until_ended("urgent")
     await pool.until_ended("weights")
     assert pool.job("weights").attempt == 2
-    exits = [fact.exit_code for fact in pool.facts(TaskExited) if fact.job == "weights"]
+    exits = [fact.exit_code for fact in pool.facts(TaskExited, job="weights")]
     assert exits == [85, 0], "it yielded after its checkpoint, and then it finished"
-    assert [fact.step > 100 for fact in pool.facts(TaskResumed) if fact.job == "weights"] == [True]
+    assert [fact.step > 100 for fact in pool.facts(TaskResumed, job="weights", attempt=2)] == [True]
     assert f"done: weights {uninterrupted(STEPS)}" in pool.system.command(pool.pool, "logs", "weights", "--attempt", "2")
     await pool.verify()

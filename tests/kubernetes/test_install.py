@@ -17,7 +17,8 @@ import pytest
 import yaml
 from tests import host_image
 from tests.helm_kit import CHART, NAMESPACE, RELEASE, ROOT, helm, helm_program
-from tests.kubernetes_cluster import Cluster, RealNode, busybox, is_built, separate_network, tool_path
+from tests.kubernetes_cluster import Cluster, RealNode, busybox, is_built, tool_path
+from tests.kubernetes_neighbours import settle_in
 
 from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.postgres import EmbeddedPostgres
@@ -68,7 +69,7 @@ def cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
             stdout=subprocess.PIPE, text=True, check=True, timeout=400,
         )  # fmt: skip
         programs = Path(done.stdout.split("export PATH=")[1].split(":")[0])
-        separate_network(folder, 1)
+        settle_in(folder, 1)
         subprocess.run([str(tool), "load", str(folder), str(image)], check=True, timeout=300)
         found = Cluster(folder / "kubeconfig", folder, programs, (RealNode(NODE, folder / "n1", programs),), (PLAYED,))
         found.kubectl("taint", "node", PLAYED, f"{TAINT}=kwok:NoSchedule")  # its pods are only played

@@ -11,7 +11,7 @@ from bailiff_service.logs import logger
 
 
 class Node:
-    """Its kubelet has given GPU-1 to a pod that the agent does not know. The API server answers one after the other; the last one stays."""
+    """The kubelet gave GPU-1 to a pod that the agent does not know. The last answer of the API server stays."""
 
     blocking = False
 
