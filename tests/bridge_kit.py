@@ -23,6 +23,7 @@ from bailiff_kubernetes_bridge.actions import (
     CopyCheckpoint,
     CordonNode,
     DeletePod,
+    EndPod,
     MarkPod,
     OpenGate,
     Send,
@@ -175,6 +176,8 @@ class World:
                 self._touch(self.nodes[name])
             case DeletePod(pod):
                 self.pods.pop(pod.name, None)
+            case EndPod(pod) if self._current(pod) is not None:
+                del self.pods[pod.name]
             case SetPodStatus(pod, status) if (item := self._current(pod)) is not None:
                 self.events[(pod.uid, status.line)] = None
                 condition = {

@@ -31,6 +31,13 @@ VALUE_SETS: dict[str, Sequence[str]] = {
         "toolbox.enabled=false", "networkPolicies.enabled=false", "persistence.enabled=false",
     ),
     "own keys": ("keys.generate=false", "topics.create=false"),
+    "an agent for other nodes": (
+        "agents.apiOnly.enabled=true", "agents.apiOnly.selector.type=virtual-kubelet", "serviceMonitor.enabled=true",
+    ),
+    "no agent on any node": (
+        "agents.onNodes=false", "agents.apiOnly.enabled=true", "agents.apiOnly.selector.type=virtual-kubelet",
+        "persistence.enabled=false", "agents.mayEvict=true",
+    ),
     "the node's network": ("hostNetwork=true", "image.pullSecrets={registry}"),
 }  # fmt: skip
 

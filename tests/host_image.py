@@ -75,8 +75,8 @@ class Layer:
                 tar.addfile(entry, io.BytesIO(content))
 
 
-def build(out: Path, name: str, busybox: Path) -> None:
-    """Write the image of this name to a file."""
+def build(out: Path, name: str, busybox: Path, *, user: str = "10001") -> None:
+    """Write the image of this name to a file. user: who its programs run as."""
     layer = Layer()
     copied = [*_python(), *_packages(), *_sources()]
     for source, target in copied:
@@ -101,7 +101,7 @@ def build(out: Path, name: str, busybox: Path) -> None:
         "PYTHONPATH": f"/{PACKAGES}",
     }
     given = [f"{key}={value}" for key, value in environment.items()]
-    layer.save(out, name, {"User": "10001", "WorkingDir": "/var/lib/bailiff", "Env": given, "Cmd": ["bailiff", "--help"]})
+    layer.save(out, name, {"User": user, "WorkingDir": "/var/lib/bailiff", "Env": given, "Cmd": ["bailiff", "--help"]})
 
 
 def _version() -> str:

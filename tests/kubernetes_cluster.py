@@ -11,16 +11,19 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kubernetes_neighbours import settle_in
 
 from bailiff_kubernetes import Api, Conflict, NotFound
 from bailiff_kubernetes.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
@@ -113,6 +116,64 @@ class Cluster:
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def stopped_kubelet(self, number: int = 1) -> Iterator[None]:
+        """End a kubelet, and start it again after the block, with its device plugin, which registers with every new one."""
+        kubelet, plugin = f"kubelet-{number}", f"gpus-{number}"
+        commands = {program: self._end(program) for program in (plugin, kubelet)}
+        try:
+            yield
+        finally:
+            containerd = str(self.pid(f"containerd-{number}"))
+            self._start(kubelet, ["nsenter", "--target", containerd, "--mount", "--", *commands[kubelet]])
+            registry = self.node(number).folder / "devices" / "kubelet.sock"
+            wait_for(lambda: accepts(registry), "the kubelet listens for device plugins")
+            self._start(plugin, commands[plugin])
+
+    def _end(self, program: str) -> list[str]:
+        """Returns the command that it was."""
+        pid = self.pid(program)
+        command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: began(pid) is None, f"{program} ends")
+        return command
+
+    def _start(self, program: str, command: Sequence[str]) -> None:
+        """As the cluster's program does: in a session of its own, with its pid on file, so that `down` ends it."""
+        assert self.folder is not None
+        pids, new = self.folder / "pids" / program, self.folder / f"{program}.pid"
+        new.unlink(missing_ok=True)
+        script = 'echo $$ >"$0.new" && mv "$0.new" "$0" && exec "$@"'
+        with (self.folder / "logs" / f"{program}.log").open("ab") as log:
+            detached = ["setsid", "--fork", "sh", "-c", script, str(new), *command]
+            subprocess.run(detached, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
+        wait_for(new.exists, f"{program} starts")
+        pid = int(new.read_text())
+        pids.write_text(f"{pid} {began(pid)}\n")
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    """Until it holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.05)
+
+
+def accepts(unix_socket: Path) -> bool:
+    """Whether a program listens on this socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(unix_socket)) == 0
+
+
+def began(pid: int) -> str | None:
+    """When the process began, as the cluster's program keeps it with the pid; None once it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split(" ")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else fields[19]
 
 
 def post(url: str, body: object) -> Any:
@@ -212,6 +273,7 @@ def _started(tool: Path) -> Iterator[Cluster]:
             line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines() if line.startswith("export ")
         )
         programs = Path(exports["PATH"].split(":")[0])
+        settle_in(folder, real)
         nodes = tuple(RealNode(f"127.0.0.{n}", folder / f"n{n}", programs) for n in range(1, real + 1))
         fakes = tuple(f"fake-{n}" for n in range(1, FAKE + 1))
         yield Cluster(Path(exports["KUBECONFIG"]), folder, programs, nodes, fakes)

@@ -151,7 +151,7 @@ class PodMachine:
         self.settings = KubernetesSettings(
             kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.node.kubelet, placement_timeout_s=PATIENCE_S
         )
-        self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource)
+        self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource, grace_s=0)
         self.agents: list[KubernetesRuntime] = []
 
     def agent(self) -> Runtime:
@@ -198,7 +198,7 @@ class ExactPodMachine(PodMachine):
         self.settings, self.published = cluster.settings(namespace), published
         self._gpus: dict[TaskKey, str] = {}
         self._free = [*cluster.published().values()]
-        self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource, published)
+        self.inventory = KubernetesInventory(self.node.pod_resources, self.settings.gpu_resource, grace_s=0, published=published)
 
     def agent(self) -> Runtime:
         runtime = KubernetesRuntime(self.folder / "agent", self.node.name, self.settings, published=self.published)

@@ -10,8 +10,9 @@ from tests.helm_kit import BOOTSTRAP, CHART, RELEASE, ROOT, VALUE_SETS, Object, 
 from bailiff.security.kubernetes_keys import secret_names
 from bailiff_bus.grants import PRINCIPALS
 from bailiff_core.model.policy import Policy
+from bailiff_node_agent.settings import NodeDeclaration
 
-HOST_ACCESS = "bailiff-node-agent"
+HOST_ACCESS, API_ONLY = "bailiff-node-agent", "bailiff-api-only-agent"
 KUSTOMIZE = ROOT / "deploy/kustomize"
 
 
@@ -33,6 +34,7 @@ def test_helm_finds_no_fault_in_the_chart(settings: tuple[str, ...]) -> None:
         ("kafka.securityProtocol=TLS", "securityProtocol"),
         ("agents.namespace=Agents", "namespace"),
         ("console.env.sign_in=oidc", "sign_in"),
+        ("agents.apiOnly.enabled=true", "agents/apiOnly/selector"),
     ],
 )
 def test_a_wrong_value_is_refused_and_named(setting: str, message: str) -> None:
@@ -132,6 +134,31 @@ def test_every_pod_with_the_pod_network_has_a_network_policy_of_its_own() -> Non
         matching = [policy for policy in policies if policy.items() <= template["metadata"]["labels"].items()]
         other_place = name in {HOST_ACCESS, "bailiff-cleanup"}  # another namespace; after the policies are gone
         assert other_place or len(matching) == 2, name  # default-deny, and its own
+
+
+def test_the_agent_of_many_nodes_is_one_process_with_its_own_keys_and_policy() -> None:
+    objects = rendered(VALUE_SETS["no agent on any node"])
+    assert not of_kind(objects, "DaemonSet")
+    (agent,) = [found for found in of_kind(objects, "StatefulSet") if found["metadata"]["name"] == API_ONLY]
+    assert agent["spec"]["replicas"] == 1
+    (container,) = agent["spec"]["template"]["spec"]["containers"]
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert variables["BAILIFF_KUBERNETES__API_ONLY"] == "true"
+    (nodes,) = json.loads(variables["BAILIFF_NODES"])
+    assert NodeDeclaration.model_validate_json(json.dumps(nodes)).selector == {"type": "virtual-kubelet"}
+    policies = [found for found in of_kind(objects, "NetworkPolicy") if found["metadata"]["name"] == API_ONLY]
+    assert [found["metadata"]["namespace"] for found in policies] == [agent["metadata"]["namespace"]] == ["bailiff-agents"]
+
+
+def test_a_node_cannot_have_two_agents() -> None:
+    settings = ("agents.apiOnly.enabled=true", "agents.apiOnly.selector.gpus=yes", "agents.nodeSelector.gpus=yes")
+    label = "agents.nodeSelector.nvidia\\.com/gpu\\.present=null"
+    words = [word for setting in (BOOTSTRAP, *settings, label) for word in ("--set", setting)]
+
+    done = helm("template", RELEASE, str(CHART), *words)
+
+    assert done.returncode != 0
+    assert "a node has one agent" in done.stderr
 
 
 def test_the_dashboards_and_alerts_are_those_of_deploy() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ POOL, KUBELET_POOL, GANG_POOL = "pool-k", "pool-kubelet", "pool-kubelets"
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
 AGENT, BRIDGE = "node-agent-pods", "kubernetes-bridge"
 PLACEMENT_TIMEOUT_S = 120
+KUBELET_GRACE_S = 600
+"""More than a kubelet of a busy machine takes to restart."""
 JOBS = "bailiff"
 """The namespace of the pods that agents create."""
 USER = "ada"
@@ -58,8 +60,11 @@ class BridgeSystem(System):
         settings = {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false", "BAILIFF_KUBERNETES": access}
         self._start(AGENT, "tests.pods_agent", settings, certified=True)
 
-    def start_kubelet_agent(self, number: int = 1, pool: str = KUBELET_POOL, *, kubeconfig: Path | None = None) -> None:
-        """Start the agent of this kubelet, whose node joins the pool. kubeconfig: a way of its own to the API server."""
+    def start_kubelet_agent(self, number: int = 1, pool: str = KUBELET_POOL, *, boot_id: str = "", **given: Any) -> None:
+        """Start the agent of this kubelet, whose node joins the pool. boot_id: as if its machine had booted anew.
+
+        given: further settings of the runtime, such as a kubeconfig with a way of its own to the API server.
+        """
         node = self.cluster.node(number)
         declared = {
             "name": node.name,
@@ -69,10 +74,12 @@ class BridgeSystem(System):
             "cpu_milli": 1000,
         }
         settings = {
-            "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
+            "kubeconfig": str(self.cluster.kubeconfig),
             "namespace": JOBS,
             "kubelet_dir": str(node.kubelet),
             "placement_timeout_s": PLACEMENT_TIMEOUT_S,
+            "kubelet_grace_s": KUBELET_GRACE_S,
+            **{name: str(value) if isinstance(value, Path) else value for name, value in given.items()},
         }
         env = {
             "BAILIFF_NODES": json.dumps([declared]),
@@ -80,16 +87,35 @@ class BridgeSystem(System):
             "BAILIFF_DEVICE_POLL_S": "0.5",
             "BAILIFF_RELEASE_TIMEOUT_S": "20",
         }
-        self.stack.start_service("node-agent", replica=f"-{pool}-{number}", env=env)
+        name = f"node-agent-{pool}-{number}"
+        if boot_id:
+            self._start(name, "bailiff_node_agent", env, certified=True, enter=self._as_another_boot(boot_id))
+        else:
+            self.stack.start_service("node-agent", replica=f"-{pool}-{number}", env=env)
+
+    def _as_another_boot(self, boot_id: str) -> tuple[str, ...]:
+        """Begins a command that sees this boot id, in a mount namespace of its own."""
+        file = self.folder / "boot_id"
+        file.write_text(f"{boot_id}\n")
+        script = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
+        return ("unshare", "--mount", "sh", "-c", script, str(file))
 
     def stop_kubelet_agent(self, number: int = 1, pool: str = KUBELET_POOL) -> None:
         """Stop the agent; the kubelet is then another test's."""
         self.stack.processes.stop(f"node-agent-{pool}-{number}")
 
-    def restart_kubelet_agent(self) -> None:
-        """`kill -9`, and start again. Its pods run on."""
+    def kill_kubelet_agent(self) -> None:
+        """`kill -9`. Its pods run on."""
         self.stack.processes.kill9(f"node-agent-{KUBELET_POOL}-1")
-        self.start_kubelet_agent()
+
+    def restart_kubelet_agent(self, **given: Any) -> None:
+        """`kill -9`, and start again."""
+        self.kill_kubelet_agent()
+        self.start_kubelet_agent(**given)
+
+    def log_of_kubelet_agent(self) -> str:
+        """What the present process has logged."""
+        return self.log_of(f"node-agent-{KUBELET_POOL}-1").rpartition('"event": "started"')[2]
 
     def start_bridge(self, replica: str = "", *, kubeconfig: Path | None = None) -> str:
         """Start a bridge (again). Does not wait until it is ready. kubeconfig: a way of its own to the API server."""
@@ -113,7 +139,9 @@ class BridgeSystem(System):
             path.write_text(yaml.safe_dump(config))
         return path
 
-    def _start(self, name: str, module: str, settings: Mapping[str, str], *, certified: bool = False) -> None:
+    def _start(
+        self, name: str, module: str, settings: Mapping[str, str], *, certified: bool = False, enter: Sequence[str] = ()
+    ) -> None:
         port = self._rivals.setdefault(name, free_port())
         env = {
             **self.stack.environment(name, port), **self.stack.plan.env, "BAILIFF_KUBECONFIG": str(self.cluster.kubeconfig),
@@ -122,7 +150,7 @@ class BridgeSystem(System):
         if certified:
             self.stack.certify(name, env)
         url = f"http://127.0.0.1:{port}/readyz"
-        self.stack.processes.start(name, [sys.executable, "-m", module], env=env, ready_url=url)
+        self.stack.processes.start(name, [*enter, sys.executable, "-m", module], env=env, ready_url=url)
 
     def restart_bridge(self, replica: str = "") -> None:
         """`kill -9`, and start again."""

@@ -1,9 +1,11 @@
 """One set of services for all files: the bridge, a pool of the cluster's fake nodes, and one whose machine is a real kubelet."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.kubernetes.bridge_system import GANG_POOL, KUBELET_POOL, POOL, BridgeSystem, Users
+from tests.kubernetes.story import Story
 from tests.kubernetes_cluster import Cluster
 from tests.system import Watch, systems
 
@@ -62,6 +64,12 @@ async def gang_users(system: BridgeSystem, kubernetes: Cluster, kubernetes_names
     finally:
         for number in numbers:
             system.stop_kubelet_agent(number, GANG_POOL)
+
+
+@pytest.fixture
+def story(kubelet_users: Users, tmp_path: Path) -> Story:
+    """One preemption on the real kubelet."""
+    return Story(kubelet_users, tmp_path / "uses")
 
 
 async def _users(system: BridgeSystem, namespace: str, watch: Watch) -> AsyncIterator[Users]:

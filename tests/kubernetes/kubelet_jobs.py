@@ -28,12 +28,22 @@ done
 """For as long as the container lives, it writes its id into the file of each GPU that it was given."""
 
 
-async def submit(pool: Watch, job: str, gpus: int, *, kind: str = "train") -> None:
+async def submit(
+    pool: Watch,
+    job: str,
+    gpus: int,
+    command: str = "exec sleep 3000",
+    *,
+    kind: str = "train",
+    image: str = IMAGE,
+    grace_s: int = 5,
+    cpu_milli: int = 10,
+    memory: int = 32 << 20,
+) -> None:
     """A job with an image, whose pods the agent creates."""
-    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=10, memory_bytes=32 << 20)
-    demand = JobDemand(job=job, priority_class=kind, grace=5_000_000, tasks=(group,))
-    spec = JobSpec(command="exec sleep 3000", runtime="kubernetes", image=IMAGE)
-    await pool.request(SubmitJob(demand=demand, spec=spec))
+    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=cpu_milli, memory_bytes=memory)
+    demand = JobDemand(job=job, priority_class=kind, grace=grace_s * 1_000_000, tasks=(group,))
+    await pool.request(SubmitJob(demand=demand, spec=JobSpec(command=command, runtime="kubernetes", image=image)))
 
 
 def allocated(pool: Watch, job: str) -> set[str]:

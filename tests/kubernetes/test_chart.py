@@ -18,12 +18,15 @@ import yaml
 from tests.helm_kit import ROOT, VALUE_SETS, Object, of_kind, pod_templates, rendered
 from tests.kubernetes_cluster import Cluster
 
+from bailiff_kubernetes.names import TASK_HASH
+
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 CUSTOM = ("ServiceMonitor", "PodMonitor", "PrometheusRule")  # their definitions are not part of Kubernetes
 OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 NOBODY = "no-such-account"  # has what Kubernetes grants to every service account, such as reviews of oneself
 NODE, OTHER_NODE = "fake-1", "fake-2"
+AGENTS = ("node-agent", "api-only-agent")
 HOW_TO = ROOT / "docs/how-to"
 
 # Namespace, resource, and verbs; `*` for the whole cluster. A name behind `/` is a subresource, one in brackets limits the names.
@@ -36,6 +39,13 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("*", "resourceslices.resource.k8s.io", "list watch"),
         ("jobs", "pods", "create"),
         ("jobs", "resourceclaims.resource.k8s.io", "create get"),
+    },
+    "api-only-agent": {
+        ("*", "nodes", "get list watch"),
+        ("*", "pods", "delete get list patch watch"),
+        ("*", "pods/status", "patch"),
+        ("*", "placements.bailiff.io", "update"),
+        ("jobs", "pods", "create"),
     },
     "kubernetes-bridge": {
         ("*", "nodes", "get list patch watch"),
@@ -80,7 +90,8 @@ class Chart:
 
     @property
     def settings(self) -> list[str]:
-        return [f"jobs.namespace={self.namespace('jobs')}", f"agents.namespace={self.namespace('agents')}"]
+        places = [f"jobs.namespace={self.namespace('jobs')}", f"agents.namespace={self.namespace('agents')}"]
+        return [*places, "agents.apiOnly.enabled=true", "agents.apiOnly.selector.type=virtual-kubelet"]
 
     def namespace(self, purpose: str) -> str:
         """system: of the services. agents, jobs: of those. elsewhere: a user's."""
@@ -90,7 +101,7 @@ class Chart:
         return rendered([*self.settings, *settings], release=self.release, namespace=self.namespace("system"))
 
     def account(self, service: str) -> str:
-        place = "agents" if service == "node-agent" else "system"
+        place = "agents" if service in AGENTS else "system"
         return f"system:serviceaccount:{self.namespace(place)}:{self.release}-{service}"
 
     def as_account(self, service: str, *arguments: str, stdin: str) -> Object:
@@ -200,7 +211,9 @@ def test_a_service_account_may_do_what_the_table_grants_and_nothing_else(chart: 
 
 def test_pods_of_all_services_are_admitted_where_pod_security_is_restricted(chart: Chart) -> None:
     for name, template in pod_templates(chart.objects()).items():
-        if not name.endswith("node-agent"):
+        if name.endswith("api-only-agent"):  # nothing of it needs the privileges of its namespace
+            _try_pod(chart, "system", name, {**template, "spec": {**template["spec"], "serviceAccountName": "default"}})
+        elif not name.endswith("node-agent"):
             _try_pod(chart, "system", name, template)
 
 
@@ -333,3 +346,16 @@ def test_an_agent_starts_and_ends_pods_of_its_own_node_only(chart: Chart, agent:
 def test_an_agents_token_that_names_no_node_is_good_for_nothing_that_changes(chart: Chart) -> None:
     with pytest.raises(AssertionError, match="names no node"):
         chart.as_account("node-agent", "create", "-n", chart.namespace("jobs"), stdin=_task("own", NODE))
+
+
+def test_the_agent_of_many_nodes_changes_tasks_and_no_other_pods(chart: Chart) -> None:
+    task = json.loads(_task("task", OTHER_NODE))
+    task["metadata"]["labels"] = {TASK_HASH: "h"}
+    where = ("-n", chart.namespace("jobs"), "--dry-run=server")
+
+    assert chart.as_account("api-only-agent", "create", *where, stdin=json.dumps(task))["kind"] == "Pod"
+    with pytest.raises(AssertionError, match="may change only pods that are tasks"):
+        chart.as_account("api-only-agent", "create", *where, stdin=_task("other", OTHER_NODE))
+    chart.cluster.kubectl("create", "-n", chart.namespace("jobs"), "-f", "-", stdin=_task("of-others", OTHER_NODE))
+    with pytest.raises(AssertionError, match="may change only pods that are tasks"):
+        chart.cluster.kubectl("delete", "pod", "of-others", *where, f"--as={chart.account('api-only-agent')}")

@@ -202,7 +202,7 @@ async def test_other_devices_than_it_was_placed_on_are_a_failed_start(node: Node
 async def test_a_device_that_another_claim_has_is_a_start_that_failed_with_the_schedulers_reason(node: Node) -> None:
     [wanted, *_] = node.devices
     node.cluster.foreign_pod("foreign", node.namespace, [wanted])
-    inventory = KubernetesInventory(node.cluster.node().pod_resources, "nvidia.com/gpu", node.published)
+    inventory = KubernetesInventory(node.cluster.node().pod_resources, "nvidia.com/gpu", 40.0, node.published)
     assert inventory.holders() == {wanted: (node.namespace, "foreign")}
     assert inventory.usage(wanted).memory_used
     end = await node.agent(placement_timeout_s=5).start(node.launch(wanted))

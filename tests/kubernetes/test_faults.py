@@ -1,61 +1,21 @@
 """What breaks on a real cluster while a Job is preempted: nothing is lost, no GPU is given twice, and the log replays.
 
-Each story is the same: `train` has five of the kubelet's eight GPUs, the urgent `serve` takes all eight, and `train` comes back.
-Their containers note which GPUs they use, so that two of them on one GPU would be seen.
+Each has the story of story.py.
 """
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.kubernetes.bridge_system import BridgeSystem, Users
-from tests.kubernetes.kubelet_jobs import URGENT, runs, using
+from tests.kubernetes.bridge_system import BridgeSystem
 from tests.kubernetes.line import Line, port_of, through
-
-from bailiff_core.model.state import Job
+from tests.kubernetes.story import Story
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(1500)]
 AWAY_S = 60
-
-
-class Story:
-    """`train`, and `serve` in its place."""
-
-    def __init__(self, users: Users, uses: Path) -> None:
-        self.users, self.watch, self.uses = users, users.watch, uses
-
-    def create_train(self) -> None:
-        self.users.apply(using(self.users, "train", 5, self.uses))
-
-    async def train_runs(self) -> Job:
-        return await runs(self.users, "train", self.uses)
-
-    def create_serve(self) -> None:
-        self.users.apply(using(self.users, "serve", 8, self.uses, **URGENT))
-
-    async def serve_runs(self) -> Job:
-        job = await runs(self.users, "serve", self.uses)
-        assert self.users.of("train").phase == "pending"
-        return job
-
-    def is_running(self, name: str) -> bool:
-        return self.users.of(name).phase == "running"
-
-    def delete_serve(self) -> None:
-        self.users.kubectl("delete", "job", "serve", "--wait=false")
-
-    async def train_is_back(self, first: Job) -> None:
-        await self.users.until_phase("serve", "cancelled")
-        again = await self.train_runs()
-        assert (again.id, again.attempt > first.attempt) == (first.id, True)
-        await self.watch.verify()
-
-
-@pytest.fixture
-def story(kubelet_users: Users, tmp_path: Path) -> Story:
-    return Story(kubelet_users, tmp_path / "uses")
 
 
 async def test_the_api_server_is_away_for_a_minute_in_the_middle_of_a_preemption(story: Story, system: BridgeSystem) -> None:
@@ -123,3 +83,43 @@ async def test_watches_are_cut_and_etcd_forgets_what_they_missed(story: Story, s
     with unseen():
         story.delete_serve()
     await story.train_is_back(train)
+
+
+async def test_an_administrator_removes_pods_and_finalizers_by_force_all_the_while(story: Story, system: BridgeSystem) -> None:
+    story.create_train()
+    train = await story.train_runs()
+    story.create_serve()
+    with by_force(system, story.users.namespace):
+        await story.users.until_phase("serve", "running")
+    await story.serve_runs()
+    story.delete_serve()
+    with by_force(system, story.users.namespace):
+        await story.users.until_phase("serve", "cancelled")
+    await story.train_is_back(train)
+
+
+@contextlib.contextmanager
+def by_force(system: BridgeSystem, namespace: str) -> Iterator[None]:
+    """Until the block ends, somebody takes the finalizers of every pod that is being deleted, and deletes it by force."""
+    over = threading.Event()
+    kubectl = system.cluster.kubectl
+
+    def remove() -> None:
+        while not over.wait(0.5):
+            for pod in system.cluster.get("pods", "-n", namespace)["items"]:
+                if pod["spec"].get("nodeName") and pod["metadata"].get("deletionTimestamp"):
+                    at = ("pod", pod["metadata"]["name"], "-n", namespace)
+                    for command in (
+                        ("patch", *at, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'),
+                        ("delete", *at, "--force", "--grace-period=0", "--wait=false"),
+                    ):
+                        with contextlib.suppress(AssertionError):  # it has gone meanwhile
+                            kubectl(*command)
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -18,6 +18,7 @@ import yaml
 from tests import host_image
 from tests.helm_kit import CHART, NAMESPACE, RELEASE, ROOT, helm, helm_program
 from tests.kubernetes_cluster import Cluster, RealNode, busybox, is_built, tool_path
+from tests.kubernetes_neighbours import settle_in
 
 from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.postgres import EmbeddedPostgres
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(1500
 IMAGE = "bailiff:test-install"
 PATIENCE_S = 5 * float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))  # images start, and logs are read, on a busy machine
 NODE, GPUS = "127.0.0.1", 8
+PLAYED, TAINT = "fake-1", "virtual-kubelet.io/provider"
 SERVICES = (
     "admission", "victim-selection", "eviction-executor", "auditor", "api", "rollup", "console", "witness", "kubernetes-bridge",
 )  # fmt: skip
@@ -53,7 +55,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One kubelet with eight GPUs, and the image."""
+    """One kubelet with eight GPUs, and the image; and a node that kwok plays."""
     helm_program()
     tool = tool_path()
     if tool is None or not is_built(tool):
@@ -63,12 +65,15 @@ def cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     folder = Path(f"/tmp/bi-{os.getpid()}")
     try:
         done = subprocess.run(
-            [str(tool), "up", str(folder), "--fake", "0", "--real", "1", "--gpus", str(GPUS)],
+            [str(tool), "up", str(folder), "--fake", "1", "--real", "1", "--gpus", str(GPUS)],
             stdout=subprocess.PIPE, text=True, check=True, timeout=400,
         )  # fmt: skip
         programs = Path(done.stdout.split("export PATH=")[1].split(":")[0])
+        settle_in(folder, 1)
         subprocess.run([str(tool), "load", str(folder), str(image)], check=True, timeout=300)
-        yield Cluster(folder / "kubeconfig", folder, programs, (RealNode(NODE, folder / "n1", programs),))
+        found = Cluster(folder / "kubeconfig", folder, programs, (RealNode(NODE, folder / "n1", programs),), (PLAYED,))
+        found.kubectl("taint", "node", PLAYED, f"{TAINT}=kwok:NoSchedule")  # its pods are only played
+        yield found
     finally:
         subprocess.run([str(tool), "down", str(folder)], stdout=subprocess.DEVNULL, check=False)
         subprocess.run(["rm", "-rf", "--one-file-system", str(folder)], check=False)
@@ -168,17 +173,20 @@ def installed(cluster: Cluster, kafka_and_postgresql: tuple[str, str], tmp_path_
     cluster.kubectl("create", "secret", "generic", "bailiff-postgresql", "-n", NAMESPACE, f"--from-literal=uri={dsn}")
     release.helm("install", RELEASE, str(CHART), "-f", str(file))
     release.rolled_out()
-    key = eventually(lambda: _waiting_key(release.bailiff("nodes")), "the agent asks to be enrolled", release.report)
-    release.bailiff("node", "approve", NODE, key)
+    _approve(release, NODE)
     release.agents_rolled_out()
     # A job with an image gets the runtime of the nodes that have joined, so the node comes first.
     eventually(lambda: [node["state"] for node in release.bailiff_json("nodes")] == ["ready"], "the node joins", release.report)
     return release
 
 
-def _waiting_key(text: str) -> str:
-    """The key in `… waits to be enrolled; if it is genuine: bailiff node approve NODE KEY`."""
-    return text.split(f"bailiff node approve {NODE} ")[1].split()[0] if "bailiff node approve" in text else ""
+def _approve(installed: Installed, node: str) -> None:
+    """Enrol the node with the key in `… waits to be enrolled; if it is genuine: bailiff node approve NODE KEY`."""
+    command = f"bailiff node approve {node} "
+    text = eventually(
+        lambda: found if command in (found := installed.bailiff("nodes")) else "", f"{node} asks to be enrolled", installed.report
+    )
+    installed.bailiff("node", "approve", node, text.split(command)[1].split()[0])
 
 
 def _state(installed: Installed, job: str) -> str:
@@ -228,6 +236,36 @@ def test_an_upgrade_replaces_services_and_agents_while_jobs_run(installed: Insta
     installed.bailiff("audit", "verify")
 
 
+def test_an_agent_for_other_nodes_is_added_beside_the_daemon_set(installed: Installed) -> None:
+    """The other node is one that kwok plays: nothing runs on it, and its agent has only the API server's word."""
+    values = {
+        "agents": {
+            "apiOnly": {
+                "enabled": True,
+                "selector": {"offline-kubernetes/node": "fake"},
+                "env": {"BAILIFF_KUBERNETES__TOLERATED_TAINTS": json.dumps(["nvidia.com/gpu", TAINT])},
+            }
+        }
+    }
+    file = installed.values.with_name("api-only.yaml")
+    file.write_text(yaml.safe_dump(values))
+    installed.helm("upgrade", RELEASE, str(CHART), "-f", str(installed.values), "-f", str(file))
+    _approve(installed, PLAYED)
+    ready = [(NODE, "ready"), (PLAYED, "ready")]
+    eventually(
+        lambda: sorted((node["node"], node["state"]) for node in installed.bailiff_json("nodes")) == ready,
+        "both nodes are ready",
+        installed.report,
+    )
+
+    _submit(installed, "elsewhere", GPUS)
+    eventually(lambda: "elsewhere" in _job_pods(installed), "a job runs on the other node", installed.report)
+    installed.bailiff("cancel", "elsewhere")
+    eventually(lambda: _state(installed, "elsewhere") == "cancelled", "its pod has ended", installed.report)
+    installed.bailiff("audit", "verify")
+    installed.bailiff("audit", "replay")
+
+
 def test_an_uninstall_leaves_no_finalizer_behind(installed: Installed) -> None:
     assert _job_pods(installed)
 
@@ -238,3 +276,16 @@ def test_an_uninstall_leaves_no_finalizer_behind(installed: Installed) -> None:
     installed.cluster.kubectl("delete", "namespace", "bailiff-jobs", "bailiff-agents", NAMESPACE, "--timeout=120s")
     left = "clusterroles,clusterrolebindings,validatingadmissionpolicies,mutatingadmissionpolicies"
     assert "bailiff" not in installed.cluster.kubectl("get", left, "-o", "name")
+
+
+def test_kubectl_apply_with_kustomize_does_the_same(installed: Installed) -> None:
+    """Every object is accepted, and every pod admitted. None is ready: there is no Kafka at the address that the folder names."""
+    kubectl, folder = installed.cluster.kubectl, str(ROOT / "deploy/kustomize")
+    kubectl("apply", "-k", folder)
+
+    def all_are_created() -> bool:
+        pods = [pod["metadata"]["name"] for pod in installed.cluster.get("pods", "-n", NAMESPACE)["items"]]
+        return all(any(pod.startswith(f"{RELEASE}-{name}-") for pod in pods) for name in (*SERVICES, "toolbox", "setup"))
+
+    eventually(all_are_created, "every workload has a pod", installed.report)
+    kubectl("delete", "-k", folder, "--timeout=120s")

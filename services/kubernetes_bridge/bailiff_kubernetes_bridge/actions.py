@@ -44,6 +44,14 @@ class DeletePod:
 
 
 @dataclass(frozen=True)
+class EndPod:
+    """Delete a pod of an attempt that is over. It was opened, but no agent has followed it, as where the node has booted anew."""
+
+    pod: Pod
+    message: str
+
+
+@dataclass(frozen=True)
 class StopWorkload:
     """Suspend the workload: its job has ended in Bailiff."""
 
@@ -86,4 +94,6 @@ class CordonNode:
     mark: str
 
 
-Action = Send | CordonNode | OpenGate | MarkPod | DeletePod | StopWorkload | SetPodStatus | SetWorkloadStatus | CopyCheckpoint
+Action = (
+    Send | CordonNode | OpenGate | MarkPod | DeletePod | EndPod | StopWorkload | SetPodStatus | SetWorkloadStatus | CopyCheckpoint
+)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bailiff_kubernetes import AlreadyExists, Api, names
-from bailiff_kubernetes.client import micro_time, reference_to
+from bailiff_kubernetes.client import micro_time, reference_to, seconds_time
 from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes.resources import EVENTS, JOBS, NODES, PODS, Object
 
@@ -14,6 +14,7 @@ from .actions import (
     CopyCheckpoint,
     CordonNode,
     DeletePod,
+    EndPod,
     MarkPod,
     OpenGate,
     Send,
@@ -48,6 +49,8 @@ class CarryOut:
             case DeletePod(pod, message):
                 await self._event(_pod_reference(pod), Status("JobEnded", message))
                 await self._api.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+            case EndPod(pod, message):
+                await self._end_pod(pod, message)
             case SetPodStatus(pod, status):
                 await self._set_pod_status(pod, status)
             case SetWorkloadStatus(workload, status, job):
@@ -89,6 +92,22 @@ class CarryOut:
     async def _patch_workload(self, workload: Workload, patch: Object) -> None:
         metadata = {**patch["metadata"], "uid": workload.uid}
         await self._api.patch(workload.resource, workload.name, {**patch, "metadata": metadata}, workload.namespace)
+
+    async def _end_pod(self, pod: Pod, message: str) -> None:
+        """With the condition by which its controller counts no failure. Only as it is: it may have ended by itself meanwhile."""
+        await self._event(_pod_reference(pod), Status("AttemptOver", message, warning=True))
+        found = {
+            "type": names.DISRUPTION_TARGET,
+            "status": "True",
+            "reason": names.PREEMPTION_BY_SCHEDULER,
+            "message": message,
+            "lastTransitionTime": seconds_time(datetime.now(UTC)),
+        }
+        metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+        patch = {"metadata": metadata, "status": {"conditions": [found]}}
+        marked = await self._api.patch(PODS, pod.name, patch, pod.namespace, form="strategic", subresource="status")
+        version = marked["metadata"]["resourceVersion"]
+        await self._api.delete(PODS, pod.name, pod.namespace, uid=pod.uid, resource_version=version)
 
     async def _set_pod_status(self, pod: Pod, status: Status) -> None:
         """`status.message` is what `kubectl describe pod` shows. A gated pod's `PodScheduled` gets the text as well.

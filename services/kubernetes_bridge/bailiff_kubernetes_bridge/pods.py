@@ -7,7 +7,7 @@ from bailiff_core.model.state import ENDED, Job, Task
 from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes.task_keys import task_key
 
-from .actions import Action, CopyCheckpoint, MarkPod, OpenGate, SetPodStatus
+from .actions import Action, CopyCheckpoint, EndPod, MarkPod, OpenGate, SetPodStatus
 from .messages import PoolView, Status, placed_text
 from .workloads.model import Pod, Workload
 
@@ -36,6 +36,9 @@ def pod_actions(
         if job is not None and (task := opened.get(pod.uid)) is not None:
             yield OpenGate(pod, job.id, key_of(job, task.index), pool.state.nodes[task.node].name)
             continue
+        if job is not None and _is_left_over(job, pod):
+            yield EndPod(pod, f"attempt {pod.attempt} of {job.id} is over")
+            continue
         if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
             yield MarkPod(pod, job.id)
         found = _status_of_pod(pool, job, tasks.get(pod.task_hash), pod, status)
@@ -43,6 +46,13 @@ def pod_actions(
             yield SetPodStatus(pod, found)
         if pod.task_hash and workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
             yield CopyCheckpoint(pod, workload.checkpoint)
+
+
+def _is_left_over(job: Job, pod: Pod) -> bool:
+    """Whether the pod is of an attempt that is over. That is never undone, so it holds however far the log was read."""
+    if pod.gated or pod.job != job.id or pod.attempt is None or job.phase in ENDED:
+        return False
+    return pod.attempt < job.attempt or (pod.attempt == job.attempt and job.phase in ("pending", "reserved"))
 
 
 def _status_of_pod(pool: PoolView, job: Job | None, task: Task | None, pod: Pod, status: Status | None) -> Status | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes.resources import Object, annotations_of, condition_of, labels_of, uid_of
+from bailiff_kubernetes.task_keys import attempt_of
 
 from .workloads.adapters import ADAPTERS, JOBSETS, TRAIN_JOBS, Adapter, controller_of, pod_keys
 from .workloads.common import checkpoint_of
@@ -82,6 +83,7 @@ def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
         finished=is_finished(item),
         succeeded=(item.get("status") or {}).get("phase") == "Succeeded",
         task_hash=labels_of(item).get(names.TASK_HASH, ""),
+        attempt=attempt_of(annotations_of(item).get(names.TASK, "")),
         job=annotations_of(item).get(names.JOB, ""),
         node=spec.get("nodeName") or "",
         placed=None if condition is None else (str(condition.get("status")), str(condition.get("message") or "")),

@@ -49,6 +49,7 @@ from bailiff_node_agent.tasks.watchdogs import (
     watch_idle,
     watch_killed,
     watch_shares,
+    why_away,
 )
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
@@ -187,7 +188,7 @@ class Agent:
                 task.to_report(self._messages.published(task) if task.state != "running" else None) for task in self.tasks
             ),
             checkpoint_store=context.checkpoints_identity,
-            cordon=None if known is None else known.cordon,
+            cordon=None if known is None else known.cordon or why_away(context.inventory),
             fence=self.fence_status(),
         )
 

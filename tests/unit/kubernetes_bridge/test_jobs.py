@@ -6,6 +6,7 @@ from tests.bridge_objects import gated, job_object, message
 from tests.log_builder import policy
 
 from bailiff_kubernetes import names
+from bailiff_kubernetes_bridge.actions import EndPod
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 
 
@@ -300,3 +301,31 @@ def test_the_workloads_checkpoint_reaches_its_pods(world):
     world.objects["train"]["metadata"]["annotations"][names.LAST_CHECKPOINT_STEP] = "1200"
     world.settle()
     assert world.pods_of("train")[0]["metadata"]["annotations"][names.LAST_CHECKPOINT_STEP] == "1200"
+
+
+def test_a_pod_that_no_agent_followed_makes_room_for_the_next_attempt(world):
+    """Its node was lost, or has booted anew, before the agent had obeyed: the log says that the attempt is over."""
+    world.add(job_object("train", pods=2, gpus=8))
+    world.settle()
+    old = {pod["metadata"]["name"] for pod in world.pods_of("train")}
+    assert gated(world.pods_of("train")) == [False, False]
+    world.story.lost("n1")
+    assert not [action for action in world.due() if isinstance(action, EndPod)], "the rest of the gang is still being ended"
+    world.story.lost("n2")
+    assert (world.job("train").phase, world.job("train").attempt) == ("pending", 1)
+
+    ended = [action for action in world.due() if isinstance(action, EndPod)]
+    assert {action.pod.name for action in ended} == old
+    assert {action.message for action in ended} == {f"attempt 1 of {world.job('train').id} is over"}
+    world.settle()
+    assert gated(world.pods_of("train")) == [True, True]
+    assert not old & {pod["metadata"]["name"] for pod in world.pods_of("train")}
+
+
+def test_a_pod_of_a_later_attempt_than_the_log_was_read_to_is_left_alone(world):
+    world.add(job_object("train", pods=1, gpus=8))
+    world.settle()
+    (pod,) = world.pods_of("train")
+    pod["metadata"]["annotations"][names.TASK] = f"{world.job('train').id}-2-0"
+    pod["metadata"]["labels"][names.TASK_HASH] = "another"
+    assert not [action for action in world.due() if isinstance(action, EndPod)]

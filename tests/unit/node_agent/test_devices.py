@@ -101,6 +101,7 @@ class Scripted:
 
     def __init__(self, *readings: DeviceUsage | DeviceUnavailable) -> None:
         self.readings = list(readings)
+        self.blocking = False
 
     def list(self) -> list[Device]:
         return []

@@ -146,13 +146,13 @@ class Kubelet(PodResources):
     """A kubelet that gives this answer; its device plugin offers one GPU."""
 
     def __init__(self, published: PublishedDevices | None, pods: Object) -> None:
-        self._published, self._list, self._pods = published, "list", pods
+        self._published, self._list, self._allocatable, self._pods = published, "list", "allocatable", pods
 
     def _call(self, method: Any) -> Any:
-        return _messages()["ListPodResourcesResponse"](**self._pods)
-
-    def allocatable(self) -> dict[str, str]:
-        return {"GPU-of-the-plugin": GPU}
+        if method == "list":
+            return _messages()["ListPodResourcesResponse"](**self._pods)
+        offered = {"resource_name": GPU, "device_ids": ["GPU-of-the-plugin"]}
+        return _messages()["AllocatableResourcesResponse"](devices=[offered])
 
 
 def pods_with(*names: str, driver: str = DRIVER) -> Object:
@@ -181,7 +181,7 @@ def test_published_devices_are_the_nodes_devices_and_in_use_while_a_pod_has_them
     published = PublishedDevices(KubernetesSettings(), "n1")
     kubelet = Kubelet(published, pods_with("gpu-1"))
     monkeypatch.setattr("bailiff_node_agent.devices.kubernetes.PodResources", lambda *_: kubelet)
-    inventory = KubernetesInventory(None, GPU, published)  # type: ignore[arg-type]
+    inventory = KubernetesInventory(None, GPU, 40.0, published)  # type: ignore[arg-type]
     assert [each.id for each in inventory.list()] == ["GPU-of-the-plugin"], "until a driver publishes others"
 
     published.update(
@@ -195,9 +195,11 @@ def test_published_devices_are_the_nodes_devices_and_in_use_while_a_pod_has_them
     assert inventory.usage("GPU-1").memory_used
     assert not inventory.usage("GPU-0").memory_used
 
-    published.update([resource_slice(device(0))])
-    assert {device: problem.detail for device, problem in inventory.problems().items()} == {
-        "GPU-1": NOT_PUBLISHED,
-        "MIG-2": NOT_PUBLISHED,
-    }
-    assert [each.healthy for each in inventory.list()] == [True, False, False]
+    taint = {"taints": [{"key": "xid", "effect": "NoExecute"}]}
+    published.update([resource_slice(device(0), device(3, fields=taint))])
+    problems = {device: problem.detail for device, problem in inventory.problems().items()}
+    assert problems == {"GPU-1": NOT_PUBLISHED, "GPU-3": "its DRA driver taints it: xid"}
+    assert [each.healthy for each in inventory.list()] == [True, False, False, True], "without any MIG device, those stand"
+    published.update([])
+    assert inventory.problems().keys() == {"GPU-1", "GPU-3"}
+    assert [each.id for each in inventory.list() if each.healthy] == ["GPU-0", "MIG-2"], "as while its driver is replaced"

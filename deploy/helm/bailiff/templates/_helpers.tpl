@@ -200,3 +200,15 @@ services:
   - {name: kubernetes-bridge, module: bailiff_kubernetes_bridge, key: bridge, role: kubernetes-bridge, kafka: true, pools: true, api: true}
 {{- end }}
 {{- end }}
+
+{{/* The names of the agents' workloads. */}}
+{{- define "bailiff.agents" -}}
+{{- $agents := .Values.agents -}}
+agents:
+{{- if and $agents.enabled $agents.onNodes }}
+  - node-agent
+{{- end }}
+{{- if and $agents.enabled $agents.apiOnly.enabled }}
+  - api-only-agent
+{{- end }}
+{{- end }}

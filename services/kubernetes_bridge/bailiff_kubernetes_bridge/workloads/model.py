@@ -78,8 +78,8 @@ class Pod:
     """A pod of a workload.
 
     index: its rank within its role, where its controller gives it one. placed: its condition `bailiff.io/Placed`, as status and
-    message. task_hash: of the task that it is; job: the job of its group. finished: its containers have ended. node_terms: how
-    many node selector terms it requires by itself.
+    message. task_hash: of the task that it is, in this attempt of its job; job: that job, or the one of its group. finished: its
+    containers have ended. node_terms: how many node selector terms it requires by itself.
     """
 
     namespace: str
@@ -95,6 +95,7 @@ class Pod:
     finished: bool = False
     succeeded: bool = False
     task_hash: str = ""
+    attempt: int | None = None
     job: str = ""
     node: str = ""
     placed: tuple[str, str] | None = None

@@ -13,6 +13,7 @@ from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE, Ku
 from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
 
 from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
+from .kubelet_offers import KubeletOffers
 from .nvml import NvmlInventory
 
 FRESH_S = 0.05
@@ -23,35 +24,33 @@ HELD_BYTES = 1 << 30
 class KubernetesInventory:
     """kubelet_socket: of the pod-resources API. resource: of whole GPUs, such as `nvidia.com/gpu`.
 
-    Other resources of the same vendor whose names begin with `mig-` are MIG devices of that profile.
+    Other resources of the same vendor whose names begin with `mig-` are MIG devices of that profile. grace_s: so long the kubelet
+    may offer none, as while it restarts.
     """
 
     blocking = True
     users = None
     chooser = "kubernetes"
 
-    def __init__(self, kubelet_socket: Path, resource: str, published: PublishedDevices | None = None) -> None:
-        self._resources, self._resource, self._published = PodResources(kubelet_socket, published), resource, published
+    def __init__(self, kubelet_socket: Path, resource: str, grace_s: float, published: PublishedDevices | None = None) -> None:
+        self._resources, self._published = PodResources(kubelet_socket, published), published
         self._vendor = f"{resource.partition('/')[0]}/"
+        self._offers = KubeletOffers(
+            self._resources, lambda name: name == resource or name.startswith(f"{self._vendor}{MIG_RESOURCE}"), grace_s
+        )
         try:
             self._driver: NvmlInventory | None = NvmlInventory()
         except NoDriver:
             self._driver = None
-        self._known: dict[str, str] = {}
         self._held: set[str] = set()
         self._read_at = -FRESH_S
 
     def list(self) -> list[Device]:
-        """While the kubelet does not answer, those that it has named before; `problems` says then that it does not answer."""
-        try:
-            healthy = self._allocatable()
-        except KubeletUnavailable:
-            if not self._known:
-                raise
-            healthy = self._known
+        """Also while the kubelet is away."""
+        healthy = self._offers.healthy().keys() - self._tainted().keys()
         devices = {each.id: each for each in self._driver.list()} if self._driver is not None else {}
         found = []
-        for index, (device, resource) in enumerate(sorted(self._known.items())):
+        for index, (device, resource) in enumerate(sorted(self._known().items())):
             known, published = devices.get(device), self._published.get(device) if self._published is not None else None
             name = resource.removeprefix(self._vendor)
             is_mig = name.startswith(MIG_RESOURCE)
@@ -82,36 +81,30 @@ class KubernetesInventory:
         return self._driver.utilization(device_id) if self._driver is not None else None
 
     def problems(self) -> dict[str, DeviceProblem]:
-        """The driver's, and devices that the kubelet does not offer any more."""
+        """The driver's, and devices that the kubelet does not offer although it offers others of their resource."""
         found = self._driver.problems() if self._driver is not None else {}
-        try:
-            healthy = self._allocatable()
-        except KubeletUnavailable as problem:
-            return found | {device: DeviceProblem("driver", str(problem)[:500]) for device in self._known}
-        gone = self._known.keys() - healthy.keys()
-        return found | {device: DeviceProblem("driver", self._fault(device)) for device in gone if device not in found}
+        gone = {device: self._fault(device) for device in self._known().keys() - self._offers.healthy().keys()} | self._tainted()
+        return found | {device: DeviceProblem("driver", why) for device, why in gone.items() if device not in found}
 
     def _fault(self, device: str) -> str:
         published = self._published.get(device) if self._published is not None else None
         return "the device plugin reports it as unhealthy" if published is None else published.fault
 
+    def _tainted(self) -> dict[str, str]:
+        return self._published.tainted() if self._published is not None else {}
+
+    def _known(self) -> dict[str, str]:
+        """The resource of each device of the node."""
+        published = self._published.resources() if self._published is not None else {}
+        return published or self._offers.known
+
+    def away(self) -> str:
+        """Why no pod with devices can be placed here: the kubelet, or its device plugin, is away for too long. Empty: it can."""
+        return self._offers.away()
+
     def holders(self) -> dict[str, tuple[str, str]]:
         """Namespace and name of the pod that holds each device, whosever it is. Raises `KubeletUnavailable`."""
         return {device: (each.namespace, each.pod) for each in self._resources.pod_devices() for device in each.devices}
-
-    def _allocatable(self) -> dict[str, str]:
-        """The healthy devices. Those that were seen before stay known."""
-        offered = self._resources.allocatable()
-        if self._published is not None and self._published.are_exact:
-            self._known = self._published.resources()
-            return self._published.healthy()
-        healthy = {
-            device: resource
-            for device, resource in offered.items()
-            if resource == self._resource or resource.startswith(f"{self._vendor}{MIG_RESOURCE}")
-        }
-        self._known |= healthy
-        return healthy
 
     def _is_held(self, device_id: str) -> bool:
         if time.monotonic() - self._read_at >= FRESH_S:

@@ -53,7 +53,9 @@ def _of_kubelet(given: InventoryContext) -> DeviceInventory:
         return ClusterInventory(given.cluster_node)
     settings = given.kubernetes
     try:
-        inventory = KubernetesInventory(settings.pod_resources_socket, settings.gpu_resource, given.published)
+        inventory = KubernetesInventory(
+            settings.pod_resources_socket, settings.gpu_resource, settings.kubelet_grace_s, given.published
+        )
         inventory.list()
     except (ImportError, OSError) as problem:
         raise NoDriver(f"no kubelet to ask for GPUs: {problem}") from None

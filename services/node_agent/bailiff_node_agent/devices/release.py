@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from .inventory import DeviceInventory, DeviceUnavailable
+from .inventory import DeviceInventory, DeviceUnavailable, query
 from .system_programs import is_of_system
 
 MIB = 1 << 20
@@ -72,7 +72,7 @@ async def prove_release(
     while True:
         living = set(pids_of_task())
         of_task |= living
-        after = read_devices(inventory, device_ids)
+        after = await query(inventory, read_devices, inventory, device_ids)
         before = before or after
         not_free = [
             reading

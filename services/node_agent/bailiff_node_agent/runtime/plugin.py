@@ -44,6 +44,9 @@ class KubernetesSettings(Protocol):
     def dra_uuid_attribute(self) -> str: ...
 
     @property
+    def kubelet_grace_s(self) -> float: ...
+
+    @property
     def placement_timeout_s(self) -> float: ...
 
     @property

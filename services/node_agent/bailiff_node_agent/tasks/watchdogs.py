@@ -26,10 +26,19 @@ class HeldByPods(Protocol):
 
 
 @runtime_checkable
+class MayBeAway(Protocol):
+    """An inventory that is not always there to give out its devices."""
+
+    def away(self) -> str: ...
+
+
+@runtime_checkable
 class HasPods(Protocol):
     """A runtime whose tasks are pods."""
 
     def task_pods(self) -> set[tuple[str, str]]: ...
+
+    async def may_be_task(self, namespace: str, name: str) -> bool: ...
 
 
 async def watch_killed(context: AgentContext, tasks: TaskTable, quarantine: DeviceQuarantine) -> None:
@@ -46,30 +55,47 @@ async def watch_killed(context: AgentContext, tasks: TaskTable, quarantine: Devi
 
 
 async def watch_devices(context: AgentContext, quarantine: DeviceQuarantine, announce: Callable[[], None]) -> None:
-    """Announce the node again when its devices change: an administrator may partition a card at any time."""
+    """Announce the node again when its devices change, as when a card is partitioned, and when nobody gives them out any more."""
+    inventory = context.inventory
+    away = ""
     while True:
         await asyncio.sleep(context.device_poll_s)
-        present = [device.id for device in await query(context.inventory, context.inventory.list)]
+        present = [device.id for device in await query(inventory, inventory.list)]
+        before, away = away, why_away(inventory)
         if present != [*quarantine.reported]:
             context.log().warning("the node's devices have changed", now=len(present), before=len(quarantine.reported))
             quarantine.devices_changed(present)
             announce()
+        elif away != before:
+            context.log().warning("whether devices are given out has changed", why_not=away)
+            announce()
+
+
+def why_away(inventory: object) -> str:
+    """Why the inventory cannot give out its devices now; empty: it can."""
+    return inventory.away() if isinstance(inventory, MayBeAway) else ""
 
 
 async def watch_foreign_pods(
     context: AgentContext, inventory: HeldByPods, runtime: HasPods, tasks: TaskTable, quarantine: DeviceQuarantine
 ) -> None:
     """Keep the devices that pods of others hold out of the pool, for as long as they hold them."""
+    is_known = True
     while True:
         await asyncio.sleep(context.device_poll_s)
         try:
             holders = await query(context.inventory, inventory.holders)
         except OSError as problem:
-            context.log().warning("it is unknown which pods hold devices", why=str(problem))
+            if is_known:  # one warning an outage
+                context.log().warning("it is unknown which pods hold devices", why=str(problem))
+            is_known = False
             continue
+        is_known = True
         own, in_use = runtime.task_pods(), tasks.holders()
         for device, pod in holders.items():
-            if pod not in own and device not in in_use:
+            if pod in own or device in in_use or device in quarantine.quarantined:
+                continue
+            if not await runtime.may_be_task(*pod):  # the kubelet may know a pod before this agent does
                 [reading] = await query(context.inventory, read_devices, context.inventory, [device])
                 quarantine.quarantine(reading, "foreign", f"the pod {'/'.join(pod)}, which is not Bailiff's, has it", LastUser())
 

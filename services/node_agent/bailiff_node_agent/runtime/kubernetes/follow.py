@@ -30,6 +30,7 @@ from .task_files import TaskOrder
 
 POLL_S, FAST_POLL_S, IDLE_POLL_S = 1.0, 0.1, 30.0
 REMOVED = "its pod was removed from the API server before the kubelet had reported its end"
+REBOOTED = "its node has booted anew since it was started"
 UNCHECKED = "the agent was replaced before it had checked the devices that the kubelet chose"
 CheckDevices = Callable[[tuple[str, ...]], str | None]
 
@@ -117,6 +118,7 @@ class PodFollower:
 
     async def _devices(self) -> tuple[str, ...] | None:
         """The devices that the kubelet gave it, as placed where they are the same; None where the pod has ended."""
+        is_known = True
         while True:
             pod = self._current()
             if pod is None or pod_status.has_ended(pod):
@@ -136,8 +138,9 @@ class PodFollower:
                     self._node.resources.devices_of, self.order.namespace, self.order.name, f"{prefix}/"
                 )
             except KubeletUnavailable as problem:
-                logger().warning("devices unknown", task=str(self.order.key), why=str(problem))
-                found = ()
+                if is_known:  # one warning an outage
+                    logger().warning("devices unknown", task=str(self.order.key), why=str(problem))
+                is_known, found = False, ()
             if found:
                 return self.order.devices if set(found) == set(self.order.devices) else found
             if pod_status.is_running(pod) and not self.order.devices:
@@ -233,12 +236,20 @@ class PodFollower:
             pids = self._node.processes.pids(self.order.uid)
             if pod is not None and pod_status.has_ended(pod) and not pids:
                 await self._finish_log()
-                code, error = pod_status.exit_of_pod(pod)
-                return self._exit(code, error=self.refusal or self._stop.budget_note(self.order) or error)
+                return self._exit_of(pod)
             if pod is None and not pids and await self._is_gone():
                 await asyncio.to_thread(self._node.doubt, self.order.devices, self.order.namespace, self.order.name)
                 return self._exit(pod_status.UNKNOWN_EXIT, error=self.refusal or REMOVED, supervisor_lost=True)
             await self._wait(self._pause(pod))
+
+    def _exit_of(self, pod: Object) -> Exit:
+        """As the kubelet reports it. It is no exit of the job where its container never ran, or ended with the machine."""
+        files, key = self._node.files, self.order.key
+        code, error = pod_status.exit_of_pod(pod)
+        is_lost = pod_status.was_rejected(pod) and files.stop(key) is None
+        if self._node.reaches_node and code in pod_status.ENDED_WITH_MACHINE and files.is_of_earlier_boot(key):
+            is_lost, error = True, REBOOTED
+        return self._exit(code, error=self.refusal or self._stop.budget_note(self.order) or error, supervisor_lost=is_lost)
 
     def _pause(self, pod: Object | None) -> float:
         """The longest time until the next look. Changes of the object end it; processes are polled."""

@@ -3,6 +3,7 @@
 The messages are those of k8s.io/kubelet/pkg/apis/podresources/v1, as far as they are read here.
 """
 
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .published import PublishedDevices
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = RETRY_S = 5.0
+"""A kubelet that lets a call wait for so long is not called again before the same time has passed."""
 MAX_BYTES = 64 << 20
+RECONNECT_MS = 1000
+"""At most, after a kubelet was away for however long."""
 MIG_RESOURCE = "mig-"
 """Begins the name of a resource of MIG devices, after the vendor, as NVIDIA's device plugin offers them; the profile follows."""
 
@@ -43,8 +47,10 @@ class PodResources:
         self._published = published
         self._errors: type[Exception] = grpc.RpcError
         self._channel = grpc.insecure_channel(
-            f"unix://{socket.absolute()}", options=[("grpc.max_receive_message_length", MAX_BYTES)]
+            f"unix://{socket.absolute()}",
+            options=[("grpc.max_receive_message_length", MAX_BYTES), ("grpc.max_reconnect_backoff_ms", RECONNECT_MS)],
         )
+        self._problem, self._retry_at = "", 0.0
         self._list = self._method("List", "ListPodResourcesResponse")
         self._allocatable = self._method("GetAllocatableResources", "AllocatableResourcesResponse")
 
@@ -77,8 +83,10 @@ class PodResources:
         return tuple(sorted(found))
 
     def allocatable(self) -> dict[str, str]:
-        """The resource of each healthy device."""
+        """The resource of each healthy device: of those that a DRA driver publishes, where one does."""
         answer = self._call(self._allocatable)
+        if self._published is not None and self._published.are_exact:
+            return self._published.healthy()
         return {device: devices.resource_name for devices in answer.devices for device in devices.device_ids}
 
     def close(self) -> None:
@@ -93,11 +101,16 @@ class PodResources:
         )
 
     def _call(self, method: Any) -> Any:
+        if time.monotonic() < self._retry_at:
+            raise KubeletUnavailable(self._problem)
         try:
             return method(b"", timeout=TIMEOUT_S)
         except self._errors as error:
             code, details = error.code(), error.details()  # type: ignore[attr-defined] # the errors of calls have them
-            raise KubeletUnavailable(f"the kubelet's pod-resources API: {code.name}: {details}") from None
+            self._problem = f"the kubelet's pod-resources API: {code.name}: {details}"
+            if code.name == "DEADLINE_EXCEEDED":
+                self._retry_at = time.monotonic() + RETRY_S
+            raise KubeletUnavailable(self._problem) from None
 
 
 @cache

@@ -7,6 +7,8 @@ from bailiff_kubernetes.resources import condition_of
 Pod = dict[str, Any]
 
 UNKNOWN_EXIT = -9
+ENDED_WITH_MACHINE = (UNKNOWN_EXIT, 137, 255)
+"""How a kubelet that has booted again reports containers that ended with its machine."""
 OUT_OF_MEMORY = "out of memory: it used more than its memory limit"
 
 
@@ -47,6 +49,11 @@ def exit_of_pod(pod: Pod) -> tuple[int, str | None]:
     if reason in ("ContainerCannotRun", "StartError", "ContainerStatusUnknown"):
         return code, f"{reason}: {failed.get('message', '')}"[:900].rstrip(": ")
     return code, _status_reason(pod) if pod.get("status", {}).get("reason") else None
+
+
+def was_rejected(pod: Pod) -> bool:
+    """Whether it has ended and no container of it ever ran, as when its kubelet restarts and has no devices yet."""
+    return has_ended(pod) and not is_running(pod)
 
 
 def waiting_reason(pod: Pod) -> str | None:

@@ -95,6 +95,10 @@ class PublishedDevices:
         """The resource of each device that can be claimed now."""
         return {each.id: each.resource for each in self._known.values() if not each.fault}
 
+    def tainted(self) -> dict[str, str]:
+        """Devices that the driver publishes with a taint, and what it is."""
+        return {each.id: each.fault for each in self._known.values() if each.fault not in ("", NOT_PUBLISHED)}
+
     def find(self, driver: str, pool: str, name: str) -> tuple[str, str] | None:
         """Resource and id of what a claim has; None for another driver's. One that was never published has its names as id."""
         if not self.driver or driver != self.driver:

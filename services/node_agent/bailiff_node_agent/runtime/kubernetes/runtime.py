@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bailiff_kubernetes import Api, ApiError, Object, pod_name, task_hash
-from bailiff_kubernetes.names import NOTICE
-from bailiff_kubernetes.resources import PODS, key_of
+from bailiff_kubernetes import Api, ApiError, Object, TooManyRequests, Unreachable, pod_name, task_hash
+from bailiff_kubernetes.names import NOTICE, TASK_HASH
+from bailiff_kubernetes.resources import PODS, key_of, labels_of
 from bailiff_node_agent.runtime import control_dir
 from bailiff_node_agent.runtime.message_watcher import MessageWatcher
 from bailiff_node_agent.runtime.plugin import KubernetesSettings, NodeParts
@@ -161,6 +161,14 @@ class KubernetesRuntime:
     def task_pods(self) -> set[tuple[str, str]]:
         """Namespace and name of every pod on this node that is a task's, also of one that is just being started."""
         return {key_of(pod) for pod in self._connected.task_pods()} if self._connected is not None else set()
+
+    async def may_be_task(self, namespace: str, name: str) -> bool:
+        """Whether the API server says that this pod is a task's, or says nothing."""
+        try:
+            pod = await (await self._node()).api.find(PODS, name, namespace)
+        except (Unreachable, TooManyRequests):
+            return True
+        return pod is not None and TASK_HASH in labels_of(pod)
 
     # --- eviction
 

@@ -83,9 +83,8 @@ class TaskFiles:
 
     def write_running(self, running: Running) -> None:
         """Once the task counts as started, with the devices that it has."""
-        self._write(
-            running.key, "running", {"instance": running.instance, "at": running.started_at, "devices": running.device_ids}
-        )
+        content = {"instance": running.instance, "at": running.started_at, "devices": running.device_ids, "boot_id": boot_id()}
+        self._write(running.key, "running", content)
 
     def running(self, order: TaskOrder) -> Running | None:
         """The started task; None before."""
@@ -93,6 +92,11 @@ class TaskFiles:
         if content is None:
             return None
         return Running(order.key, content["instance"], content["at"], tuple(content["devices"]), order.ordered_by)
+
+    def is_of_earlier_boot(self, key: TaskKey) -> bool:
+        """Whether this machine has booted since the task was started."""
+        content = read_json(self.task_dir(key) / "running.json") or {}
+        return "boot_id" in content and content["boot_id"] != boot_id()
 
     def write_exit(self, end: Exit) -> None:
         """The proven end."""
