@@ -36,7 +36,7 @@ class KubernetesBridge:
 
     def __init__(self, settings: BridgeSettings, metrics: Metrics, bus: Bus, clock: ClockAndIds) -> None:
         self._settings, self._bus, self._clock = settings, bus, clock
-        self._metrics = BridgeMetrics(metrics.registry)
+        self._metrics, self._registry = BridgeMetrics(), metrics.registry
         self._rules = Rules(settings.cluster, settings.kubernetes_priority_classes)
         self._wake = asyncio.Event()
         source = f"/kubernetes/{settings.cluster}"
@@ -55,6 +55,10 @@ class KubernetesBridge:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set."""
+        with self._metrics.served(self._registry):
+            await self._run(stop)
+
+    async def _run(self, stop: asyncio.Event) -> None:
         settings = self._settings
         try:
             async with await Api.connect(settings.kubeconfig) as api:
