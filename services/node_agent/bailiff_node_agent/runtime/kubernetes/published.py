@@ -7,13 +7,12 @@ can still be named while its driver is replaced.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_kubernetes import Api, Forbidden, NotFound, Object
 from bailiff_kubernetes.quantities import quantity
 from bailiff_kubernetes.resources import RESOURCE_SLICES
-from bailiff_node_agent.runtime.plugin import KubernetesSettings
 from bailiff_service.logs import logger
 
 from .pod_resources import MIG_RESOURCE
@@ -42,10 +41,23 @@ class PublishedDevice:
         return self.resource.partition("/")[2].startswith(MIG_RESOURCE)
 
 
+class DriverSettings(Protocol):
+    """The agent's settings of the DRA driver."""
+
+    @property
+    def dra_driver(self) -> str: ...
+
+    @property
+    def dra_uuid_attribute(self) -> str: ...
+
+    @property
+    def gpu_resource(self) -> str: ...
+
+
 class PublishedDevices:
     """Of one node and one driver. `update` is called whenever the slices have changed; other threads may read meanwhile."""
 
-    def __init__(self, settings: KubernetesSettings, node: str) -> None:
+    def __init__(self, settings: DriverSettings, node: str) -> None:
         self.driver, self._uuid, self._gpu_resource = settings.dra_driver, settings.dra_uuid_attribute, settings.gpu_resource
         self.fields = f"spec.nodeName={node},spec.driver={self.driver}"
         """Selects the node's slices of the driver."""
