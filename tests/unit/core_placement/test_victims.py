@@ -21,6 +21,8 @@ from bailiff_core.victims import (
     select_batch,
     select_victims,
 )
+from bailiff_core.victims.candidates import EvictionStep
+from bailiff_core.victims.search import GeneralSearch
 
 
 def ask(sketch: Sketch, preemptor: Job, steps: int = 20_000, action: Action = "preempt") -> Proposal:
@@ -280,3 +282,24 @@ def test_victims_of_a_dropped_reservation_keep_running_where_their_resources_are
     cluster.evict(whole_job(promised))
     cluster.place(whole_job(preemptor), GangPlacement(tuple(decode_placement(preemptor, answer.placement)), future=True))
     assert evictions_to_cancel(sketch.state, cluster, [promised]) == ["v2"]
+
+
+def test_a_search_that_gives_up_and_finds_its_runner_up_cheaper_names_the_first_set_as_runner_up(
+    sketch: Sketch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing further is found that would be one."""
+    sketch.running("cheap", "a", range(8), age=MINUTE)
+    sketch.running("dear", "b", range(8), age=HOUR)
+    gang = sketch.job("preemptor", group(1, gpus=8), group(1, cpu=1), priority=75)
+    found = iter(["cheap", ""])
+
+    def of(job: str, order: list[EvictionStep]) -> list[EvictionStep]:
+        return [step for step in order if step.job.id == job]
+
+    monkeypatch.setattr(GeneralSearch, "_first", lambda _search, _oracle, order, *_: of("dear", order))
+    monkeypatch.setattr(GeneralSearch, "_runner_up", lambda _search, _oracle, order, *_: of(next(found), order))
+    monkeypatch.setattr("bailiff_core.victims.search.branch_and_bound", lambda *_, **__: (None, False))
+    monkeypatch.setattr(GeneralSearch, "_relaxed", lambda _search: None)
+    answer = ask(sketch, gang)
+    assert (names(answer), answer.explanation.runner_up) == (["cheap"], ("dear",))
+    assert not answer.explanation.proven
