@@ -52,6 +52,14 @@ def test_a_task_that_has_not_started_gets_the_others_in_exchange(story):
     assert allocated(story) == [0, 1, 2, 3]
 
 
+def test_two_tasks_that_have_not_started_get_one_device_each_in_exchange(story):
+    story.cycle(story.submitted("a", gpus=2), story.submitted("b"), story.submitted("c"))
+    assert [devices_of(story, job) for job in "abc"] == [[0, 1], [2], [3]]
+    story.cycle(started("a", ids(story, 2, 3)))
+    assert [devices_of(story, job) for job in "abc"] == [[2, 3], [0], [1]]
+    assert allocated(story) == [0, 1, 2, 3]
+
+
 def test_nothing_moves_onto_a_device_of_a_task_that_runs(story):
     story.cycle(story.submitted("a", gpus=2), story.submitted("b", gpus=2))
     story.cycle(started("b", ()))

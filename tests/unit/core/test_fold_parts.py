@@ -14,6 +14,7 @@ from bailiff_core.fold.jobs import MAX_EVICTION_TIMES
 from bailiff_core.fold.log import MAX_REASON, MAX_REJECTED
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.lifecycle import idle_since, stale_grace
+from bailiff_core.lifecycle.timers import timers_of
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.state import (
     Attachment,
@@ -246,6 +247,15 @@ def test_when_a_stale_gang_is_evicted(own: Any, policy: Any, since: Any, phase: 
     job.demand = job.demand.model_copy(update={"stale_grace": own})
     job.stale_since, job.phase = since, phase
     assert stale_grace.due(sketch.state, job) == due
+
+
+@pytest.mark.parametrize(("until", "is_due"), [(40, True), (50, True), (51, False)])
+def test_a_backoff_is_over_by_the_clock_whatever_the_number_of_the_job(until: int, is_due: bool) -> None:
+    sketch = Sketch()
+    sketch.state.now = 50
+    job = sketch.job("job", seq=60)
+    job.not_before = until
+    assert timers_of(sketch.state).due(sketch.state, "backoff") == ([job] if is_due else [])
 
 
 @pytest.mark.parametrize(
@@ -595,3 +605,9 @@ def test_why_a_job_has_its_priority(policy: Policy, about: Any, waited: int, rea
     job = waiter(sketch, **about)
     sketch.state.now += waited
     assert ageing.reason(sketch.state, job) == reason
+
+
+def test_the_deadline_of_a_drain_that_has_been_taken_back_drains_nothing(sketch: Sketch) -> None:
+    sketch.state.draining.clear()
+    fold(sketch.state, decisions.DrainDeadlineReached(node="a"))
+    assert sketch.state.nodes[0].drain is None

@@ -1,9 +1,14 @@
 """Elastic gangs that cannot take another size while they run: they restart together, in place."""
 
+from typing import Any
+
 import pytest
+from tests.builders import Sketch, group
 from tests.log_builder import GIB, HOUR, MINUTE, policy
 
+from bailiff_core.lifecycle.resize import can_restart_in_place
 from bailiff_core.model.demand import TaskGroup
+from bailiff_core.model.state import Drain
 from bailiff_core.records.facts import TaskVanished
 
 
@@ -194,3 +199,13 @@ def test_a_gang_that_restarts_to_shrink_where_it_cannot_start_again_is_requeued(
     story.yields("wide")
     story.expect("JobRequeued", job="wide", cause="resize")
     assert [task.node for task in story.job("wide").tasks] == [0, 2]
+
+
+@pytest.mark.parametrize(("state", "may"), [("running", False), ("starting", False), ("exited", True), ("released", True)])
+def test_only_nodes_on_which_its_tasks_still_run_matter_for_a_restart_in_place(state: Any, may: bool):
+    sketch = Sketch()
+    drained = sketch.node("drained", gpus=1)
+    sketch.node("kept", gpus=1)
+    job = sketch.at(sketch.job("wide", group(2, gpus=1)), ("drained", [0]), ("kept", [0]))
+    job.tasks[0].state, drained.drain = state, Drain(1, "graceful")
+    assert can_restart_in_place(sketch.state, job) is may

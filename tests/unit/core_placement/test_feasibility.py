@@ -4,7 +4,7 @@ import pytest
 from tests.builders import Sketch, group
 
 from bailiff_core.fold.registry import FOLDS
-from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.demand import JobDemand, SubGroup
 from bailiff_core.model.state import PoolState
 from bailiff_core.placement.feasibility import CACHE_SIZE, could_ever_fit
 from bailiff_core.records import facts
@@ -35,6 +35,13 @@ def test_a_node_that_joins_or_is_lost_changes_the_answer() -> None:
     assert could_ever_fit(state, BIG) is not None
     folded(state, joined(1, gpus=8))
     assert could_ever_fit(state, BIG) is None
+
+
+def test_a_job_whose_tree_of_sub_groups_is_invalid_never_fits() -> None:
+    state = Sketch().state
+    folded(state, joined(0, gpus=4))
+    demand = JobDemand(job="a", tasks=(group(sub_group="s"),), sub_groups=(SubGroup(name="s", min_tasks=2),))
+    assert could_ever_fit(state, demand) == "sub-group 's' needs 2 tasks and has 1"
 
 
 @pytest.mark.parametrize("gpus", [1, 8])

@@ -8,6 +8,7 @@ from tests.builders import GIB, Sketch, group, requested_unit
 from tests.unit.core_placement.tables import need, pool
 
 from bailiff_core.model.demand import JobDemand, TopologyRule
+from bailiff_core.model.policy import DEFAULT_POLICY, Topology
 from bailiff_core.model.state import Device, Node
 from bailiff_core.placement import GangPlacement, NoFit, StepBudget, feasibility
 from bailiff_core.placement.gang import has_uniform_tasks
@@ -264,3 +265,21 @@ def test_larger_devices_are_tried_as_if_nothing_were_placed_yet() -> None:
 
     place_within_bounds(snapshot, unit, StepBudget(1_000), over=over)
     assert tried == [[0, 1], [1, 1]]
+
+
+def test_tasks_that_must_share_a_domain_are_not_spread_over_devices_of_several_sizes() -> None:
+    """Nothing but one placement for all of them keeps the rule of their topology."""
+    sketch = Sketch()
+    sketch.state.policy = DEFAULT_POLICY.model_copy(update={"topologies": (Topology(name="dc", levels=("zone",)),)})
+    for name, size in (("a", 80), ("b", 160)):
+        sketch.node(name, gpus=1, labels={"zone": name}).devices[0].memory_bytes = size * GIB
+    asks = sketch.job("asks", group(2, gpu_share_bytes=GIB))
+    asks.demand = asks.demand.model_copy(update={"topology": TopologyRule(topology="dc", required="zone")})
+    tried: list[list[int]] = []
+
+    def over(place: GangPlacement) -> str | None:
+        tried.append([task.node for task in place.tasks])
+        return "too much"
+
+    assert place_within_bounds(current_snapshot(sketch.state), requested_unit(asks), StepBudget(1_000), over=over) == "too much"
+    assert tried == [[0, 0], [1, 1]]

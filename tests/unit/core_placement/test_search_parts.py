@@ -9,11 +9,12 @@ from tests.unit.core_placement.test_slot_combinations import FRAGMENTATION, opti
 
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import OpenRequest
+from bailiff_core.model.units import Unit
 from bailiff_core.placement import ClusterResources, StepBudget
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import batch, consolidation, select_batch, slot_combinations
+from bailiff_core.victims import batch, consolidation, relocation, select_batch, slot_combinations
 from bailiff_core.victims.candidates import CandidateIndex, Candidates
-from bailiff_core.victims.fit_oracle import cannot_fit, single_requirement
+from bailiff_core.victims.fit_oracle import PlacementOracle, cannot_fit, single_requirement
 from bailiff_core.victims.relocation import find_relocations, relocate
 from bailiff_core.victims.shortlist import _is_proven
 
@@ -222,6 +223,23 @@ def test_how_much_of_a_job_moves(minimum: int, evicts: int, free: int, moved: li
     assert cluster.nodes[1].future.devices.bit_count() == free - len(moved), "their places are taken"
 
 
+@pytest.mark.parametrize(("minimum", "evicts", "sizes"), [(1, 4, [4, 2, 1]), (2, 3, [4, 3, 2]), (3, 2, [4, 3]), (4, 1, [4])])
+def test_a_gang_without_a_place_is_tried_with_fewer_tasks_down_to_its_minimum(
+    minimum: int, evicts: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=8)
+    cluster, steps_of_job = evicted(sketch, wide(sketch, minimum), evicts)
+    tried: list[int] = []
+
+    def nowhere(_cluster: object, unit: Unit, _budget: object) -> None:
+        tried.append(len(unit.indices))
+
+    monkeypatch.setattr(relocation, "relocate", nowhere)
+    assert find_relocations(cluster, steps_of_job, StepBudget(1000)) == {}
+    assert tried == sizes
+
+
 def test_a_gang_keeps_the_places_that_are_free() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=1)
@@ -282,3 +300,20 @@ def test_before_its_delay_is_over_a_job_may_only_preempt(
     monkeypatch.setattr(batch, "select_victims", refuses)
     select_batch(sketch.state, [OpenRequest(1, job.id)], 100)
     assert tried == actions
+
+
+# --- whether it is certain that a unit does not fit
+
+
+@pytest.mark.parametrize(("left", "certain"), [(0, False), (1, True)])
+def test_a_placement_beyond_a_limit_is_certain_unless_its_search_has_spent_all_its_steps(left: int, certain: bool) -> None:
+    def place(budget: StepBudget) -> str:
+        budget.charge(budget.remaining - left)
+        return "project a would use 2 of its limit of 1 GPUs"
+
+    sketch = Sketch()
+    sketch.node("a")
+    unit = requested_unit(sketch.job("asks", group(gpus=1)))
+    constraints: Any = SimpleNamespace(place=place)
+    oracle = PlacementOracle(ClusterResources.of(sketch.state), unit, StepBudget(1000), constraints)
+    assert (oracle.fits(), oracle.exact) == (False, certain)

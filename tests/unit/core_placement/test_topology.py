@@ -7,6 +7,7 @@ from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology
 from bailiff_core.model.state import Job
 from bailiff_core.placement import ClusterResources, NoFit, StepBudget, could_ever_fit, place_unit
+from bailiff_core.placement.backtracking import NODES_PER_STEP
 
 RULES = Policy(
     **{
@@ -202,6 +203,20 @@ def test_an_exhausted_step_budget_is_not_a_refusal(sketch: Sketch) -> None:
     assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack")), steps=0) == (
         "gave-up: found no placement for 2 × (8 GPUs) that satisfies the topology constraints within the step budget"
     )
+
+
+def test_a_domain_too_large_for_the_steps_left_ends_the_search() -> None:
+    """The smaller one, where it would fit, is not tried."""
+    made = Sketch()
+    made.state.policy = RULES
+    for number in range(NODES_PER_STEP):
+        made.node(f"x{number}", gpus=1, labels={"zone": "x"})
+    made.node("y", gpus=4, labels={"zone": "y"})
+    for number in range(NODES_PER_STEP - 1):
+        made.running(f"on-{number}", f"x{number}", [0])
+    asked = job(made, group(1, gpus=1), topology=rule("zone"))
+    assert nodes(made, asked) == ([f"x{NODES_PER_STEP - 1}"], False), "x is the fullest"
+    assert str(nodes(made, asked, steps=1)).startswith("gave-up: ")
 
 
 def test_where_members_run_in_two_domains_already_no_domain_has_all_of_them(sketch: Sketch) -> None:

@@ -122,6 +122,31 @@ def test_of_jobs_without_a_time_limit_the_one_running_longest_is_expected_to_end
     assert may_start(sketch, head, sketch.job("small", group(gpus=1))), "on a, that is"
 
 
+def test_what_a_job_behind_the_head_gets_is_taken():
+    sketch = Sketch()
+    for name in "ab":
+        sketch.node(name)
+    sketch.running("young", "a", range(7), age=HOUR)
+    sketch.running("old", "b", range(7), age=2 * HOUR)
+    found = backfill(sketch, sketch.job("head", group(gpus=8)))
+    first, second = (requested_unit(sketch.job(name, group(gpus=1))) for name in ("first", "second"))
+    place = found.place(first, StepBudget(STEPS))
+    assert isinstance(place, GangPlacement)
+    assert [(task.node, task.devices) for task in place.tasks] == [(0, 1 << 7)]
+    assert not isinstance(found.place(second, StepBudget(STEPS)), GangPlacement), "the other idle GPU is the head's"
+
+
+@pytest.mark.parametrize(("other", "ends"), [(1, 20), (2, 30), (3, 40)])
+def test_a_head_of_several_kinds_of_tasks_starts_with_the_last_completion_that_it_needs(other: int, ends: int):
+    """Two GPUs are idle, then three, four, five and eight."""
+    sketch = Sketch()
+    sketch.node("a")
+    for number, gpus in enumerate(((0,), (1,), (2,), (3, 4, 5))):
+        limited(sketch.running(f"ends-{number}", "a", gpus, age=0), (number + 1) * 10 * MINUTE)
+    found = backfill(sketch, sketch.job("head", group(gpus=3) if other != 3 else group(gpus=4), group(gpus=other)))
+    assert found.starts == sketch.state.now + ends * MINUTE
+
+
 def test_a_head_of_several_kinds_of_tasks_waits_for_no_more_jobs_than_it_needs():
     """Two GPUs are idle. It needs five, which three completions free; four would, too."""
     sketch = Sketch()

@@ -71,6 +71,14 @@ def test_a_job_whose_eviction_proves_unnecessary_keeps_running(story):
     assert leaving(story) == ["large"], "small went first, but its leaving was of no use"
 
 
+def test_of_two_jobs_of_which_one_may_keep_running_it_is_the_one_of_higher_priority(story):
+    story.runs("large", gpus=4, project="a", cls="interactive")
+    story.runs("study", gpus=2, project="a", cls="interactive")
+    story.runs("batch", gpus=2, project="a")
+    enforced(story, a={"limit": {"gpus": 3}})
+    assert leaving(story) == ["large", "batch"], "without `large` there is room for `study` or for `batch`"
+
+
 def test_surplus_is_evicted_one_by_one_before_any_core(story):
     story.runs("elastic", gpus=1, tasks=4, min_tasks=1, project="a", cls="interactive")
     story.started("elastic")

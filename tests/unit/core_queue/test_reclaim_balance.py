@@ -29,6 +29,18 @@ def test_every_resource_is_compared(each: TaskGroup, resource: str) -> None:
     )
 
 
+@pytest.mark.parametrize("share", [gpus(1, 2, 2), gpus(2, 1, 2), gpus(2, 2, 1)], ids=("GPUs", "CPUs", "GiB"))
+def test_a_job_may_be_taken_for_any_resource_of_which_its_project_uses_more_than_its_share(share: ResourceVector) -> None:
+    none = {"gpus": 0, "cpus": 0, "memory": 0}
+    town = Town(project("a", quota=none), project("b", quota=none))
+    victim = whole(town.runs("b", "b", group(gpus=2, cpu=2, gib=2)))
+    preemptor = whole(town.waits("preemptor", "a"))
+    even = gpus(2, 2, 2)
+    for least, admitted in ((even, False), (share, True)):
+        reclaim = Reclaim(town.snapshot(), {"a": even, "b": least}, preemptor)  # type: ignore[arg-type]
+        assert reclaim.admits([victim]) is admitted
+
+
 def test_a_sibling_with_the_least_share_is_a_measure_one_with_none_is_not() -> None:
     town = Town(project("a"), project("b"))
     town.runs("a", "a", group(gpus=4))
