@@ -284,14 +284,16 @@ def test_victims_of_a_dropped_reservation_keep_running_where_their_resources_are
     assert evictions_to_cancel(sketch.state, cluster, [promised]) == ["v2"]
 
 
-def test_a_search_that_gives_up_and_finds_its_runner_up_cheaper_names_the_first_set_as_runner_up(
-    sketch: Sketch, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("further", "named"), [("", "dear"), ("other", "other")])
+def test_a_search_that_gives_up_and_finds_its_runner_up_cheaper_names_the_first_set_as_runner_up_or_a_further_one(
+    sketch: Sketch, monkeypatch: pytest.MonkeyPatch, further: str, named: str
 ) -> None:
-    """Nothing further is found that would be one."""
+    sketch.node("other")
+    sketch.running("other", "other", range(8), age=HOUR // 2)
     sketch.running("cheap", "a", range(8), age=MINUTE)
     sketch.running("dear", "b", range(8), age=HOUR)
     gang = sketch.job("preemptor", group(1, gpus=8), group(1, cpu=1), priority=75)
-    found = iter(["cheap", ""])
+    found = iter(["cheap", further])
 
     def of(job: str, order: list[EvictionStep]) -> list[EvictionStep]:
         return [step for step in order if step.job.id == job]
@@ -301,5 +303,5 @@ def test_a_search_that_gives_up_and_finds_its_runner_up_cheaper_names_the_first_
     monkeypatch.setattr("bailiff_core.victims.search.branch_and_bound", lambda *_, **__: (None, False))
     monkeypatch.setattr(GeneralSearch, "_relaxed", lambda _search: None)
     answer = ask(sketch, gang)
-    assert (names(answer), answer.explanation.runner_up) == (["cheap"], ("dear",))
+    assert (names(answer), answer.explanation.runner_up) == (["cheap"], (named,))
     assert not answer.explanation.proven

@@ -76,7 +76,7 @@ def test_of_two_jobs_of_which_one_may_keep_running_it_is_the_one_of_higher_prior
     story.runs("study", gpus=2, project="a", cls="interactive")
     story.runs("batch", gpus=2, project="a")
     enforced(story, a={"limit": {"gpus": 3}})
-    assert leaving(story) == ["large", "batch"], "without `large` there is room for `study` or for `batch`"
+    assert leaving(story) == ["large", "batch"], "without `large` either of the others fits"
 
 
 def test_surplus_is_evicted_one_by_one_before_any_core(story):
