@@ -56,7 +56,7 @@ from .startup_records import first_records
 from .state_digests import StateDigests
 from .truncation import TruncationDetected, accepted, beyond_log_end, detect_truncation
 
-MAX_WAIT = 0.5
+MAX_WAIT = 0.2
 SEND_YIELDS = 4  # event loop iterations until aiokafka has sent a batch: the broker stores it while we decide
 CHECK_EVERY = 1_000_000
 ERASE_EVERY = 3_600_000_000
