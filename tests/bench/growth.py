@@ -26,8 +26,7 @@ from bailiff_service.gc_tuning import raise_thresholds
 from . import engine, fold
 from .synthetic import plain_log
 
-NODES, JOBS = (10, 30, 100, 300, 1_000, 3_000, 10_000), (100, 300, 1_000, 3_000, 10_000, 30_000)
-RECORDS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
+NODES, JOBS, RECORDS = (10, 30, 100, 300, 1_000), (100, 300, 1_000, 3_000), (1_000, 3_000, 10_000, 30_000)
 DECISIONS = 11
 MB = 1024  # ru_maxrss is in KiB
 
