@@ -1,7 +1,8 @@
 """Constraints of each action on its preemptor, and on a set of victims as a whole."""
 
 import pytest
-from tests.builders import HOUR, Sketch, group, requested_unit
+from tests.builders import HOUR, Sketch, requested_unit
+from tests.unit.core_placement.tables import AT_MOST_ONE_WEB, preemptor_of_another_project, two_full_nodes
 from tests.unit.core_placement.test_revalidate import policy
 
 from bailiff_core.model.policy import Action
@@ -11,26 +12,15 @@ from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.constraints import Constraints, action_not_permitted
 
-WEB = {"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}
-
 
 @pytest.fixture
 def sketch() -> Sketch:
-    """Two nodes of four GPUs, which `one` and `two` of project `a` hold."""
-    made = Sketch()
-    for node, name in (("m", "one"), ("n", "two")):
-        made.node(node, gpus=4)
-        job = made.running(name, node, range(4))
-        job.project = "a"
-        job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
-    return made
+    return two_full_nodes()
 
 
 @pytest.fixture
 def preemptor(sketch: Sketch) -> Job:
-    job = sketch.job("preemptor", group(gpus=4), priority=75)
-    job.project = "b"
-    return job
+    return preemptor_of_another_project(sketch)
 
 
 def why(sketch: Sketch, preemptor: Job, action: Action) -> str | None:
@@ -68,14 +58,14 @@ def test_a_reclaimed_project_does_not_get_resources_back_by_another_action(sketc
 
 
 def test_victims_of_earlier_preemptors_of_the_batch_count(sketch, preemptor):
-    sketch.state.policy = policy(protections=WEB)
+    sketch.state.policy = policy(protections=AT_MOST_ONE_WEB)
     one, two = (whole_job(sketch.state.jobs[name]) for name in ("one", "two"))
     assert terms(sketch, preemptor, "preempt").violation([two]) is None
     assert terms(sketch, preemptor, "preempt", one).violation([two]) is not None
 
 
 def test_under_reclaim_a_budget_holds_as_well(sketch, preemptor):
-    sketch.state.policy = policy({"name": "a"}, {"name": "b", "quota": {"gpus": 8}}, protections=WEB)
+    sketch.state.policy = policy({"name": "a"}, {"name": "b", "quota": {"gpus": 8}}, protections=AT_MOST_ONE_WEB)
     both = [whole_job(sketch.state.jobs[name]) for name in ("one", "two")]
     assert (terms(sketch, preemptor, "reclaim").violation(both) or "").startswith("budget 'web'")
 

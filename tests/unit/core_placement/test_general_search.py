@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.builders import Sketch, group, requested_unit
+from tests.builders import Sketch, requested_unit
+from tests.unit.core_placement.tables import AT_MOST_ONE_WEB, preemptor_of_another_project, two_full_nodes
 from tests.unit.core_placement.test_revalidate import policy
 
 from bailiff_core.model.policy import Action
@@ -16,26 +17,15 @@ from bailiff_core.victims.constraints import Constraints
 from bailiff_core.victims.search import GeneralSearch
 from bailiff_core.victims.solver_interface import Problem, Solution
 
-AT_MOST_ONE = {"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}
-
 
 @pytest.fixture
 def sketch() -> Sketch:
-    """Two nodes of four GPUs, which `one` and `two` of project `a` hold."""
-    made = Sketch()
-    for node, name in (("m", "one"), ("n", "two")):
-        made.node(node, gpus=4)
-        job = made.running(name, node, range(4))
-        job.project = "a"
-        job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
-    return made
+    return two_full_nodes()
 
 
 @pytest.fixture
 def preemptor(sketch: Sketch) -> Job:
-    job = sketch.job("preemptor", group(gpus=4), priority=75)
-    job.project = "b"
-    return job
+    return preemptor_of_another_project(sketch)
 
 
 def search(sketch: Sketch, preemptor: Job, action: Action) -> GeneralSearch:
@@ -72,7 +62,7 @@ def test_relocated_victims_are_the_cheapest_only_if_it_is_certain_that_nothing_l
 def test_a_set_that_a_disruption_budget_forbids_is_not_looked_into(
     sketch: Sketch, preemptor: Job, with_relocations: bool
 ) -> None:
-    sketch.state.policy = policy(protections=AT_MOST_ONE)
+    sketch.state.policy = policy(protections=AT_MOST_ONE_WEB)
     made = search(sketch, preemptor, "preempt")
     constraint = made._set_constraint(with_relocations=with_relocations)
     assert constraint is not None

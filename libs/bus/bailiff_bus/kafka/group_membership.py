@@ -32,7 +32,7 @@ class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
-            consumer_timeout_ms=settings.session_timeout_ms // 3,
+            consumer_timeout_ms=settings.session_timeout_ms // 3,  # wakes the fetcher, which has nothing to fetch
         )
         self._consumer.subscribe([topic], listener=self)
         self._owned: frozenset[int] | None = None

@@ -13,7 +13,7 @@ from bailiff_bus.port import READ_LIMIT, Headers, Message, OffsetOutOfRange, Spa
 from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
 
 IDLE_FETCH_MS = 2_000
-"""How long the broker holds a request for messages while there is none: so seldom an idle reader asks."""
+"""How long the broker holds a request for messages when there are none. An idle reader asks once in this time."""
 
 _CONTENT = itemgetter(1)
 
