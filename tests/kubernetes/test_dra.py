@@ -133,17 +133,22 @@ async def test_a_pod_has_exactly_the_devices_that_it_was_placed_on(node: Node) -
     await node.until_no_claim()
 
 
-async def test_an_agent_that_dies_before_its_claim_leaves_none_and_its_successor_makes_it(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = node.agent()
+async def die_before_the_claim(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent has made the pod of a task on the third device, and ends."""
+    agent = node.agent()
     with monkeypatch.context() as patch:
         patch.setattr(Placement, "_create_claim", lambda *_: asyncio.Event().wait())
-        starting = asyncio.create_task(first.start(node.launch(node.devices[2])))
+        starting = asyncio.create_task(agent.start(node.launch(node.devices[2])))
         await until(lambda: node.cluster.get("pods", "-n", node.namespace)["items"])
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
-        await first.close()
+        await agent.close()
+
+
+async def test_an_agent_that_dies_before_its_claim_leaves_none_and_its_successor_makes_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await die_before_the_claim(node, monkeypatch)
     assert node.cluster.claims(node.namespace) == []
 
     second = node.agent()
@@ -159,14 +164,7 @@ async def test_an_agent_that_dies_before_its_claim_leaves_none_and_its_successor
 
 
 async def test_an_agent_that_loses_its_disk_before_its_claim_leaves_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = node.agent()
-    with monkeypatch.context() as patch:
-        patch.setattr(Placement, "_create_claim", lambda *_: asyncio.Event().wait())
-        starting = asyncio.create_task(first.start(node.launch(node.devices[2])))
-        await until(lambda: node.cluster.get("pods", "-n", node.namespace)["items"])
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        await first.close()
+    await die_before_the_claim(node, monkeypatch)
     (node.folder / "agent").rename(node.folder / "lost")
     assert await node.agent().adopt() == []
     await until(lambda: not node.cluster.get("pods", "-n", node.namespace)["items"])
