@@ -36,7 +36,7 @@ quick: install-dev ## the inner loop: unit tests, scenarios and recorded histori
 test: check ## the checks and every test but the exhaustive ones (on two cores; WORKERS=3)
 	$(BIN)/python -m pytest -q -m "$(NOT)" $(GROUPED)
 
-test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
+test-long: install-dev .venv-frameworks/.installed .venv-spark/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
 	$(BIN)/python -m pytest -q -m "long and not kubernetes" --timeout 3600
 
 test-compose: install-dev ## the story in containers, where a Docker engine answers
@@ -107,7 +107,7 @@ bench-check: install-dev ## compare what is quick to measure with the figures in
 	$(BIN)/python -m tests.bench --check
 
 clean: down ## remove the virtual environment and all state
-	rm -rf $(VENV) .venv-frameworks .venv-docs build/docs-site $(STATE)
+	rm -rf $(VENV) .venv-frameworks .venv-spark .venv-docs build/docs-site $(STATE)
 
 $(VENV)/.installed: requirements/runtime.txt $(DISTRIBUTIONS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -129,6 +129,12 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements/dev.txt
 	@echo "• installing the training frameworks (PyTorch, Transformers, Lightning: 6 GB)"
 	@test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
 	@.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/frameworks.txt
+	@touch $@
+
+.venv-spark/.installed: requirements/spark.txt
+	@echo "• installing Spark (0.5 GB)"
+	@test -x .venv-spark/bin/python || $(PYTHON) -m venv .venv-spark
+	@.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark.txt
 	@touch $@
 
 .venv-docs/.installed: requirements/docs.txt
