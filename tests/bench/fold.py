@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from statistics import median
 
 from bailiff_core.fold import apply
@@ -75,15 +76,21 @@ def _fold(wires: list[Wire], pool: str = POOL) -> None:
     state, head = PoolState(), ChainHead(pool)
     gc.disable()
     for begin in range(0, len(wires), READ_AT_ONCE):
-        records = []
-        for wire in wires[begin : begin + READ_AT_ONCE]:
-            found = follow(head, wire)
-            assert not isinstance(found, Break), found
-            head, record = found
-            records.append(record)
-        for record in records:
-            apply(state, record)
+        head = fold_batch(state, head, wires[begin : begin + READ_AT_ONCE])
     gc.enable()
+
+
+def fold_batch(state: PoolState, head: ChainHead, wires: Sequence[Wire]) -> ChainHead:
+    """Check the chain of these records, then apply them. Returns the head after them."""
+    records = []
+    for wire in wires:
+        found = follow(head, wire)
+        assert not isinstance(found, Break), found
+        head, record = found
+        records.append(record)
+    for record in records:
+        apply(state, record)
+    return head
 
 
 def _replay(wires: list[Wire]) -> Replay:

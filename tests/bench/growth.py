@@ -1,41 +1,57 @@
-"""How the core's costs grow, as a picture: `python -m tests.bench.growth docs/pictures/growth.png`.
+"""How costs grow, as a picture: `python -m tests.bench.growth [NAME …]`.
 
-Decisions and memory against nodes, placements against jobs, the fold against the length of the log, and a start from a
-snapshot against nodes. Clusters and logs are simulated, the core is the real one. Times are of the processor, each point in
-a process of its own. Prints the figures, and by which power of the size the cost grows between the ends of each curve.
+Measures these curves (all if none is named), writes them to tests/bench/growth.json, and draws docs/pictures/growth.png from that
+file. Prints the figures, and by which power of the size the cost grows between the ends of each curve.
+
+Clusters and logs are simulated. The core's costs are of its real code, in processor time, each point in a process of its own.
+`restart`, `pools` and `console` are of the real services on a real Kafka.
 """
 
 import argparse
+import asyncio
 import json
 import math
 import multiprocessing
 import os
 import resource
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
+from rich.console import Console
 from tests.builders import Sketch, group
+from tests.console_kit import ConsoleProcess
 
 from bailiff_core.decision_cycle import build_indices
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import ChainHead
+from bailiff_devstack.stack import Plan, Stack
 from bailiff_service.gc_tuning import raise_thresholds
 
-from . import engine, fold
-from .synthetic import plain_log
+from . import console, engine, fold, pools, restart
+from .console_log import BusyLog
+from .synthetic import POOL, plain_log
+from .system import publishing
+from .table import Run, percentile
 
-NODES, JOBS, RECORDS = (10, 30, 100, 300, 1_000), (100, 300, 1_000, 3_000), (1_000, 3_000, 10_000, 30_000)
+FIGURES, PICTURE = Path(__file__).with_name("growth.json"), Path(__file__).parents[2] / "docs/pictures/growth.png"
+NODES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000)
+JOBS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 200_000)
+RECORDS = (10_000, 100_000, 1_000_000, 10_000_000)
 DECISIONS = 11
+CONSOLE_S = 6
 MB = 1024  # ru_maxrss is in KiB
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What is measured against what. whole: the cost is of all of them, so that n·log n is
-    expected; of one operation: log n.
-    """
+    """What is measured against what. whole: the cost is of all of them, so that n·log n is expected; of one operation: log n."""
 
     title: str
     against: str
@@ -84,13 +100,16 @@ def placements(jobs: int) -> float:
 
 def folding(records: int) -> float:
     """Seconds to follow the chain of so many records and fold them."""
-    wires = list(plain_log(records))
-    began = time.process_time()
-    fold._fold(wires)
-    return time.process_time() - began
+    state, head, seconds = PoolState(), ChainHead(POOL), 0.0
+    log = plain_log(records)
+    while wires := list(islice(log, fold.READ_AT_ONCE)):
+        began = time.process_time()
+        head = fold.fold_batch(state, head, wires)
+        seconds += time.process_time() - began
+    return seconds
 
 
-def start(nodes: int) -> float:
+def snapshot_start(nodes: int) -> float:
     """Seconds from a snapshot's bytes to a state that decides."""
     snapshot = to_snapshot(engine._busy(nodes))
     began = time.process_time()
@@ -98,13 +117,48 @@ def start(nodes: int) -> float:
     return time.process_time() - began
 
 
-CURVES = (
-    Curve("one decision, full cluster", "nodes", "ms, median", decision, NODES, whole=False),
-    Curve("one pass places all jobs", "jobs", "s", placements, JOBS),
-    Curve("chain and fold of a log", "records", "s", folding, RECORDS),
-    Curve("start from a snapshot", "nodes", "s", start, NODES),
-    Curve("memory of the pool, full cluster", "nodes", "MB", pool_memory, NODES),
-)
+def log_start(records: int) -> float:
+    """Seconds until admission is ready on a log of so many records, without a snapshot."""
+    return restart.measure(_run(records))[0].figure
+
+
+def idle_pools(number: int) -> float:
+    """Percent of a core that the services of so many idle pools use."""
+    return pools._idle(_run(), number).percent
+
+
+def console_latency(nodes: int) -> float:
+    """Median ms from a record's writing to its message at a page, 200 records a second."""
+    run = _run()
+    with Stack(run.folder, Plan(pools=(POOL,))) as stack:
+        stack.start_kafka()
+        return asyncio.run(_console_latency(stack, nodes))
+
+
+async def _console_latency(stack: Stack, nodes: int) -> float:
+    log, shown = BusyLog(nodes, time.time_ns() // 1000), ConsoleProcess(stack)
+    async with publishing(stack.kafka.bootstrap) as producer:
+        await console.write(producer, log.fill())
+        shown.start()
+        await asyncio.to_thread(shown.wait_ready)
+        fed = await console._fed(stack, producer, log, shown, 1, CONSOLE_S)
+    return percentile(fed.waits, 50) * 1e3
+
+
+def _run(records: int = 0) -> Run:
+    return Run(quick=False, folder=Path(tempfile.mkdtemp(prefix="bailiff-growth-")), records=records, console=Console(quiet=True))
+
+
+CURVES = {
+    "decision": Curve("one decision, full cluster", "nodes", "ms, median", decision, NODES, whole=False),
+    "memory": Curve("memory of the pool, full cluster", "nodes", "MB", pool_memory, NODES),
+    "snapshot": Curve("start from a snapshot", "nodes", "s", snapshot_start, NODES),
+    "pass": Curve("one pass places all jobs", "jobs", "s", placements, JOBS),
+    "fold": Curve("chain and fold of a log", "records", "s", folding, RECORDS),
+    "restart": Curve("start of admission, no snapshot", "records", "s", log_start, RECORDS[:3]),
+    "pools": Curve("idle services", "pools", "% of a core", idle_pools, (1, 10, 100, 300, 1_000)),
+    "console": Curve("record to page of the console", "nodes", "ms, median", console_latency, NODES[::2], whole=False),
+}
 
 
 def measured(curve: Curve, size: int) -> float:
@@ -125,47 +179,44 @@ def power(sizes: Sequence[int], costs: Sequence[float]) -> float:
     return math.log(max(costs[-1], 1e-9) / max(costs[0], 1e-9)) / math.log(sizes[-1] / sizes[0])
 
 
-def draw(path: Path, found: Sequence[tuple[Curve, list[float]]]) -> None:
+def draw(path: Path, figures: dict[str, dict[str, list[float]]]) -> None:
     """One panel for each curve, both axes logarithmic; dashed: n·log n (of one operation: log n) through the first point."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(2, 3, figsize=(12, 6.5), layout="constrained")
-    for panel, (curve, costs) in zip(panels.flat, found, strict=False):
-        sizes = curve.sizes[: len(costs)]
-        scale = costs[0] / (math.log(sizes[0]) * (sizes[0] if curve.whole else 1))
+    figure, panels = pyplot.subplots(2, 4, figsize=(16, 7), layout="constrained")
+    for panel, (name, curve) in zip(panels.flat, CURVES.items(), strict=True):
+        sizes, costs = [int(size) for size in figures[name]["sizes"]], figures[name]["costs"]
+        scale = costs[0] / (math.log(sizes[0] + 1) * (sizes[0] if curve.whole else 1))
         panel.loglog(sizes, costs, marker="o", label="measured")
-        allowed = [scale * math.log(size) * (size if curve.whole else 1) for size in sizes]
+        allowed = [scale * math.log(size + 1) * (size if curve.whole else 1) for size in sizes]
         panel.loglog(sizes, allowed, linestyle="--", label="n·log n" if curve.whole else "log n")
-        panel.set(title=curve.title, xlabel=f"{curve.against} (simulated)", ylabel=curve.unit)
+        panel.set(title=curve.title, xlabel=curve.against, ylabel=curve.unit)
         panel.legend()
         panel.grid(visible=True, which="major", alpha=0.3)
-    for panel in panels.flat[len(found) :]:
-        panel.axis("off")
-    figure.savefig(path, dpi=80, metadata={"Software": None})
+    figure.savefig(path, dpi=70, metadata={"Software": None})
 
 
 def main() -> None:
     """Measure, print, draw."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description="Draws how the core's costs grow.")
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description="Draws how costs grow.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CURVES)}; all if none is named")
     parser.add_argument("--most", type=int, default=max(RECORDS), help="leave out larger sizes")
     options = parser.parse_args()
     raise_thresholds()
-    found = []
-    for curve in CURVES:
+    figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    for name in options.names or CURVES:
+        curve = CURVES[name]
         sizes = [size for size in curve.sizes if size <= options.most]
         costs = [measured(curve, size) for size in sizes]
-        found.append((curve, costs))
+        load = [round(each, 1) for each in os.getloadavg()]
+        figures[name] = {"date": f"{date.today():%Y-%m-%d}", "load": load, "sizes": sizes, "costs": costs}
         points = ", ".join(f"{size:,}: {cost:.3g}" for size, cost in zip(sizes, costs, strict=True))
         print(f"{curve.title} ({curve.unit}) by {curve.against}: {points}; n^{power(sizes, costs):.2f}", flush=True)
-    draw(options.picture, found)
-    if options.json:
-        data = [{"title": curve.title, "unit": curve.unit, "sizes": list(curve.sizes), "costs": costs} for curve, costs in found]
-        options.json.write_text(json.dumps({"load": os.getloadavg(), "curves": data}, indent=1))
+        FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+    draw(PICTURE, figures)
 
 
 if __name__ == "__main__":
