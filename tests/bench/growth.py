@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -212,7 +212,7 @@ def main() -> None:
         sizes = [size for size in curve.sizes if size <= options.most]
         costs = [measured(curve, size) for size in sizes]
         load = [round(each, 1) for each in os.getloadavg()]
-        figures[name] = {"date": f"{date.today():%Y-%m-%d}", "load": load, "sizes": sizes, "costs": costs}
+        figures[name] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "load": load, "sizes": sizes, "costs": costs}
         points = ", ".join(f"{size:,}: {cost:.3g}" for size, cost in zip(sizes, costs, strict=True))
         print(f"{curve.title} ({curve.unit}) by {curve.against}: {points}; n^{power(sizes, costs):.2f}", flush=True)
         FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
