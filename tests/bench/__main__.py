@@ -41,6 +41,7 @@ from . import (
     rollup,
     signing,
     sim,
+    slurm,
     wasted,
     weight,
 )
@@ -58,6 +59,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "signing": signing.measure,
     "replay": replaying.measure,
     "notice": notice.measure,
+    "slurm": slurm.measure,
     "placements": placements.measure,
     "preemptions": preemptions.measure,
     "replicas": replicas.measure,
