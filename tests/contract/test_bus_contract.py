@@ -366,22 +366,38 @@ async def settle(seats: Sequence[Any], wanted: Callable[[], bool]) -> None:
 async def test_a_group_splits_and_takes_over_after_a_leave(world: World) -> None:
     topic = await world.topic(4)
     first = await (await world.client()).join(f"group-{topic}", topic, None)
-    assert first.owned == {0, 1, 2, 3}
+    assert first.assigned.owned == {0, 1, 2, 3}
     second = await (await world.client()).join(f"group-{topic}", topic, None)
-    await settle([first, second], lambda: len(first.owned) == len(second.owned) == 2)
-    assert first.owned | second.owned == {0, 1, 2, 3}
+    await settle([first, second], lambda: len(first.assigned.owned) == len(second.assigned.owned) == 2)
+    assert first.assigned.owned | second.assigned.owned == {0, 1, 2, 3}
+    await settle([first, second], lambda: first.assigned.standby == second.assigned.owned)
+    assert second.assigned.standby == first.assigned.owned
     await first.leave()
-    assert first.owned == frozenset()
-    await settle([second], lambda: second.owned == {0, 1, 2, 3})
+    assert first.assigned.owned == frozenset()
+    await settle([second], lambda: second.assigned.owned == {0, 1, 2, 3})
+
+
+async def test_of_four_members_the_one_that_stood_by_takes_over(world: World) -> None:
+    topic = await world.topic(4)
+    members = [await (await world.client()).join(f"group-{topic}", topic, None) for _ in range(4)]
+    held = lambda: [sorted(map(len, each.assigned)) for each in members]  # noqa: E731
+    await settle(members, lambda: held() == [[1, 1]] * 4)
+    (lost,) = members[0].assigned.owned
+    (standby,) = [each for each in members if lost in each.assigned.standby]
+    kept = {each: each.assigned.owned for each in members[1:]}
+    await members[0].leave()
+    await settle(members[1:], lambda: sum(len(each.assigned.owned) for each in members[1:]) == 4)
+    assert standby.assigned.owned == kept[standby] | {lost}
+    assert all(each.assigned.owned == owned for each, owned in kept.items() if each is not standby)
 
 
 async def test_a_static_member_releases_its_partitions_when_it_leaves(world: World) -> None:
     topic = await world.topic(2)
     first = await (await world.client()).join(f"group-{topic}", topic, "one")
     second = await (await world.client()).join(f"group-{topic}", topic, "two")
-    await settle([first, second], lambda: len(first.owned) == len(second.owned) == 1)
+    await settle([first, second], lambda: len(first.assigned.owned) == len(second.assigned.owned) == 1)
     await first.leave()
-    await settle([second], lambda: second.owned == {0, 1})
+    await settle([second], lambda: second.assigned.owned == {0, 1})
 
 
 async def test_a_restarted_static_member_gets_its_partitions_at_once(world: World) -> None:
@@ -389,11 +405,11 @@ async def test_a_restarted_static_member_gets_its_partitions_at_once(world: Worl
     bus = await world.client()
     first = await bus.join(f"group-{topic}", topic, "one")
     second = await (await world.client()).join(f"group-{topic}", topic, "two")
-    await settle([first, second], lambda: len(first.owned) == len(second.owned) == 1)
-    had, change = first.owned, asyncio.create_task(second.changed())
+    await settle([first, second], lambda: len(first.assigned.owned) == len(second.assigned.owned) == 1)
+    had, change = first.assigned.owned, asyncio.create_task(second.changed())
     await bus.close()  # without leaving: as a process that ends and is started again
     again = await (await world.client()).join(f"group-{topic}", topic, "one")
-    assert again.owned == had
+    assert again.assigned.owned == had
     assert not change.done()
     change.cancel()
 
@@ -404,7 +420,7 @@ async def test_a_group_is_assigned_new_partitions(world: World) -> None:
     topic = await world.topic(1)
     seat = await (await world.client()).join(f"group-{topic}", topic, None)
     await world.add_partitions(topic, 2)
-    assert await seat.changed() == {0, 1}
+    assert (await seat.changed()).owned == {0, 1}
 
 
 # --- the audit log

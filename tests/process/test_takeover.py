@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 CONTROL = ("admission", "victim-selection", "eviction-executor")
 POOLS = ("pool-a", "pool-b", "pool-c", "pool-d")
-OWNED = re.compile(r'"partitions": (\[[0-9, ]*\]), "event": "pools owned"')
+OWNED = re.compile(r'"owned": (\[[0-9, ]*\]), "standby": \[[0-9, ]*\], "event": "pools assigned"')
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from .assignment import Assigned
+
 READ_LIMIT = 100  # messages: larger batches fall out of the processor's cache (about sixty objects each)
 Headers = tuple[tuple[str, bytes], ...]
 OutgoingMessage = tuple[bytes | None, Headers, bytes]  # key, headers, value
@@ -115,12 +117,12 @@ class GroupMembership(Protocol):
     """Membership in a consumer group whose members divide the partitions of one topic."""
 
     @property
-    def owned(self) -> frozenset[int]:
-        """The partitions assigned to this member."""
+    def assigned(self) -> Assigned:
+        """The partitions that this member owns, and those that it stands by for."""
         ...
 
-    async def changed(self) -> frozenset[int]:
-        """Wait until `owned` differs from what this call (at first: `join`) returned last, and return it."""
+    async def changed(self) -> Assigned:
+        """Wait until `assigned` differs from what this call (at first: `join`) returned last, and return it."""
         ...
 
     async def leave(self) -> None:

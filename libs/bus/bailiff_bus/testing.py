@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Protocol
 from zlib import crc32
 
+from .assignment import Assigned, assign
 from .port import (
     READ_LIMIT,
     Batch,
@@ -473,9 +474,9 @@ class _Group:
             if membership.instance is not None and member.instance == membership.instance:
                 self.members[number] = membership
                 member.stop_waiting()
-                break
-        else:
-            self.members.append(membership)
+                membership.assign(member.assigned_by_group)
+                return
+        self.members.append(membership)
         self.assign()
 
     def remove(self, membership: "MemoryGroupMembership") -> None:
@@ -485,10 +486,12 @@ class _Group:
             self.assign()
 
     def assign(self) -> None:
-        """Assign the partitions round-robin. Silent members are included until their session times out."""
-        count = len(self.cluster.partitions(self.topic))
-        for number, member in enumerate(self.members):
-            member.assign(frozenset(range(number, count, len(self.members))))
+        """Divide the partitions. Silent members are included until their session times out."""
+        names = {f"{number:06}": member for number, member in enumerate(self.members)}
+        before = {name: member.assigned_by_group for name, member in names.items()}
+        if names:
+            for name, assigned in assign(range(len(self.cluster.partitions(self.topic))), before).items():
+                names[name].assign(assigned)
 
 
 class MemoryGroupMembership:
@@ -498,8 +501,8 @@ class MemoryGroupMembership:
         self.instance = instance
         self._bus = bus
         self._group = group
-        self._assigned: frozenset[int] = frozenset()
-        self._known: frozenset[int] = frozenset()
+        self.assigned_by_group = Assigned()
+        self._known = Assigned()
         self._silent = False
         self._timer: asyncio.TimerHandle | None = None
         self._wakeup = asyncio.Event()
@@ -507,12 +510,12 @@ class MemoryGroupMembership:
         self._reported = self._known
 
     @property
-    def owned(self) -> frozenset[int]:
-        """The partitions assigned to this member, as of its last heartbeat."""
+    def assigned(self) -> Assigned:
+        """The partitions of this member, as of its last heartbeat."""
         return self._known
 
-    async def changed(self) -> frozenset[int]:
-        """Wait until `owned` differs from what this call returned last, and return it."""
+    async def changed(self) -> Assigned:
+        """Wait until `assigned` differs from what this call returned last, and return it."""
         while True:
             await self._bus.alive()
             if self._known != self._reported:
@@ -532,13 +535,13 @@ class MemoryGroupMembership:
             self._leave()
         else:
             self.silent()
-            self._update(frozenset())
+            self._update(Assigned())
 
-    def assign(self, partitions: frozenset[int]) -> None:
+    def assign(self, assigned: Assigned) -> None:
         """The group has assigned these partitions. A silent member is not notified."""
-        self._assigned = partitions
+        self.assigned_by_group = assigned
         if not self._silent:
-            self._update(partitions)
+            self._update(assigned)
 
     def silent(self) -> None:
         """Stop sending heartbeats."""
@@ -560,15 +563,15 @@ class MemoryGroupMembership:
     def _heartbeat(self) -> None:
         self._silent = False
         if self in self._group.members:
-            self._update(self._assigned)
+            self._update(self.assigned_by_group)
         else:
             self._group.enter(self)
 
     def _leave(self) -> None:
         self.stop_waiting()
         self._group.remove(self)
-        self._update(frozenset())
+        self._update(Assigned())
 
-    def _update(self, partitions: frozenset[int]) -> None:
-        self._known = partitions
+    def _update(self, assigned: Assigned) -> None:
+        self._known = assigned
         self._wakeup.set()

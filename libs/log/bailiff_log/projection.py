@@ -127,8 +127,9 @@ class Projection:
         self.metrics.count_folded(self.pool, len(entries), self.state.seq)
 
     async def close(self) -> None:
-        """Close the reader."""
+        """Close the reader. Nothing that the projection holds refers to it afterwards, so its state is freed with it."""
         await self.reader.close()
+        self.reader = AuditReader(self.bus, self.pool, self.partition, self.head, self.reader.offset)
 
     def _orphan(self, orphan: Orphan) -> None:
         if self._restored_digest is not None:

@@ -1,7 +1,8 @@
-"""Assigns pools to replicas: all replicas follow all pools, and a consumer group assigns each pool to one of them.
+"""Assigns pools to replicas: a consumer group assigns each pool to one of them, and to a second one that follows it.
 
-The group only selects the replica that tries to write; the hash chain accepts the records of one writer only. Taking over a dead
-replica's pool works like a restart: catch up, then begin.
+At its start a replica reads the log of every pool; afterwards it follows those that it owns or stands by for. The group only
+selects the replica that tries to write; the hash chain accepts the records of one writer only. Taking over a dead replica's
+pool works like a restart: catch up, then begin.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from bailiff_bus import topics
+from bailiff_bus.assignment import Assigned
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import Alarm
 from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
@@ -34,7 +36,7 @@ LAG_INTERVAL_S = 5.0
 
 
 class PoolOwnership:
-    """Follows every declared pool, and runs `work` on those assigned to this replica.
+    """Follows the pools assigned to this replica, and runs `work` on those that it owns.
 
     work: one incarnation of the service on one pool's projection; it ends only by an exception. After `SteppedDown` and
     `OutcomeUnknown` a new projection is opened and it starts again; any other exception ends the service.
@@ -55,17 +57,17 @@ class PoolOwnership:
         self._pools, self._open_projection, self._work, self._metrics = pools, open_projection, work, metrics
         self._states: dict[str, str | None] = {pool.name: "reading its log" for pool in pools}
         self._projections: dict[str, Projection] = {}
-        self._owned: frozenset[int] = frozenset()
+        self._assigned: Assigned | None = None
         self._changed = asyncio.Event()
         self._log = logger()
 
     def readiness(self) -> Mapping[str, str | None]:
-        """By pool: None once its log exists and was read to its end."""
+        """By pool: None once its log was read to its end, and exists if this replica follows it."""
         return {name: state or self._empty_log(name) for name, state in self._states.items()}
 
     def _empty_log(self, name: str) -> str | None:
         projection = self._projections.get(name)
-        return "its log is empty" if projection is None or projection.state.seq < 0 else None
+        return "its log is empty" if projection is not None and projection.state.seq < 0 else None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Raises the exception of the first task that fails."""
@@ -80,42 +82,54 @@ class PoolOwnership:
             await self._next_change()
         membership = await self._bus.join(self._group, topics.AUDIT.name, self._instance)
         try:
-            owned = membership.owned
+            assigned = membership.assigned
             while True:
-                self._owned = owned
-                self._log.info("pools owned", partitions=sorted(owned))
+                self._assigned = assigned
+                self._log.info("pools assigned", owned=sorted(assigned.owned), standby=sorted(assigned.standby))
                 self._wake()
-                owned = await membership.changed()
+                assigned = await membership.changed()
         finally:
             with suppress(asyncio.CancelledError):
                 await membership.leave()
 
     async def _run_pool(self, pool: PoolDeclaration) -> None:
+        reopened = False
         while True:
-            reopened = pool.name in self._projections
-            projection = self._projections[pool.name] = await self._open_projection(pool)
-            if reopened:
-                unfreeze_and_collect()  # of the previous projection
-            try:
-                await projection.open()
-                await projection.catch_up()
-                self._states[pool.name] = None
-                if not any(self._states.values()):
-                    freeze_objects()
-                    gc.enable()
-                self._wake()
-                await self._follow_until_owned(projection, pool.partition)
-                await self._work_while_owned(projection, pool)
-            except (SteppedDown, OutcomeUnknown) as reason:
-                self._log.warning("stepped down", pool=pool.name, reason=str(reason))
-                await asyncio.sleep(RESTART_PAUSE_S)
-            except StateDiverged as diverged:
-                await self._alarm(pool.name, "state-diverged", str(diverged))
-                raise MustStop(ExitCode.STATE_DIVERGED, str(diverged)) from None
-            except OffsetOutOfRange as gone:
-                self._log.error("the log was truncated; reading the rest", pool=pool.name, reason=str(gone))
-            finally:
-                await projection.close()
+            while not self._follows(pool.partition):
+                await self._next_change()
+            await self._run_projection(pool, reopened)
+            del self._projections[pool.name]
+            self._metrics.forget_log(pool.name)
+            reopened = True
+
+    async def _run_projection(self, pool: PoolDeclaration, reopened: bool) -> None:
+        """Until it steps down, or the pool is assigned to others."""
+        projection = self._projections[pool.name] = await self._open_projection(pool)
+        if reopened:
+            unfreeze_and_collect()  # of the previous projection
+        try:
+            await projection.open()
+            await projection.catch_up()
+            self._states[pool.name] = None
+            if not any(self._states.values()):
+                freeze_objects()
+                gc.enable()
+            self._wake()
+            while self._follows(pool.partition):
+                if self._owns(pool.partition):
+                    await self._work_while_owned(projection, pool)
+                    return
+                await projection.advance(0.5)
+        except (SteppedDown, OutcomeUnknown) as reason:
+            self._log.warning("stepped down", pool=pool.name, reason=str(reason))
+            await asyncio.sleep(RESTART_PAUSE_S)
+        except StateDiverged as diverged:
+            await self._alarm(pool.name, "state-diverged", str(diverged))
+            raise MustStop(ExitCode.STATE_DIVERGED, str(diverged)) from None
+        except OffsetOutOfRange as gone:
+            self._log.error("the log was truncated; reading the rest", pool=pool.name, reason=str(gone))
+        finally:
+            await projection.close()
 
     async def _measure_lag(self) -> None:
         while True:
@@ -137,14 +151,17 @@ class PoolOwnership:
         finally:
             await producer.close(1.0)
 
-    async def _follow_until_owned(self, projection: Projection, partition: int) -> None:
-        while partition not in self._owned:
-            await projection.advance(0.5)
+    def _follows(self, partition: int) -> bool:
+        """Every pool, until the group has assigned them."""
+        return self._assigned is None or partition in self._assigned.owned | self._assigned.standby
+
+    def _owns(self, partition: int) -> bool:
+        return self._assigned is not None and partition in self._assigned.owned
 
     async def _work_while_owned(self, projection: Projection, pool: PoolDeclaration) -> None:
         work = asyncio.ensure_future(self._work(projection))
         try:
-            while pool.partition in self._owned:
+            while self._owns(pool.partition):
                 change = asyncio.ensure_future(self._next_change())
                 await asyncio.wait({work, change}, return_when=asyncio.FIRST_COMPLETED)
                 change.cancel()

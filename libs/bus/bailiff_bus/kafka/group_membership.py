@@ -1,11 +1,16 @@
 """Membership in consumer groups, which assign pools to replicas."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.errors import KafkaError
 
+from bailiff_bus.assignment import Assigned, assign
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.lazy_logger import lazy_logger
 from bailiff_bus.port import BusUnavailable
@@ -15,37 +20,69 @@ from .errors import broker_call, client_arguments, finish_within
 log = lazy_logger()
 
 
+class OwnerAndStandby(AbstractPartitionAssignor):  # type: ignore[misc]
+    """Kafka's protocol around `assign`: a member sends with its join what it had, and gets what it has to stand by for.
+
+    What members of earlier releases have in common with it is Kafka's round robin, which knows no standby.
+    """
+
+    name, VERSION = "bailiff-owner-and-standby", 0
+
+    def __init__(self, topic: str) -> None:
+        self.assigned, self._topic = Assigned(), topic
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        """Sent with the join."""
+        return ConsumerProtocolMemberMetadata(self.VERSION, list(topics), self.assigned.to_bytes())
+
+    def assign(
+        self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """What every member gets. Runs in the member that Kafka calls the leader of the group."""
+        before = {name: Assigned.from_bytes(each.user_data) for name, each in members.items()}
+        found = assign(cluster.partitions_for_topic(self._topic) or (), before)
+        return {
+            name: ConsumerProtocolMemberAssignment(self.VERSION, [(self._topic, sorted(each.owned))], each.to_bytes())
+            for name, each in found.items()
+        }
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """What this member got."""
+        self.assigned = Assigned.from_bytes(assignment.user_data)
+
+
 class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
     """Membership in a consumer group that fetches no messages.
 
-    A rebalance revokes all partitions for a moment; `owned` keeps the last assignment until the new one is known.
+    A rebalance revokes all partitions for a moment; `assigned` keeps the last assignment until the new one is known.
     Two live members with the same `instance` fence each other without end.
     """
 
     def __init__(self, settings: KafkaSettings, group: str, topic: str, instance: str | None) -> None:
         self._settings = settings
         self._group = group
+        self._assignor = OwnerAndStandby(topic)
         self._consumer = AIOKafkaConsumer(
             **client_arguments(settings) | {"request_timeout_ms": settings.request_timeout_ms + settings.session_timeout_ms},
             group_id=group,
             group_instance_id=instance,
+            partition_assignment_strategy=(self._assignor, RoundRobinPartitionAssignor),
             enable_auto_commit=False,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
             consumer_timeout_ms=settings.session_timeout_ms // 3,  # wakes the fetcher, which has nothing to fetch
         )
         self._consumer.subscribe([topic], listener=self)
-        self._owned: frozenset[int] | None = None
-        self._reported: frozenset[int] = frozenset()
+        self._assigned = self._reported = Assigned()
         self._error: KafkaError | None = None
         self._changed = asyncio.Event()
         self._polling: asyncio.Task[None] | None = None
         self.closed = False
 
     @property
-    def owned(self) -> frozenset[int]:
-        """The partitions assigned to this member."""
-        return self._owned or frozenset()
+    def assigned(self) -> Assigned:
+        """The partitions of this member."""
+        return self._assigned
 
     async def start(self) -> None:
         """Join the group and wait for the first assignment."""
@@ -58,18 +95,18 @@ class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
         except BaseException:
             await self.close()
             raise
-        self._reported = self.owned
+        self._reported = self._assigned
         self._polling = asyncio.create_task(self._poll())
 
-    async def changed(self) -> frozenset[int]:
-        """Wait until `owned` differs from what this call returned last, and return it."""
-        while self.owned == self._reported:
+    async def changed(self) -> Assigned:
+        """Wait until `assigned` differs from what this call returned last, and return it."""
+        while self._assigned == self._reported:
             if self._error is not None:
                 error, self._error = self._error, None
                 raise BusUnavailable(f"Kafka at {self._settings.bootstrap}: not a member of group {self._group}: {error!r}")
             self._changed.clear()
             await self._changed.wait()
-        self._reported = self.owned
+        self._reported = self._assigned
         return self._reported
 
     async def leave(self) -> None:
@@ -86,7 +123,7 @@ class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
             self._polling.cancel()
             self._polling = None
         await finish_within(self._consumer.stop(), self._settings.request_timeout)
-        self._owned = frozenset()
+        self._assigned = Assigned()
         self._changed.set()
 
     async def _poll(self) -> None:
@@ -106,5 +143,7 @@ class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """The group has assigned these partitions."""
         self._consumer.pause(*assigned)
-        self._owned = frozenset(each.partition for each in assigned)
+        owned = frozenset(each.partition for each in assigned)
+        standby = self._assignor.assigned.standby if owned == self._assignor.assigned.owned else frozenset()
+        self._assigned = Assigned(owned, standby)
         self._changed.set()
