@@ -19,6 +19,7 @@ from .fetcher import Fetcher
 from .group_membership import KafkaGroupMembership
 from .producer import KafkaProducer
 from .reader import KafkaReader
+from .shared_query import SharedQuery
 
 
 class KafkaBus:
@@ -30,11 +31,15 @@ class KafkaBus:
         self._offsets_consumer: AIOKafkaConsumer | None = None
         self._fetcher: Fetcher | None = None
         self._connecting = asyncio.Lock()
+        self._spans = SharedQuery(self._query_spans)
         self._open: list[KafkaReader | KafkaProducer | KafkaGroupMembership] = []
         redirect_client_logs()
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
         """The offset range of each partition of the topic."""
+        return await self._spans(topic)
+
+    async def _query_spans(self, topic: str) -> Mapping[int, Span]:
         async with broker_call(self.settings, f"return the offsets of {topic}"):
             admin, consumer = await self._clients()
             (described,) = await admin.describe_topics([topic])

@@ -104,7 +104,7 @@ class KafkaReader:
             try:
                 found += cursor.take(limit - len(found))
             except Exception:
-                self.follow(*cursor.at, cursor.position)  # fetch again what cannot be decoded
+                self.follow(cursor.at.topic, cursor.at.partition, cursor.position)  # fetch again what cannot be decoded
                 raise
             if cursor.is_ready:
                 self._ready[cursor] = None  # behind the others
