@@ -17,9 +17,11 @@ from .client_logging import redirect_client_logs
 from .errors import broker_call, client_arguments, finish_within, start_or_close
 from .fetcher import Fetcher
 from .group_membership import KafkaGroupMembership
-from .producer import KafkaProducer
+from .producer import KafkaProducer, ProducerConnections
 from .reader import KafkaReader
 from .shared_query import SharedQuery
+
+MIN_PRUNED = 16  # from so many on, those that were closed are forgotten now and then
 
 
 class KafkaBus:
@@ -30,9 +32,11 @@ class KafkaBus:
         self._admin: AIOKafkaAdminClient | None = None
         self._offsets_consumer: AIOKafkaConsumer | None = None
         self._fetcher: Fetcher | None = None
+        self._producers = ProducerConnections()
         self._connecting = asyncio.Lock()
         self._spans = SharedQuery(self._query_spans)
         self._open: list[KafkaReader | KafkaProducer | KafkaGroupMembership] = []
+        self._prune_at = MIN_PRUNED
         redirect_client_logs()
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
@@ -59,7 +63,7 @@ class KafkaBus:
 
     async def producer(self) -> Producer:
         """A new producer."""
-        producer = KafkaProducer(self.settings)
+        producer = KafkaProducer(self.settings, self._producers)
         await producer.start()
         self._track(producer)
         return producer
@@ -102,7 +106,10 @@ class KafkaBus:
         self._admin = self._offsets_consumer = None
 
     def _track(self, opened: "KafkaReader | KafkaProducer | KafkaGroupMembership") -> None:
-        self._open = [*(each for each in self._open if not each.closed), opened]
+        self._open.append(opened)
+        if len(self._open) >= self._prune_at:
+            self._open = [each for each in self._open if not each.closed]
+            self._prune_at = max(2 * len(self._open), MIN_PRUNED)
 
     async def _connected_fetcher(self, topics: Iterable[str]) -> Fetcher:
         """The fetcher of all readers, which knows the leaders of these topics' partitions."""

@@ -14,6 +14,7 @@ from .errors import broker_call, client_arguments, finish_within
 
 log = lazy_logger()
 
+POLL_MS = 60_000  # an error ends a poll at once
 
 class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
     """Membership in a consumer group that fetches no messages.
@@ -32,7 +33,7 @@ class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
-            consumer_timeout_ms=settings.session_timeout_ms // 3,  # wakes the fetcher, which has nothing to fetch
+            consumer_timeout_ms=POLL_MS,  # of the fetcher, which has nothing to fetch
         )
         self._consumer.subscribe([topic], listener=self)
         self._owned: frozenset[int] | None = None
@@ -93,7 +94,7 @@ class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
         """Poll: aiokafka reports errors to polls only, and leaves the group without them."""
         while True:
             try:
-                await self._consumer.getmany(timeout_ms=1000)
+                await self._consumer.getmany(timeout_ms=POLL_MS)
             except KafkaError as error:
                 log.warning("consumer group error", group=self._group, error=repr(error))
                 self._error = error
