@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from random import Random
 from typing import Any, Protocol
 
 import pytest
@@ -342,6 +343,103 @@ async def test_the_position_passes_over_offsets_without_a_message(world: World) 
     while reader.position(topic, 0) < end:
         await reader.read(wait=0.1)
     assert reader.position(topic, 0) == end
+
+
+async def test_readers_of_one_partition_read_on_their_own(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    await send(bus, topic, *(b"%d" % n for n in range(5)))
+    first, second = await bus.reader([(topic, 0, 0)]), await bus.reader([(topic, 0, 3)])
+    assert [each.offset for each in await read(second, 2)] == [3, 4]
+    assert [each.offset for each in await read(first, 5)] == [0, 1, 2, 3, 4]
+    waiting = [asyncio.create_task(read(each, 1)) for each in (first, second)]
+    await send(bus, topic, b"5")
+    assert [[each.offset for each in await task] for task in waiting] == [[5], [5]]
+    first.follow(topic, 0, 2)
+    assert [each.offset for each in await read(first, 4)] == [2, 3, 4, 5]
+    assert await second.read(wait=0) == []
+
+
+async def test_a_reader_that_does_not_read_keeps_no_other_from_reading(world: World) -> None:
+    """It has more to read than is fetched for it at once."""
+    topic, bus = await world.topic(2), await world.client()
+    slow, other = await bus.reader([(topic, 0, 0)]), await bus.reader([(topic, 0, 0), (topic, 1, 0)])
+    large = [b"%d" % n * 20_000 for n in range(300)]
+    for number in range(0, len(large), 30):
+        await send(bus, topic, *large[number : number + 30])
+        await send(bus, topic, b"small", partition=1)
+        assert len(await read(other, 31)) == 31
+    assert [each.value for each in await read(slow, len(large))] == large
+    await send(bus, topic, b"the end")
+    assert [each.value for each in await read(slow, 1)] == [b"the end"]
+
+
+async def test_unwanted_messages_are_passed_over(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    await send(bus, topic, b"a", b"b", b"a", b"b")
+    reader = await bus.reader([(topic, 0, 0)], lambda message: message.value == b"a")
+    everything = await bus.reader([(topic, 0, 0)])
+    assert [each.offset for each in await read(reader, 2)] == [0, 2]
+    waiting = asyncio.create_task(read(reader, 1))
+    await send(bus, topic, b"b", b"b", b"a", b"b")
+    assert [each.offset for each in await waiting] == [6]
+    assert [each.offset for each in await read(everything, 8)] == list(range(8))
+    while reader.position(topic, 0) < 8:
+        await reader.read(wait=0.1)
+    assert reader.position(topic, 0) == 8
+
+
+async def test_a_reader_is_woken(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    reader = await bus.reader([(topic, 0, 0)])
+    waiting = asyncio.create_task(reader.read(wait=3600))
+    await asyncio.sleep(0)
+    reader.wake()
+    assert await waiting == []
+    reader.wake()
+    assert await reader.read(wait=3600) == []
+    await send(bus, topic, b"x")
+    assert [each.value for each in await reader.read(wait=3600)] == [b"x"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_readers_that_come_go_and_move_read_what_is_stored(world: World, seed: int) -> None:
+    """Each reads each message once, in order, from where it stands, whatever the others do."""
+    topic, bus, random = await world.topic(3), await world.client(), Random(seed)
+    producer = await bus.producer()
+    stored: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    readers: dict[Reader, dict[int, int]] = {}
+
+    async def check(reader: Reader, limit: int, wait: float) -> None:
+        at = readers[reader]
+        for message in await reader.read(limit, wait):
+            assert (message.offset, message.value) == (at[message.partition], stored[message.partition][message.offset])
+            at[message.partition] += 1
+
+    for number in range(150):
+        match random.randrange(6):
+            case 0 if len(readers) < 6:
+                at = {partition: random.randint(0, len(stored[partition])) for partition in random.sample(range(3), 2)}
+                readers[await bus.reader([(topic, *each) for each in at.items()])] = at
+            case 1 if len(readers) > 3:
+                reader = random.choice(list(readers))
+                await reader.close()
+                del readers[reader]
+            case 2 if readers:
+                reader = random.choice(list(readers))
+                partition = random.randrange(3)
+                readers[reader][partition] = random.randint(0, len(stored[partition]))
+                reader.follow(topic, partition, readers[reader][partition])
+            case 3 | 4:
+                partition = random.randrange(3)
+                values = [b"%d" % number * random.choice([1, 1, 30_000]) for _ in range(random.randint(1, 5))]
+                await asyncio.gather(*[await producer.send(topic, value, partition=partition) for value in values])
+                stored[partition] += values
+            case _ if readers:
+                await check(random.choice(list(readers)), random.choice([1, 3, 100]), random.choice([0, 0.01]))
+    for reader, at in readers.items():
+        while any(offset < len(stored[partition]) for partition, offset in at.items()):
+            await check(reader, 100, 5)
+        assert all(reader.position(topic, partition) == offset for partition, offset in at.items())
 
 
 async def test_no_such_topic(world: World) -> None:

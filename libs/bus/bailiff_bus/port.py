@@ -1,7 +1,7 @@
 """The port to Kafka-like messaging: read partitions by offset, send with acknowledgement, join consumer groups."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,10 @@ class Message:
     key: bytes | None
     headers: Headers
     value: bytes
+
+
+Wanted = Callable[[Message], bool]
+"""Which messages a reader wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class Reader(Protocol):
     async def read(self, limit: int = READ_LIMIT, wait: float = 0.5) -> list[Message]:
         """The next messages, at most `limit`; waits up to `wait` seconds for a first one. Raises `OffsetOutOfRange`.
 
+        It may return none before that, where the position has passed over offsets without messages.
+
         Yields to the event loop once per call, even if messages are buffered.
         """
         ...
@@ -81,11 +87,15 @@ class Reader(Protocol):
         ...
 
     def position(self, topic: str, partition: int) -> int:
-        """The next offset to read. It skips offsets that hold no message, such as transaction markers."""
+        """The next offset to read. It skips offsets that hold no wanted message, such as transaction markers."""
+        ...
+
+    def wake(self) -> None:
+        """A waiting read returns at once; if none waits, the next one does not wait."""
         ...
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Stop reading."""
         ...
 
 
@@ -137,8 +147,8 @@ class Bus(Protocol):
         """The offset range of each partition. Raises `BusUnavailable`; `KeyError` if the topic does not exist."""
         ...
 
-    async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
-        """A reader of (topic, partition, offset) positions."""
+    async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
+        """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages, and does not wake for them."""
         ...
 
     async def producer(self) -> Producer:

@@ -27,6 +27,7 @@ from .port import (
     Reader,
     Receipt,
     Span,
+    Wanted,
 )  # fmt: skip
 from .topics import TOPICS, check_size
 
@@ -224,10 +225,10 @@ class MemoryBus:
         await self.reach()
         return {number: Span(each.begin, each.end) for number, each in enumerate(self.cluster.partitions(topic))}
 
-    async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
-        """A reader of (topic, partition, offset) positions."""
+    async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
+        """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages."""
         await self.reach()
-        return MemoryReader(self, positions)
+        return MemoryReader(self, positions, wanted)
 
     async def producer(self) -> Producer:
         """A new producer."""
@@ -263,8 +264,10 @@ class MemoryBus:
 class MemoryReader:
     """Reads by offset."""
 
-    def __init__(self, bus: MemoryBus, positions: Sequence[tuple[str, int, int]]) -> None:
-        self._bus = bus
+    def __init__(self, bus: MemoryBus, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> None:
+        self._bus, self._wanted = bus, wanted
+        self._woken = False
+        self._wakeup: asyncio.Future[None] | None = None
         self._positions: dict[At, int] = {(topic, partition): offset for topic, partition, offset in positions}
         self._visible: dict[At, tuple[int, float]] = {}  # the next offset, and when it becomes visible
 
@@ -277,7 +280,8 @@ class MemoryReader:
             await self._bus.alive()
             found, next_visible = self._take(limit, loop.time())
             remaining = min(until, next_visible) - loop.time()
-            if found or loop.time() >= until:
+            if found or self._woken or loop.time() >= until:
+                self._woken = False
                 return found
             await self._wait(remaining)
 
@@ -289,6 +293,12 @@ class MemoryReader:
     def position(self, topic: str, partition: int) -> int:
         """The next offset to read."""
         return self._positions[topic, partition]
+
+    def wake(self) -> None:
+        """A waiting read returns at once; if none waits, the next one does not wait."""
+        self._woken = True
+        if self._wakeup is not None:
+            _set(self._wakeup)
 
     async def close(self) -> None:
         """Nothing to release."""
@@ -316,7 +326,8 @@ class MemoryReader:
                     break
                 if len(found) == limit:
                     return found, now
-                found.append(message)
+                if self._wanted is None or self._wanted(message):
+                    found.append(message)
                 self._positions[at] = message.offset + 1
             else:
                 self._positions[at] = where.end
@@ -332,7 +343,7 @@ class MemoryReader:
 
     async def _wait(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        wakeup: asyncio.Future[None] = loop.create_future()
+        wakeup = self._wakeup = loop.create_future()
         watched = [where for at in self._positions if (where := self._partition(at)) is not None]
         for where in watched:
             where.waiting.append(wakeup)
@@ -341,6 +352,7 @@ class MemoryReader:
             await wakeup
         finally:
             timer.cancel()
+            self._wakeup = None
             for where in watched:
                 if wakeup in where.waiting:
                     where.waiting.remove(wakeup)

@@ -103,6 +103,10 @@ class Projection:
         await self.take(entries)
         return entries
 
+    def wake(self) -> None:
+        """A waiting `advance` returns at once; if none waits, the next one does not wait."""
+        self.reader.wake()
+
     async def catch_up(self, take: OnEntries | None = None) -> None:
         """Advance to the end of the log as of this call. take: called instead of `take`, and calls it."""
         on_entries = take or self.take

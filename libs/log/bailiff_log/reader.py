@@ -70,6 +70,7 @@ class AuditReader:
         self._orphans_counted_to = offset
         self._head_offset: int | None = None  # offset of the record whose hash is `head`
         self._reader: Reader | None = None
+        self._woken = False
         self._check = LogSignatureCheck(pool)
 
     async def read(self, wait: float = READ_WAIT) -> list[Entry]:
@@ -83,7 +84,8 @@ class AuditReader:
         """As `read`, including orphans."""
         if self._reader is None:
             self._reader = await self.bus.reader([(AUDIT.name, self.partition, self.offset)])
-        messages = await self._reader.read(wait=wait)
+        messages = await self._reader.read(wait=0.0 if self._woken else wait)
+        self._woken = False
         found = self.classify_all(messages)
         self.offset = self._reader.position(AUDIT.name, self.partition)
         if self._head_offset is not None and all(isinstance(each, Orphan) for each in found) and found:
@@ -102,6 +104,13 @@ class AuditReader:
         reader.follow(AUDIT.name, self.partition, self.offset)
         if found[0].offset != head_offset or record_hash(Wire(found[0].headers, found[0].value)) != self.head.hash:
             raise OffsetOutOfRange(AUDIT.name, self.partition, head_offset, span)
+
+    def wake(self) -> None:
+        """A waiting read returns at once; if none waits, the next one does not wait."""
+        if self._reader is None:
+            self._woken = True
+        else:
+            self._reader.wake()
 
     async def end(self) -> int:
         """The offset of the partition's next message. Raises `OffsetOutOfRange` if this reader's offset is outside the

@@ -142,6 +142,7 @@ class AuditWriter:
             raise
         self._last_append_time = started.append_time
         self._adopt_reader_position()
+        await self._reader.close()  # what is appended from now on need not be fetched
         self._returned = (self._head, self._offset)
         self._sent_head = self._head
         self._committing = asyncio.create_task(self._commit_sent())
@@ -186,6 +187,7 @@ class AuditWriter:
                 while self._reader.offset < end:
                     end = await self._read_on(end)
                 self._adopt_reader_position()
+                await self._reader.close()
             except BusUnavailable:
                 raise
             except Exception as error:
@@ -290,6 +292,7 @@ class AuditWriter:
             if self._sent:
                 raise SteppedDown(f"an acknowledged record is not in the log, which ends at offset {end}")
             self._adopt_reader_position()
+            await self._reader.close()
 
     async def _read_on(self, end: int) -> int:
         """Read the next messages. Commits our records among them; another writer's valid records stop this writer.

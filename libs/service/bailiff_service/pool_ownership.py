@@ -9,6 +9,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from bailiff_bus import topics
 from bailiff_bus.assignment import Assigned
@@ -30,8 +31,11 @@ from .settings import PoolDeclaration, ServiceSettings, read_pools
 
 OpenProjection = Callable[[PoolDeclaration], Awaitable[Projection]]
 Work = Callable[[Projection], Awaitable[None]]
+OnLogEnd = Callable[[str, int], None]
+"""Called with a pool and the offset at which its log ends."""
 
 RESTART_PAUSE_S = 0.2
+IDLE_WAIT_S = 30.0
 LAG_INTERVAL_S = 5.0
 
 
@@ -39,7 +43,8 @@ class PoolOwnership:
     """Follows the pools assigned to this replica, and runs `work` on those that it owns.
 
     work: one incarnation of the service on one pool's projection; it ends only by an exception. After `SteppedDown` and
-    `OutcomeUnknown` a new projection is opened and it starts again; any other exception ends the service.
+    `OutcomeUnknown` a new projection is opened and it starts again; any other exception ends the service. The ends of all logs
+    are looked up every `ends_interval_s` seconds, by one query: for the metric of the lag, and for `on_log_end`.
     """
 
     def __init__(
@@ -52,7 +57,10 @@ class PoolOwnership:
         work: Work,
         metrics: Metrics,
         clock_and_ids: ClockAndIds = SYSTEM,
+        ends_interval_s: float = LAG_INTERVAL_S,
+        on_log_end: OnLogEnd = lambda _pool, _end: None,
     ) -> None:
+        self._ends_interval_s, self._on_log_end = ends_interval_s, on_log_end
         self._bus, self._group, self._instance, self._clock_and_ids = bus, group, instance, clock_and_ids
         self._pools, self._open_projection, self._work, self._metrics = pools, open_projection, work, metrics
         self._states: dict[str, str | None] = {pool.name: "reading its log" for pool in pools}
@@ -73,7 +81,7 @@ class PoolOwnership:
         """Run until `stop` is set. Raises the exception of the first task that fails."""
         gc.disable()  # folding creates no reference cycles, and scanning a growing state repeatedly is expensive
         try:
-            await race(*map(self._run_pool, self._pools), self._follow_group(), self._measure_lag(), stop.wait())
+            await race(*map(self._run_pool, self._pools), self._follow_group(), self._watch_ends(), stop.wait())
         finally:
             gc.enable()
 
@@ -119,7 +127,7 @@ class PoolOwnership:
                 if self._owns(pool.partition):
                     await self._work_while_owned(projection, pool)
                     return
-                await projection.advance(0.5)
+                await projection.advance(IDLE_WAIT_S)
         except (SteppedDown, OutcomeUnknown) as reason:
             self._log.warning("stepped down", pool=pool.name, reason=str(reason))
             await asyncio.sleep(RESTART_PAUSE_S)
@@ -131,15 +139,16 @@ class PoolOwnership:
         finally:
             await projection.close()
 
-    async def _measure_lag(self) -> None:
+    async def _watch_ends(self) -> None:
         while True:
-            await asyncio.sleep(LAG_INTERVAL_S)
+            await asyncio.sleep(self._ends_interval_s)
             with suppress(BusUnavailable):
                 spans = await self._bus.spans(topics.AUDIT.name)
                 for pool in self._pools:
                     if pool.name in self._projections and pool.partition in spans:
-                        behind = spans[pool.partition].end - self._projections[pool.name].offset
-                        self._metrics.log_lag.labels(pool.name).set(max(0, behind))
+                        end = spans[pool.partition].end
+                        self._metrics.log_lag.labels(pool.name).set(max(0, end - self._projections[pool.name].offset))
+                        self._on_log_end(pool.name, end)
 
     async def _alarm(self, pool: str, code: str, text: str) -> None:
         alarm = Alarm(severity="critical", code=code, text=text)
@@ -178,6 +187,8 @@ class PoolOwnership:
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        for projection in self._projections.values():
+            projection.wake()
 
 
 async def check_topics(bus: Bus) -> None:
@@ -194,15 +205,19 @@ async def check_topics(bus: Bus) -> None:
 
 
 class PoolService:
-    """A service that follows every declared pool and runs `work` on those assigned to this replica."""
+    """A service that follows every declared pool and runs `work` on those assigned to this replica.
 
-    def __init__(self, name: str, settings: ServiceSettings, metrics: Metrics, bus: Bus, work: Work) -> None:
+    ends: as `PoolOwnership` has them.
+    """
+
+    def __init__(self, name: str, settings: ServiceSettings, metrics: Metrics, bus: Bus, work: Work, **ends: Any) -> None:
         self.name = name
         self._settings, self._metrics, self._bus = settings, metrics, bus
         self._pools = read_pools(settings.pools)
         self._ownership = PoolOwnership(
-            bus, f"bailiff-{name}", settings.instance, self._pools, self._open_projection, work, metrics
-        )
+            bus, f"bailiff-{name}", settings.instance, self._pools, self._open_projection, work, metrics,
+            **ends,
+        )  # fmt: skip
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready when every pool's log exists and was read to its end."""

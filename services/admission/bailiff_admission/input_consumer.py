@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bailiff_bus import topics
-from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Span, Wanted
 from bailiff_service.clock_and_ids import ClockAndIds
 
 INPUTS = (topics.REQUESTS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.NODE_REPORTS)
@@ -21,49 +21,80 @@ class LostOffsets:
     to_offset: int
 
 
-class InputConsumer:
-    """Reads all partitions of all input topics. positions: next offsets, by `topic/partition`."""
+class InputPartitions:
+    """The partitions of the input topics. Every 30 s one consumer of this process looks whether there are more."""
 
-    def __init__(self, bus: Bus, clock_and_ids: ClockAndIds, positions: dict[str, int]) -> None:
+    def __init__(self, bus: Bus, clock_and_ids: ClockAndIds) -> None:
         self._bus, self._clock_and_ids = bus, clock_and_ids
+        self._known = 0
+        self._looked_up_at = clock_and_ids.boot()
+
+    async def known(self) -> int:
+        """How many there are, as of the last half minute."""
+        if self._clock_and_ids.boot() - self._looked_up_at >= PARTITION_REFRESH_US:
+            await self.spans()
+        return self._known
+
+    async def spans(self) -> list[tuple[str, int, Span]]:
+        """Topic, partition, and the offsets that it holds now."""
+        self._looked_up_at = self._clock_and_ids.boot()
+        found = []
+        for topic in INPUTS:
+            found += [(topic.name, at, span) for at, span in sorted((await self._bus.spans(topic.name)).items())]
+        self._known = len(found)
+        return found
+
+
+class InputConsumer:
+    """Reads all partitions of all input topics. positions: next offsets, by `topic/partition`. wanted: of the pool."""
+
+    def __init__(self, bus: Bus, partitions: InputPartitions, positions: dict[str, int], wanted: Wanted) -> None:
+        self._bus, self._partitions, self._wanted = bus, partitions, wanted
         self.positions = dict(positions)
         self._reader: Reader | None = None
-        self._followed: set[str] = set()
-        self._refreshed_at = 0
+        self._followed: dict[str, tuple[str, int]] = {}
 
     async def read(self, limit: int, wait: float) -> tuple[list[Message], list[LostOffsets]]:
         """The next messages, and the offsets that were lost."""
-        lost = await self._find_partitions() if self._due() else []
-        assert self._reader is not None
+        if self._reader is None:
+            self._reader = await self._bus.reader([], self._wanted)
+        is_complete = self._followed and len(self._followed) >= await self._partitions.known()
+        lost = [] if is_complete else await self._find_partitions()
         try:
             return await self._reader.read(limit, 0.0 if lost else wait), lost
         except OffsetOutOfRange as gone:
             return [], [*lost, self._skip_to(gone.topic, gone.partition, gone.offset, gone.span.begin)]
+
+    def pass_over_others(self) -> None:
+        """After all messages read were handled: move the positions behind the messages of other pools that followed them."""
+        if self._reader is not None:
+            for name, at in self._followed.items():
+                self.positions[name] = max(self.positions[name], self._reader.position(*at))
+
+    def wake(self) -> None:
+        """A waiting `read` returns at once."""
+        if self._reader is not None:
+            self._reader.wake()
 
     async def close(self) -> None:
         """Close the reader."""
         if self._reader is not None:
             await self._reader.close()
 
-    def _due(self) -> bool:
-        return self._reader is None or self._clock_and_ids.boot() - self._refreshed_at >= PARTITION_REFRESH_US
-
     async def _find_partitions(self) -> list[LostOffsets]:
         """Follow new partitions; one without a position starts at 0."""
-        self._refreshed_at = self._clock_and_ids.boot()
-        self._reader = self._reader or await self._bus.reader([])
+        assert self._reader is not None
         lost = []
-        for topic in INPUTS:
-            for partition, span in sorted((await self._bus.spans(topic.name)).items()):
-                name = f"{topic.name}/{partition}"
-                if name in self._followed:
-                    continue
-                self._followed.add(name)
-                at = self.positions.setdefault(name, 0)
-                if span.begin <= at <= span.end:
-                    self._reader.follow(topic.name, partition, at)
-                else:
-                    lost.append(self._skip_to(topic.name, partition, at, span.begin))
+        for topic, partition, span in await self._partitions.spans():
+            name = f"{topic}/{partition}"
+            if name in self._followed:
+                continue
+            self._followed[name] = topic, partition
+            at = self.positions.setdefault(name, 0)
+            if span.begin <= at <= span.end:
+                self._reader.follow(topic, partition, at)
+            else:
+                lost.append(self._skip_to(topic, partition, at, span.begin))
         return lost
 
     def _skip_to(self, topic: str, partition: int, offset: int, oldest: int) -> LostOffsets:

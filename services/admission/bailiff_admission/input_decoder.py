@@ -7,7 +7,7 @@ from bailiff_admission.request_handlers.enrolment import SignedTimes, check_repo
 from bailiff_admission.request_handlers.reports import joined_node, orphans_of
 from bailiff_admission.request_handlers.requests import ReceivedRequest
 from bailiff_bus import topics
-from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, ReceivedMessage
+from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, ReceivedMessage, pool_of
 from bailiff_bus.messages import (
     AbandonPreemption,
     NodeHeartbeat,
@@ -40,6 +40,20 @@ BODIES: dict[str, tuple[type, ...]] = {
     topics.EVICTION_PROGRESS.name: (StartEviction, AbandonPreemption),
     topics.NODE_REPORTS.name: (ReportBody,),
 }
+
+
+class LatestPool:
+    """As `pool_of`, computed once for a message about which all pools ask, one after the other."""
+
+    def __init__(self) -> None:
+        self._message: Message | None = None
+        self._pool: str | None = None
+
+    def __call__(self, message: Message) -> str | None:
+        """The pool of the message; None if it is missing or unreadable."""
+        if message is not self._message:
+            self._message, self._pool = message, pool_of(message)
+        return self._pool
 
 
 @dataclass(slots=True)
@@ -77,19 +91,24 @@ class InputDecoder:
         clock_and_ids: ClockAndIds,
         liveness: Liveness,
         unsigned: Literal["none", "acl"] = "none",
+        latest_pool: LatestPool | None = None,
     ) -> None:
+        self._latest_pool = latest_pool or LatestPool()
         self._pool, self._strays, self._declared = pool, strays, declared
         self._clock_and_ids, self._liveness, self._unsigned = clock_and_ids, liveness, unsigned
         self._numbers, self._signed_times = ReportNumbers(), SignedTimes()
         self.orphans: dict[tuple[str, str, int, int], TrackedTask] = {}
         self.reconciliation = TruncationReconciliation()
 
-    def read(self, state: PoolState, message: Message) -> DecodedInput | None:
-        """None for messages of other pools. Raises `TruncationDetected`."""
+    def wants(self, message: Message) -> bool:
+        """Whether the message is for this pool, or a stray that is rejected here."""
+        pool = self._latest_pool(message)
+        return pool == self._pool or (self._strays and pool not in self._declared)
+
+    def read(self, state: PoolState, message: Message) -> DecodedInput:
+        """The result of a wanted message. Raises `TruncationDetected`."""
         received = ReceivedMessage(message)
         pool = received.pool
-        if pool != self._pool and not (self._strays and pool not in self._declared):
-            return None
         try:
             envelope = received.envelope(BODIES[message.topic])
             if pool != self._pool:

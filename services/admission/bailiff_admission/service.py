@@ -17,10 +17,12 @@ from bailiff_service.pool_ownership import PoolService
 from bailiff_service.settings import PoolDeclaration, SettingsError, read_own_credentials
 from bailiff_service.yaml_files import UnreadableFile
 
+from .input_consumer import InputPartitions
+from .input_decoder import LatestPool
 from .job_specs import SpecsKeys
 from .poison_inputs import CycleFailed, PoisonInputs
 from .settings import AdmissionSettings
-from .writer import Writer
+from .writer import CHECK_EVERY, Writer
 
 NAME = "admission"
 RESENT_DEAD_LETTERS = 50
@@ -30,13 +32,17 @@ class AdmissionService(PoolService):
     """Admission of all declared pools assigned to this replica."""
 
     def __init__(self, settings: AdmissionSettings, metrics: Metrics, bus: Bus, clock_and_ids: ClockAndIds) -> None:
-        super().__init__(NAME, settings, metrics, bus, self._write)
+        super().__init__(
+            NAME, settings, metrics, bus, self._write, ends_interval_s=CHECK_EVERY / 1_000_000, on_log_end=self._on_log_end
+        )
         self._own_settings, self._clock_and_ids = settings, clock_and_ids
         self._policy = first_policy(settings)
         self._credentials = read_own_credentials(settings)
         self._specs_keys = specs_keys(settings) if self._credentials is not None else None
         self._poison_inputs: dict[str, PoisonInputs] = {}
         self._rejected: dict[str, deque[Entry]] = {}
+        self._writers: dict[str, Writer] = {}
+        self._partitions, self._latest_pool = InputPartitions(bus, clock_and_ids), LatestPool()
 
     async def _open_projection(self, pool: PoolDeclaration) -> Projection:
         rejected = self._rejected[pool.name] = deque(maxlen=RESENT_DEAD_LETTERS)
@@ -56,6 +62,8 @@ class AdmissionService(PoolService):
             self._metrics,
             first_policy=self._policy,
             poison_inputs=self._poison_inputs.setdefault(projection.pool, PoisonInputs()),
+            partitions=self._partitions,
+            latest_pool=self._latest_pool,
             declared=frozenset(pool.name for pool in self._pools),
             strays=projection.pool == self._pools[0].name,
             digest_every=self._own_settings.digest_every,
@@ -66,10 +74,17 @@ class AdmissionService(PoolService):
             credentials=self._credentials,
             specs_keys=self._specs_keys,
         )
+        self._writers[projection.pool] = writer
         try:
             await writer.run()
         except CycleFailed as failure:
             logger(pool=projection.pool).error("a cycle failed, starting again", reason=str(failure))
+        finally:
+            del self._writers[projection.pool]
+
+    def _on_log_end(self, pool: str, end: int) -> None:
+        if pool in self._writers:
+            self._writers[pool].log_ends_at(end)
 
 
 def first_policy(settings: AdmissionSettings) -> Policy:

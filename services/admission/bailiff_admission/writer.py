@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NoReturn
 
-from bailiff_bus.envelope import pool_of
 from bailiff_bus.port import Batch, BusUnavailable, Message, OutgoingMessage
 from bailiff_bus.topics import JOB_SPECS
 from bailiff_core.actions.failure import DecisionError
@@ -42,8 +41,8 @@ from .clock import LogClock
 from .cycle_builder import CycleBuilder
 from .dead_letters import resend_dead_letters, send_dead_letters
 from .fencing import Fencing
-from .input_consumer import InputConsumer, LostOffsets, PositionChanges
-from .input_decoder import DecodedInput, InputDecoder
+from .input_consumer import InputConsumer, InputPartitions, LostOffsets, PositionChanges
+from .input_decoder import DecodedInput, InputDecoder, LatestPool
 from .job_specs import JobSpecs, SpecsKeys
 from .liveness import Liveness
 from .poison_inputs import PoisonInputs, place
@@ -57,6 +56,7 @@ from .state_digests import StateDigests
 from .truncation import TruncationDetected, accepted, beyond_log_end, detect_truncation
 
 MAX_WAIT = 0.2
+IDLE_WAIT = 30.0  # a pool without nodes: inputs, timers of its state and `log_ends_at` wake it
 SEND_YIELDS = 4  # event loop iterations until aiokafka has sent a batch: the broker stores it while we decide
 CHECK_EVERY = 1_000_000
 ERASE_EVERY = 3_600_000_000
@@ -74,6 +74,8 @@ class Writer:
         *,
         first_policy: Policy,
         poison_inputs: PoisonInputs,
+        partitions: InputPartitions,
+        latest_pool: LatestPool,
         declared: frozenset[str],
         strays: bool,
         digest_every: int = 10_000,
@@ -95,9 +97,11 @@ class Writer:
         self._clock = LogClock(clock_and_ids, 0)
         self._specs = JobSpecs(projection.pool, specs_keys)
         self._liveness = Liveness(clock_and_ids)
-        self._decoder = InputDecoder(projection.pool, strays, declared, clock_and_ids, self._liveness, unsigned)
+        self._decoder = InputDecoder(projection.pool, strays, declared, clock_and_ids, self._liveness, unsigned, latest_pool)
         self._digests, self._rejections = StateDigests(digest_every, clock_and_ids), RejectionLimiter()
-        self._inputs, self._position_changes = InputConsumer(projection.bus, clock_and_ids, {}), PositionChanges({}, 0)
+        self._partitions = partitions
+        self._inputs, self._position_changes = self._input_consumer({}), PositionChanges({}, 0)
+        self._check_due = False
         self._checked = self._erased = self._advanced = 0
 
     @property
@@ -118,7 +122,7 @@ class Writer:
             started = await self._begin()
             prepare_state(self._state)
             await self._specs.load(self._projection.bus, self._state)
-            self._inputs = InputConsumer(self._projection.bus, self._clock_and_ids, self._state.inputs)
+            self._inputs = self._input_consumer(self._state.inputs)
             self._position_changes = PositionChanges(self._state.inputs, started)
             await detect_truncation(self._state, self._projection.bus, self._inputs.positions, fencing.observe)
             if self._state.truncation_unreconciled:
@@ -176,25 +180,36 @@ class Writer:
             credentials=self._credentials,
         )
 
+    def _input_consumer(self, positions: dict[str, int]) -> InputConsumer:
+        return InputConsumer(self._projection.bus, self._partitions, positions, self._decoder.wants)
+
     # --- decision cycles
 
+    def log_ends_at(self, end: int) -> None:
+        """The end of the log, as it was queried for all pools. Another one than ours: verify that the log is still ours."""
+        if end != self._projection.offset:
+            self._check_due = True
+            self._inputs.wake()
+
     async def _step(self) -> None:
-        require_certificate(self._state, self._credentials, "admission", self._clock_and_ids.wall())
         limit = 1 if self._poison_inputs.suspected else self._largest_turn
+        messages, lost = await self._inputs.read(limit, self._wait())
+        require_certificate(self._state, self._credentials, "admission", self._clock_and_ids.wall())
         jumped = self._clock.jump() != 0
         if jumped:
             await self._run_cycle([], [], verify_jump=True)
-        messages, lost = await self._inputs.read(limit, self._wait())
         self._liveness.inputs_read(at_end=len(messages) < limit)
         await self._run_cycle(messages, lost, jumped=jumped)
+        self._inputs.pass_over_others()
         self._poison_inputs.suspected.difference_update(place(message) for message in messages)
         await self._reconciler.reconcile(self._state, self._decoder.orphans, behind=len(messages) >= limit)
         await self._run_periodic_tasks()
 
     def _wait(self) -> float:
-        """Seconds until the next timer of the state, at most `MAX_WAIT`."""
+        """Seconds until the next timer of the state, at most `MAX_WAIT`; `IDLE_WAIT` where no node's silence is judged."""
         wake = wake_at(self._state)
-        return MAX_WAIT if wake is None else max(0.0, min(MAX_WAIT, (wake - self._clock.now()) / 1_000_000))
+        longest = MAX_WAIT if self._state.nodes or self._state.truncation_unreconciled else IDLE_WAIT
+        return longest if wake is None else max(0.0, min(longest, (wake - self._clock.now()) / 1_000_000))
 
     async def _run_cycle(
         self,
@@ -226,8 +241,6 @@ class Writer:
             for message in messages:
                 self._inputs.positions[f"{message.topic}/{message.partition}"] = message.offset + 1
                 decoded = self._read(message)
-                if decoded is None:
-                    continue
                 inputs.append(decoded)
                 if decoded.without_effect:
                     self._metrics.inputs_without_effect.labels(self._projection.pool, message.topic, decoded.without_effect).inc()
@@ -312,9 +325,8 @@ class Writer:
     def _is_reconciled(self) -> bool:
         return self._decoder.reconciliation.is_over(self._state, self._inputs.positions, self._liveness.broker_now())
 
-    def _read(self, message: Message) -> DecodedInput | None:
-        error = self._poison_inputs.errors.get(place(message))
-        if error is not None and pool_of(message) in (self._projection.pool, None):
+    def _read(self, message: Message) -> DecodedInput:
+        if place(message) in self._poison_inputs.errors:
             return DecodedInput(
                 rejected=Rejected("internal-error", "internal error of Bailiff; an alarm was raised for its operators")
             )
@@ -350,8 +362,8 @@ class Writer:
 
     async def _run_periodic_tasks(self) -> None:
         boot = self._clock_and_ids.boot()
-        if boot - self._checked >= CHECK_EVERY:
-            self._checked = boot
+        if self._check_due and boot - self._checked >= CHECK_EVERY:
+            self._checked, self._check_due = boot, False
             await self._writer.check()
         if boot - self._erased >= ERASE_EVERY:
             self._erased = boot
@@ -390,7 +402,7 @@ class Writer:
             await fresh.close()
         self._projection.state = fresh.state
         await self._inputs.close()
-        self._inputs = InputConsumer(self._projection.bus, self._clock_and_ids, fresh.state.inputs)
+        self._inputs = self._input_consumer(fresh.state.inputs)
 
 
 def _failed_job(error: Exception, builder: CycleBuilder | None) -> str | None:

@@ -15,6 +15,7 @@ from bailiff_service import pool_metrics, tracing
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
+from bailiff_service.pool_ownership import IDLE_WAIT_S
 from bailiff_service.signing import require_certificate
 
 from .pending_messages import pending_checkpoint_steps, pending_commands, pending_progress
@@ -37,14 +38,15 @@ class Executor:
     async def run(self) -> NoReturn:
         """Follow the log and send pending messages."""
         producer = await self._projection.bus.producer()
-        pool, projection = self._projection.pool, self._projection
+        pool, projection, wait = self._projection.pool, self._projection, MAX_WAIT
         try:
             with self._metrics.pools.export(pool, lambda: pool_metrics.evictions(projection.state)):
                 while True:
-                    await projection.advance(MAX_WAIT)
+                    await projection.advance(wait)
                     require_certificate(projection.state, self._credentials, "eviction-executor", self._clock_and_ids.wall())
                     if not projection.state.cycle_open:
                         await self._send_pending(producer)
+                        wait = MAX_WAIT if self._sent else IDLE_WAIT_S
         finally:
             await producer.close(1.0)
 

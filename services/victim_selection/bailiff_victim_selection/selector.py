@@ -15,7 +15,7 @@ from bailiff_log.projection import Projection
 from bailiff_service import tracing
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.logs import logger
-from bailiff_service.pool_ownership import prepare_state
+from bailiff_service.pool_ownership import IDLE_WAIT_S, prepare_state
 from bailiff_service.signing import require_certificate
 
 RESEND_AFTER = 2_000_000
@@ -28,6 +28,11 @@ def proposal_batch(state: PoolState) -> ProposalBatch:
     """Proposals for the open requests in queue order, each based on the ones before."""
     assert state.selection is not None
     return ProposalBatch(selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=compute_proposals(state))
+
+
+def _is_open(state: PoolState) -> bool:
+    """Whether a selection waits for its proposal."""
+    return state.selection is not None and state.proposals is None
 
 
 async def compute_in_thread(state: PoolState) -> ProposalBatch:
@@ -44,10 +49,10 @@ async def run_selector(
     prepare_state(projection.state)
     try:
         while True:
-            await projection.advance(MAX_WAIT)
+            await projection.advance(MAX_WAIT if _is_open(projection.state) else IDLE_WAIT_S)
             require_certificate(projection.state, credentials, "victim-selection", clock_and_ids.wall())
             selection = projection.state.selection
-            if selection is None or projection.state.proposals is not None or projection.state.cycle_open:
+            if selection is None or not _is_open(projection.state) or projection.state.cycle_open:
                 continue
             if proposal.selection != selection.number or proposal.computed_at < selection.opened_seq:
                 proposal, sent_at = await search(projection.state), 0

@@ -1,7 +1,7 @@
 """Implements the bus port on Kafka."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -10,14 +10,18 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from bailiff_bus.kafka_settings import KafkaSettings
-from bailiff_bus.port import GroupMembership, Producer, Reader, Span
+from bailiff_bus.port import GroupMembership, Producer, Reader, Span, Wanted
 
 from .admin import raise_for_error
 from .client_logging import redirect_client_logs
 from .errors import broker_call, client_arguments, finish_within, start_or_close
+from .fetcher import Fetcher
 from .group_membership import KafkaGroupMembership
-from .producer import KafkaProducer
+from .producer import KafkaProducer, ProducerConnections
 from .reader import KafkaReader
+from .shared_query import SharedQuery
+
+MIN_PRUNED = 16  # from so many on, those that were closed are forgotten now and then
 
 
 class KafkaBus:
@@ -27,12 +31,19 @@ class KafkaBus:
         self.settings = KafkaSettings(bootstrap=settings) if isinstance(settings, str) else settings
         self._admin: AIOKafkaAdminClient | None = None
         self._offsets_consumer: AIOKafkaConsumer | None = None
+        self._fetcher: Fetcher | None = None
+        self._producers = ProducerConnections()
         self._connecting = asyncio.Lock()
+        self._spans = SharedQuery(self._query_spans)
         self._open: list[KafkaReader | KafkaProducer | KafkaGroupMembership] = []
+        self._prune_at = MIN_PRUNED
         redirect_client_logs()
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
         """The offset range of each partition of the topic."""
+        return await self._spans(topic)
+
+    async def _query_spans(self, topic: str) -> Mapping[int, Span]:
         async with broker_call(self.settings, f"return the offsets of {topic}"):
             admin, consumer = await self._clients()
             (described,) = await admin.describe_topics([topic])
@@ -41,16 +52,18 @@ class KafkaBus:
             begins, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
         return {each.partition: Span(begins[each], ends[each]) for each in sorted(partitions)}
 
-    async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
-        """A reader of (topic, partition, offset) positions."""
-        reader = KafkaReader(self.settings, positions)
-        await reader.start()
+    async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
+        """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages."""
+        fetcher = await self._connected_fetcher({topic for topic, _, _ in positions})
+        reader = KafkaReader(self.settings, fetcher, self.spans, wanted)
+        for position in positions:
+            reader.follow(*position)
         self._track(reader)
         return reader
 
     async def producer(self) -> Producer:
         """A new producer."""
-        producer = KafkaProducer(self.settings)
+        producer = KafkaProducer(self.settings, self._producers)
         await producer.start()
         self._track(producer)
         return producer
@@ -83,6 +96,9 @@ class KafkaBus:
         for each in reversed(self._open):
             await each.close()
         self._open.clear()
+        if self._fetcher is not None:
+            await self._fetcher.close()
+            self._fetcher = None
         if self._offsets_consumer is not None:
             await finish_within(self._offsets_consumer.stop(), self.settings.request_timeout)
         if self._admin is not None:
@@ -90,7 +106,19 @@ class KafkaBus:
         self._admin = self._offsets_consumer = None
 
     def _track(self, opened: "KafkaReader | KafkaProducer | KafkaGroupMembership") -> None:
-        self._open = [*(each for each in self._open if not each.closed), opened]
+        self._open.append(opened)
+        if len(self._open) >= self._prune_at:
+            self._open = [each for each in self._open if not each.closed]
+            self._prune_at = max(2 * len(self._open), MIN_PRUNED)
+
+    async def _connected_fetcher(self, topics: Iterable[str]) -> Fetcher:
+        """The fetcher of all readers, which knows the leaders of these topics' partitions."""
+        async with self._connecting:
+            if self._fetcher is None:
+                fetcher = Fetcher(self.settings)
+                self._fetcher = await start_or_close(fetcher, fetcher.close)
+        await self._fetcher.look_up(topics)
+        return self._fetcher
 
     async def _clients(self) -> tuple[AIOKafkaAdminClient, AIOKafkaConsumer]:
         async with self._connecting:

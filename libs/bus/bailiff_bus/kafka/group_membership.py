@@ -19,6 +19,7 @@ from .errors import broker_call, client_arguments, finish_within
 
 log = lazy_logger()
 
+POLL_MS = 60_000  # an error ends a poll at once
 
 class OwnerAndStandby(AbstractPartitionAssignor):  # type: ignore[misc]
     """Kafka's protocol around `assign`: a member sends with its join what it had, and gets what it has to stand by for.
@@ -70,7 +71,7 @@ class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
-            consumer_timeout_ms=settings.session_timeout_ms // 3,  # wakes the fetcher, which has nothing to fetch
+            consumer_timeout_ms=POLL_MS,  # of the fetcher, which has nothing to fetch
         )
         self._consumer.subscribe([topic], listener=self)
         self._assigned = self._reported = Assigned()
@@ -130,7 +131,7 @@ class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
         """Poll: aiokafka reports errors to polls only, and leaves the group without them."""
         while True:
             try:
-                await self._consumer.getmany(timeout_ms=1000)
+                await self._consumer.getmany(timeout_ms=POLL_MS)
             except KafkaError as error:
                 log.warning("consumer group error", group=self._group, error=repr(error))
                 self._error = error

@@ -1,133 +1,131 @@
 """Reads partitions by offset, without a consumer group."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from bailiff_bus.kafka_settings import KafkaSettings
-from bailiff_bus.port import READ_LIMIT, Headers, Message, OffsetOutOfRange, Span
+from bailiff_bus.port import READ_LIMIT, Message, OffsetOutOfRange, Span, Wanted
 
-from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
+from .cursor import Cursor, NoAnswer
+from .errors import broker_call
+from .fetcher import Fetcher
 
-IDLE_FETCH_MS = 2_000
-"""How long the broker holds a request for messages when there are none. An idle reader asks once in this time."""
-
-_CONTENT = itemgetter(1)
+Spans = Callable[[str], Awaitable[Mapping[int, Span]]]
 
 
 class KafkaReader:
-    """Reads partitions by offset, outside any consumer group.
+    """Reads partitions by offset, outside any consumer group. All readers of a bus share its fetcher.
 
-    aiokafka returns no messages during an outage; after `request_timeout` without any the reader queries the brokers, and raises
-    if they do not answer.
+    During an outage there are no messages; once no broker has answered for `request_timeout`, a read queries the brokers, and
+    raises if they do not answer.
     """
 
-    def __init__(self, settings: KafkaSettings, positions: Sequence[tuple[str, int, int]]) -> None:
-        self._settings = settings
-        self._positions = {TopicPartition(topic, partition): offset for topic, partition, offset in positions}
-        self._consumer = self._new_consumer()
-        self._reads_elsewhere, self._fetches = bool(positions), False
-        self._last_contact = 0.0
+    def __init__(self, settings: KafkaSettings, fetcher: Fetcher, spans: Spans, wanted: Wanted | None = None) -> None:
+        self._settings, self._fetcher, self._spans, self._wanted = settings, fetcher, spans, wanted
+        self._cursors: dict[TopicPartition, Cursor] = {}
+        self._ready: dict[Cursor, None] = {}  # in the order in which they are read
+        self._woken = False
+        self._waiting: asyncio.Future[None] | None = None
         self.closed = False
-
-    async def start(self) -> None:
-        """Connect."""
-        async with broker_call(self._settings, "accept a connection"):
-            await start_or_close(self._consumer, self._consumer.stop)
-        self._last_contact = asyncio.get_running_loop().time()
 
     async def read(self, limit: int = READ_LIMIT, wait: float = 0.5) -> list[Message]:
         """The next messages, at most `limit`; waits up to `wait` seconds for a first one."""
-        if not self._positions:
-            await asyncio.sleep(wait)
-            return []
-        if self._reads_elsewhere:
-            await self._move()
-        await asyncio.sleep(0)  # aiokafka returns buffered messages without yielding to the event loop
+        await asyncio.sleep(0)  # otherwise a reader of many messages would not let others run
+        if not self._ready and not self._woken and wait > 0:
+            await self._wait(wait)
+        self._woken = False
         try:
             async with broker_call(self._settings, "return messages", with_timeout=False):
-                found = await self._consumer.getmany(timeout_ms=round(wait * 1000), max_records=limit)
-                for at, records in found.items():
-                    self._positions[at] = records[-1].offset + 1
-                for at in () if found else self._positions:  # offsets without messages may have been skipped
-                    self._positions[at] = await self._consumer.position(at)
+                return self._take(limit)
         except OffsetOutOfRangeError as error:
             ((at, offset),) = error.args[0].items()
             await self._raise_if_gone(at, offset)
             return []
-        now = asyncio.get_running_loop().time()
-        if not found and now - self._last_contact > self._settings.request_timeout:
-            await self._spans(self._positions)
-        if found or now - self._last_contact > self._settings.request_timeout:
-            self._last_contact = now
-        return [
-            Message(
-                at.topic,
-                at.partition,
-                record.offset,
-                record.timestamp * 1000,
-                record.key,
-                _headers(record.headers),
-                record.value or b"",
-            )
-            for at, records in found.items()
-            for record in records
-        ]
+        except NoAnswer as error:
+            await self._spans(error.at.topic)
+            return []
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
         """Add this partition at `offset`, or seek to `offset` if it is read already."""
-        self._positions[TopicPartition(topic, partition)] = offset
-        self._reads_elsewhere = True
+        at = TopicPartition(topic, partition)
+        cursor = self._cursors.get(at)
+        if cursor is None:
+            cursor = self._cursors[at] = Cursor(at, offset, self._on_ready, self._wanted)
+        else:
+            cursor.move(offset)
+            self._ready.pop(cursor, None)
+        self._fetcher.place(cursor)
 
     def position(self, topic: str, partition: int) -> int:
         """The next offset to read."""
-        return self._positions[TopicPartition(topic, partition)]
+        return self._cursors[TopicPartition(topic, partition)].position
+
+    def wake(self) -> None:
+        """A waiting read returns at once; if none waits, the next one does not wait."""
+        self._woken = True
+        self._notify()
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Stop reading. The connections are the bus's."""
         self.closed = True
-        await finish_within(self._consumer.stop(), self._settings.request_timeout)
+        for cursor in self._cursors.values():
+            self._fetcher.remove(cursor)
 
-    def _new_consumer(self) -> AIOKafkaConsumer:
-        return AIOKafkaConsumer(
-            **client_arguments(self._settings),
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            fetch_max_wait_ms=min(IDLE_FETCH_MS, self._settings.request_timeout_ms // 2),
-            max_partition_fetch_bytes=4 * MIB,
-            consumer_timeout_ms=IDLE_FETCH_MS,
-        )
+    async def _wait(self, seconds: float) -> None:
+        """Until a cursor is ready, this reader is woken, or the time is over."""
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        timer = loop.call_later(seconds, self._notify)
+        try:
+            await self._waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
 
-    async def _move(self) -> None:
-        """Fetch from the positions, by a new connection if this one has a fetch open: the broker would answer that one first."""
-        if self._fetches:
-            await finish_within(self._consumer.stop(), self._settings.request_timeout)
-            self._consumer = self._new_consumer()
-            await self.start()
-        self._consumer.assign(list(self._positions))
-        for at, offset in self._positions.items():
-            self._consumer.seek(at, offset)
-        self._reads_elsewhere, self._fetches = False, True
+    def _notify(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _on_ready(self, cursor: Cursor) -> None:
+        self._ready[cursor] = None
+        self._notify()
+
+    def _take(self, limit: int) -> list[Message]:
+        """Messages that were fetched, from one partition after the other; without any, the first error is raised."""
+        found: list[Message] = []
+        for cursor in list(self._ready):
+            if len(found) == limit:
+                break
+            was_full = cursor.is_full
+            del self._ready[cursor]
+            try:
+                found += cursor.take(limit - len(found))
+            except Exception:
+                self.follow(cursor.at.topic, cursor.at.partition, cursor.position)  # fetch again what cannot be decoded
+                raise
+            if cursor.is_ready:
+                self._ready[cursor] = None  # behind the others
+            if was_full and not cursor.is_full:
+                self._fetcher.drained(cursor)
+        if not found:
+            self._raise_error()
+        return found
+
+    def _raise_error(self) -> None:
+        if self._fetcher.failure is not None:
+            raise self._fetcher.failure
+        for cursor in self._ready:
+            if cursor.error is not None:
+                error, cursor.error = cursor.error, None
+                del self._ready[cursor]
+                self._fetcher.place(cursor)
+                raise error
 
     async def _raise_if_gone(self, at: TopicPartition, offset: int) -> None:
         """Raise only if the error still holds: a seek or an append may have made it obsolete."""
-        span = (await self._spans([at]))[at]
-        if self._positions.get(at) == offset and not span.begin <= offset <= span.end:
+        span = (await self._spans(at.topic))[at.partition]
+        if self._cursors[at].position == offset and not span.begin <= offset <= span.end:
             raise OffsetOutOfRange(at.topic, at.partition, offset, span)
-
-    async def _spans(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Span]:
-        wanted = list(partitions)
-        async with broker_call(self._settings, "return offsets"):
-            begins = await self._consumer.beginning_offsets(wanted)
-            ends = await self._consumer.end_offsets(wanted)
-        return {at: Span(begins[at], ends[at]) for at in wanted}
-
-
-def _headers(found: Sequence[tuple[str, bytes | None]]) -> Headers:
-    """The headers; null values as empty ones."""
-    if None in map(_CONTENT, found):
-        return tuple([(name, content or b"") for name, content in found])
-    return tuple(found)  # type: ignore[arg-type]

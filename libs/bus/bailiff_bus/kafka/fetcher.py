@@ -1,0 +1,134 @@
+"""Fetches for all readers of a bus, over connections that they share."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+
+from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+
+from bailiff_bus.kafka_settings import KafkaSettings
+
+from .broker_fetches import BrokerFetches
+from .cursor import Cursor, NoAnswer
+from .errors import DENIED, broker_call, client_arguments, finish_within
+
+FIRST_RETRY_S, MAX_RETRY_S = 0.05, 1.0
+
+
+class Fetcher:
+    """Each cursor is fetched from the broker that leads its partition.
+
+    Partitions whose broker does not answer, or that have none, are looked up again and again; a reader is told so after
+    `request_timeout`, as often as it asks.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self.client = AIOKafkaClient(**client_arguments(settings))
+        self._brokers: dict[int, BrokerFetches] = {}
+        self._broker_of: dict[Cursor, BrokerFetches] = {}
+        self._lost: dict[Cursor, None] = {}
+        self._any_lost = asyncio.Event()
+        self._finding: asyncio.Task[None] | None = None
+        self.failure: Exception | None = None
+        """An internal error that ended fetching; every reader raises it."""
+
+    async def start(self) -> None:
+        """Connect."""
+        async with broker_call(self._settings, "accept a connection"):
+            await self.client.bootstrap()
+        self._finding = asyncio.create_task(self._find_leaders())
+
+    async def look_up(self, topics: Iterable[str]) -> None:
+        """Look up the leaders of these topics, unless they are known."""
+        async with broker_call(self._settings, "accept a connection"):
+            for topic in topics:
+                await self.client.add_topic(topic)
+
+    async def close(self) -> None:
+        """Close the connections; does not wait for answers."""
+        if self._finding is not None:
+            self._finding.cancel()
+            await asyncio.gather(self._finding, return_exceptions=True)
+        for broker in self._brokers.values():
+            await broker.stop()
+        await finish_within(self.client.close(), self._settings.request_timeout)
+
+    def place(self, cursor: Cursor) -> None:
+        """Fetch for this cursor, from its present position on."""
+        self.remove(cursor)
+        self.client.add_topic(cursor.at.topic)
+        leader = self._leader(cursor.at)
+        if leader is None:
+            self._lose([cursor], asyncio.get_running_loop().time())
+            return
+        broker = self._brokers.get(leader)
+        if broker is None:
+            broker = self._brokers[leader] = BrokerFetches(leader, self._settings, self.client, self._lose, self._broken)
+        self._broker_of[cursor] = broker
+        broker.place(cursor)
+
+    def remove(self, cursor: Cursor) -> None:
+        """Fetch no more for this cursor."""
+        self._lost.pop(cursor, None)
+        broker = self._broker_of.pop(cursor, None)
+        if broker is not None:
+            broker.remove(cursor)
+
+    def drained(self, cursor: Cursor) -> None:
+        """The reader has read what was fetched: fetch again, if that had stopped."""
+        broker = self._broker_of.get(cursor)
+        if broker is not None:
+            broker.drained(cursor)
+
+    def _lose(self, cursors: Iterable[Cursor], since: float, error: Exception | None = None) -> None:
+        """No broker has answered for these since then. error: access was denied, which is told at once."""
+        for cursor in cursors:
+            broker = self._broker_of.pop(cursor, None)
+            if broker is not None:
+                broker.remove(cursor)
+            if cursor.lost_since is None:
+                cursor.lost_since = since
+            if isinstance(error, DENIED):
+                cursor.fail(error)
+            self._lost[cursor] = None
+            self._tell(cursor)
+        if self._lost:
+            self._any_lost.set()
+
+    async def _find_leaders(self) -> None:
+        pause, loop = 0.0, asyncio.get_running_loop()
+        while True:
+            if not self._lost:
+                found_at = loop.time()
+                self._any_lost.clear()
+                await self._any_lost.wait()
+                pause = 0.0 if loop.time() - found_at > 2 * MAX_RETRY_S else pause
+            await asyncio.sleep(pause)
+            pause = min(max(2 * pause, FIRST_RETRY_S), MAX_RETRY_S)
+            with suppress(KafkaError):
+                await self.client.force_metadata_update()
+            for cursor in list(self._lost):
+                self._tell(cursor)
+                if self._leader(cursor.at) is not None:
+                    self.place(cursor)
+
+    def _leader(self, at: TopicPartition) -> int | None:
+        leader: int | None = self.client.cluster.leader_for_partition(at)
+        return None if leader is None or leader < 0 else leader
+
+    def _tell(self, cursor: Cursor) -> None:
+        """Fail the cursor that has had no answer for too long. It is fetched for all the same."""
+        now, patience = asyncio.get_running_loop().time(), self._settings.request_timeout
+        if cursor.at.topic in self.client.cluster.unauthorized_topics:
+            cursor.fail(TopicAuthorizationFailedError(cursor.at.topic))
+        elif cursor.lost_since is not None and now - cursor.lost_since > patience:
+            cursor.fail(NoAnswer(cursor.at))
+            cursor.lost_since = now
+
+    def _broken(self, error: Exception) -> None:
+        self.failure = error
+        for cursor in [*self._broker_of, *self._lost]:
+            cursor.fail(error)
