@@ -181,8 +181,9 @@ class PoolOwnership:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
-    async def _next_change(self) -> None:
-        await self._changed.wait()
+    def _next_change(self) -> Awaitable[object]:
+        """The next change after this call, whenever it is awaited."""
+        return self._changed.wait()
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
