@@ -14,7 +14,7 @@ class Queries:
     def __init__(self) -> None:
         self.begun: list[asyncio.Future[None]] = []
 
-    async def __call__(self, about: str) -> str:  # noqa: ARG002 - the query's
+    async def __call__(self, about: str) -> str:
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.begun.append(answered)
         number = len(self.begun)
@@ -23,7 +23,7 @@ class Queries:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - the queries have no event for it
         await asyncio.sleep(0)
 
 

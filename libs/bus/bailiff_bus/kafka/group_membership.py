@@ -16,6 +16,7 @@ log = lazy_logger()
 
 POLL_MS = 60_000  # an error ends a poll at once
 
+
 class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
     """Membership in a consumer group that fetches no messages.
 
