@@ -167,3 +167,26 @@ async def test_a_producer_with_something_unacknowledged_stays_connected(
 
 def _is_connected(producer: Producer) -> bool:
     return producer._connected is not None  # type: ignore[attr-defined]
+
+
+async def test_producers_that_begin_together_connect_in_small_groups(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """So none uses up its time-out waiting for the others."""
+    monkeypatch.setattr(producer, "CONNECTING_AT_ONCE", 2)
+    topic, bus, connecting, most = await make_topic(kafka.bootstrap), KafkaBus(kafka.bootstrap), 0, 0
+    start = producer.AIOKafkaProducer.start
+
+    async def counting(self: Any) -> None:
+        nonlocal connecting, most
+        connecting += 1
+        most = max(most, connecting)
+        await start(self)
+        connecting -= 1
+
+    monkeypatch.setattr(producer.AIOKafkaProducer, "start", counting)
+    try:
+        producers = await asyncio.gather(*(bus.producer() for _ in range(12)))
+        assert most == 2
+        for each in producers:
+            await (await each.send(topic, b"x"))
+    finally:
+        await bus.close()
