@@ -25,13 +25,18 @@ async def patient_bus(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> Asyn
     await bus.close()
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    while not condition():  # noqa: ASYNC110 - the connections have no event for it
+        await asyncio.sleep(0.01)
+
+
 async def idle_reader(bus: KafkaBus, topic: str) -> Reader:
     """A reader whose partition is fetched by the long request: the short ones have ended."""
     reader = await bus.reader([(topic, 0, 0)])
     assert bus._fetcher is not None
     (broker,) = bus._fetcher._brokers.values()
-    while any(lane.cursors for lane in broker._short) or not broker._long.is_waiting:
-        await asyncio.sleep(0.01)
+    await until(lambda: broker._long.is_waiting and not any(lane.cursors for lane in broker._short))
     return reader
 
 
@@ -74,8 +79,7 @@ async def test_a_reader_that_had_enough_is_fetched_for_again(patient_bus: KafkaB
     slow, large = await patient_bus.reader([(busy, 0, 0)]), [b"%d" % n * 100_000 for n in range(60)]
     await send(patient_bus, busy, *large)
     (cursor,) = slow._cursors.values()  # type: ignore[attr-defined]
-    while not cursor.is_full:
-        await asyncio.sleep(0.01)
+    await until(lambda: cursor.is_full)
     assert cursor._bytes < sum(map(len, large))
     assert await read(slow, len(large)) == large
 
@@ -98,8 +102,7 @@ async def test_an_idle_partition_costs_no_byte(kafka: TestKafka) -> None:  # noq
         for number in range(3):
             await send(bus, topics[0], b"%d" % number)
             assert await read(readers[0], 1) == [b"%d" % number]
-        while sum(named) < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: sum(named) == 3)
         assert set(named) <= {0, 1}
     finally:
         await bus.close()
@@ -164,3 +167,26 @@ async def test_a_producer_with_something_unacknowledged_stays_connected(
 
 def _is_connected(producer: Producer) -> bool:
     return producer._connected is not None  # type: ignore[attr-defined]
+
+
+async def test_producers_that_begin_together_connect_in_small_groups(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """So none uses up its time-out waiting for the others."""
+    monkeypatch.setattr(producer, "CONNECTING_AT_ONCE", 2)
+    topic, bus, connecting, most = await make_topic(kafka.bootstrap), KafkaBus(kafka.bootstrap), 0, 0
+    start = producer.AIOKafkaProducer.start
+
+    async def counting(self: Any) -> None:
+        nonlocal connecting, most
+        connecting += 1
+        most = max(most, connecting)
+        await start(self)
+        connecting -= 1
+
+    monkeypatch.setattr(producer.AIOKafkaProducer, "start", counting)
+    try:
+        producers = await asyncio.gather(*(bus.producer() for _ in range(12)))
+        assert most == 2
+        for each in producers:
+            await (await each.send(topic, b"x"))
+    finally:
+        await bus.close()

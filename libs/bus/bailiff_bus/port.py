@@ -148,7 +148,7 @@ class Bus(Protocol):
         ...
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
-        """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages, and does not wake for them."""
+        """A reader of (topic, partition, offset) positions. wanted: it passes over all others, without waking for them."""
         ...
 
     async def producer(self) -> Producer:

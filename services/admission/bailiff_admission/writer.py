@@ -56,6 +56,7 @@ from .state_digests import StateDigests
 from .truncation import TruncationDetected, accepted, beyond_log_end, detect_truncation
 
 MAX_WAIT = 0.2
+QUIET_WAIT = 1.0  # nothing is in progress: only the silence of the nodes is judged
 IDLE_WAIT = 30.0  # a pool without nodes: inputs, timers of its state and `log_ends_at` wake it
 SEND_YIELDS = 4  # event loop iterations until aiokafka has sent a batch: the broker stores it while we decide
 CHECK_EVERY = 1_000_000
@@ -206,9 +207,13 @@ class Writer:
         await self._run_periodic_tasks()
 
     def _wait(self) -> float:
-        """Seconds until the next timer of the state, at most `MAX_WAIT`; `IDLE_WAIT` where no node's silence is judged."""
-        wake = wake_at(self._state)
-        longest = MAX_WAIT if self._state.nodes or self._state.truncation_unreconciled else IDLE_WAIT
+        """Seconds until the next timer of the state, at most `MAX_WAIT`, or longer where nothing is in progress."""
+        state, longest = self._state, IDLE_WAIT
+        if state.queue or state.starting or state.evicting or state.truncation_unreconciled or self._decoder.orphans:
+            longest = MAX_WAIT
+        elif state.nodes:
+            longest = QUIET_WAIT
+        wake = wake_at(state)
         return longest if wake is None else max(0.0, min(longest, (wake - self._clock.now()) / 1_000_000))
 
     async def _run_cycle(

@@ -14,7 +14,7 @@ from bailiff_log.cosignatures import CosignatureBody, Cosigned, parse_cosignatur
 
 from .alarms import Alarms
 
-WAIT = 0.5
+WAIT = 30.0
 SECOND = 1_000_000 * MICROSECOND
 MAX_ALARMS = 20  # of one process: who may write the topic can invent witnesses
 

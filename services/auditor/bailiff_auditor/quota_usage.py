@@ -18,6 +18,7 @@ from bailiff_log.projection import Projection
 from bailiff_log.quota_usage_rows import USAGE_COLUMNS, UsageSchedule, rows_of
 from bailiff_log.reader import Entry
 from bailiff_service.metrics import Metrics
+from bailiff_service.pool_ownership import IDLE_WAIT_S
 from bailiff_service.settings import PoolDeclaration
 
 from .alarms import Alarms
@@ -114,7 +115,7 @@ async def follow_usage(
             await allocation_writer.delete_all(connection)
         while True:
             await write()
-            await follower.advance(WAIT)
+            await follower.advance(WAIT if follower.is_waiting else IDLE_WAIT_S)
     finally:
         if catching_up is not None:
             catching_up.cancel()

@@ -39,6 +39,11 @@ class StateFollower:
         """Fold to the end of the log as of this call, apart from what waits for a proposal."""
         await self._projection.catch_up(self._take)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether records that were read are not folded yet."""
+        return bool(self._waiting)
+
     async def advance(self, wait: float) -> None:
         """Read new records, and fold those that need not wait."""
         await self._take(await self._projection.reader.read(wait))

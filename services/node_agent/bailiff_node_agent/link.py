@@ -93,7 +93,7 @@ class Link:
                     reader.follow(topics.NODE_COMMANDS.name, partition, self._read_to[partition])
                 query = loop.time()
             try:
-                messages = await reader.read(wait=0.5)
+                messages = await reader.read(wait=PARTITION_POLL_S)
             except OffsetOutOfRange as gone:
                 reader.follow(gone.topic, gone.partition, gone.span.begin)
                 continue

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import monotonic
 
 from bailiff_bus import topics
@@ -14,7 +15,7 @@ from bailiff_log.projection import StateDiverged
 from bailiff_service.exit_code import ExitCode, MustStop
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
-from bailiff_service.pool_ownership import check_topics
+from bailiff_service.pool_ownership import IDLE_WAIT_S, check_topics
 from bailiff_service.race import race
 from bailiff_service.settings import read_pools
 
@@ -26,6 +27,26 @@ from .span_exporter import SpanSender
 from .stream import Stream
 
 LAG_EVERY = 5.0
+TELEMETRY_STORED_EVERY_S = 300.0  # if there are no new records: the topic keeps what is measured again after a crash
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the last stored aggregates include, and when they were stored."""
+
+    records: int
+    size: int
+    at: float
+
+    @classmethod
+    def now(cls, aggregates: Aggregates) -> "_Stored":
+        return cls(aggregates.next_seq, aggregates.size, monotonic())
+
+    def is_due(self, aggregates: Aggregates, settings: RollupSettings) -> bool:
+        """Whether the aggregates are to be stored again."""
+        unstored, passed = aggregates.size - self.size, monotonic() - self.at
+        every = settings.store_seconds if aggregates.next_seq > self.records else TELEMETRY_STORED_EVERY_S
+        return unstored >= settings.store_records or (unstored > 0 and passed >= every)
 
 
 class RollupService:
@@ -40,7 +61,7 @@ class RollupService:
         self._rollups: dict[int, PoolRollup] = {}
         self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._telemetry_tasks: dict[int, asyncio.Task[None]] = {}
-        self._stored: dict[int, tuple[int, float]] = {}  # size at the last store, and its time
+        self._stored: dict[int, _Stored] = {}
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream = Stream(settings.kafka, settings.instance, self._folder / "faust", self._take)
         self._joined = False
@@ -127,7 +148,7 @@ class RollupService:
             pool = self._pools[partition]
             stored = self._stream.stored(pool.name)
             found = PoolRollup(self._bus, pool, self._metrics, self._folder, stored, self._keep)
-            self._stored[partition] = (found.aggregates.size, monotonic())
+            self._stored[partition] = _Stored.now(found.aggregates)
             logger(pool=pool.name).info("aggregating the pool", from_seq=found.aggregates.next_seq)
             self._rollups[partition] = found
             await found.open()
@@ -143,7 +164,7 @@ class RollupService:
             reader = await self._bus.reader([(name, part, offsets.get(part, span.begin)) for part, span in spans.items()])
             while True:
                 try:
-                    messages = await reader.read()
+                    messages = await reader.read(wait=IDLE_WAIT_S)
                 except OffsetOutOfRange as error:
                     reader.follow(error.topic, error.partition, error.span.begin)
                     continue
@@ -166,10 +187,8 @@ class RollupService:
         if rollup.traces is not None and rollup.traces.spans:
             spans, rollup.traces.spans = rollup.traces.spans, []
             await self._traces.send(spans)
-        stored, stored_at = self._stored[pool.partition]
-        unstored = aggregates.size - stored
-        if unstored >= self._settings.store_records or (unstored > 0 and monotonic() - stored_at >= self._settings.store_seconds):
-            self._stored[pool.partition] = (aggregates.size, monotonic())
+        if self._stored[pool.partition].is_due(aggregates, self._settings):
+            self._stored[pool.partition] = _Stored.now(aggregates)
             await self._stream.store(pool.name, pool.partition, aggregates.to_bytes())
 
     async def _publish(self, pool: str, windows: list[RollupWindow | TelemetryWindow]) -> None:

@@ -9,6 +9,7 @@ from bailiff_service.settings import ServiceSettings
 
 class RollupSettings(ServiceSettings):
     """store_records, store_seconds: aggregates are stored after this number of records, or after this time if there are new ones.
+    Telemetry alone is stored every five minutes.
 
     Later records are aggregated again after a crash; nothing counts twice.
     """

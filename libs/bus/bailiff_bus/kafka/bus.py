@@ -1,22 +1,21 @@
 """Implements the bus port on Kafka."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.port import GroupMembership, Producer, Reader, Span, Wanted
 
-from .admin import raise_for_error
+from .admin import connected_admin, raise_for_error
 from .client_logging import redirect_client_logs
-from .errors import broker_call, client_arguments, finish_within, start_or_close
+from .errors import broker_call, start_or_close
 from .fetcher import Fetcher
 from .group_membership import KafkaGroupMembership
+from .offsets import query_spans
 from .producer import KafkaProducer, ProducerConnections
 from .reader import KafkaReader
 from .shared_query import SharedQuery
@@ -29,8 +28,6 @@ class KafkaBus:
 
     def __init__(self, settings: KafkaSettings | str) -> None:
         self.settings = KafkaSettings(bootstrap=settings) if isinstance(settings, str) else settings
-        self._admin: AIOKafkaAdminClient | None = None
-        self._offsets_consumer: AIOKafkaConsumer | None = None
         self._fetcher: Fetcher | None = None
         self._producers = ProducerConnections()
         self._connecting = asyncio.Lock()
@@ -44,17 +41,14 @@ class KafkaBus:
         return await self._spans(topic)
 
     async def _query_spans(self, topic: str) -> Mapping[int, Span]:
+        fetcher = await self._connected_fetcher()
         async with broker_call(self.settings, f"return the offsets of {topic}"):
-            admin, consumer = await self._clients()
-            (described,) = await admin.describe_topics([topic])
-            _check_described(described, topic)
-            partitions = [TopicPartition(topic, each["partition"]) for each in described["partitions"]]
-            begins, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
-        return {each.partition: Span(begins[each], ends[each]) for each in sorted(partitions)}
+            return await query_spans(fetcher.client, topic)
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
         """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages."""
-        fetcher = await self._connected_fetcher({topic for topic, _, _ in positions})
+        fetcher = await self._connected_fetcher()
+        await fetcher.look_up({topic for topic, _, _ in positions})
         reader = KafkaReader(self.settings, fetcher, self.spans, wanted)
         for position in positions:
             reader.follow(*position)
@@ -77,8 +71,7 @@ class KafkaBus:
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
         """The topic's settings by Kafka's names, and the counts `replication` and `brokers`."""
-        async with broker_call(self.settings, f"describe {topic}"):
-            admin, _ = await self._clients()
+        async with connected_admin(self.settings, f"describe {topic}") as admin:
             (described,) = await admin.describe_topics([topic])
             _check_described(described, topic)
             cluster = await admin.describe_cluster()
@@ -99,11 +92,6 @@ class KafkaBus:
         if self._fetcher is not None:
             await self._fetcher.close()
             self._fetcher = None
-        if self._offsets_consumer is not None:
-            await finish_within(self._offsets_consumer.stop(), self.settings.request_timeout)
-        if self._admin is not None:
-            await finish_within(self._admin.close(), self.settings.request_timeout)
-        self._admin = self._offsets_consumer = None
 
     def _track(self, opened: "KafkaReader | KafkaProducer | KafkaGroupMembership") -> None:
         self._open.append(opened)
@@ -111,24 +99,12 @@ class KafkaBus:
             self._open = [each for each in self._open if not each.closed]
             self._prune_at = max(2 * len(self._open), MIN_PRUNED)
 
-    async def _connected_fetcher(self, topics: Iterable[str]) -> Fetcher:
-        """The fetcher of all readers, which knows the leaders of these topics' partitions."""
+    async def _connected_fetcher(self) -> Fetcher:
         async with self._connecting:
             if self._fetcher is None:
                 fetcher = Fetcher(self.settings)
                 self._fetcher = await start_or_close(fetcher, fetcher.close)
-        await self._fetcher.look_up(topics)
-        return self._fetcher
-
-    async def _clients(self) -> tuple[AIOKafkaAdminClient, AIOKafkaConsumer]:
-        async with self._connecting:
-            if self._admin is None:
-                admin = AIOKafkaAdminClient(**client_arguments(self.settings))
-                self._admin = await start_or_close(admin, admin.close)
-            if self._offsets_consumer is None:
-                consumer = AIOKafkaConsumer(**client_arguments(self.settings), enable_auto_commit=False)
-                self._offsets_consumer = await start_or_close(consumer, consumer.stop)
-            return self._admin, self._offsets_consumer
+            return self._fetcher
 
 
 def _check_described(described: Mapping[str, Any], topic: str) -> None:

@@ -21,6 +21,7 @@ log = lazy_logger()
 
 POLL_MS = 60_000  # an error ends a poll at once
 
+
 class OwnerAndStandby(AbstractPartitionAssignor):  # type: ignore[misc]
     """Kafka's protocol around `assign`: a member sends with its join what it had, and gets what it has to stand by for.
 

@@ -21,6 +21,7 @@ log = lazy_logger()
 
 LOG_APPEND_TIME = 1
 MAX_CONNECTED = 16
+CONNECTING_AT_ONCE = 8  # of five hundred that begin together, each has the whole time-out for its own connection
 METADATA_MAX_AGE_MS = 300_000  # an unknown partition, or one that has moved, is looked up at once
 
 
@@ -30,6 +31,7 @@ class ProducerConnections:
     def __init__(self) -> None:
         self._connected: OrderedDict[KafkaProducer, None] = OrderedDict()
         self._closing: set[asyncio.Task[bool]] = set()
+        self.slots = asyncio.Semaphore(CONNECTING_AT_ONCE)
 
     @property
     def are_enough(self) -> bool:
@@ -90,7 +92,7 @@ class KafkaProducer:
         return producer is None or await finish_within(producer.stop(), self._settings.request_timeout)
 
     async def _connection(self) -> AIOKafkaProducer:
-        async with self._connecting:
+        async with self._connecting, self._connections.slots:
             if self._connected is None:
                 self._connections.make_room()
                 producer = AIOKafkaProducer(

@@ -1,7 +1,7 @@
 """Reads partitions by offset, without a consumer group."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError

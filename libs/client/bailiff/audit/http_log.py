@@ -15,7 +15,7 @@ from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import MESSAGE_TYPES
-from bailiff_bus.port import Bus, GroupMembership, Message, OffsetOutOfRange, Producer, Reader, Span
+from bailiff_bus.port import Bus, GroupMembership, Message, OffsetOutOfRange, Producer, Reader, Span, Wanted
 from bailiff_log.message_json import message_from_json
 
 from .http_connection import HttpConnection, RequestFailed
@@ -49,9 +49,10 @@ class HttpLogSource:
             return {0: Span(0, 1)}
         return await self._kafka.spans(topic)
 
-    async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
+    async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
         """A reader of one partition of the log, of one of `ARCHIVED`, or of Kafka topics."""
         names = {topic for topic, _, _ in positions}
+        assert wanted is None or not names & {topics.AUDIT.name, *ARCHIVED}, "the archive has no filter"
         if len(names) == 1 and names <= ARCHIVED.keys():
             return _Messages(self._connection, await self._names(), names.pop())
         if topics.AUDIT.name in names:
@@ -60,7 +61,7 @@ class HttpLogSource:
             return HttpLogReader(
                 HttpConnection(self._address, self._token, self._patience), pool, partition, offset, self._patience
             )
-        return await self._kafka.reader(positions)
+        return await self._kafka.reader(positions, wanted)
 
     async def _names(self) -> Mapping[int, str]:
         if not self._pools:
@@ -95,13 +96,17 @@ class HttpLogReader:
         self._buffer: list[Message] = []
         self._buffer_end = offset  # offset after the buffered messages
         self._pending: asyncio.Task[Any] | None = None
+        self._woken = asyncio.Event()
 
     async def read(self, limit: int = 500, wait: float = 0.5) -> list[Message]:
         """Available messages, at most `limit`; waits up to `wait` seconds for the first one."""
         if not self._buffer:
             if self._pending is None:
                 self._pending = asyncio.create_task(self._fetch(self._offset))
-            await asyncio.wait([self._pending], timeout=wait)
+            woken = asyncio.create_task(self._woken.wait())
+            await asyncio.wait([self._pending, woken], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            woken.cancel()
+            self._woken.clear()
             if not self._pending.done():
                 return []
             pending, self._pending = self._pending, None
@@ -141,6 +146,10 @@ class HttpLogReader:
     def position(self, topic: str, partition: int) -> int:  # noqa: ARG002 - the port's
         """Offset of the next message."""
         return self._offset
+
+    def wake(self) -> None:
+        """A waiting read returns at once."""
+        self._woken.set()
 
     async def close(self) -> None:
         """Closes the connection."""
@@ -189,6 +198,9 @@ class _Messages:
     def position(self, topic: str, partition: int) -> int:  # noqa: ARG002 - the port's
         """1 after they were read, else 0."""
         return int(self._done)
+
+    def wake(self) -> None:
+        """Does nothing: a read does not wait."""
 
     async def close(self) -> None:
         """Does nothing: the bus owns the connection."""

@@ -20,7 +20,7 @@ from bailiff_service.logs import logger
 
 from .witnesses import Unreachable, Witness
 
-WAIT = 0.5
+WAIT, IDLE_WAIT = 0.5, 30.0
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
 MAX_REPORTS = 100  # whoever may write the topic could cause more
 
@@ -64,7 +64,7 @@ class SealFollower:
         reader = await self._bus.reader([(topic, 0, span.begin)])
         try:
             while True:
-                for message in await reader.read(wait=WAIT):
+                for message in await reader.read(wait=IDLE_WAIT if self._examined else WAIT):
                     await self._take(message)
                 if reader.position(topic, 0) >= span.end:
                     await self._at_end()

@@ -24,6 +24,7 @@ from bailiff_log.reader import Entry
 from bailiff_service.gc_tuning import freeze_objects, unfreeze_and_collect
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
+from bailiff_service.pool_ownership import IDLE_WAIT_S
 from bailiff_service.race import race
 
 from .change import Show, event
@@ -139,7 +140,7 @@ class PoolFollower:
 
     async def _advance(self) -> None:
         while True:
-            if await self.log_projection.advance(0.5):
+            if await self.log_projection.advance(IDLE_WAIT_S):
                 self._changed.set()
 
     async def _tick(self) -> None:

@@ -14,6 +14,7 @@ from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, Rea
 from bailiff_bus.topics import TELEMETRY
 from bailiff_core.model.mig import listed_devices
 from bailiff_service.logs import logger
+from bailiff_service.pool_ownership import IDLE_WAIT_S
 
 from .follower import PoolFollower
 
@@ -59,11 +60,15 @@ class Telemetry:
     async def _follow(self, reader: Reader) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            until = loop.time() + EVERY_S
             fresh: dict[str, dict[str, Any]] = {}
-            while (left := until - loop.time()) > 0:
-                for message in await reader.read(limit=READ, wait=left):
+            messages = await reader.read(limit=READ, wait=IDLE_WAIT_S)
+            until = loop.time() + EVERY_S
+            while True:
+                for message in messages:
                     self._take(message, fresh)
+                if not fresh or (left := until - loop.time()) <= 0:
+                    break
+                messages = await reader.read(limit=READ, wait=left)
             for name, nodes in fresh.items():
                 followed = self._pools().get(name)
                 if followed is not None:
