@@ -64,7 +64,8 @@ class KubernetesRuntime:
         cluster_node: ClusterNode | None = None,
         published: PublishedDevices | None = None,
     ) -> None:
-        self._files, self._name, self._settings, self._cluster_node = TaskFiles(folder), node, settings, cluster_node
+        self._name, self._settings, self._cluster_node = node, settings, cluster_node
+        self._files = TaskFiles(folder, flushed=cluster_node is None)  # flushes for very many nodes would keep one disk busy
         self._published = published or PublishedDevices(settings, node)
         if cluster_node is None:
             self._volumes: PodVolumes | NoVolumes = PodVolumes(settings.kubelet_dir)
