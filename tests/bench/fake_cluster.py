@@ -5,12 +5,15 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kubernetes_cluster import tool_that_is_built
+
+from bailiff_kubernetes.resources import Object
 
 from .system import processor_s
 
@@ -44,12 +47,25 @@ class FakeCluster:
         self.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={PATIENCE_S:.0f}s")
 
+    def install_policies(self, manifests: Path, pod: Object, namespace: str) -> None:
+        """Admission policies that gate such a pod. Waits until they do: what the API server prepares for the first one is done then."""
+        self.kubectl("apply", "-f", str(manifests))
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            created = ("create", "-n", namespace, "-f", "-", "--dry-run=server", "-o", "json")
+            if json.loads(self.kubectl(*created, stdin=json.dumps(pod)))["spec"].get("schedulingGates"):
+                return
+        raise TimeoutError("the admission policies have no effect")
+
     def requests(self) -> Counter[str]:
-        """Requests that the API server has answered so far, by method and resource, without those that make a watch last."""
+        """Requests that the API server has answered so far, by method and resource, without those that make a watch last.
+
+        Nor those of Leases, which every node renews whatever else happens.
+        """
         found: Counter[str] = Counter()
         for labels, count in _COUNTER.findall(self.kubectl("get", "--raw", "/metrics")):
             by = dict(_LABEL.findall(labels))
-            if by["verb"] != "WATCH":
+            if by["verb"] != "WATCH" and by["resource"] != "leases":
                 found["/".join(filter(None, (f"{by['verb']} {by['resource']}", by["subresource"])))] += int(float(count))
         return found
 

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from bailiff_kubernetes import AlreadyExists, Api, Conflict, LocalView, NotFound, TooManyRequests, Unreachable
-from bailiff_kubernetes.resources import PODS, Object, without_managed_fields
+from bailiff_kubernetes.names import JOB
+from bailiff_kubernetes.resources import PODS, Object, annotations_of, without_managed_fields
 
 NAMESPACE = "bench"
 AT_ONCE = 64
@@ -16,22 +17,34 @@ NOBODY = "nobody"
 
 
 class PodWatch:
-    """When each pod of the namespace was first seen running. gone: how many were deleted."""
+    """When each pod of the namespace was first seen, by its job or name: without a gate, bound, running. gone: how many were
+    deleted."""
 
     def __init__(self, api: Api, labels: str) -> None:
         self._view = LocalView(api, PODS, NAMESPACE, labels, trim=without_managed_fields)
-        self.running: dict[str, float] = {}
+        self.stages: dict[str, dict[str, float]] = {stage: {} for stage in ("open", "bound", "running")}
+        self.running = self.stages["running"]
         self.gone = 0
         self._changed = asyncio.Event()
 
     async def follow(self) -> None:
         async for change in self._view.changes():
-            name = change.object["metadata"]["name"]
             if change.kind == "deleted":
                 self.gone += 1
-            elif change.object["status"].get("phase") == "Running":
-                self.running.setdefault(name, time.perf_counter())
+            else:
+                self._note(change.object)
             self._changed.set()
+
+    def _note(self, item: Object) -> None:
+        name, now = annotations_of(item).get(JOB) or item["metadata"]["name"], time.perf_counter()
+        reached = {
+            "open": not item["spec"].get("schedulingGates"),
+            "bound": bool(item["spec"].get("nodeName")),
+            "running": item["status"].get("phase") == "Running",
+        }
+        for stage, is_reached in reached.items():
+            if is_reached:
+                self.stages[stage].setdefault(name, now)
 
     async def until(self, what: str, condition: Callable[[], bool], within_s: float) -> None:
         try:

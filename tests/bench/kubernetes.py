@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from bailiff_log.keys import existing_or_new_key, key_id
 
 from .fake_cluster import PATIENCE_S, FakeCluster, fake_cluster
 from .fake_pods import NAMESPACE, NOBODY, create_and_bind, delete, pod, watched
-from .system import Watch, all_joined, cpu_seconds, megabytes, publishing, spent, watching
+from .system import Watch, all_joined, cpu_seconds, job_of, megabytes, publishing, spent, watching
 from .table import Row, Run
 
 NAME = "pool-k"
@@ -63,7 +63,10 @@ def measure(run: Run) -> list[Row]:
 
 @dataclass
 class Phase:
-    """Some pods from the first request until all run. requests: to the API server. processor_s: by program."""
+    """Some pods from the first request until all run. requests: to the API server. processor_s: by program.
+
+    stages: when half of the jobs or pods had reached each of them, s.
+    """
 
     pods: int
     began: float = 0.0
@@ -71,6 +74,7 @@ class Phase:
     requests: Counter[str] = field(default_factory=Counter)
     processor_s: dict[str, float] = field(default_factory=dict)
     delays: list[float] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -86,7 +90,16 @@ class Phase:
     def say(self, run: Run, what: str) -> None:
         requests = {name: round(count / self.pods, 2) for name, count in self.requests.most_common(12) if count * 20 > self.pods}
         processor = {name: round(1000 * seconds / self.pods, 1) for name, seconds in self.processor_s.items()}
-        run.say(f"{what}: {self.rate:.1f} pods/s, {self.requests_per_s:.0f} requests/s; for each pod {requests}; ms {processor}")
+        run.say(f"{what}: {self.rate:.1f} pods/s, {self.requests_per_s:.0f} requests/s, half after {self.stages} s")
+        run.say(f"  for each pod {requests}; processor time {processor} ms")
+
+    def reached(self, stages: dict[str, dict[str, float]], names: Iterable[str] = ()) -> None:
+        """Note when half of these had reached each stage; those of the last one are the delays."""
+        for stage, at in stages.items():
+            times = sorted(at[name] - self.began for name in names or at if name in at)
+            if times:
+                self.stages[stage] = round(times[len(times) // 2], 1)
+                self.delays = times
 
 
 @dataclass
@@ -139,7 +152,7 @@ async def _until_running(cluster: FakeCluster, api: Api, pods: Sequence[tuple[di
         async with _measured(phase, cluster):
             await create_and_bind(api, pods)
             await watch.until("all run", lambda: len(watch.running) >= len(pods), PATIENCE_S)
-        phase.delays = [at - phase.began for at in watch.running.values()]
+        phase.reached(watch.stages)
         await delete(api, [*watch.running])
         await watch.until("all are gone", lambda: watch.gone >= len(pods), PATIENCE_S)
     return phase
@@ -160,7 +173,7 @@ def _stack(folder: Path, cluster: FakeCluster) -> Iterator[Stack]:
     access = {"kubeconfig": str(cluster.kubeconfig), "namespace": NAMESPACE, "api_only": True, "placement_timeout_s": 600}
     declared = {"name": "fakes", "pool": NAME, "gpus": "kubernetes", "runtimes": ["process", "kubernetes"], "selector": LABELS}
     env = {"BAILIFF_KUBERNETES": json.dumps(access), "BAILIFF_TELEMETRY_S": "0", "BAILIFF_DURABLE": "false"}
-    cluster.kubectl("apply", "-f", str(MANIFESTS / "admission-policies.yaml"))
+    cluster.install_policies(MANIFESTS / "admission-policies.yaml", pod("warm", GPUS, labels={POOL: NAME}), NAMESPACE)
     with Stack(folder, Plan(pools=(NAME, "other"), nodes=[OTHER], policy=folder / "policy.yaml")) as stack:
         stack.start_service("node-agent", replica="-api", env=env | {"BAILIFF_NODES": json.dumps([declared])})
         stack.processes.wait_ready(AGENT, timeout_s=PATIENCE_S)  # very many nodes take longer than the stack waits
@@ -180,7 +193,9 @@ class Times:
     """When each kind of record was first seen for each job. evicted: when an eviction for the job was decided."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, dict[str, float]] = {kind: {} for kind in ("JobPlaced", "JobStarting", "TaskStarted")}
+        self.seen: dict[str, dict[str, float]] = {
+            kind: {} for kind in ("JobSubmitted", "JobPlaced", "JobStarting", "TaskStarted")
+        }
         self.evicted: dict[str, float] = {}
 
     def note(self, kind: str, record: ConsumerRecord) -> None:
@@ -188,7 +203,7 @@ class Times:
         if name == "PreemptionDecided":
             self.evicted.setdefault(json.loads(record.value)["preemptor"]["job"], now)
         elif name in self.seen:
-            self.seen[name].setdefault(str(json.loads(record.value)["job"]), now)
+            self.seen[name].setdefault(job_of(record), now)
 
     def have_started(self, jobs: Sequence[str]) -> bool:
         return all(job in self.seen["TaskStarted"] for job in jobs)
@@ -204,41 +219,43 @@ async def _with_bailiff(run: Run, cluster: FakeCluster, stack: Stack) -> Result:
         await all_joined(stack, NAME, cluster.nodes, within_s=PATIENCE_S)
         run.say(f"Bailiff is there; load {os.getloadavg()[0]:.1f}")
         async with watching(stack.kafka.bootstrap, topics.AUDIT.name, on=times.note) as audit:
-            mine = await _submitted(cluster, stack, audit, times, [f"job-{number}" for number in range(half)], "train")
+            mine = await _submitted(cluster, stack, api, audit, times, [f"job-{number}" for number in range(half)], "train")
             mine.say(run, "submitted")
             placed_s = max(times.seen["JobPlaced"].values()) - mine.began
-            gated = await _gated(cluster, stack, api, half)
+            gated = await _gated(cluster, stack, api, times, half)
             gated.say(run, "gated")
             memory = megabytes(stack)
             urgent = [f"urgent-{number}" for number in range(min(URGENT, half))]
-            given_on = await _submitted(cluster, stack, audit, times, urgent, "inference")
+            given_on = await _submitted(cluster, stack, api, audit, times, urgent, "inference")
             given_on.say(run, "by preemption")
     return Result(mine, placed_s, gated, given_on, times.given_s(), memory)
 
 
 async def _submitted(
-    cluster: FakeCluster, stack: Stack, audit: Watch, times: Times, jobs: Sequence[str], priority_class: str
+    cluster: FakeCluster, stack: Stack, api: Api, audit: Watch, times: Times, jobs: Sequence[str], priority_class: str
 ) -> Phase:
-    """Jobs by requests on Kafka, until all run."""
+    """Jobs by requests on Kafka, until their pods run."""
     phase = Phase(len(jobs))
-    async with _measured(phase, cluster, stack):
-        async with publishing(stack.kafka.bootstrap) as producer:
-            for job in jobs:
-                headers, value = _submit(job, priority_class)
-                await producer.send(topics.REQUESTS.name, value, key=NAME.encode(), headers=list(headers))
-        await audit.until("all run", lambda: times.have_started(jobs), PATIENCE_S)
-    phase.delays = [times.seen["TaskStarted"][job] - phase.began for job in jobs]
+    async with watched(api, "app.kubernetes.io/managed-by=bailiff") as watch:
+        async with _measured(phase, cluster, stack):
+            async with publishing(stack.kafka.bootstrap) as producer:
+                for job in jobs:
+                    headers, value = _submit(job, priority_class)
+                    await producer.send(topics.REQUESTS.name, value, key=NAME.encode(), headers=list(headers))
+            await watch.until("all run", lambda: watch.running.keys() >= set(jobs), PATIENCE_S)
+        await audit.until("all are reported", lambda: times.have_started(jobs), PATIENCE_S)
+        phase.reached(times.seen | watch.stages, jobs)
     return phase
 
 
-async def _gated(cluster: FakeCluster, stack: Stack, api: Api, pods: int) -> Phase:
+async def _gated(cluster: FakeCluster, stack: Stack, api: Api, times: Times, pods: int) -> Phase:
     """Labelled pods, which the admission policies gate and the bridge opens."""
     phase, labels = Phase(pods), {POOL: NAME}
     async with watched(api, f"{POOL}={NAME}") as watch:
         async with _measured(phase, cluster, stack):
             await create_and_bind(api, [(pod(f"gated-{number}", GPUS, labels=labels), "") for number in range(pods)])
             await watch.until("all run", lambda: len(watch.running) >= pods, PATIENCE_S)
-        phase.delays = [at - phase.began for at in watch.running.values()]
+        phase.reached(times.seen | watch.stages, [job for job in times.seen["JobSubmitted"] if job.startswith(f"{NAMESPACE}.")])
     return phase
 
 

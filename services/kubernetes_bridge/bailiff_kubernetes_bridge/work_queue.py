@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from .actions import Action, CordonNode, MarkPod, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
 
 AT_ONCE, REPORTS_AT_ONCE = 32, 4
-SETTLE_S = 1.0
+SETTLE_S = 2.0
 LOOK_AGAIN_S = 2.0
 POLL_S = 0.5
 
