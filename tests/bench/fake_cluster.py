@@ -48,7 +48,7 @@ class FakeCluster:
         self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={PATIENCE_S:.0f}s")
 
     def install_policies(self, manifests: Path, pod: Object, namespace: str) -> None:
-        """Admission policies that gate such a pod. Waits until they do: what the API server prepares for the first one is done then."""
+        """Admission policies that gate such a pod. Waits until they do, and all that the first one needs is prepared."""
         self.kubectl("apply", "-f", str(manifests))
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:

@@ -1,8 +1,10 @@
 """What is to be changed in the cluster, by object: the newest evaluation counts, and different objects are changed side by side.
 
 One object is changed by one action at a time, the first of those that are due. It is then left alone until the local view has
-another version of it: an action on the old one would only be refused. What merely tells people something waits until it has been
-due for a while, since it is often outdated by then; it never keeps a gate waiting.
+another version of it: an action on the old one would only be refused.
+
+What merely tells people something, a report, waits until it has been due for a while, since it is often outdated by then; and
+while there are gates to open it waits longer.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ from dataclasses import dataclass, replace
 from .actions import Action, CordonNode, MarkPod, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
 
 AT_ONCE, REPORTS_AT_ONCE = 32, 4
-SETTLE_S = 2.0
+SETTLE_S, REPORT_WAITS_S = 2.0, 15.0
 LOOK_AGAIN_S = 2.0
 POLL_S = 0.5
 
@@ -48,6 +50,7 @@ class WorkQueue:
         self._reports: dict[Target, Due] = {}
         self._targets: dict[Scope, set[Target]] = {}
         self._acting: set[Target] = set()
+        self._changing = 0
         self._acted: dict[Target, tuple[str, float, Scope]] = {}
         self._wake = asyncio.Event()
 
@@ -84,8 +87,11 @@ class WorkQueue:
     async def run(self) -> None:
         """Carry out what is due, without end."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._dispatch(self._changes, AT_ONCE, 0.0))
-            group.create_task(self._dispatch(self._reports, REPORTS_AT_ONCE, SETTLE_S))
+            group.create_task(self._dispatch(self._changes, AT_ONCE, lambda: 0.0))
+            group.create_task(self._dispatch(self._reports, REPORTS_AT_ONCE, self._report_wait_s))
+
+    def _report_wait_s(self) -> float:
+        return REPORT_WAITS_S if self._changes or self._changing else SETTLE_S
 
     def _put(self, target: Target, due: Due) -> None:
         queue, other = (self._reports, self._changes) if _is_report(due.action) else (self._changes, self._reports)
@@ -105,28 +111,31 @@ class WorkQueue:
         self._changes.pop(target, None)
         self._reports.pop(target, None)
 
-    async def _dispatch(self, queue: dict[Target, Due], at_once: int, settle_s: float) -> None:
+    async def _dispatch(self, queue: dict[Target, Due], at_once: int, wait_s: Callable[[], float]) -> None:
+        """wait_s: how long an action has to be due first."""
         slots = asyncio.Semaphore(at_once)
         async with asyncio.TaskGroup() as group:
             while True:
                 await slots.acquire()
-                target, due = await self._next(queue, settle_s)
+                target, due = await self._next(queue, wait_s)
                 self._acting.add(target)
+                self._changing += queue is self._changes
                 group.create_task(self._act(target, due)).add_done_callback(lambda _: slots.release())
 
-    async def _next(self, queue: dict[Target, Due], settle_s: float) -> tuple[Target, Due]:
+    async def _next(self, queue: dict[Target, Due], wait_s: Callable[[], float]) -> tuple[Target, Due]:
         """The action that has been due for longest, of an object on which nothing else acts."""
         while True:
-            wait_s = POLL_S
+            pause_s = POLL_S
             if self._may_act():
                 target = next((each for each in queue if each not in self._acting), None)
-                if target is not None and queue[target].since + settle_s <= self._now():
-                    return target, queue.pop(target)
                 if target is not None:
-                    wait_s = min(wait_s, queue[target].since + settle_s - self._now())
+                    left_s = queue[target].since + wait_s() - self._now()
+                    if left_s <= 0:
+                        return target, queue.pop(target)
+                    pause_s = min(pause_s, left_s)
             self._wake.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(pause_s):
                     await self._wake.wait()
 
     async def _act(self, target: Target, due: Due) -> None:
@@ -137,6 +146,7 @@ class WorkQueue:
             self._acted.pop(target, None)
             self._acted[target] = version, self._now(), due.scope
             self._acting.discard(target)
+            self._changing -= not _is_report(due.action)
             queued = self._changes.get(target) or self._reports.get(target)
             if queued is not None and _version(queued.action) == version:
                 self._drop(target)

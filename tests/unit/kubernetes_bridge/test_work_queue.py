@@ -6,7 +6,14 @@ from contextlib import asynccontextmanager
 
 from bailiff_kubernetes_bridge.actions import Action, DeletePod, OpenGate, SetPodStatus
 from bailiff_kubernetes_bridge.messages import Status
-from bailiff_kubernetes_bridge.work_queue import AT_ONCE, LOOK_AGAIN_S, REPORTS_AT_ONCE, SETTLE_S, WorkQueue
+from bailiff_kubernetes_bridge.work_queue import (
+    AT_ONCE,
+    LOOK_AGAIN_S,
+    REPORT_WAITS_S,
+    REPORTS_AT_ONCE,
+    SETTLE_S,
+    WorkQueue,
+)
 from bailiff_kubernetes_bridge.workloads.model import Pod
 
 POOL = "pool-a"
@@ -143,6 +150,17 @@ async def test_sentences_keep_no_gate_waiting() -> None:
         bench.put("ring", opens("a"))
         await bench.settled()
         assert bench.begun[REPORTS_AT_ONCE:] == [opens("a")]
+
+
+async def test_sentences_wait_while_gates_are_opened_but_not_for_ever() -> None:
+    async with running() as bench:
+        bench.put("ring", opens("a"))
+        await bench.settled()
+        bench.put("other", says("b", "pending"))
+        await bench.after(SETTLE_S)
+        assert bench.begun == [opens("a")]
+        await bench.after(REPORT_WAITS_S)
+        assert bench.begun == [opens("a"), says("b", "pending")]
 
 
 async def test_a_gate_that_is_to_be_opened_comes_before_what_the_pod_was_to_say() -> None:

@@ -1,16 +1,19 @@
 """What the agent keeps on disk about each pod: the order to start it, when it ran, and how it ended. It outlives the object."""
 
+import asyncio
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bailiff_node_agent.disk.storage import write_atomically, write_durably
 from bailiff_node_agent.runtime.port import Exit, Launch, Running, TaskKey, UnknownTask
 from bailiff_node_agent.runtime.supervisor.host import boot_id
 from bailiff_node_agent.runtime.task_record import read_json
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class TaskOrder:
 class TaskFiles:
     """One folder for each task.
 
-    flushed: whether what was written survives a power loss. Otherwise it is valid for as long as this machine has not booted anew,
-    and then all of it is dropped: the pods' own annotations have the orders (`placement.find_orders`).
+    flushed: whether what was written survives a power loss. Otherwise it is valid until this machine boots anew, and is dropped
+    then: the pods' own annotations have the orders (`placement.find_orders`).
     """
 
     def __init__(self, folder: Path, *, flushed: bool = True) -> None:
@@ -39,6 +42,10 @@ class TaskFiles:
         folder.mkdir(parents=True, exist_ok=True)
         if not flushed:
             self._drop_those_of_earlier_boot()
+
+    async def off_loop(self, call: Callable[..., T], *arguments: Any) -> T:
+        """The result of a call that reads or writes here, without keeping the event loop waiting for the disk."""
+        return await asyncio.to_thread(call, *arguments) if self._flushed else call(*arguments)
 
     def _drop_those_of_earlier_boot(self) -> None:
         mark = self.folder / "boot_id"
