@@ -3,8 +3,8 @@
 One object is changed by one action at a time, the first of those that are due. It is then left alone until the local view has
 another version of it: an action on the old one would only be refused.
 
-What merely tells people something, a report, waits until it has been due for a while, since it is often outdated by then; and
-while there are gates to open it waits longer.
+What merely tells people something, a report, waits until it is the same and its object has not changed for a while: it is often
+outdated by then, or would be refused. While there are gates to open it waits longer.
 """
 
 import asyncio
@@ -29,11 +29,12 @@ Target = tuple[str, str]
 
 @dataclass(frozen=True)
 class Due:
-    """since: when it became due, by the queue's clock."""
+    """since: when it became due. unchanged_since: when its object was last another version. By the queue's clock."""
 
     scope: Scope
     action: Action
     since: float
+    unchanged_since: float
 
 
 class WorkQueue:
@@ -65,7 +66,7 @@ class WorkQueue:
         if first:
             self._targets[scope] = set(first)
         for target, action in first.items():
-            self._put(target, Due(scope, action, self._now()))
+            self._put(target, Due(scope, action, self._now(), self._now()))
         self._wake.set()
 
     def clear(self) -> None:
@@ -103,8 +104,11 @@ class WorkQueue:
         before = queue.get(target)
         if before is not None and _text(before.action) == _text(due.action):
             due = replace(due, since=before.since)
-        else:
-            queue.pop(target, None)
+            is_late = self._now() - due.since >= REPORT_WAITS_S
+            if is_late or queue is self._changes or _version(before.action) == _version(due.action):
+                queue[target] = replace(due, unchanged_since=before.unchanged_since)  # it keeps its place
+                return
+        queue.pop(target, None)
         queue[target] = due
 
     def _drop(self, target: Target) -> None:
@@ -112,7 +116,7 @@ class WorkQueue:
         self._reports.pop(target, None)
 
     async def _dispatch(self, queue: dict[Target, Due], at_once: int, wait_s: Callable[[], float]) -> None:
-        """wait_s: how long an action has to be due first."""
+        """wait_s: how long an action and its object must have been the same."""
         slots = asyncio.Semaphore(at_once)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -123,13 +127,13 @@ class WorkQueue:
                 group.create_task(self._act(target, due)).add_done_callback(lambda _: slots.release())
 
     async def _next(self, queue: dict[Target, Due], wait_s: Callable[[], float]) -> tuple[Target, Due]:
-        """The action that has been due for longest, of an object on which nothing else acts."""
+        """The first action of an object on which nothing else acts."""
         while True:
             pause_s = POLL_S
             if self._may_act():
                 target = next((each for each in queue if each not in self._acting), None)
                 if target is not None:
-                    left_s = queue[target].since + wait_s() - self._now()
+                    left_s = queue[target].unchanged_since + wait_s() - self._now()
                     if left_s <= 0:
                         return target, queue.pop(target)
                     pause_s = min(pause_s, left_s)
