@@ -114,7 +114,7 @@ def test_two_bridges_do_no_harm(steps):
 
 
 class Log:
-    """A pool's log for an `Evaluation`, which is told of records as they come."""
+    """A pool's log for an `Evaluation`: it gets records as they come."""
 
     name = POOL
 
