@@ -25,6 +25,8 @@ from .pod_resources import MIG_RESOURCE
 
 ENDED = ("Succeeded", "Failed")
 DOUBTS = "doubts.json"
+STARTS_AT_ONCE = 32
+"""Pods that are created or taken over at a time on all nodes. More would not be faster; each needs a connection of its own."""
 
 
 class ClusterView:
@@ -34,6 +36,7 @@ class ClusterView:
         self._kubeconfig, self.gpu_resource = kubeconfig, gpu_resource
         self.task_changed: dict[str, asyncio.Event] = {}
         """By the hash of each followed task: something happened to its pod."""
+        self.starting = asyncio.Semaphore(STARTS_AT_ONCE)
         self._members: dict[str, ClusterNode] = {}
         self._new_nodes = asyncio.Event()
         self._following: asyncio.Task[None] | None = None

@@ -75,7 +75,8 @@ class Placement:
     async def _create(self, manifest: Object) -> None:
         namespace = self.order.namespace
         try:
-            pod = await self._node.api.create(PODS, manifest, namespace)
+            async with self._node.starting:
+                pod = await self._node.api.create(PODS, manifest, namespace)
         except AlreadyExists:
             pod = await self._node.api.get(PODS, self.order.name, namespace)
             if key_of_pod(pod) != self.order.key:
@@ -114,7 +115,8 @@ class Placement:
             }
         }
         with contextlib.suppress(ApiError):  # without it, an end that nobody reported is proven by the kubelet and the cgroup
-            await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace, form="strategic")
+            async with self._node.starting:
+                await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace, form="strategic")
 
     async def _removed_unbound(self, why: str | None) -> None:
         """Give up a pod that has no node: delete exactly that version. Returns where it is bound, or nobody answers."""
