@@ -50,12 +50,18 @@ class FakeCluster:
     def install_policies(self, manifests: Path, pod: Object, namespace: str) -> None:
         """Admission policies that gate such a pod. Waits until they do, and all that the first one needs is prepared."""
         self.kubectl("apply", "-f", str(manifests))
-        until = time.monotonic() + PATIENCE_S
+        until, answer = time.monotonic() + PATIENCE_S, ""
         while time.monotonic() < until:
-            created = ("create", "-n", namespace, "-f", "-", "--dry-run=server", "-o", "json")
-            if json.loads(self.kubectl(*created, stdin=json.dumps(pod)))["spec"].get("schedulingGates"):
+            try:
+                created = self.kubectl(
+                    "create", "-n", namespace, "-f", "-", "--dry-run=server", "-o", "json", stdin=json.dumps(pod)
+                )
+            except subprocess.CalledProcessError as error:  # the first ones end while the API server prepares
+                answer = error.stderr
+                continue
+            if json.loads(created)["spec"].get("schedulingGates"):
                 return
-        raise TimeoutError("the admission policies have no effect")
+        raise TimeoutError(f"the admission policies have no effect; {answer}")
 
     def requests(self) -> Counter[str]:
         """Requests that the API server has answered so far, by method and resource, without those that make a watch last.

@@ -221,7 +221,7 @@ async def test_a_job_completes(users):
 @pytest.mark.long
 async def test_a_job_is_scaled(users):
     users.apply(users.job("train", pods=2, gpus=4, annotations={names.MIN_TASKS: "1"}))
-    await users.until_pods("job-name=train", "train runs", all_running(2))
+    await users.until_phase("train", "running")
     users.kubectl("patch", "job", "train", "--type=merge", "-p", '{"spec":{"parallelism":4,"completions":4}}')
     await users.until_pods("job-name=train", "train runs with four", all_running(4))
     await users.watch.until("the log has it", lambda _: users.of("train").size == 4)
