@@ -18,7 +18,7 @@ class ClusterWatch:
     """Follows the API server. changed: called after every change."""
 
     def __init__(self, api: Api, changed: Callable[[], None]) -> None:
-        self._api, self._changed = api, changed
+        self._api, self._on_change = api, changed
         self._memo = Memo()
         self._view: ClusterView | None = None
         self.pods = LocalView(api, PODS, labels=names.POOL, trim=without_managed_fields)
@@ -61,8 +61,11 @@ class ClusterWatch:
 
     async def _follow(self, view: LocalView) -> None:
         async for _ in view.changes():
-            self._view = None
             self._changed()
+
+    def _changed(self) -> None:
+        self._view = None
+        self._on_change()
 
     async def _is_served(self, resource: Resource) -> bool:
         try:
