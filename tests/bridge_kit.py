@@ -33,6 +33,7 @@ from bailiff_kubernetes_bridge.actions import (
 )
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 from bailiff_kubernetes_bridge.carry_out import pinned
+from bailiff_kubernetes_bridge.memo import Memo
 from bailiff_kubernetes_bridge.messages import PoolView, Rejection
 from bailiff_kubernetes_bridge.reconcile import reconcile
 from bailiff_kubernetes_bridge.submission import Rules
@@ -60,6 +61,7 @@ class World:
         self.events: dict[tuple[str, str], None] = {}
         self.sent: list[Send] = []
         self._numbers = itertools.count(1)
+        self._copies: dict[str, Object] = {}
 
     # --- the cluster
 
@@ -114,17 +116,31 @@ class World:
             key: pod for key, pod in self.pods.items() if pod["metadata"].get("ownerReferences", [{}])[0].get("uid") != uid
         }
 
-    def view(self) -> ClusterView:
-        """The cluster as the bridge sees it."""
+    def view(self, memo: Memo | None = None) -> ClusterView:
+        """The cluster as the bridge sees it. memo: of the view before; then unchanged objects are the same ones."""
         kinds: dict[str, list[Object]] = {kind: [] for kind in BY_KIND if kind != RAY_JOBS.kind}
         for item in self.objects.values():
-            kinds.setdefault(item["kind"], []).append(item)
-        return cluster_view(self.pods.values(), kinds, self.nodes.values())
+            kinds.setdefault(item["kind"], []).append(self._seen(item, memo))
+        pods, nodes = ([self._seen(item, memo) for item in items.values()] for items in (self.pods, self.nodes))
+        return cluster_view(pods, kinds, nodes, memo)
+
+    def _seen(self, item: Object, memo: Memo | None) -> Object:
+        """As a local view has it: another object for each change. Tests change objects in place."""
+        if memo is None:
+            return item
+        key = item["metadata"].get("uid") or item["metadata"]["name"]
+        if self._copies.get(key) != item:
+            self._copies[key] = copy.deepcopy(item)
+        return self._copies[key]
 
     # --- the bridge
 
     def due(self) -> list[Action]:
         """What the bridge has to do."""
+        return reconcile(self.view(), self.pool_view(), self.rules)
+
+    def pool_view(self) -> PoolView:
+        """The log as the bridge sees it."""
         pending, ended, preempted = {}, {}, {}
         for record in self.story.records:
             match record.data:
@@ -136,7 +152,7 @@ class World:
                     preempted |= {victim.job: (record.seq, preemptor.job) for victim in victims}
                 case decisions.JobStarting(job=job):
                     preempted.pop(job, None)
-        return reconcile(self.view(), PoolView(self.story.state, pending, self.rejected, ended, preempted), self.rules)
+        return PoolView(self.story.state, pending, self.rejected, ended, preempted)
 
     def settle(self) -> None:
         """Carry out everything, until nothing is left to do."""

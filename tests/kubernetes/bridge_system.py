@@ -238,6 +238,17 @@ class Users:
             raise AssertionError(f"{error}\n{json.dumps([pod['status'] for pod in found], indent=1)[:3000]}") from None
         return list(found)
 
+    async def until_status(self, kind: str, name: str, begins: str) -> dict[str, Any]:
+        """Wait until what the bridge has written to the workload begins so. Returns the workload."""
+        found: dict[str, Any] = {}
+
+        async def says() -> bool:
+            found.update(self.cluster.get(kind, name, "-n", self.namespace))
+            return str(found["metadata"].get("annotations", {}).get("bailiff.io/status", "")).startswith(begins)
+
+        await self.watch.until_true(f"its status is {begins}", says)
+        return found
+
     def of(self, name: str) -> Job:
         """The newest job of the workload in Bailiff."""
         found = [

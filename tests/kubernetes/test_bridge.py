@@ -80,8 +80,7 @@ async def test_kubectl_shows_why_a_pod_waits(users, system):
     assert "SchedulingGated" in users.kubectl("get", "pods", "-l", "job-name=second")
     scheduled = next(each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
     assert (scheduled["reason"], scheduled["message"]) == ("SchedulingGated", text)
-    job = system.cluster.get("job", "second", "-n", users.namespace)
-    assert job["metadata"]["annotations"]["bailiff.io/status"] == f"Pending: {text}"
+    job = await users.until_status("job", "second", f"Pending: {text}")
     assert [each["message"] for each in job["status"]["conditions"] if each["type"] == names.PLACED] == [text]
 
 
@@ -205,10 +204,8 @@ async def test_cancelled_in_bailiff_it_is_suspended_and_can_be_resumed(users, sy
     system.command(POOL, "cancel", job.id, "--reason", "wrong data", "--key", str(system.key_file), "--actor", "kubernetes")
     await users.until_phase("train", "cancelled")
     await users.until_pods("job-name=train", "its pods are gone", lambda pods: not pods)
-    found = system.cluster.get("job", "train", "-n", users.namespace)
+    found = await users.until_status("job", "train", f"Cancelled: {job.id} has been cancelled by kubernetes: wrong data ({POOL}#")
     assert found["spec"]["suspend"] is True
-    status = found["metadata"]["annotations"]["bailiff.io/status"]
-    assert status.startswith(f"Cancelled: {job.id} has been cancelled by kubernetes: wrong data ({POOL}#")
     users.kubectl("patch", "job", "train", "--type=merge", "-p", '{"spec":{"suspend":false}}')
     await users.until_pods("job-name=train", "it runs again", all_running(1))
     assert (await users.until_phase("train", "running")).id == f"{job.id}-2"
@@ -224,7 +221,7 @@ async def test_a_job_completes(users):
 @pytest.mark.long
 async def test_a_job_is_scaled(users):
     users.apply(users.job("train", pods=2, gpus=4, annotations={names.MIN_TASKS: "1"}))
-    await users.until_pods("job-name=train", "train runs", all_running(2))
+    await users.until_phase("train", "running")
     users.kubectl("patch", "job", "train", "--type=merge", "-p", '{"spec":{"parallelism":4,"completions":4}}')
     await users.until_pods("job-name=train", "train runs with four", all_running(4))
     await users.watch.until("the log has it", lambda _: users.of("train").size == 4)

@@ -115,8 +115,7 @@ async def test_a_jobset_is_preempted_and_comes_back(users, system):
         return system.cluster.get("jobset", "run", "-n", users.namespace)["spec"].get("suspend") is True
 
     await users.watch.until_true("the JobSet is suspended", suspended)
-    status = system.cluster.get("jobset", "run", "-n", users.namespace)["metadata"]["annotations"]["bailiff.io/status"]
-    assert status.startswith(f"Cancelled: {job.id} has been cancelled by kubernetes")
+    await users.until_status("jobset", "run", f"Cancelled: {job.id} has been cancelled by kubernetes")
 
 
 async def test_a_pytorchjob(users, system):

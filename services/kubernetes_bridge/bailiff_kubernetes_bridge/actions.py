@@ -29,10 +29,11 @@ class OpenGate:
 
 @dataclass(frozen=True)
 class MarkPod:
-    """Note on a pod of a pod group of which job it is."""
+    """Note on a pod of a pod group of which job it is. is_report: nothing depends on it, since the pod never is another job's."""
 
     pod: Pod
     job: str
+    is_report: bool = False
 
 
 @dataclass(frozen=True)

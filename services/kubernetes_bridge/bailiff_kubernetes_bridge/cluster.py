@@ -7,6 +7,7 @@ from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
 from bailiff_kubernetes.resources import NODES, PODS, Object, Resource, without_managed_fields
 from bailiff_service.logs import logger
 
+from .memo import Memo
 from .view import ClusterView, cluster_view
 from .workloads.adapters import ADAPTERS, JOBSETS
 
@@ -17,7 +18,9 @@ class ClusterWatch:
     """Follows the API server. changed: called after every change."""
 
     def __init__(self, api: Api, changed: Callable[[], None]) -> None:
-        self._api, self._changed = api, changed
+        self._api, self._on_change = api, changed
+        self._memo = Memo()
+        self._view: ClusterView | None = None
         self.pods = LocalView(api, PODS, labels=names.POOL, trim=without_managed_fields)
         self.nodes = LocalView(api, NODES, trim=_bare_node)
         self._views: dict[str, LocalView] = {}
@@ -34,12 +37,11 @@ class ClusterWatch:
         return None
 
     def view(self) -> ClusterView:
-        """The cluster as of now."""
-        return cluster_view(
-            self.pods.objects.values(),
-            {kind: view.objects.values() for kind, view in self._views.items()},
-            self.nodes.objects.values(),
-        )
+        """The cluster as of now; the same object until something has changed."""
+        if self._view is None:
+            kinds = {kind: view.objects.values() for kind, view in self._views.items()}
+            self._view = cluster_view(self.pods.objects.values(), kinds, self.nodes.objects.values(), self._memo)
+        return self._view
 
     async def run(self) -> None:
         """Follow the server, and start following kinds that are installed later, for ever."""
@@ -52,6 +54,7 @@ class ClusterWatch:
                     if kind not in self._views and await self._is_served(adapter.resource):
                         # the JobSet of a TrainJob has no label of its own
                         labels = "" if adapter.resource == JOBSETS else names.POOL
+                        self._view = None
                         self._views[kind] = LocalView(self._api, adapter.resource, labels=labels, trim=without_managed_fields)
                         group.create_task(self._follow(self._views[kind]))
                 await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
@@ -59,6 +62,10 @@ class ClusterWatch:
     async def _follow(self, view: LocalView) -> None:
         async for _ in view.changes():
             self._changed()
+
+    def _changed(self) -> None:
+        self._view = None
+        self._on_change()
 
     async def _is_served(self, resource: Resource) -> bool:
         try:

@@ -78,7 +78,8 @@ def status_of(pool: PoolView, job: Job) -> Status:
     if job.phase == "waiting":
         return Status("Waiting", f"{job.id} waits for other jobs: {', '.join(job.waits_for)}")
     seq, why = pool.pending_reasons.get(job.id, (job.seq, "it is in the queue"))
-    return Status("Pending", _cited(f"{job.id} is pending: {why}", pool, seq) + _preempted_before(pool, job))
+    before = _preempted_before(pool, job)
+    return Status("Pending", _cited(f"{job.id} is pending: {why}", pool, seq) + before, warning=bool(before))
 
 
 def _preempted_before(pool: PoolView, job: Job) -> str:

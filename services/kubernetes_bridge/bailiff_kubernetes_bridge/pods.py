@@ -39,8 +39,9 @@ def pod_actions(
         if job is not None and _is_left_over(job, pod):
             yield EndPod(pod, f"attempt {pod.attempt} of {job.id} is over")
             continue
-        if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
-            yield MarkPod(pod, job.id)
+        is_own = workload.is_single_pod or (workload.is_pod_group and workload.requeues)
+        if is_own and job is not None and is_open and pod.gated and not pod.job:
+            yield MarkPod(pod, job.id, workload.is_single_pod)
         found = _status_of_pod(pool, job, tasks.get(pod.task_hash), pod, status)
         if found is not None and pod.placed != (str(found.placed), found.message):
             yield SetPodStatus(pod, found)

@@ -10,6 +10,7 @@ from bailiff_log.projection import Projection, ProjectionMetrics
 from bailiff_log.reader import Entry
 from bailiff_service.settings import PoolDeclaration
 
+from .log_changes import LogChanges
 from .messages import PoolView, Rejection
 
 MAX_REJECTED = 10_000
@@ -34,6 +35,7 @@ class PoolLog:
         self._ended: dict[str, tuple[int, str]] = {}
         self._preempted: dict[str, tuple[int, str]] = {}
         self._rejected: dict[str, Rejection] = {}
+        self._changes = LogChanges(everything=True)
         self.is_read = False
 
     def view(self) -> PoolView | None:
@@ -41,6 +43,11 @@ class PoolLog:
         if not self.is_read or self._projection.state.cycle_open or self._projection.state.policy is None:
             return None
         return PoolView(self._projection.state, self._pending, self._rejected, self._ended, self._preempted)
+
+    def take_changes(self) -> LogChanges:
+        """What may have changed since the last call."""
+        changes, self._changes = self._changes, LogChanges()
+        return changes
 
     async def run(self) -> None:
         """Read the log and follow it, for ever."""
@@ -57,6 +64,7 @@ class PoolLog:
 
     def _observe(self, entry: Entry) -> None:
         seq = entry.record.seq
+        self._changes.note(entry.record.data)
         match entry.record.data:
             case decisions.JobPending(job=job, reason=reason):
                 self._pending[job] = (seq, reason)

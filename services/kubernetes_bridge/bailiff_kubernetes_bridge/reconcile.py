@@ -25,22 +25,33 @@ def reconcile(cluster: ClusterView, pool: PoolView, rules: Rules) -> list[Action
     """All that is to be done now."""
     newest = newest_jobs(pool.state, rules)
     actions: list[Action] = [*cordons(pool.state, cluster.nodes)]
-    for uid, workload in cluster.workloads.items():
-        if workload.pool == pool.state.pool:
-            actions += _of_workload(pool, rules, workload, newest.get(uid), cluster.pods.get(uid, ()))
-    for uid, job in newest.items():
-        actions += _without_workload(cluster, pool.state, uid, job)
+    for uid in dict.fromkeys((*cluster.workloads, *newest)):
+        actions += actions_of(uid, cluster, pool, rules, newest)
     return actions
 
 
-def newest_jobs(state: PoolState, rules: Rules) -> Mapping[str, Job]:
+def actions_of(uid: str, cluster: ClusterView, pool: PoolView, rules: Rules, newest: Mapping[str, str]) -> Iterator[Action]:
+    """All that is to be done for one workload now, which may be gone. newest: `newest_jobs`."""
+    workload, job = cluster.workloads.get(uid), pool.state.jobs.get(newest.get(uid, ""))
+    if workload is not None and workload.pool == pool.state.pool:
+        yield from _of_workload(pool, rules, workload, job, cluster.pods.get(uid, ()))
+    elif job is not None:
+        yield from _without_workload(cluster, pool.state, workload, job)
+
+
+def newest_jobs(state: PoolState, rules: Rules) -> Mapping[str, str]:
     """The newest job of each workload of this cluster, by the workload's uid."""
     found: dict[str, Job] = {}
     for job in state.jobs.values():
-        uid = job.demand.labels.get(UID)
-        if uid is not None and is_of(job, rules) and (uid not in found or found[uid].seq < job.seq):
+        uid = uid_of_workload(job, rules)
+        if uid is not None and (uid not in found or found[uid].seq < job.seq):
             found[uid] = job
-    return found
+    return {uid: job.id for uid, job in found.items()}
+
+
+def uid_of_workload(job: Job, rules: Rules) -> str | None:
+    """The uid of the workload of this cluster that the job stands for; None for other jobs."""
+    return job.demand.labels.get(UID) if is_of(job, rules) else None
 
 
 def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | None, pods: Sequence[Pod]) -> Iterator[Action]:
@@ -55,9 +66,8 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
         )
         status = _submitting(pool, request)
         if isinstance(request, SubmitJob):
-            yield from (
-                MarkPod(pod, request.demand.job) for pod in active if workload.is_pod_group and pod.job != request.demand.job
-            )
+            unmarked = [pod for pod in active if workload.is_pod_group and pod.job != request.demand.job]
+            yield from (MarkPod(pod, request.demand.job, workload.is_single_pod) for pod in unmarked)
             if submission_id(request, pool.state) not in pool.rejected:
                 yield Send(submission_id(request, pool.state), workload.submitted_by, request)
     elif job is None:
@@ -78,7 +88,7 @@ def _needs_job(workload: Workload, job: Job | None, active: Sequence[Pod]) -> bo
         return False
     if job is None:
         return True
-    if job.phase not in ENDED:
+    if job.phase not in ENDED or workload.is_single_pod:
         return False
     if workload.is_pod_group:
         return any(pod.gated and pod.job != job.id for pod in active)
@@ -110,17 +120,16 @@ def _stop(workload: Workload, job: Job, status: Status, active: Sequence[Pod]) -
     if job.phase not in ENDED:
         return
     if workload.is_pod_group:
-        yield from (DeletePod(pod, status.message) for pod in active if pod.gated and pod.job == job.id)
+        yield from (
+            DeletePod(pod, status.message) for pod in active if pod.gated and (pod.job == job.id or workload.is_single_pod)
+        )
     elif job.phase != "succeeded" and workload.stopped_for != job.id:
         yield StopWorkload(workload, job.id, status.message)
 
 
-def _without_workload(cluster: ClusterView, state: PoolState, uid: str, job: Job) -> Iterator[Action]:
+def _without_workload(cluster: ClusterView, state: PoolState, workload: Workload | None, job: Job) -> Iterator[Action]:
     """Cancels the job of a workload that is gone, or belongs to another pool by now."""
-    workload = cluster.workloads.get(uid)
     if job.phase in ENDED or job.cancelled or job.demand.labels.get(KIND) not in cluster.kinds:
-        return
-    if workload is not None and workload.pool == state.pool:
         return
     if workload is None and _keeps_place(state, job):
         return

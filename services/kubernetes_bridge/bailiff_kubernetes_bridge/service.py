@@ -1,7 +1,10 @@
-"""The bridge process: follows the cluster and the pools' logs, and carries out what `reconcile` says while it is the leader."""
+"""The bridge process: follows the cluster and the pools' logs, and carries out what is due while it is the leader."""
 
 import asyncio
+import time
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError
@@ -17,16 +20,18 @@ from bailiff_service.settings import SettingsError, read_pools
 from .actions import Action, Send
 from .carry_out import CarryOut
 from .cluster import ClusterWatch
+from .evaluation import Evaluation
 from .leader import Leader
 from .metrics import BridgeMetrics
 from .pool_log import PoolLog
-from .reconcile import reconcile
 from .requests import Requests
 from .settings import BridgeSettings
 from .submission import Rules
+from .view import ClusterView
+from .work_queue import WorkQueue
 
-ROUND_INTERVAL_S, IDLE_INTERVAL_S = 0.05, 5.0
-AT_ONCE = 32  # changes in the cluster
+ROUND_INTERVAL_S, IDLE_INTERVAL_S = 0.05, 1.0
+RESEND_POLL_S = 1.0
 
 
 class KubernetesBridge:
@@ -66,46 +71,58 @@ class KubernetesBridge:
                 self._watch = ClusterWatch(api, self._wake.set)
                 self._leader = Leader(api, settings.lease_namespace, settings.lease_name, identity, self._clock)
                 self._metrics.leader.set_function(lambda: self._leader is not None and self._leader.is_leader)
+                carry_out = CarryOut(api, self._watch, settings.instance)
+                queue = WorkQueue(partial(self._carry_out, carry_out), self._may_act)
+                evaluations = {pool.name: Evaluation(pool, self._rules, queue) for pool in self._pools}
                 logs = [pool.run() for pool in self._pools]
-                rounds = self._rounds(CarryOut(api, self._watch, settings.instance))
-                await race(self._leader.run(), self._watch.run(), rounds, *logs, stop.wait())
+                senders = [self._send(name, evaluation) for name, evaluation in evaluations.items()]
+                rounds = self._rounds(self._watch, evaluations, queue)
+                await race(self._leader.run(), self._watch.run(), rounds, queue.run(), *senders, *logs, stop.wait())
                 await self._leader.release()
         finally:
             await self._bus.close()
 
-    async def _rounds(self, carry_out: CarryOut) -> None:
+    async def _rounds(self, watch: ClusterWatch, evaluations: Mapping[str, Evaluation], queue: WorkQueue) -> None:
+        """Evaluate after changes; what is due is sent and carried out meanwhile. Rounds take at most a third of the time."""
         while True:
-            for pool in self._pools:
-                await self._round(pool, carry_out)
-            try:
+            began = time.monotonic()
+            if self._may_act():
+                self._round(watch.view(), evaluations, queue)
+            else:
+                queue.clear()
+                for evaluation in evaluations.values():
+                    evaluation.forget()
+            pause_s = max(ROUND_INTERVAL_S, 2 * (time.monotonic() - began))
+            with suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_INTERVAL_S):
                     await self._wake.wait()
-            except TimeoutError:
-                continue
-            await asyncio.sleep(ROUND_INTERVAL_S)  # several changes, one round
+            await asyncio.sleep(pause_s)
             self._wake.clear()
 
-    async def _round(self, pool: PoolLog, carry_out: CarryOut) -> None:
-        view = pool.view()
-        if view is None or self._watch is None or self._watch.fault() is not None or not self._may_act():
-            return
-        with self._metrics.round_seconds.labels(pool.name).time():
-            actions = reconcile(self._watch.view(), view, self._rules)
-        self._metrics.due.labels(pool.name).set(len(actions))
-        sends = [action for action in actions if isinstance(action, Send)]
-        sent = await self._requests.send(pool.name, sends)
-        self._metrics.actions.labels(pool.name, Send.__name__).inc(sent)
-        others = [action for action in actions if not isinstance(action, Send)]
-        for first in range(0, len(others), AT_ONCE):
-            if not self._may_act():
-                return
-            done = (self._carry_out(pool.name, action, carry_out) for action in others[first : first + AT_ONCE])
-            await asyncio.gather(*done)
+    def _round(self, cluster: ClusterView, evaluations: Mapping[str, Evaluation], queue: WorkQueue) -> None:
+        look_at = queue.to_look_at()
+        for name, evaluation in evaluations.items():
+            with self._metrics.round_seconds.labels(name).time():
+                evaluation.round(cluster, [uid for pool, uid in look_at if pool == name])
+            self._metrics.due.labels(name).set(queue.count(name) + len(evaluation.sends()))
+
+    async def _send(self, pool: str, evaluation: Evaluation) -> None:
+        """Send the requests that are due, and those again that show no effect."""
+        while True:
+            if self._may_act():
+                sent = await self._requests.send(pool, evaluation.sends())
+                self._metrics.actions.labels(pool, Send.__name__).inc(sent)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RESEND_POLL_S):
+                    await evaluation.has_sends.wait()
+            evaluation.has_sends.clear()
 
     def _may_act(self) -> bool:
-        return self._leader is not None and self._leader.is_leader
+        """Whether this replica is the leader and sees the cluster as it is."""
+        is_leader = self._leader is not None and self._leader.is_leader
+        return is_leader and self._watch is not None and self._watch.fault() is None
 
-    async def _carry_out(self, pool: str, action: Action, carry_out: CarryOut) -> None:
+    async def _carry_out(self, carry_out: CarryOut, pool: str, action: Action) -> None:
         kind = type(action).__name__
         try:
             await carry_out(action)

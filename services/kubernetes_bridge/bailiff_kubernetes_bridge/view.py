@@ -1,12 +1,14 @@
-"""The cluster as `reconcile` sees it: workloads with Bailiff's label, and their pods. Made anew from the API's objects."""
+"""The cluster as `reconcile` sees it: workloads with Bailiff's label, and their pods, made from the API's objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes.resources import Object, annotations_of, condition_of, labels_of, uid_of
 from bailiff_kubernetes.task_keys import attempt_of
 
+from .memo import Memo
 from .workloads.adapters import ADAPTERS, JOBSETS, TRAIN_JOBS, Adapter, controller_of, pod_keys
 from .workloads.common import checkpoint_of
 from .workloads.model import Pod, Workload
@@ -26,8 +28,14 @@ class ClusterView:
     nodes: Mapping[str, Object] = field(default_factory=dict)
 
 
-def cluster_view(pods: Iterable[Object], objects: Mapping[str, Iterable[Object]], nodes: Iterable[Object] = ()) -> ClusterView:
-    """objects: by kind; a kind that the cluster does not have is left out."""
+def cluster_view(
+    pods: Iterable[Object], objects: Mapping[str, Iterable[Object]], nodes: Iterable[Object] = (), memo: Memo | None = None
+) -> ClusterView:
+    """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before.
+
+    With it, a workload whose object and pods have not changed is the same `Workload` with the same pods.
+    """
+    kept = Memo() if memo is None else memo
     items = {kind: list(found) for kind, found in objects.items()}
     jobsets = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in items.get(JOBSETS.kind, ())}
     known: list[tuple[Adapter, Object, Workload]] = []
@@ -36,7 +44,7 @@ def cluster_view(pods: Iterable[Object], objects: Mapping[str, Iterable[Object]]
             jobset = (
                 jobsets.get((item["metadata"]["namespace"], item["metadata"]["name"])) if adapter.resource == TRAIN_JOBS else None
             )
-            workload = adapter.workload(item, jobset)
+            workload = kept.of(("workload", uid_of(item)), partial(adapter.workload, item, jobset), item, jobset)
             if workload.pool:
                 known.append((adapter, item, workload))
     workloads = {workload.uid: workload for _, _, workload in known}
@@ -47,15 +55,29 @@ def cluster_view(pods: Iterable[Object], objects: Mapping[str, Iterable[Object]]
         owner = next((owners[key] for key in pod_keys(pod) if key in owners), None)
         if owner is not None:
             adapter, item, workload = owner
-            members.setdefault(workload.uid, []).append(_pod(pod, workload.uid, *adapter.place(item, pod)))
+            members.setdefault(workload.uid, []).append(
+                kept.of(("pod", uid_of(pod)), partial(_member, adapter, item, workload.uid, pod), pod, item)
+            )
         elif labels_of(pod).get(names.POOL) and not _is_controlled_by_known_kind(pod):
             groups.setdefault(group_key(pod), []).append(pod)
+    found: dict[str, Sequence[Pod]] = {
+        uid: kept.of(("members", uid), partial(tuple, those), *those) for uid, those in members.items()
+    }
     for key, those in groups.items():
-        uid = group_uid(key)
-        workloads[uid] = pod_group(key, those)
-        members[uid] = [_pod(pod, uid, role_of(pod), None) for pod in those]
+        workload, group = kept.of(("group", key), partial(_group, key, those), *those)
+        workloads[workload.uid], found[workload.uid] = workload, group
+    kept.forget()
     by_name = {node["metadata"]["name"]: node for node in nodes}
-    return ClusterView(workloads, members, frozenset(items) | {"Pod"}, by_name)
+    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name)
+
+
+def _member(adapter: Adapter, item: Object, workload: str, pod: Object) -> Pod:
+    return _pod(pod, workload, *adapter.place(item, pod))
+
+
+def _group(key: tuple[str, str], pods: Sequence[Object]) -> tuple[Workload, Sequence[Pod]]:
+    uid = group_uid(key)
+    return pod_group(key, pods), tuple(_pod(pod, uid, role_of(pod), None) for pod in pods)
 
 
 def _is_controlled_by_known_kind(pod: Object) -> bool:

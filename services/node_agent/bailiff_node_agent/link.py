@@ -33,6 +33,7 @@ class Link:
         self._bus, self._clock_and_ids, self._heartbeat_s = bus, clock_and_ids, heartbeat_s
         self._agents: dict[tuple[str, str], Agent] = {}
         self._unsent, self._sending = asyncio.Event(), asyncio.Lock()
+        self._with_reports: set[tuple[str, str]] = set()
         self._sent: dict[tuple[str, str], int] = {}
         self._read_to: dict[int, int] = {}
         self._obeying: asyncio.Task[None] | None = None
@@ -42,9 +43,11 @@ class Link:
         """Serve this agent."""
         node = agent.context.node
         self._agents[(node.pool, node.name)] = agent
+        self.has_reports(node.pool, node.name)
 
-    def has_reports(self) -> None:
-        """An agent has spooled a report."""
+    def has_reports(self, pool: str, node: str) -> None:
+        """The agent of this node has spooled a report."""
+        self._with_reports.add((pool, node))
         self._unsent.set()
 
     async def run(self) -> NoReturn:
@@ -127,12 +130,15 @@ class Link:
     # --- reports
 
     async def _send_reports(self, producer: Producer) -> NoReturn:
+        self._with_reports.update(self._agents)  # of an earlier agent, or of a connection that was lost
         while True:
             self._unsent.clear()
             at_boot, reports, newest_of = self._clock_and_ids.boot(), list[tuple[Agent, ReportBody]](), {}
-            for at, agent in self._agents.items():
-                unsent = agent.context.reports.unsent()
-                if unsent:
+            of_nodes, self._with_reports = self._with_reports, set()
+            for at in of_nodes:
+                agent = self._agents.get(at)
+                unsent = agent.context.reports.unsent() if agent is not None else []
+                if agent is not None and unsent:
                     reports += [(agent, decode_report(report)) for _, report in unsent]
                     newest_of[at] = unsent[-1][0]
             await self._send(producer, reports)

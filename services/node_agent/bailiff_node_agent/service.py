@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 
 from bailiff_bus.port import Bus
@@ -97,7 +98,8 @@ class NodeAgentService:
 
     async def _adopted_agent(self, node: NodeDeclaration, locks: ExitStack, attach_server: AttachServer) -> Agent:
         context = self._context(node, locks)
-        agent = Agent(context, self._clock_and_ids, self._metrics, self._link.has_reports, attach_server)
+        has_reports = partial(self._link.has_reports, node.pool, node.name)
+        agent = Agent(context, self._clock_and_ids, self._metrics, has_reports, attach_server)
         if context.kubernetes is not None:
             await context.kubernetes.open()
         await agent.adopt()

@@ -58,6 +58,7 @@ class Node:
 
     def has(self, *pods: Object) -> None:
         self.member.pods = {each["metadata"]["uid"]: each for each in pods}
+        self.member.note_change()
 
     def restarted(self) -> ClusterNode:
         """As another process finds it."""

@@ -78,8 +78,9 @@ class Server:
 
 def node_of(server: Server, folder: Path) -> Any:
     return SimpleNamespace(
-        api=server, files=TaskFiles(folder), settings=SETTINGS, published=PUBLISHED, node="n1", find=lambda *_: None
-    )
+        api=server, files=TaskFiles(folder), settings=SETTINGS, published=PUBLISHED, node="n1", find=lambda *_: None,
+        starting=asyncio.Semaphore(),
+    )  # fmt: skip
 
 
 def test_a_claim_selects_exactly_these_devices_of_the_driver() -> None:

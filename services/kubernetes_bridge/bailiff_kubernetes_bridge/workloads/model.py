@@ -33,8 +33,9 @@ class Workload:
     submitted_by: who created it, as the admission policy wrote it; empty: nobody vouches for it. generation: rises with every
     change of its spec. min_tasks: the least number of pods that run together; None: all. can_suspend: its kind has
     `spec.suspend`. requeues: its controller makes evicted pods anew. outcome: that it has ended, and why. problem: why it
-    cannot be submitted. stopped_for: the ended job for which the bridge has suspended it. status: what the bridge last wrote
-    about it. object: the API's object, for Events; a pod group has that of its first pod.
+    cannot be submitted. is_single_pod: it is one plain pod, which never is another workload's. stopped_for: the ended job for
+    which the bridge has suspended it. status: what the bridge last wrote about it. object: the API's object, for Events; a pod
+    group has that of its first pod.
     """
 
     resource: Resource
@@ -58,6 +59,7 @@ class Workload:
     outcome: Literal["", "complete", "failed"] = ""
     outcome_reason: str = ""
     problem: str = ""
+    is_single_pod: bool = False
     stopped_for: str = ""
     status: str = ""
     checkpoint: tuple[tuple[str, str], ...] = ()

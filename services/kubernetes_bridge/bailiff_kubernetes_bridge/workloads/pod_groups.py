@@ -81,6 +81,7 @@ def pod_group(key: tuple[str, str], pods: Iterable[Object]) -> Workload:
         can_suspend=False,
         requeues=not alone and all(controller_of(pod) is not None for pod in members),
         problem=problem,
+        is_single_pod=alone,
         status=annotations_of(first).get(STATUS, ""),
         checkpoint=checkpoint_of(first),
     )

@@ -45,6 +45,13 @@ def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
         sync_folder(path.parent)
 
 
+def write_atomically(path: Path, content: bytes) -> None:
+    """Survives the process, and not a power loss."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
 @contextmanager
 def _errors_name(path: Path) -> Iterator[None]:
     """Errors of writing to an open file do not say which file it is."""

@@ -114,7 +114,7 @@ async def watch_shares(context: AgentContext, tasks: TaskTable, shares: ShareLed
             context.log().warning("a task exceeds its share of a GPU", job=exceeded.key.job, device=exceeded.device)
             used = {"device": exceeded.device, "used_bytes": exceeded.used, "share_bytes": exceeded.share}
             reporter.report_task(exceeded.key, _order(tasks, exceeded.key), ShareExceededReport, **used)
-        if mps.daemon_runs():
+        if sharing and mps.daemon_runs():
             for key in await query(context.inventory, monitor.outside_of_mps, sharing):
                 context.log().warning("a task uses a shared GPU outside of MPS, so its share is not enforced", job=key.job)
 

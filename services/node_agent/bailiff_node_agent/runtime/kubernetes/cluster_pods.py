@@ -20,7 +20,7 @@ class ClusterPodNode(PodNode):
     reaches_node: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        self.changed = self.member.cluster.task_changed
+        self.changed, self.starting = self.member.cluster.task_changed, self.member.cluster.starting
 
     async def follow(self) -> None:
         """The view of the cluster is followed once for all nodes."""

@@ -25,6 +25,8 @@ from .pod_resources import MIG_RESOURCE
 
 ENDED = ("Succeeded", "Failed")
 DOUBTS = "doubts.json"
+STARTS_AT_ONCE = 32
+"""Pods that are created or taken over at a time on all nodes. More would not be faster; each needs a connection of its own."""
 
 
 class ClusterView:
@@ -34,6 +36,7 @@ class ClusterView:
         self._kubeconfig, self.gpu_resource = kubeconfig, gpu_resource
         self.task_changed: dict[str, asyncio.Event] = {}
         """By the hash of each followed task: something happened to its pod."""
+        self.starting = asyncio.Semaphore(STARTS_AT_ONCE)
         self._members: dict[str, ClusterNode] = {}
         self._new_nodes = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
@@ -88,7 +91,7 @@ class ClusterView:
         async for change in self.nodes.changes():
             member = self._members.get(change.object["metadata"]["name"])
             if member is not None:
-                member.changed.set()
+                member.note_change()
             if change.before is None or labels_of(change.before) != labels_of(change.object):
                 self._new_nodes.set()
 
@@ -101,7 +104,7 @@ class ClusterView:
                     member.pods.pop(uid_of(pod), None)
                 else:
                     member.pods[uid_of(pod)] = pod
-                member.changed.set()
+                member.note_change()
             event = self.task_changed.get(labels_of(pod).get(TASK_HASH, ""))
             if event is not None:
                 event.set()
@@ -119,10 +122,19 @@ class ClusterNode:
     _slots: dict[str, str] = field(default_factory=dict)
     _foreign: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _doubts: dict[str, dict[str, str]] = field(default_factory=dict)
+    _holders: dict[str, tuple[str, str]] | None = None
+    _unhealthy: set[str] | None = None
+    _holders_of: Object | None = None
+    """The Node for which holders and unhealthy slots were computed."""
 
     def __post_init__(self) -> None:
         with suppress(FileNotFoundError):
             self._doubts = json.loads((self.folder / DOUBTS).read_text())
+
+    def note_change(self) -> None:
+        """The node or one of its pods has changed."""
+        self._holders = self._unhealthy = None
+        self.changed.set()
 
     @property
     def object(self) -> Object | None:
@@ -156,6 +168,12 @@ class ClusterNode:
 
     def unhealthy(self) -> set[str]:
         """As many slots as the device plugin does not offer now. Which devices they are is unknown: free slots are taken."""
+        self._forget_of_other_version()
+        if self._unhealthy is None:
+            self._unhealthy = self._find_unhealthy()
+        return self._unhealthy
+
+    def _find_unhealthy(self) -> set[str]:
         node = self.object
         if node is None:
             return set()
@@ -170,6 +188,17 @@ class ClusterNode:
 
     def holders(self) -> dict[str, tuple[str, str]]:
         """Namespace and name of the pod that has each slot: as the log gave it to a task, else free ones from the end."""
+        self._forget_of_other_version()
+        if self._holders is None:
+            self._holders = self._find_holders()
+        return self._holders
+
+    def _forget_of_other_version(self) -> None:
+        node = self.object
+        if node is not self._holders_of:
+            self._holders_of, self._holders, self._unhealthy = node, None, None
+
+    def _find_holders(self) -> dict[str, tuple[str, str]]:
         slots, found = self.slots(), dict[str, tuple[str, str]]()
         others: list[Object] = []
         for pod in self.pods.values():

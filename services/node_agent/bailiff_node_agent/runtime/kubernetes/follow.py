@@ -75,7 +75,7 @@ class PodFollower:
             end = self._exit(pod_status.UNKNOWN_EXIT, error=str(why)[:900])
         finally:
             await self._stop_serving()
-        await asyncio.to_thread(self._node.files.write_exit, end)
+        await self._node.files.off_loop(self._node.files.write_exit, end)
         self.settled.set()
         return end
 
@@ -89,7 +89,7 @@ class PodFollower:
     async def _admitted(self, pod: Object) -> None:
         """Once the kubelet has given it devices: check them, then let the job start."""
         files, key = self._node.files, self.order.key
-        running = await asyncio.to_thread(files.running, self.order)
+        running = await files.off_loop(files.running, self.order)
         if running is None:
             devices = await self._devices()
             if devices is None:
@@ -97,9 +97,9 @@ class PodFollower:
             refusal = UNCHECKED if self._check is None else await self._difference(devices) or self._check(devices)
             if refusal is not None:
                 self.refusal = refusal
-                await asyncio.to_thread(files.write_stop, key, KILL_GRACE_S)
+                await files.off_loop(files.write_stop, key, KILL_GRACE_S)
             running = Running(key, uid_of(pod), boottime_us(), devices, self.order.ordered_by)
-            await asyncio.to_thread(files.write_running, running)
+            await files.off_loop(files.write_running, running)
         self.settled.set()
         if self.refusal is None:
             await self._serve()
@@ -190,7 +190,7 @@ class PodFollower:
         """Deliver the eviction notice, if there is one and the pod has a control directory; else it is delivered with that."""
         if self._node.files.eviction(self.order.key) is not None:
             await self._stop.mark(self.order, self._current())
-            await asyncio.to_thread(self._write_notice)
+            await self._node.files.off_loop(self._write_notice)
 
     def _write_notice(self) -> None:
         eviction, folder = self._node.files.eviction(self.order.key), self._node.volumes.control_dir(self.order.uid or "none")
@@ -222,8 +222,8 @@ class PodFollower:
             logger().warning("a checkpoint's annotations are not readable", task=str(key), why=str(problem))
             return
         async with self._writing:
-            await asyncio.to_thread(self._journal.add, message, max(0, boottime_us() - age))
-            await asyncio.to_thread(self._node.files.write_note, key, note)
+            await self._node.files.off_loop(self._journal.add, message, max(0, boottime_us() - age))
+            await self._node.files.off_loop(self._node.files.write_note, key, note)
         self._has_message(key)
 
     # --- the end
@@ -238,7 +238,7 @@ class PodFollower:
                 await self._finish_log()
                 return self._exit_of(pod)
             if pod is None and not pids and await self._is_gone():
-                await asyncio.to_thread(self._node.doubt, self.order.devices, self.order.namespace, self.order.name)
+                await self._node.files.off_loop(self._node.doubt, self.order.devices, self.order.namespace, self.order.name)
                 return self._exit(pod_status.UNKNOWN_EXIT, error=self.refusal or REMOVED, supervisor_lost=True)
             await self._wait(self._pause(pod))
 

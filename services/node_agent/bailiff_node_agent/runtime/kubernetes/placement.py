@@ -75,7 +75,8 @@ class Placement:
     async def _create(self, manifest: Object) -> None:
         namespace = self.order.namespace
         try:
-            pod = await self._node.api.create(PODS, manifest, namespace)
+            async with self._node.starting:
+                pod = await self._node.api.create(PODS, manifest, namespace)
         except AlreadyExists:
             pod = await self._node.api.get(PODS, self.order.name, namespace)
             if key_of_pod(pod) != self.order.key:
@@ -98,13 +99,13 @@ class Placement:
     async def _remember(self, pod: Object) -> None:
         metadata = pod["metadata"]
         self.order = replace(self.order, uid=metadata["uid"], name=metadata["name"], namespace=metadata["namespace"])
-        await asyncio.to_thread(self._node.files.write_order, self.order)
+        await self._node.files.off_loop(self._node.files.write_order, self.order)
 
     async def _take(self, pod: Object) -> None:
         """Take over the pod of a workload: from now on its object stays until its devices are proven free."""
         if not self.order.uid:
             await self._remember(pod)
-        if self._manifest is not None or FINALIZER in (pod["metadata"].get("finalizers") or ()):
+        if self._manifest is not None or _has_finalizer(pod):
             return
         patch: Object = {
             "metadata": {
@@ -114,7 +115,8 @@ class Placement:
             }
         }
         with contextlib.suppress(ApiError):  # without it, an end that nobody reported is proven by the kubelet and the cgroup
-            await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace, form="strategic")
+            async with self._node.starting:
+                await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace, form="strategic")
 
     async def _removed_unbound(self, why: str | None) -> None:
         """Give up a pod that has no node: delete exactly that version. Returns where it is bound, or nobody answers."""
@@ -146,11 +148,12 @@ class Placement:
         raise NotStarted(why or timeout)
 
 
-async def drop_finalizer(node: PodNode, namespace: str, name: str, uid: str) -> None:
-    """Let the API server remove the pod's object. Raises `Unreachable`."""
+async def drop_finalizer(node: PodNode, namespace: str, name: str, uid: str, seen: Object | None = None) -> None:
+    """Let the API server remove the pod's object. seen: as the view has it, which may be old. Raises `Unreachable`."""
     while True:
-        pod = await node.api.find(PODS, name, namespace)
-        if pod is None or uid_of(pod) != uid or FINALIZER not in (pod["metadata"].get("finalizers") or ()):
+        pod = seen if seen is not None and _has_finalizer(seen) else await node.api.find(PODS, name, namespace)
+        seen = None
+        if pod is None or uid_of(pod) != uid or not _has_finalizer(pod):
             return
         left = [each for each in pod["metadata"]["finalizers"] if each != FINALIZER]
         version = pod["metadata"]["resourceVersion"]
@@ -160,14 +163,20 @@ async def drop_finalizer(node: PodNode, namespace: str, name: str, uid: str) -> 
             return
 
 
+def _has_finalizer(pod: Object) -> bool:
+    return FINALIZER in (pod["metadata"].get("finalizers") or ())
+
+
 async def remove_pod(node: PodNode, order: TaskOrder) -> None:
     """Its devices are free: the finalizer goes, once the API server answers. A workload's pod is its controller's to delete."""
     while order.uid:
+        pod = node.find(task_hash(str(order.key)), order.uid)
         try:
-            if order.own_pod:
+            if order.own_pod and (pod is None or "deletionTimestamp" not in pod["metadata"]):
                 with contextlib.suppress(NotFound, Conflict):
                     await node.api.delete(PODS, order.name, order.namespace, uid=order.uid, grace_s=1)
-            await drop_finalizer(node, order.namespace, order.name, order.uid)
+                pod = None  # it has another version now
+            await drop_finalizer(node, order.namespace, order.name, order.uid, pod)
         except (Unreachable, TooManyRequests):
             await asyncio.sleep(POLL_S)
         else:
@@ -203,7 +212,7 @@ def find_orders(node: PodNode) -> None:
     """Write the orders of pods that an earlier agent started, where its own record of them was lost with its disk."""
     for pod in node.task_pods():
         key, record = key_of_pod(pod), annotations_of(pod).get(TASK_RECORD)
-        if FINALIZER not in (pod["metadata"].get("finalizers") or ()):
+        if not _has_finalizer(pod):
             continue  # it was forgotten: its devices are free, and only its object is still there
         if key is None or record is None or (node.files.task_dir(key) / "order.json").exists():
             continue

@@ -11,6 +11,7 @@ from bailiff_kubernetes.resources import PODS, labels_of, uid_of
 from bailiff_node_agent.runtime.plugin import KubernetesSettings
 from bailiff_node_agent.runtime.port import TaskKey
 
+from .cluster_view import STARTS_AT_ONCE
 from .pod_processes import PodProcesses
 from .pod_resources import PodResources
 from .published import PublishedDevices
@@ -33,6 +34,8 @@ class PodNode:
     lease: tuple[int, int] | None = None
     changed: dict[str, asyncio.Event] = field(default_factory=dict)
     """By the hash of each followed task: something happened to its pod."""
+    starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE), kw_only=True)
+    """Held while a pod is created or taken over."""
     published: PublishedDevices = field(kw_only=True)
     reaches_node: ClassVar[bool] = True
     """Whether this process is on the node, and reaches its kubelet and the pods' volumes and processes."""

@@ -64,7 +64,8 @@ class KubernetesRuntime:
         cluster_node: ClusterNode | None = None,
         published: PublishedDevices | None = None,
     ) -> None:
-        self._files, self._name, self._settings, self._cluster_node = TaskFiles(folder), node, settings, cluster_node
+        self._name, self._settings, self._cluster_node = node, settings, cluster_node
+        self._files = TaskFiles(folder, flushed=cluster_node is None)  # flushes for very many nodes would keep one disk busy
         self._published = published or PublishedDevices(settings, node)
         if cluster_node is None:
             self._volumes: PodVolumes | NoVolumes = PodVolumes(settings.kubelet_dir)
@@ -119,7 +120,7 @@ class KubernetesRuntime:
             claim = claim_of(launch, namespace, self._settings, self._published) if manifest is not None else None
             if manifest is not None and claim is not None:
                 use_claim(manifest)
-            await asyncio.to_thread(self._files.write_order, order, manifest, claim)
+            await self._files.off_loop(self._files.write_order, order, manifest, claim)
             follower = self._follow(node, order, manifest, launch.check_devices or _any_devices)
             await follower.settled.wait()
             self._starting.discard(launch.key)
@@ -174,7 +175,7 @@ class KubernetesRuntime:
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
         self._files.known(key)
-        await asyncio.to_thread(self._files.write_eviction, key, payload, soft_us, hard_us)
+        await self._files.off_loop(self._files.write_eviction, key, payload, soft_us, hard_us)
         self._watcher.poll_fast(key)
         follower = self._followers.get(key)
         if follower is not None:
@@ -190,7 +191,7 @@ class KubernetesRuntime:
     async def cancel_eviction(self, key: TaskKey) -> None:
         folder = self._files.known(key)
         self._files.withdraw(key)
-        await asyncio.to_thread(control_dir.withdraw_notice, folder, self._control_dir(key))
+        await self._files.off_loop(control_dir.withdraw_notice, folder, self._control_dir(key))
         self._watcher.poll_slowly(key)
         self._write_lease(key)
         self._wake(key)
@@ -206,12 +207,12 @@ class KubernetesRuntime:
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         self._files.known(key)
-        await asyncio.to_thread(self._files.write_stop, key, grace_seconds(grace_s))
+        await self._files.off_loop(self._files.write_stop, key, grace_seconds(grace_s))
         self._wake(key)
 
     async def kill(self, key: TaskKey) -> None:
         self._files.known(key)
-        await asyncio.to_thread(self._files.write_stop, key, KILL_GRACE_S)
+        await self._files.off_loop(self._files.write_stop, key, KILL_GRACE_S)
         self._wake(key)
 
     def renew(self, until_us: int, grace_us: int) -> None:
@@ -266,8 +267,7 @@ class KubernetesRuntime:
         return self._processes.memory(uid) if uid else 0
 
     def log_path(self, key: TaskKey) -> Path | None:
-        folder = self._files.known(key)
-        return folder / "log" if self._cluster_node is None else None
+        return None if self._cluster_node is not None else self._files.known(key) / "log"
 
     def terminal_path(self, key: TaskKey) -> Path | None:
         self._files.known(key)
@@ -284,7 +284,7 @@ class KubernetesRuntime:
         node.changed.pop(task_hash(str(key)), None)
         for by_task in (self._followers, self._following, self._locks):
             by_task.pop(key, None)
-        await asyncio.to_thread(shutil.rmtree, folder)
+        await self._files.off_loop(shutil.rmtree, folder)
 
     async def close(self) -> None:
         tasks = [*self._following.values(), *([self._view] if self._view is not None else [])]

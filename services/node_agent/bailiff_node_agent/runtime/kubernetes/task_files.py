@@ -1,15 +1,19 @@
 """What the agent keeps on disk about each pod: the order to start it, when it ran, and how it ended. It outlives the object."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from bailiff_node_agent.disk.storage import write_durably
+from bailiff_node_agent.disk.storage import write_atomically, write_durably
 from bailiff_node_agent.runtime.port import Exit, Launch, Running, TaskKey, UnknownTask
 from bailiff_node_agent.runtime.supervisor.host import boot_id
 from bailiff_node_agent.runtime.task_record import read_json
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,30 @@ class TaskOrder:
 
 
 class TaskFiles:
-    """One folder for each task."""
+    """One folder for each task.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    flushed: whether what was written survives a power loss. Otherwise it is valid until this machine boots anew, and is dropped
+    then: the pods' own annotations have the orders (`placement.find_orders`).
+    """
+
+    def __init__(self, folder: Path, *, flushed: bool = True) -> None:
+        self.folder, self._flushed = folder, flushed
         folder.mkdir(parents=True, exist_ok=True)
+        if not flushed:
+            self._drop_those_of_earlier_boot()
+
+    async def off_loop(self, call: Callable[..., T], *arguments: Any) -> T:
+        """The result of a call that reads or writes here, without keeping the event loop waiting for the disk."""
+        return await asyncio.to_thread(call, *arguments) if self._flushed else call(*arguments)
+
+    def _drop_those_of_earlier_boot(self) -> None:
+        mark = self.folder / "boot_id"
+        if mark.exists() and mark.read_text() == boot_id():
+            return
+        for each in self.folder.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each)
+        mark.write_text(boot_id())
 
     def write_lease(self, lease: tuple[int, int]) -> None:
         """The node's lease: until when, and the grace then. Not durably: after a power loss it applies to no task."""
@@ -73,8 +96,7 @@ class TaskFiles:
             self._write(order.key, "manifest", dict(manifest))
         if claim is not None:
             self._write(order.key, "claim", dict(claim))
-        content = asdict(order) | {"key": str(order.key)}
-        write_durably(folder / "order.json", json.dumps(content).encode())
+        self._write(order.key, "order", asdict(order) | {"key": str(order.key)})
 
     def order(self, key: TaskKey) -> TaskOrder:
         """The order. Raises `UnknownTask`."""
@@ -166,7 +188,8 @@ class TaskFiles:
         return read_json(self.task_dir(key) / "claim.json")
 
     def _write(self, key: TaskKey, name: str, content: dict[str, Any]) -> None:
-        write_durably(self.task_dir(key) / f"{name}.json", json.dumps(content).encode())
+        path, data = self.task_dir(key) / f"{name}.json", json.dumps(content).encode()
+        (write_durably if self._flushed else write_atomically)(path, data)
 
 
 def order_of(launch: Launch, namespace: str, name: str) -> TaskOrder:
