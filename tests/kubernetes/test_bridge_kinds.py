@@ -43,10 +43,7 @@ def kinds(kubernetes):
 
 @pytest.fixture
 async def users(kinds, users, system):
-    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "all"}, "rules": [everything]}
-    system.cluster.kubectl("apply", "-n", users.namespace, "-f", "-", stdin=yaml.safe_dump(role))
-    system.cluster.kubectl("create", "rolebinding", "all", "--role=all", f"--user={USER}", "-n", users.namespace)
+    users.grant_everything()
 
     async def created():
         samples = [{"apiVersion": each.api_version, "kind": each.kind, "metadata": SAMPLE, "spec": {}} for each in kinds]

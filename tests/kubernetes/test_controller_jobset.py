@@ -1,0 +1,88 @@
+"""JobSets with their real controller, which makes Jobs, whose controller makes the pods."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controllers_kit import JOBSET_NAME
+from tests.kubernetes.bridge_system import POOL, USER, BridgeSystem, Users
+from tests.kubernetes.controller_story import (
+    completes,
+    fails,
+    life_of_suspensions,
+    pod_template,
+    preempted_and_back,
+    until_condition,
+)
+
+from bailiff_kubernetes import names
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(1800)]
+SELECTOR = f"{JOBSET_NAME}=train"
+
+
+def jobset(template: dict[str, Any], pool: str) -> dict[str, Any]:
+    """A driver, and two Jobs of two workers each: five pods. Their Jobs allow no failure."""
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+
+    def job(pods: int) -> dict[str, Any]:
+        counts = {"parallelism": pods, "completions": pods, "backoffLimit": 0}
+        return {"spec": {**counts, "podFailurePolicy": policy, "template": template}}
+
+    replicated = [
+        {"name": "driver", "replicas": 1, "template": job(1)},
+        {"name": "workers", "replicas": 2, "template": job(2)},
+    ]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "train", "labels": {names.POOL: pool}},
+        "spec": {"replicatedJobs": replicated},
+    }
+
+
+async def test_a_jobset_is_preempted_comes_back_and_completes(
+    jobset_controller: Path, kubelet_users: Users, tmp_path: Path
+) -> None:
+    users = kubelet_users
+    users.grant_everything()
+    users.apply(jobset(pod_template(users.watch.pool, tmp_path), users.watch.pool))
+    again = await preempted_and_back(users, "train", SELECTOR, tmp_path)
+    assert again.user == f"kubernetes/{USER}"
+    assert [(group.count, group.gpu_milli) for group in again.demand.tasks] == [(1, 1000), (4, 1000)]
+    await completes(users, "train", tmp_path)
+    await until_condition(users, "jobsets", "train", "Completed")
+    status = users.cluster.get("jobset", "train", "-n", users.namespace)["status"]
+    assert status.get("restarts", 0) == 0, f"a preemption is no failure: {status}"
+    users.kubectl("delete", "jobset", "train")
+    await users.watch.verify()
+
+
+async def test_suspending_a_jobset_pauses_its_job(jobset_controller: Path, users: Users, system: BridgeSystem) -> None:
+    users.grant_everything()
+    suspended = jobset(pod_template(POOL), POOL)
+    suspended["spec"]["suspend"] = True
+    users.apply(suspended)
+    await life_of_suspensions(users, system, "jobset", SELECTOR, lambda on: {"suspend": on})
+
+
+async def test_a_jobset_fails(jobset_controller: Path, users: Users) -> None:
+    users.grant_everything()
+    template = pod_template(POOL)
+    template["metadata"]["annotations"] = {"offline-kubernetes/runs-for": "1s", "offline-kubernetes/exit-code": "3"}
+    users.apply(jobset(template, POOL))
+    await fails(users, "jobset", "train", "Failed")
+    users.kubectl("delete", "jobset", "train")
+
+
+async def test_the_size_of_a_jobset_is_fixed_by_its_own_webhook(jobset_controller: Path, users: Users) -> None:
+    users.grant_everything()
+    users.apply(jobset(pod_template(POOL), POOL))
+    job = await users.until_phase("train", "running")
+    larger = jobset(pod_template(POOL), POOL)
+    larger["spec"]["replicatedJobs"][1]["replicas"] = 3
+    refused = users.refused("patch", "jobset", "train", "--type=merge", "-p", json.dumps({"spec": larger["spec"]}))
+    assert "field is immutable" in refused
+    assert users.of("train").size == job.size
+    users.kubectl("delete", "jobset", "train")
