@@ -59,8 +59,8 @@ TRAINING_OPERATOR = Source(
 KUBERAY = Source(
     "kuberay", "github.com/ray-project/kuberay/ray-operator@v1.5.0", ".", "config/crd/bases/*.yaml", "config/rbac/role.yaml"
 )  # fmt: skip
-VALIDATOR = {TRAINING_OPERATOR.name: "validator.training-operator.kubeflow.org"}
-"""Names by which a controller looks for its own webhooks."""
+RENEWED = "validator.training-operator.kubeflow.org"
+"""The training operator starts once it has written its authority, for Services, into the webhooks of this name: none."""
 
 
 @contextlib.contextmanager
@@ -75,8 +75,7 @@ def _running(cluster: Cluster, source: Source) -> Iterator[Path]:
         _install_definitions(cluster, files / DEFINITIONS)
         kubeconfig = _account(cluster, source.name, namespace, files / ROLE, folder)
         if source.webhooks:
-            authority = _certificate(cluster, folder, f"{source.name}.{namespace}.svc", namespace)
-            for each in _webhooks(source, files / WEBHOOKS, webhooks, authority):
+            for each in _webhooks(source, files / WEBHOOKS, webhooks, _certificate(folder)):
                 cluster.kubectl("apply", "-f", "-", stdin=json.dumps(each))
                 stack.callback(cluster.kubectl, "delete", each["kind"], each["metadata"]["name"])
         arguments = _arguments(source, folder, health, webhooks)
@@ -145,10 +144,9 @@ def _is_served(cluster: Cluster, name: str) -> bool:
 
 def _account(cluster: Cluster, name: str, namespace: str, role: Path, folder: Path) -> Path:
     """A kubeconfig with the rights of the controller's own role, and no others."""
-    kind = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(kind))
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(account))
+    metadata = {"name": name, "namespace": namespace}
+    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}]
+    made += [{"apiVersion": "v1", "kind": kind, "metadata": metadata} for kind in ("ServiceAccount", "Secret")]
     (found,) = (each for each in _objects(role) if each["kind"] == "ClusterRole")
     found["metadata"] = {"name": namespace}
     binding = {
@@ -158,38 +156,33 @@ def _account(cluster: Cluster, name: str, namespace: str, role: Path, folder: Pa
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
     }
-    for each in (found, binding):
+    for each in (*made, found, binding):
         cluster.kubectl("apply", "-f", "-", stdin=json.dumps(each))
     return cluster.kubeconfig_of(name, namespace, folder / "kubeconfig")
 
 
-def _certificate(cluster: Cluster, folder: Path, host: str, namespace: str) -> str:
-    """Of the webhooks, where controllers look for it, and as a Secret for one that wants to renew it; returns its authority."""
-    issue(folder / "pki", ["127.0.0.1", host], [BROKER])
+def _certificate(folder: Path) -> str:
+    """Of the webhooks, where controllers look for it; returns its authority."""
+    issue(folder / "pki", ["127.0.0.1"], [BROKER])
     serving = folder / SERVING.name / "serving-certs"
     serving.mkdir(parents=True)
     shutil.copyfile(folder / "pki" / f"{BROKER}.pem", serving / "tls.crt")
     shutil.copyfile(folder / "pki" / f"{BROKER}.key", serving / "tls.key")
-    shutil.copyfile(folder / "pki" / "ca.pem", serving / "ca.crt")
-    shutil.copyfile(folder / "pki" / "ca.key", serving / "ca.key")
-    data = {file.name: base64.b64encode(file.read_bytes()).decode() for file in serving.iterdir()}
-    metadata = {"name": "webhooks", "namespace": namespace}
-    cluster.kubectl(
-        "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
-    )
-    return data["ca.crt"]
+    return base64.b64encode((folder / "pki" / "ca.pem").read_bytes()).decode()
 
 
 def _webhooks(source: Source, file: Path, port: int, authority: str) -> Iterator[dict[str, Any]]:
     """As in the module, but at an address. As in its kustomization, pods only where they are of a JobSet."""
     for configuration in _objects(file):
-        configuration["metadata"] = {"name": VALIDATOR.get(source.name, f"{source.name}-{configuration['kind'].lower()}")}
+        configuration["metadata"] = {"name": f"{source.name}-{configuration['kind'].lower()}"}
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": authority}
             if any("pods" in rule["resources"] for rule in webhook["rules"]):
                 webhook["objectSelector"] = {"matchExpressions": [{"key": JOBSET_NAME, "operator": "Exists"}]}
         yield configuration
+        if source == TRAINING_OPERATOR:
+            yield {**configuration, "metadata": {"name": RENEWED}, "webhooks": []}
 
 
 def _arguments(source: Source, folder: Path, health: int, webhooks: int) -> list[str]:
@@ -211,7 +204,7 @@ def _arguments(source: Source, folder: Path, health: int, webhooks: int) -> list
         template.write_text(NO_DNS)
         return [
             "--enable-scheme=pytorchjob", f"--health-probe-bind-address={probe}", "--metrics-bind-address=0",
-            f"--webhook-server-port={webhooks}", f"--webhook-service-name={source.name}", "--webhook-secret-name=webhooks",
+            f"--webhook-server-port={webhooks}", f"--webhook-secret-name={source.name}",
             f"--pytorch-init-container-template-file={template}",
         ]  # fmt: skip
     # The API server reaches the head's pod; this machine has no addresses of Services.

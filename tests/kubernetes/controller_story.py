@@ -3,6 +3,7 @@
 It has five GPUs; the urgent Job `serve` takes all eight. Meanwhile `later` joins the queue, and has no place beside it.
 """
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -93,7 +94,7 @@ async def life_of_suspensions(
     """`train` was created suspended, on fake nodes: resumed, suspended and resumed, cancelled in Bailiff and resumed, deleted."""
     patch(users, plural, "train", suspend(False))
     await users.until_pods(selector, "it runs once it is resumed", all_running(pods))
-    job = await users.until_phase("train", "running")
+    job = copy.copy(await users.until_phase("train", "running"))  # the state changes
 
     patch(users, plural, "train", suspend(True))
     await users.until_phase("train", "paused")

@@ -43,7 +43,7 @@ def kinds(kubernetes):
 
 @pytest.fixture
 async def users(kinds, users, system):
-    users.grant_everything()
+    users.may_use("jobsets", "pytorchjobs")
 
     async def created():
         samples = [{"apiVersion": each.api_version, "kind": each.kind, "metadata": SAMPLE, "spec": {}} for each in kinds]
@@ -55,8 +55,7 @@ async def users(kinds, users, system):
         return True
 
     await users.watch.until_true("objects of these kinds can be created", created)
-    yield users
-    system.cluster.kubectl("delete", "jobsets,pytorchjobs", "--all", "-n", users.namespace, "--wait=false")
+    return users
 
 
 def template(gpus):

@@ -24,7 +24,7 @@ SELECTOR = f"{JOBSET_NAME}=train"
 
 def jobset(template: dict[str, Any], pool: str) -> dict[str, Any]:
     """A driver, and two Jobs of two workers each: five pods. Their Jobs allow no failure."""
-    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 
     def job(pods: int) -> dict[str, Any]:
         counts = {"parallelism": pods, "completions": pods, "backoffLimit": 0}
@@ -46,7 +46,7 @@ async def test_a_jobset_is_preempted_comes_back_and_completes(
     jobset_controller: Path, kubelet_users: Users, tmp_path: Path
 ) -> None:
     users = kubelet_users
-    users.grant_everything()
+    users.may_use("jobsets")
     users.apply(jobset(pod_template(users.watch.pool, tmp_path), users.watch.pool))
     again = await preempted_and_back(users, "train", SELECTOR, tmp_path)
     assert again.user == f"kubernetes/{USER}"
@@ -55,12 +55,11 @@ async def test_a_jobset_is_preempted_comes_back_and_completes(
     await until_condition(users, "jobsets", "train", "Completed")
     status = users.cluster.get("jobset", "train", "-n", users.namespace)["status"]
     assert status.get("restarts", 0) == 0, f"a preemption is no failure: {status}"
-    users.kubectl("delete", "jobset", "train")
     await users.watch.verify()
 
 
 async def test_suspending_a_jobset_pauses_its_job(jobset_controller: Path, users: Users, system: BridgeSystem) -> None:
-    users.grant_everything()
+    users.may_use("jobsets")
     suspended = jobset(pod_template(POOL), POOL)
     suspended["spec"]["suspend"] = True
     users.apply(suspended)
@@ -68,21 +67,18 @@ async def test_suspending_a_jobset_pauses_its_job(jobset_controller: Path, users
 
 
 async def test_a_jobset_fails(jobset_controller: Path, users: Users) -> None:
-    users.grant_everything()
+    users.may_use("jobsets")
     template = pod_template(POOL)
     template["metadata"]["annotations"] = {"offline-kubernetes/runs-for": "1s", "offline-kubernetes/exit-code": "3"}
     users.apply(jobset(template, POOL))
     await fails(users, "jobset", "train", "Failed")
-    users.kubectl("delete", "jobset", "train")
 
 
 async def test_the_size_of_a_jobset_is_fixed_by_its_own_webhook(jobset_controller: Path, users: Users) -> None:
-    users.grant_everything()
+    users.may_use("jobsets")
     users.apply(jobset(pod_template(POOL), POOL))
     job = await users.until_phase("train", "running")
-    larger = jobset(pod_template(POOL), POOL)
-    larger["spec"]["replicatedJobs"][1]["replicas"] = 3
-    refused = users.refused("patch", "jobset", "train", "--type=merge", "-p", json.dumps({"spec": larger["spec"]}))
+    larger = [{"op": "replace", "path": "/spec/replicatedJobs/1/replicas", "value": 3}]
+    refused = users.refused("patch", "jobset", "train", "--type=json", "-p", json.dumps(larger))
     assert "field is immutable" in refused
     assert users.of("train").size == job.size
-    users.kubectl("delete", "jobset", "train")

@@ -44,18 +44,17 @@ async def test_a_pytorchjob_is_preempted_comes_back_and_completes(
     training_operator: Path, kubelet_users: Users, tmp_path: Path
 ) -> None:
     users = kubelet_users
-    users.grant_everything()
+    users.may_use("pytorchjobs")
     users.apply(pytorchjob(pod_template(users.watch.pool, tmp_path, name="pytorch"), users.watch.pool))
     again = await preempted_and_back(users, "train", SELECTOR, tmp_path)
     assert [(group.count, group.gpu_milli) for group in again.demand.tasks] == [(1, 1000), (4, 1000)]
     await completes(users, "train", tmp_path)
     await until_condition(users, "pytorchjobs", "train", "Succeeded")
-    users.kubectl("delete", "pytorchjob", "train")
     await users.watch.verify()
 
 
 async def test_suspending_a_pytorchjob_pauses_its_job(training_operator: Path, users: Users, system: BridgeSystem) -> None:
-    users.grant_everything()
+    users.may_use("pytorchjobs")
     suspended = pytorchjob(on_fake_nodes(), POOL)
     suspended["spec"]["runPolicy"] = {"suspend": True}
     users.apply(suspended)
@@ -63,7 +62,7 @@ async def test_suspending_a_pytorchjob_pauses_its_job(training_operator: Path, u
 
 
 async def test_a_pytorchjob_is_scaled(training_operator: Path, users: Users) -> None:
-    users.grant_everything()
+    users.may_use("pytorchjobs")
     job = pytorchjob(on_fake_nodes(), POOL, workers=2)
     job["metadata"]["annotations"] = {names.MIN_TASKS: "2"}
     users.apply(job)
@@ -74,12 +73,10 @@ async def test_a_pytorchjob_is_scaled(training_operator: Path, users: Users) -> 
     patch(users, "pytorchjob", "train", {"pytorchReplicaSpecs": {"Worker": {"replicas": 1}}})
     await users.until_pods(SELECTOR, "it runs with one worker", all_running(2))
     await users.watch.until("the log has it", lambda _: users.of("train").size == 2)
-    users.kubectl("delete", "pytorchjob", "train")
     await users.watch.verify()
 
 
 async def test_a_pytorchjob_fails(training_operator: Path, users: Users) -> None:
-    users.grant_everything()
+    users.may_use("pytorchjobs")
     users.apply(pytorchjob(on_fake_nodes(runs_for="1s", exit_code="3"), POOL, restart="Never"))
     await fails(users, "pytorchjob", "train", "Failed")
-    users.kubectl("delete", "pytorchjob", "train")

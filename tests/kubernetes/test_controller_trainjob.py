@@ -25,7 +25,7 @@ API = "trainer.kubeflow.org/v1alpha1"
 
 def runtime(template: dict[str, Any]) -> dict[str, Any]:
     """What the platform team installs: it knows nothing of Bailiff, but that an eviction is no failure."""
-    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
     step = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
     job = {"backoffLimit": 0, "podFailurePolicy": policy, "template": {"spec": template["spec"]}}
     node = {"name": "node", "template": {"metadata": step, "spec": job}}
@@ -47,7 +47,7 @@ def trainjob(template: dict[str, Any], pool: str) -> dict[str, Any]:
 
 async def test_a_trainjob_is_preempted_comes_back_and_completes(trainer: Path, kubelet_users: Users, tmp_path: Path) -> None:
     users = kubelet_users
-    users.grant_everything()
+    users.may_use("trainjobs")
     template = pod_template(users.watch.pool, tmp_path, name="node")
     users.apply(runtime(template))
     users.apply(trainjob(template, users.watch.pool))
@@ -55,12 +55,11 @@ async def test_a_trainjob_is_preempted_comes_back_and_completes(trainer: Path, k
     assert [(group.count, group.gpu_milli) for group in again.demand.tasks] == [(PODS, 1000)]
     await completes(users, "train", tmp_path)
     await until_condition(users, "trainjobs", "train", "Complete")
-    users.kubectl("delete", "trainjob", "train")
     await users.watch.verify()
 
 
 async def test_suspending_a_trainjob_pauses_its_job(trainer: Path, users: Users, system: BridgeSystem) -> None:
-    users.grant_everything()
+    users.may_use("trainjobs")
     template = pod_template(POOL, name="node")
     suspended = trainjob(template, POOL)
     suspended["spec"]["suspend"] = True
@@ -70,10 +69,9 @@ async def test_suspending_a_trainjob_pauses_its_job(trainer: Path, users: Users,
 
 
 async def test_a_trainjob_fails(trainer: Path, users: Users) -> None:
-    users.grant_everything()
+    users.may_use("trainjobs")
     template = pod_template(POOL, name="node")
     template["metadata"]["annotations"] = {"offline-kubernetes/runs-for": "1s", "offline-kubernetes/exit-code": "3"}
     users.apply(runtime(template))
     users.apply(trainjob(template, POOL))
     await fails(users, "trainjob", "train", "Failed")
-    users.kubectl("delete", "trainjob", "train")
