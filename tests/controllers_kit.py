@@ -28,6 +28,8 @@ from bailiff_devstack import free_port
 PROGRAM, ROLE, WEBHOOKS, DEFINITIONS = "controller", "role.yaml", "webhooks.yaml", "definitions.yaml"
 SERVING = Path("/tmp/k8s-webhook-server")
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+STAND_IN = {"ENABLE_PROBES_INJECTION": "false", "ENABLE_INIT_CONTAINER_INJECTION": "false"}
+"""KubeRay adds no probes and no waiting for Ray: no image with Ray can be had."""
 NO_DNS = f"- name: init-pytorch\n  image: {IMAGE}\n  command: ['true']\n"
 """By default a worker's pod waits until the name of the master is known. The cluster of the tests has no name service."""
 
@@ -79,7 +81,7 @@ def _running(cluster: Cluster, source: Source) -> Iterator[Path]:
                 cluster.kubectl("apply", "-f", "-", stdin=json.dumps(each))
                 stack.callback(cluster.kubectl, "delete", each["kind"], each["metadata"]["name"])
         arguments = _arguments(source, folder, health, webhooks)
-        environment = {"KUBECONFIG": str(kubeconfig), "MY_POD_NAMESPACE": namespace, "TMPDIR": str(folder)}
+        environment = {"KUBECONFIG": str(kubeconfig), "MY_POD_NAMESPACE": namespace, "TMPDIR": str(folder), **STAND_IN}
         log = folder / "log"
         stack.enter_context(_process([str(files / PROGRAM), *arguments], environment, folder, log, health))
         yield log
@@ -208,7 +210,12 @@ def _arguments(source: Source, folder: Path, health: int, webhooks: int) -> list
             f"--pytorch-init-container-template-file={template}",
         ]  # fmt: skip
     # The API server reaches the head's pod; this machine has no addresses of Services.
-    return [f"--health-probe-bind-address={probe}", "--metrics-addr=0", "--use-kubernetes-proxy"]
+    return [
+        f"--health-probe-bind-address={probe}",
+        "--metrics-addr=0",
+        "--enable-leader-election=false",
+        "--use-kubernetes-proxy",
+    ]
 
 
 def _written(folder: Path, configuration: Mapping[str, Any]) -> str:

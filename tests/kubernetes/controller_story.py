@@ -30,13 +30,13 @@ done
 """As `kubelet_jobs.USES`, until the test lets it end."""
 
 
-def pod_template(pool: str, work: Path | None = None, *, name: str = "main", gpus: int = 1) -> dict[str, Any]:
-    """work: a folder of the machine, where containers note which GPUs they use; None on fake nodes."""
+def pod_template(pool: str, work: Path | None = None, *, name: str = "main", script: str = RUN) -> dict[str, Any]:
+    """A pod with one GPU. work: a folder of the machine, where containers note which GPUs they use; None on fake nodes."""
     container = {
         "name": name,
         "image": IMAGE,
-        "command": ["/bin/sh", "-c", RUN],
-        "resources": {"requests": {"cpu": "10m"}, "limits": {"nvidia.com/gpu": gpus}},
+        "command": ["/bin/sh", "-c", script],
+        "resources": {"requests": {"cpu": "10m"}, "limits": {"nvidia.com/gpu": 1}},
     }
     spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
     if work is not None:
@@ -66,10 +66,10 @@ async def preempted_and_back(users: Users, name: str, selector: str, work: Path,
     return again
 
 
-async def completes(users: Users, name: str, work: Path) -> None:
-    """Its containers end by themselves, and `later` is next."""
+async def completes(users: Users, name: str, work: Path, phase: str = "succeeded") -> None:
+    """Its work is done, and `later` is next. phase: of the job then."""
     (work / DONE).touch()
-    await users.until_phase(name, "succeeded")
+    await users.until_phase(name, phase)
     await users.until_phase("later", "starting", "running")
 
 
