@@ -16,6 +16,7 @@ from tests.kubernetes.controller_story import (
     until_condition,
 )
 
+from bailiff_core.records.decisions import JobPlaced
 from bailiff_kubernetes import names
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -82,3 +83,18 @@ async def test_the_size_of_a_jobset_is_fixed_by_its_own_webhook(jobset_controlle
     refused = users.refused("patch", "jobset", "train", "--type=json", "-p", json.dumps(larger))
     assert "field is immutable" in refused
     assert users.of("train").size == job.size
+
+
+async def test_a_jobset_that_ends_its_own_workers_is_started_once(jobset_controller: Path, users: Users) -> None:
+    users.may_use("jobsets")
+    driver, workers = pod_template(POOL), pod_template(POOL)
+    driver["metadata"]["annotations"] = {"offline-kubernetes/runs-for": "1s"}
+    workers["metadata"]["annotations"] = {"offline-kubernetes/stops-after": "3"}
+    ends_with_driver = jobset(workers, POOL)
+    ends_with_driver["spec"]["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["driver"]}
+    ends_with_driver["spec"]["replicatedJobs"][0]["template"]["spec"]["template"] = driver
+    users.apply(ends_with_driver)
+    job = await users.until_phase("train", "cancelled", "succeeded", "failed")
+    await until_condition(users, "jobsets", "train", "Completed")
+    assert (job.phase, job.request_reason) == ("cancelled", "the JobSet has completed")
+    assert [fact.attempt for fact in users.watch.facts(JobPlaced, job=job.id)] == [1], "its GPUs were not taken once more"

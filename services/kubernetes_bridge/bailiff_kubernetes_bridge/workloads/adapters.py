@@ -169,16 +169,26 @@ def _ray_job(item: Object, _: Object | None) -> Workload:
         templates[str(group.get("groupName"))] = (pods, template_of(group.get("template")))
     found = described(item, RAY_JOBS, {role: (pods, template) for role, (pods, template) in templates.items() if pods})
     status = item.get("status") or {}
-    if item["spec"].get("clusterSelector"):
-        return replace(found, problem="it runs on a RayCluster that exists already (clusterSelector)")
+    found = replace(found, resizes=False, problem=found.problem or _ray_problem(item["spec"], cluster))
     if status.get("jobDeploymentStatus") == "Complete":
         return replace(found, outcome="complete", outcome_reason="the RayJob has completed")
-    if status.get("jobDeploymentStatus") == "Failed":
+    if status.get("jobDeploymentStatus") in ("Failed", "ValidationFailed"):
         text = status.get("message") or status.get("reason") or ""
         return replace(
             found, outcome="failed", outcome_reason=f"the RayJob has failed: {text}" if text else "the RayJob has failed"
         )
     return found
+
+
+def _ray_problem(spec: Object, cluster: Object) -> str:
+    """Why Bailiff cannot place it, or could not end it; empty if it can."""
+    if spec.get("clusterSelector"):
+        return "it runs on a RayCluster that exists already (clusterSelector)"
+    if cluster.get("enableInTreeAutoscaling"):
+        return "Ray's autoscaler changes its number of pods (enableInTreeAutoscaling)"
+    if not spec.get("shutdownAfterJobFinishes"):
+        return "set shutdownAfterJobFinishes: KubeRay suspends no other RayJob, and its pods would keep their GPUs after its end"
+    return ""
 
 
 def _ray_place(_: Object, pod: Object) -> Place:
