@@ -224,28 +224,28 @@ def _written(folder: Path, configuration: Mapping[str, Any]) -> str:
     return str(file)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def jobset_controller(kubernetes: Cluster) -> Iterator[Path]:
     """JobSet. Its log."""
     with _running(kubernetes, JOBSET) as log:
         yield log
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def trainer(kubernetes: Cluster, jobset_controller: Path) -> Iterator[Path]:
     """Kubeflow Trainer, which makes JobSets. Its log."""
     with _running(kubernetes, TRAINER) as log:
         yield log
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def training_operator(kubernetes: Cluster) -> Iterator[Path]:
     """Kubeflow's training operator, for PyTorchJobs. Its log."""
     with _running(kubernetes, TRAINING_OPERATOR) as log:
         yield log
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kuberay(kubernetes: Cluster) -> Iterator[Path]:
     """KubeRay's operator. Its log."""
     with _running(kubernetes, KUBERAY) as log:

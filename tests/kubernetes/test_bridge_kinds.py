@@ -132,3 +132,22 @@ async def test_a_pytorchjob(users, system):
     assert not any(map(is_gated, found))
     users.kubectl("delete", "pytorchjob", "torch", "--wait=false")
     await users.until_phase("torch", "cancelled")
+
+
+@pytest.mark.long
+async def test_a_kind_that_is_uninstalled_stops_nothing(kinds, users, system):
+    metadata = {"name": "ray", "labels": {names.POOL: POOL}}
+    users.apply({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata, "spec": {"entrypoint": "true"}})
+
+    async def is_followed():
+        found = system.cluster.get("rayjob", "ray", "-n", users.namespace)["metadata"]["annotations"]
+        return found.get("bailiff.io/status", "").startswith("NotSubmitted: ")
+
+    await users.watch.until_true("the bridge follows RayJobs", is_followed)
+    pid = system.stack.processes.pid("kubernetes-bridge")
+    system.cluster.kubectl("delete", "customresourcedefinition", "rayjobs.ray.io")
+    users.apply(users.job("train", pods=1, gpus=8))
+    await users.until_pods("job-name=train", "train runs", all_running(1))
+    assert system.stack.processes.pid("kubernetes-bridge") == pid
+    again = next(definition(each) for each in kinds if each.kind == "RayJob")
+    system.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(again))

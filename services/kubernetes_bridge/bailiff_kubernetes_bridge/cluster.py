@@ -53,11 +53,20 @@ class ClusterWatch:
                         # the JobSet of a TrainJob has no label of its own
                         labels = "" if adapter.resource == JOBSETS else names.POOL
                         self._views[kind] = LocalView(self._api, adapter.resource, labels=labels, trim=without_managed_fields)
-                        group.create_task(self._follow(self._views[kind]))
+                        group.create_task(self._follow_kind(kind))
                 await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
 
     async def _follow(self, view: LocalView) -> None:
         async for _ in view.changes():
+            self._changed()
+
+    async def _follow_kind(self, kind: str) -> None:
+        """Until the cluster does not have the kind any more, as where its controller is uninstalled."""
+        try:
+            await self._follow(self._views[kind])
+        except NotFound:
+            del self._views[kind]
+            logger().warning("kind uninstalled", kind=kind)
             self._changed()
 
     async def _is_served(self, resource: Resource) -> bool:
