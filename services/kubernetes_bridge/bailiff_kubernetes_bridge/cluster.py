@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 
 from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
-from bailiff_kubernetes.resources import NODES, PODS, Object, Resource, without_managed_fields
+from bailiff_kubernetes.resources import JOBSETS, NODES, PODS, Object, Resource, without_managed_fields
 from bailiff_service.logs import logger
 
 from .view import ClusterView, cluster_view
-from .workloads.adapters import ADAPTERS, JOBSETS
+from .workloads.adapters import ADAPTERS
 
 LOOK_FOR_KINDS_S = 30.0
 

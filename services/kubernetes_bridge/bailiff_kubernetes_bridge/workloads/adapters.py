@@ -4,15 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bailiff_kubernetes.resources import JOBS, Object, Resource, labels_of, uid_of
+from bailiff_kubernetes.resources import JOBS, JOBSETS, PYTORCH_JOBS, RAY_JOBS, TRAIN_JOBS, Object, Resource, labels_of, uid_of
 
 from .common import count_of, described, ended, template_of
 from .model import Workload
-
-JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets")
-TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
-PYTORCH_JOBS = Resource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
-RAY_JOBS = Resource("ray.io/v1", "RayJob", "rayjobs")
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOBSET_NAME, JOBSET_ROLE, JOBSET_INDEX = (
