@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from tests.controllers_kit import JOBSET_NAME
-from tests.kubernetes.bridge_system import POOL, USER, BridgeSystem, Users
+from tests.kubernetes.bridge_system import POOL, USER, BridgeSystem, Users, all_running
 from tests.kubernetes.controller_story import (
+    PODS,
     completes,
     fails,
     life_of_suspensions,
@@ -98,3 +99,15 @@ async def test_a_jobset_that_ends_its_own_workers_is_started_once(jobset_control
     await until_condition(users, "jobsets", "train", "Completed")
     assert (job.phase, job.request_reason) == ("cancelled", "the JobSet has completed")
     assert [fact.attempt for fact in users.watch.facts(JobPlaced, job=job.id)] == [1], "its GPUs were not taken once more"
+
+
+async def test_the_jobs_of_a_jobset_start_in_order(jobset_controller: Path, users: Users) -> None:
+    users.may_use("jobsets")
+    in_order = jobset(pod_template(POOL), POOL)
+    in_order["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+    users.apply(in_order)
+    found = await users.until_pods(SELECTOR, "all run", all_running(PODS))
+    started = {pod["metadata"]["name"]: pod["metadata"]["creationTimestamp"] for pod in found}
+    (driver,) = (name for name in started if name.startswith("train-driver"))
+    assert started[driver] == min(started.values())
+    assert (await users.until_phase("train", "running")).attempt == 1
