@@ -47,7 +47,7 @@ def trainjob(template: dict[str, Any], pool: str) -> dict[str, Any]:
 
 async def test_a_trainjob_is_preempted_comes_back_and_completes(trainer: Path, kubelet_users: Users, tmp_path: Path) -> None:
     users = kubelet_users
-    users.may_use("trainjobs")
+    users.may_use("trainjobs", "trainingruntimes")
     template = pod_template(users.watch.pool, tmp_path, name="node")
     users.apply(runtime(template))
     users.apply(trainjob(template, users.watch.pool))
@@ -59,7 +59,7 @@ async def test_a_trainjob_is_preempted_comes_back_and_completes(trainer: Path, k
 
 
 async def test_suspending_a_trainjob_pauses_its_job(trainer: Path, users: Users, system: BridgeSystem) -> None:
-    users.may_use("trainjobs")
+    users.may_use("trainjobs", "trainingruntimes")
     template = pod_template(POOL, name="node")
     suspended = trainjob(template, POOL)
     suspended["spec"]["suspend"] = True
@@ -69,7 +69,7 @@ async def test_suspending_a_trainjob_pauses_its_job(trainer: Path, users: Users,
 
 
 async def test_a_trainjob_fails(trainer: Path, users: Users) -> None:
-    users.may_use("trainjobs")
+    users.may_use("trainjobs", "trainingruntimes")
     template = pod_template(POOL, name="node")
     template["metadata"]["annotations"] = {"offline-kubernetes/runs-for": "1s", "offline-kubernetes/exit-code": "3"}
     users.apply(runtime(template))
