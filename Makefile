@@ -42,7 +42,7 @@ test-long: install-dev .venv-frameworks/.installed .venv-spark/.installed ## the
 test-compose: install-dev ## the story in containers, where a Docker engine answers
 	$(BIN)/python -m pytest -q -m "compose" --timeout 1800 tests/compose
 
-test-kubernetes: install-dev ## the runtime and the bridge on a real Kubernetes: KUBECONFIG, or the cluster that BAILIFF_TEST_KUBERNETES can start (LONG=1: with faults and installation)
+test-kubernetes: install-dev ## the runtime and the bridge on a real Kubernetes: KUBECONFIG, or the cluster that BAILIFF_TEST_KUBERNETES can start (LONG=1: with faults, real controllers and installation)
 	BAILIFF_TEST_PATIENCE_S=$${BAILIFF_TEST_PATIENCE_S:-240} $(BIN)/python -m pytest -q -m "kubernetes$(if $(LONG),, and not long)" --timeout 600 $(or $(TESTS),tests/kubernetes tests/contract/test_runtime_contract.py)
 
 test-nvml: install-dev ## the node agent against the libnvidia-ml.so.1 that BAILIFF_TEST_NVML names, such as NVIDIA's mock of it

@@ -18,6 +18,7 @@ from bailiff_core.model.state import Job
 from bailiff_core.records import decisions
 from bailiff_kubernetes import names
 from bailiff_kubernetes.names import task_hash
+from bailiff_kubernetes.resources import RAY_JOBS
 from bailiff_kubernetes_bridge.actions import (
     Action,
     CopyCheckpoint,
@@ -38,7 +39,7 @@ from bailiff_kubernetes_bridge.messages import PoolView, Rejection
 from bailiff_kubernetes_bridge.reconcile import reconcile
 from bailiff_kubernetes_bridge.submission import Rules
 from bailiff_kubernetes_bridge.view import ClusterView, cluster_view
-from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND, RAY_JOBS
+from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND
 from bailiff_kubernetes_bridge.workloads.model import Pod
 
 RUNTIME = {"bailiff.runtime/kubernetes": "true"}

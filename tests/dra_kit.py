@@ -8,21 +8,20 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.go_programs import built, go
 from tests.kubernetes_cluster import PATIENCE_S, Cluster, RealNode, tool_that_is_built
 
 from bailiff_node_agent.settings import KubernetesSettings
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 GO_MODULE = Path(__file__).parent / "dra_driver"
 DRIVER = "sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin"
 CONTAINERD = tuple(
@@ -151,35 +150,13 @@ def _remove_specs(driver: str) -> None:
 
 def _programs() -> dict[str, Path]:
     """The folders of driver and containerd; built first where they are not there. Skips the test where that is impossible."""
-    go = shutil.which("go") or ("/usr/local/go/bin/go" if Path("/usr/local/go/bin/go").exists() else None)
 
     def build_driver(folder: Path) -> None:
         name = str(folder / DRIVER.rpartition("/")[2])
-        _go(go, ["build", "-mod=readonly", "-o", name, DRIVER], GO_MODULE, {})
+        go(["build", "-mod=readonly", "-o", name, DRIVER], GO_MODULE, {})
 
     def install_containerd(folder: Path) -> None:
         tags = "no_btrfs no_zfs no_devmapper no_aufs"
-        _go(go, ["install", "-tags", tags, *CONTAINERD], folder, {"GOBIN": str(folder)})
+        go(["install", "-tags", tags, *CONTAINERD], folder, {"GOBIN": str(folder)})
 
-    return {"driver": _cached("dra-example-driver", build_driver), "containerd": _cached("containerd", install_containerd)}
-
-
-def _cached(name: str, build: Callable[[Path], None]) -> Path:
-    folder = CACHE / name / "bin"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as new:
-            build(Path(new))
-            with contextlib.suppress(OSError):  # another run was faster
-                Path(new).rename(folder)
-                Path(new).mkdir()
-    return folder
-
-
-def _go(go: str | None, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
-    if go is None:
-        pytest.skip("no Go to build the DRA driver and a containerd that knows CDI")
-    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", **environment}
-    done = subprocess.run([go, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=1200, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"go {arguments[0]} failed: {done.stderr[-500:]}")
+    return {"driver": built("dra-example-driver", build_driver), "containerd": built("containerd", install_containerd)}

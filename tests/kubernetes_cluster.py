@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.kubernetes_neighbours import settle_in
 
 from bailiff_kubernetes import Api, Conflict, NotFound
@@ -85,6 +86,14 @@ class Cluster:
     def get(self, *arguments: str) -> Any:
         """`kubectl get … -o json`."""
         return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    def kubeconfig_of(self, account: str, namespace: str, path: Path) -> Path:
+        """Written to this path: a kubeconfig of a service account, with its rights and no others."""
+        token = self.kubectl("create", "token", account, "-n", namespace, "--duration=2h").strip()
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+        path.write_text(yaml.safe_dump(config))
+        return path
 
     def node(self, number: int = 1) -> RealNode:
         """A real node, from 1. Skips the test where there is none."""

@@ -133,10 +133,7 @@ class BridgeSystem(System):
         """With the rights of bridge-rbac.yaml and no others."""
         path = self.folder / "bridge.kubeconfig"
         if not path.exists():
-            token = self.cluster.kubectl("create", "token", "bailiff-kubernetes-bridge", "-n", "bailiff", "--duration=2h").strip()
-            config = yaml.safe_load(self.cluster.kubeconfig.read_text())
-            config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
-            path.write_text(yaml.safe_dump(config))
+            self.cluster.kubeconfig_of("bailiff-kubernetes-bridge", "bailiff", path)
         return path
 
     def _start(
@@ -163,12 +160,21 @@ class Users:
 
     def __init__(self, cluster: Cluster, namespace: str, watch: Watch) -> None:
         self.cluster, self.namespace, self.watch = cluster, namespace, watch
+        self._kinds = ["jobs", "pods"]
         binding = ["create", "rolebinding", USER, f"--user={USER}", "--clusterrole=edit", "-n", namespace]
         cluster.kubectl(*binding)
 
+    def may_use(self, *plurals: str) -> None:
+        """Give the user every right in the namespace, as on objects of these kinds, which `edit` does not know."""
+        self._kinds = [*plurals, *self._kinds]
+        rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "all"}, "rules": rules}
+        self.cluster.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=json.dumps(role))
+        self.cluster.kubectl("create", "rolebinding", "all", "--role=all", f"--user={USER}", "-n", self.namespace)
+
     def delete_everything(self) -> None:
-        """Delete the namespace's Jobs and pods."""
-        self.cluster.kubectl("delete", "jobs,pods", "--all", "-n", self.namespace, "--wait=false")
+        """Delete the namespace's workloads and pods."""
+        self.cluster.kubectl("delete", ",".join(self._kinds), "--all", "-n", self.namespace, "--wait=false")
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """As the user."""

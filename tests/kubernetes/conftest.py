@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.controllers_kit import jobset_controller, kuberay, trainer, training_operator  # noqa: F401
 from tests.kubernetes.bridge_system import GANG_POOL, KUBELET_POOL, POOL, BridgeSystem, Users
 from tests.kubernetes.story import Story
 from tests.kubernetes_cluster import Cluster

@@ -75,15 +75,15 @@ def using(users: Users, name: str, gpus: int, uses: Path, *, pods: int = 1, **la
     return job
 
 
-async def runs(users: Users, name: str, uses: Path, pods: int = 1) -> Job:
-    """Wait until the Job's pods run on the GPUs that the log says, by the kubelets' word and by their own.
+async def runs(users: Users, name: str, uses: Path, pods: int = 1, selector: str = "") -> Job:
+    """Wait until the workload's pods run on the GPUs that the log says, by the kubelets' word and by their own.
 
-    No GPU has been used by two containers at a time so far.
+    No GPU has been used by two containers at a time so far. selector: of the pods, if it is no Job.
     """
     kubelets = {node.name: PodResources(node.pod_resources) for node in users.cluster.real_nodes}
 
     async def agreed() -> bool:
-        found = [pod for pod in users.pods(f"job-name={name}") if pod["status"].get("phase") == "Running"]
+        found = [pod for pod in users.pods(selector or f"job-name={name}") if pod["status"].get("phase") == "Running"]
         if len(found) != pods or users.of(name).phase != "running" or attempts_of(found) != {users.of(name).attempt}:
             return False
         given = {

@@ -43,10 +43,7 @@ def kinds(kubernetes):
 
 @pytest.fixture
 async def users(kinds, users, system):
-    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "all"}, "rules": [everything]}
-    system.cluster.kubectl("apply", "-n", users.namespace, "-f", "-", stdin=yaml.safe_dump(role))
-    system.cluster.kubectl("create", "rolebinding", "all", "--role=all", f"--user={USER}", "-n", users.namespace)
+    users.may_use("jobsets", "pytorchjobs")
 
     async def created():
         samples = [{"apiVersion": each.api_version, "kind": each.kind, "metadata": SAMPLE, "spec": {}} for each in kinds]
@@ -58,8 +55,7 @@ async def users(kinds, users, system):
         return True
 
     await users.watch.until_true("objects of these kinds can be created", created)
-    yield users
-    system.cluster.kubectl("delete", "jobsets,pytorchjobs", "--all", "-n", users.namespace, "--wait=false")
+    return users
 
 
 def template(gpus):
@@ -135,3 +131,22 @@ async def test_a_pytorchjob(users, system):
     assert not any(map(is_gated, found))
     users.kubectl("delete", "pytorchjob", "torch", "--wait=false")
     await users.until_phase("torch", "cancelled")
+
+
+@pytest.mark.long
+async def test_a_kind_that_is_uninstalled_stops_nothing(kinds, users, system):
+    metadata = {"name": "ray", "labels": {names.POOL: POOL}}
+    users.apply({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata, "spec": {"entrypoint": "true"}})
+
+    async def is_followed():
+        found = system.cluster.get("rayjob", "ray", "-n", users.namespace)["metadata"]["annotations"]
+        return found.get("bailiff.io/status", "").startswith("NotSubmitted: ")
+
+    await users.watch.until_true("the bridge follows RayJobs", is_followed)
+    pid = system.stack.processes.pid("kubernetes-bridge")
+    system.cluster.kubectl("delete", "customresourcedefinition", "rayjobs.ray.io")
+    users.apply(users.job("train", pods=1, gpus=8))
+    await users.until_pods("job-name=train", "train runs", all_running(1))
+    assert system.stack.processes.pid("kubernetes-bridge") == pid
+    again = next(definition(each) for each in kinds if each.kind == "RayJob")
+    system.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(again))

@@ -49,6 +49,8 @@ def _scaling(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tupl
         return  # its next attempt has the new size
     for number, (role, group) in enumerate(zip(roles, job.demand.tasks, strict=True)):
         wanted = role.count - finished_before(job, role.name, pods)
+        if not workload.resizes and sum(pod.role == role.name and not pod.deleting for pod in pods) != role.count:
+            continue  # its pods are still those of the size before
         if 0 < wanted != group.count:
             body = ScaleJob(job=job.id, group=number, tasks=wanted, min_tasks=_minimum(workload, job, wanted - group.count))
             yield f"{job.id}/scale/{number}/{wanted}/{workload.generation}.{job.attempt}", body

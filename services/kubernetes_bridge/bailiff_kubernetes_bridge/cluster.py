@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 
 from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
-from bailiff_kubernetes.resources import NODES, PODS, Object, Resource, without_managed_fields
+from bailiff_kubernetes.resources import JOBSETS, NODES, PODS, Object, Resource, without_managed_fields
 from bailiff_service.logs import logger
 
 from .memo import Memo
 from .view import ClusterView, cluster_view
-from .workloads.adapters import ADAPTERS, JOBSETS
+from .workloads.adapters import ADAPTERS
 
 LOOK_FOR_KINDS_S = 30.0
 
@@ -56,7 +56,7 @@ class ClusterWatch:
                         labels = "" if adapter.resource == JOBSETS else names.POOL
                         self._view = None
                         self._views[kind] = LocalView(self._api, adapter.resource, labels=labels, trim=without_managed_fields)
-                        group.create_task(self._follow(self._views[kind]))
+                        group.create_task(self._follow_kind(kind))
                 await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
 
     async def _follow(self, view: LocalView) -> None:
@@ -66,6 +66,15 @@ class ClusterWatch:
     def _changed(self) -> None:
         self._view = None
         self._on_change()
+
+    async def _follow_kind(self, kind: str) -> None:
+        """Until the cluster does not have the kind any more, as where its controller is uninstalled."""
+        try:
+            await self._follow(self._views[kind])
+        except NotFound:
+            del self._views[kind]
+            logger().warning("kind uninstalled", kind=kind)
+            self._changed()
 
     async def _is_served(self, resource: Resource) -> bool:
         try:

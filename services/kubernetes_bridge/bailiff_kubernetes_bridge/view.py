@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import Object, annotations_of, condition_of, labels_of, uid_of
+from bailiff_kubernetes.resources import JOBSETS, TRAIN_JOBS, Object, annotations_of, condition_of, labels_of, uid_of
 from bailiff_kubernetes.task_keys import attempt_of
 
 from .memo import Memo
-from .workloads.adapters import ADAPTERS, JOBSETS, TRAIN_JOBS, Adapter, controller_of, pod_keys
+from .workloads.adapters import ADAPTERS, Adapter, controller_of, pod_keys
 from .workloads.common import checkpoint_of
 from .workloads.model import Pod, Workload
 from .workloads.pod_groups import group_key, group_uid, is_finished, pod_group, role_of

@@ -3,7 +3,15 @@
 import pytest
 from tests.bridge_objects import job_object, plain_pod
 
-from bailiff.client.kubernetes_checks import POLICIES, bridge_check, ignores_disruptions, jobs_checks, policies_check
+from bailiff.client.kubernetes_checks import (
+    POLICIES,
+    bridge_check,
+    ignores_disruptions,
+    jobs_checks,
+    kinds_checks,
+    policies_check,
+)
+from bailiff_kubernetes import NotFound
 from bailiff_kubernetes.client import Listing
 
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
@@ -41,6 +49,44 @@ async def test_jobs_whose_preemptions_count_as_failures_are_named():
     (found,) = await jobs_checks(Cluster(Job=[job_object("good", podFailurePolicy=IGNORE), job_object("bad")]))
     assert (found["status"], found["found"]) == ("warn", "a preemption counts as a failure of team-a/bad")
     assert "DisruptionTarget" in found["advice"]
+
+
+def workload(name, spec, conditions=(), **status):
+    metadata = {"name": name, "namespace": "team-a", "labels": {"bailiff.io/pool": "a"}}
+    conditions = [{"type": kind, "status": "True"} for kind in conditions]
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": conditions, **status}}
+
+
+def jobset(name, *policies):
+    return workload(name, {"replicatedJobs": [{"template": job_object("x", podFailurePolicy=policy)} for policy in policies]})
+
+
+async def test_workloads_of_other_kinds_whose_preemptions_count_as_failures_are_named():
+    torch = {"pytorchReplicaSpecs": {"Master": {"restartPolicy": "OnFailure"}, "Worker": {"restartPolicy": "Never"}}}
+    cluster = Cluster(
+        JobSet=[jobset("good", IGNORE, IGNORE), jobset("bad", IGNORE, {})],
+        PyTorchJob=[workload("torch", torch), workload("over", torch, ["Succeeded"])],
+        RayJob=[
+            workload("once", {}),
+            workload("retried", {"backoffLimit": 3}),
+            workload("over", {}, jobDeploymentStatus="Failed"),
+        ],
+    )
+    found = await kinds_checks(cluster)
+    assert [each["found"] for each in found] == [
+        f"a preemption counts as a failure of the {kind} team-a/{name}"
+        for kind, name in (("JobSet", "bad"), ("PyTorchJob", "torch"), ("RayJob", "once"))
+    ]
+    advice = ("podFailurePolicy", "OnFailure", "backoffLimit")
+    assert all(word in each["advice"] for word, each in zip(advice, found, strict=True))
+
+
+async def test_kinds_that_the_cluster_does_not_have_are_no_finding():
+    class Bare:
+        async def list(self, resource, labels=""):
+            raise NotFound(f"no {resource.kind}", 404)
+
+    assert await kinds_checks(Bare()) == []
 
 
 async def test_pods_without_a_gate_are_named():

@@ -94,23 +94,6 @@ def test_pytorchjob():
     assert BY_KIND["PyTorchJob"].suspend(False) == {"spec": {"runPolicy": {"suspend": False}}}
 
 
-def test_rayjob():
-    workers = {"groupName": "gpu", "replicas": 2, "numOfHosts": 2, "template": pod_template(4)}
-    spec = {"rayClusterSpec": {"headGroupSpec": {"template": pod_template(0)}, "workerGroupSpecs": [workers]}}
-    pods = [
-        pod("h", {"ray.io/cluster": "run-x", "ray.io/group": "headgroup"}, owner=("RayCluster", "c")),
-        pod("w", {"ray.io/cluster": "run-x", "ray.io/group": "gpu"}, owner=("RayCluster", "c")),
-        pod("o", {"ray.io/cluster": "other", "ray.io/group": "gpu"}, owner=("RayCluster", "d")),
-    ]
-    workload, found = one(cluster_view(pods, {"RayJob": [item("RayJob", spec, {"rayClusterName": "run-x"})]}))
-    assert [(role.name, role.count) for role in workload.roles] == [("headgroup", 1), ("gpu", 4)]
-    assert [(each.name, each.role) for each in found] == [("h", "headgroup"), ("w", "gpu")]
-    failed = {"jobDeploymentStatus": "Failed", "message": "no head"}
-    assert one(cluster_view([], {"RayJob": [item("RayJob", spec, failed)]}))[0].outcome_reason == "the RayJob has failed: no head"
-    shared = {**spec, "clusterSelector": {"ray.io/cluster": "x"}}
-    assert "exists already" in one(cluster_view([], {"RayJob": [item("RayJob", shared)]}))[0].problem
-
-
 @pytest.mark.parametrize(
     ("kind", "condition", "outcome"),
     [

@@ -1,11 +1,12 @@
 """Checks of `bailiff doctor --kubeconfig`: what the bridge needs in a cluster, and what makes a preemption cost a retry."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bailiff_core.humanize import count_text
-from bailiff_kubernetes import Api, ApiError, names
-from bailiff_kubernetes.resources import JOBS, LEASES, PODS, Object, Resource, condition_of
+from bailiff_kubernetes import Api, ApiError, NotFound, names
+from bailiff_kubernetes.resources import JOBS, JOBSETS, LEASES, PODS, PYTORCH_JOBS, RAY_JOBS, Object, Resource, condition_of
 
 from .checks import Check, finding
 
@@ -19,15 +20,19 @@ POLICIES = {
     MUTATING: ("bailiff-submitted-by", "bailiff-job-pods", "bailiff-gate"),
     VALIDATING: ("bailiff-identity", "bailiff-placement"),
 }
+ENDED = ("Complete", "Completed", "Succeeded", "Failed")
 LEASE = "bailiff-kubernetes-bridge"
 NAMED = 5
+IGNORE = 'podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}]}'
 
 
 async def kubernetes_checks(kubeconfig: Path) -> list[Check]:
     """All checks of this cluster. Read-only."""
     try:
         async with await Api.connect(kubeconfig) as api:
-            return [await policies_check(api), await bridge_check(api), *await jobs_checks(api)]
+            return [
+                await policies_check(api), await bridge_check(api), *await jobs_checks(api), *await kinds_checks(api),
+            ]  # fmt: skip
     except ApiError as error:
         advice = "check the kubeconfig, and its rights to read jobs, pods, leases and admission policies"
         return [finding("kubernetes", "wrong", error.message, advice)]
@@ -66,7 +71,7 @@ async def jobs_checks(api: Api) -> list[Check]:
         if not counting
         else finding(
             "kubernetes jobs", "warn", f"a preemption counts as a failure of {_some(counting)}",
-            "podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}",
+            IGNORE,
         )
     ]  # fmt: skip
     if outside:
@@ -77,6 +82,44 @@ async def jobs_checks(api: Api) -> list[Check]:
             )
         )  # fmt: skip
     return found
+
+
+async def kinds_checks(api: Api) -> list[Check]:
+    """Workloads of the other kinds whose preemptions count as failures."""
+    found = []
+    for resource, (counts, advice) in COUNTING.items():
+        try:
+            items = (await api.list(resource)).items
+        except NotFound:  # the cluster does not have the kind
+            continue
+        counting = [_name(item) for item in items if not _has_ended(item) and counts(item)]
+        if counting:
+            text = f"a preemption counts as a failure of the {resource.kind} {_some(counting)}"
+            found.append(finding("kubernetes jobs", "warn", text, advice))
+    return found
+
+
+def _jobset_counts(item: Object) -> bool:
+    """Also the JobSets of TrainJobs: a JobSet is in a pool by the label of its pods."""
+    jobs = [replicated["template"] for replicated in item["spec"].get("replicatedJobs") or []]
+    return any(_is_in_pool(job["spec"].get("template") or {}) and not ignores_disruptions(job) for job in jobs)
+
+
+def _pytorch_job_counts(item: Object) -> bool:
+    replicas = (item["spec"].get("pytorchReplicaSpecs") or {}).values()
+    return _is_in_pool(item) and any(each.get("restartPolicy") == "Never" for each in replicas)
+
+
+def _ray_job_counts(item: Object) -> bool:
+    return _is_in_pool(item) and not item["spec"].get("backoffLimit")
+
+
+COUNTING: dict[Resource, tuple[Callable[[Object], bool], str]] = {
+    JOBSETS: (_jobset_counts, f"in each replicated job's template, or in the TrainingRuntime: {IGNORE}"),
+    PYTORCH_JOBS: (_pytorch_job_counts, "restartPolicy: OnFailure"),
+    RAY_JOBS: (_ray_job_counts, "backoffLimit: as many preemptions as it may survive; KubeRay starts another cluster for each"),
+}
+"""By kind: whether one counts a preemption as its failure, and what to write instead."""
 
 
 def ignores_disruptions(job: Object) -> bool:
@@ -92,8 +135,13 @@ def ignores_disruptions(job: Object) -> bool:
     )
 
 
-def _has_ended(job: Object) -> bool:
-    return any((condition_of(job, kind) or {}).get("status") == "True" for kind in ("Complete", "Failed"))
+def _is_in_pool(item: Object) -> bool:
+    return names.POOL in ((item.get("metadata") or {}).get("labels") or {})
+
+
+def _has_ended(item: Object) -> bool:
+    of_ray = (item.get("status") or {}).get("jobDeploymentStatus") in ("Complete", "Failed", "ValidationFailed")
+    return of_ray or any((condition_of(item, kind) or {}).get("status") == "True" for kind in ENDED)
 
 
 def _runs_outside(pod: Object) -> bool:

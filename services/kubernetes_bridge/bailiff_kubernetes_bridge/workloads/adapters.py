@@ -4,15 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bailiff_kubernetes.resources import JOBS, Object, Resource, labels_of, uid_of
+from bailiff_kubernetes.resources import JOBS, JOBSETS, PYTORCH_JOBS, RAY_JOBS, TRAIN_JOBS, Object, Resource, labels_of, uid_of
 
 from .common import count_of, described, ended, template_of
 from .model import Workload
-
-JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets")
-TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
-PYTORCH_JOBS = Resource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
-RAY_JOBS = Resource("ray.io/v1", "RayJob", "rayjobs")
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOBSET_NAME, JOBSET_ROLE, JOBSET_INDEX = (
@@ -169,16 +164,26 @@ def _ray_job(item: Object, _: Object | None) -> Workload:
         templates[str(group.get("groupName"))] = (pods, template_of(group.get("template")))
     found = described(item, RAY_JOBS, {role: (pods, template) for role, (pods, template) in templates.items() if pods})
     status = item.get("status") or {}
-    if item["spec"].get("clusterSelector"):
-        return replace(found, problem="it runs on a RayCluster that exists already (clusterSelector)")
+    found = replace(found, resizes=False, problem=found.problem or _ray_problem(item["spec"], cluster))
     if status.get("jobDeploymentStatus") == "Complete":
         return replace(found, outcome="complete", outcome_reason="the RayJob has completed")
-    if status.get("jobDeploymentStatus") == "Failed":
+    if status.get("jobDeploymentStatus") in ("Failed", "ValidationFailed"):
         text = status.get("message") or status.get("reason") or ""
         return replace(
             found, outcome="failed", outcome_reason=f"the RayJob has failed: {text}" if text else "the RayJob has failed"
         )
     return found
+
+
+def _ray_problem(spec: Object, cluster: Object) -> str:
+    """Why Bailiff cannot place it, or could not end it; empty if it can."""
+    if spec.get("clusterSelector"):
+        return "it runs on a RayCluster that exists already (clusterSelector)"
+    if cluster.get("enableInTreeAutoscaling"):
+        return "Ray's autoscaler changes its number of pods (enableInTreeAutoscaling)"
+    if not spec.get("shutdownAfterJobFinishes"):
+        return "set shutdownAfterJobFinishes: KubeRay suspends no other RayJob, and its pods would keep their GPUs after its end"
+    return ""
 
 
 def _ray_place(_: Object, pod: Object) -> Place:

@@ -32,10 +32,11 @@ class Workload:
 
     submitted_by: who created it, as the admission policy wrote it; empty: nobody vouches for it. generation: rises with every
     change of its spec. min_tasks: the least number of pods that run together; None: all. can_suspend: its kind has
-    `spec.suspend`. requeues: its controller makes evicted pods anew. outcome: that it has ended, and why. problem: why it
-    cannot be submitted. is_single_pod: it is one plain pod, which never is another workload's. stopped_for: the ended job for
-    which the bridge has suspended it. status: what the bridge last wrote about it. object: the API's object, for Events; a pod
-    group has that of its first pod.
+    `spec.suspend`. requeues: its controller makes evicted pods anew. resizes: its controller makes or deletes pods when its size
+    changes; else only the next time that it makes them all. outcome: that it has ended, and why. problem: why it cannot be
+    submitted. is_single_pod: it is one plain pod, which never is another workload's. stopped_for: the ended job for which the
+    bridge has suspended it. status: what the bridge last wrote about it. object: the API's object, for Events; a pod group has
+    that of its first pod.
     """
 
     resource: Resource
@@ -55,6 +56,7 @@ class Workload:
     suspended: bool = False
     can_suspend: bool = True
     requeues: bool = True
+    resizes: bool = True
     deleting: bool = False
     outcome: Literal["", "complete", "failed"] = ""
     outcome_reason: str = ""
