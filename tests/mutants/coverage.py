@@ -1,4 +1,4 @@
-"""Which tests run which statement of the core, kept in build/mutants by file of tests until it or a helper changes.
+"""Which tests run which statement of the core, kept in build/mutants by file of tests until it, what it imports of `tests`, or its data changes.
 
 A statement that has changed since has the tests of its file. Remove build/mutants to measure everything anew.
 
@@ -7,11 +7,13 @@ Run as a module it measures files of tests: in a process of its own, since the c
 
 import hashlib
 import pickle
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
@@ -92,23 +94,43 @@ def current(workers: int) -> Coverage:
 
 
 def _kept() -> dict[str, Path]:
-    """Where the coverage of each file of tests is kept: named by the file, what else is in its folder, and the helpers of all."""
-    shared = _digest(b"", (ROOT / "tests").glob("*.py"))
+    """Where the coverage of each file of tests is kept: named by the file, what it imports of `tests`, and its folder's data."""
     kept = {}
     for folder in TESTS:
-        beside = [path for path in (ROOT / folder).iterdir() if path.suffix in (".py", *DATA)]
-        files = sorted(path for path in beside if path.match("test_*.py"))
-        of_folder = _digest(shared, [path for path in beside if path not in files])
-        for path in files:
-            kept[f"{folder}/{path.name}"] = KEPT / f"{path.stem}.{_digest(of_folder, [path]).hex()[:16]}"
+        data = sorted(path for path in (ROOT / folder).iterdir() if path.suffix in DATA)
+        texts = [path.read_text() for path in (ROOT / folder).glob("*.py")]
+        for_all = [path for path in data if not any(path.name in text for text in texts)]
+        for path in sorted((ROOT / folder).glob("test_*.py")):
+            sources = _imported([path, *(ROOT / folder).glob("conftest.py"), ROOT / "tests/conftest.py"])
+            named = [each for each in data if any(each.name in source.read_text() for source in sources)]
+            kept[f"{folder}/{path.name}"] = KEPT / f"{path.stem}.{_digest([*sources, *for_all, *named])}"
     return kept
 
 
-def _digest(before: bytes, paths: Iterable[Path]) -> bytes:
-    digest = hashlib.sha256(before)
-    for path in sorted(paths):
+def _imported(paths: Iterable[Path]) -> list[Path]:
+    """These files, and all of `tests` that they import."""
+    found: dict[Path, None] = {}
+    queue = list(paths)
+    while queue:
+        path = queue.pop()
+        if path not in found:
+            found[path] = None
+            queue += _imports_of(path)
+    return list(found)
+
+
+@cache
+def _imports_of(path: Path) -> list[Path]:
+    text = path.read_text().replace("from tests import ", "tests.").replace("from . import ", f"tests.{path.parent.name}.")
+    names = [name.replace(".", "/") + ".py" for name in re.findall(r"\btests(?:\.\w+)+", text)]
+    return [ROOT / name for name in names if (ROOT / name).exists()]
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(set(paths)):
         digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
-    return digest.digest()
+    return digest.hexdigest()[:16]
 
 
 def measure(workers: int, files: Sequence[str]) -> None:

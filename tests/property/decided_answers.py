@@ -1,0 +1,85 @@
+"""Worlds for `decided`: what victim selection answers in pools with every feature, for every job that waits and every action."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from random import Random
+
+from tests.property.contended_pools import contended_pool
+from tests.property.full_pools import as_on_large_pools
+from tests.property.rich_stories import Rich
+
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job, OpenRequest, PoolState
+from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.placement import StepBudget, place_unit
+from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims import SelectionBatch, select_victims
+from bailiff_core.victims.batch import select_batch
+
+ACTIONS: tuple[Action, ...] = ("preempt", "reclaim", "consolidate")
+MOST_JOBS = 8
+Texts = Iterator[str]
+
+
+def asked(random: Random) -> Texts:
+    """Answers at four moments of a history of a pool with every feature."""
+    return _asked(random)
+
+
+def asked_large(random: Random) -> Texts:
+    """The same, searched as on large pools."""
+    with as_on_large_pools():
+        yield from _asked(random)
+
+
+def contended(random: Random) -> Texts:
+    """Answers in eight full pools of mixed nodes."""
+    return _contended(random)
+
+
+def contended_large(random: Random) -> Texts:
+    """The same, searched as on large pools; in some any equal choices count as many."""
+    with as_on_large_pools(most_tied=random.choice((0, 1000))):
+        yield from _contended(random)
+
+
+def _asked(random: Random) -> Texts:
+    rich = Rich(random, lambda story: None)
+    for _ in range(4):
+        rich.play(random.randint(8, 20))
+        state = rich.state
+        jobs = [job for job in state.jobs.values() if job.phase in ("pending", "starting", "running")]
+        units = [unit for job in jobs if (unit := next_unit(job)) is not None][:MOST_JOBS]
+        for unit in units:
+            yield from _answers(state, unit, random.choice((5_000, 5_000, random.randint(1, 200))))
+            yield _place(state, unit, reserve=random.random() < 0.3)
+        yield _batch(state, [unit.job for unit in units], 5_000)
+
+
+def _contended(random: Random) -> Texts:
+    for number in range(8):
+        sketch, preemptors = contended_pool(random)
+        steps = 5_000 if number % 4 else random.randint(1, 300)
+        unit = next_unit(preemptors[0])
+        assert unit is not None
+        yield from _answers(sketch.state, unit, steps)
+        yield _batch(sketch.state, preemptors, steps)
+
+
+def _answers(state: PoolState, unit: Unit, steps: int) -> Texts:
+    for action in ACTIONS:
+        budget = StepBudget(steps)
+        answer = select_victims(SelectionBatch.on(current_snapshot(state)), unit, action, budget)
+        yield repr((answer, budget))
+
+
+def _place(state: PoolState, unit: Unit, *, reserve: bool) -> str:
+    budget, snapshot = StepBudget(2_000), current_snapshot(state)
+    mark = snapshot.mark()
+    found = place_unit(snapshot.cluster, unit, budget, reserve=reserve)
+    snapshot.rollback(mark)
+    return repr((found, budget))
+
+
+def _batch(state: PoolState, jobs: list[Job], steps: int) -> str:
+    return repr(select_batch(state, [OpenRequest(at, job.id) for at, job in enumerate(jobs, 1)], steps))
