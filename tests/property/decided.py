@@ -14,10 +14,12 @@ from random import Random
 from tests.builders import requested_unit
 from tests.log_builder import Story
 from tests.property.busy_stories import Busy
+from tests.property.decided_answers import asked, asked_limited, contended, contended_limited
 from tests.property.decided_parts import batches, islands, stale
 from tests.property.full_pools import as_on_large_pools, gang_of_two_kinds, some_pool
 from tests.property.random_stories import Chance
 from tests.property.rich_stories import Rich
+from tests.property.small_limits import small_limits
 from tests.property.small_pools import random_pool
 from tests.property.small_worlds import Fields, Waves, memory_world, small_world, tight_world
 from tests.property.tiny_pools import tiny_pool
@@ -91,6 +93,12 @@ def rich(random: Random) -> Texts:
     yield from seen
 
 
+def rich_limited(random: Random) -> Texts:
+    """The same with small limits of the searches."""
+    with small_limits(random):
+        yield from rich(random)
+
+
 def small(random: Random) -> Texts:
     """Rounds of a small pool whose projects claim more than there is."""
     return _rounds(*small_world(random), step=random.choice((0, 1_000_000, 600_000_000)))
@@ -160,6 +168,12 @@ def tied(random: Random) -> Texts:
         yield from _full_pools(random)
 
 
+def large_limited(random: Random) -> Texts:
+    """The same with small limits of the searches."""
+    with small_limits(random):
+        yield from _full_pools(random)
+
+
 def _full_pools(random: Random) -> Texts:
     """Answers for a batch, and for a gang of two kinds of tasks, in ten pools."""
     for number in range(10):
@@ -195,6 +209,12 @@ KINDS: dict[str, tuple[Callable[[Random], Texts], int, int]] = {  # how many wor
     "large": (large, 30, 14),
     "tied": (tied, 20, 12),
     "memory": (memory, 40, 40),
+    "asked": (asked, 12, 12),
+    "asked-limited": (asked_limited, 14, 14),
+    "contended": (contended, 14, 14),
+    "contended-limited": (contended_limited, 14, 14),
+    "rich-limited": (rich_limited, 8, 8),
+    "large-limited": (large_limited, 8, 8),
 }
 NAMES = [f"{kind}-{seed}" for kind, (_, count, _) in KINDS.items() for seed in range(count)]
 QUICK = {f"{kind}-{seed}" for kind, (*_, count) in KINDS.items() for seed in range(count)}

@@ -1,12 +1,11 @@
 """Worlds for `decided`: what victim selection answers in pools with every feature, for every job that waits and every action."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from random import Random
 
 from tests.property.contended_pools import contended_pool
-from tests.property.full_pools import as_on_large_pools
 from tests.property.rich_stories import Rich
+from tests.property.small_limits import small_limits
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, OpenRequest, PoolState
@@ -26,9 +25,9 @@ def asked(random: Random) -> Texts:
     return _asked(random)
 
 
-def asked_large(random: Random) -> Texts:
-    """The same, searched as on large pools."""
-    with as_on_large_pools():
+def asked_limited(random: Random) -> Texts:
+    """The same with small limits of the searches."""
+    with small_limits(random):
         yield from _asked(random)
 
 
@@ -37,9 +36,9 @@ def contended(random: Random) -> Texts:
     return _contended(random)
 
 
-def contended_large(random: Random) -> Texts:
-    """The same, searched as on large pools; in some any equal choices count as many."""
-    with as_on_large_pools(most_tied=random.choice((0, 1000))):
+def contended_limited(random: Random) -> Texts:
+    """The same with small limits of the searches."""
+    with small_limits(random):
         yield from _contended(random)
 
 
@@ -51,15 +50,15 @@ def _asked(random: Random) -> Texts:
         jobs = [job for job in state.jobs.values() if job.phase in ("pending", "starting", "running")]
         units = [unit for job in jobs if (unit := next_unit(job)) is not None][:MOST_JOBS]
         for unit in units:
-            yield from _answers(state, unit, random.choice((5_000, 5_000, random.randint(1, 200))))
+            yield from _answers(state, unit, random.choice((2_000, 2_000, random.randint(1, 200))))
             yield _place(state, unit, reserve=random.random() < 0.3)
-        yield _batch(state, [unit.job for unit in units], 5_000)
+        yield _batch(state, [unit.job for unit in units], 2_000)
 
 
 def _contended(random: Random) -> Texts:
     for number in range(8):
         sketch, preemptors = contended_pool(random)
-        steps = 5_000 if number % 4 else random.randint(1, 300)
+        steps = 2_000 if number % 4 else random.randint(1, 300)
         unit = next_unit(preemptors[0])
         assert unit is not None
         yield from _answers(sketch.state, unit, steps)
