@@ -1,4 +1,4 @@
-"""Which tests run which statement of the core, kept in build/mutants by file of tests until it, what it imports of `tests`, or its data changes.
+"""Which tests run which statement of the core, kept in build/mutants by file of tests until it, an import or its data changes.
 
 A statement that has changed since has the tests of its file. Remove build/mutants to measure everything anew.
 

@@ -8,7 +8,9 @@ from tests.builders import GIB, HOUR, MINUTE, Sketch, group
 from tests.log_builder import policy
 
 from bailiff_core.model.demand import SubGroup, TaskGroup, TopologyRule
+from bailiff_core.model.gpu_shares import task_resources
 from bailiff_core.model.policy import Policy
+from bailiff_core.model.resources import remove
 from bailiff_core.model.state import Device, Job
 
 Fields = dict[str, Any]
@@ -66,7 +68,8 @@ def rules(random: Random) -> Policy:
         preemption={
             "scope": of((None, "pool", "pool", "project")), "quota_shields": random.random() < 0.4,
             "cap_at_fair_share": random.random() < 0.5, "max_migrations": of((0, 1, 2, 3, None)),
-            "restart_cost": of((0, MINUTE, 10 * MINUTE)), "max_counted_loss": of((0, HOUR, 10 * HOUR)), "cpus_per_gpu": of((1, 4, 16)),
+            "restart_cost": of((0, MINUTE, 10 * MINUTE)), "max_counted_loss": of((0, HOUR, 10 * HOUR)),
+            "cpus_per_gpu": of((1, 4, 16)),
         },
         protections={
             "min_runtime": {"preempt": of((0, 0, 0, MINUTE)), "reclaim": of((0, 0, 0, 5 * MINUTE))},
@@ -168,9 +171,6 @@ def _give_back(random: Random, sketch: Sketch) -> None:
         if not running:
             return
         job = random.choice(running)
-        from bailiff_core.model.gpu_shares import task_resources
-        from bailiff_core.model.resources import remove
-
         for task in job.tasks:
             on = state.nodes[task.node]
             remove(on.allocated, *task_resources(on, job.group(task.index), task.devices))
@@ -187,7 +187,9 @@ def _preemptor(random: Random, sketch: Sketch, name: str, shapes: Any, named: li
     elif kind < 0.4:
         groups = shapes(random)
     elif kind < 0.5:
-        groups = [group(of((1, 2)), gpus=1, **of(({"nodes": ("n0", "n1")}, {"node_labels": {"zone": "p"}}, {"gpu_models": ("h100",)})))]
+        groups = [
+            group(of((1, 2)), gpus=1, **of(({"nodes": ("n0", "n1")}, {"node_labels": {"zone": "p"}}, {"gpu_models": ("h100",)})))
+        ]
     elif kind < 0.6:
         groups = [TaskGroup(count=2, gpu_milli=of((1000, 2000)), sub_group=part) for part in ("left", "right")]
     job = sketch.job(name, *groups, priority=of((25, 50, 75, 75, 90)), preemptible=random.random() < 0.8)

@@ -1,4 +1,4 @@
-"""Limits of the searches, made small, so that small pools reach what only large ones would: what is counted in steps shows at once."""
+"""Limits of the searches, made small, so that small pools reach what only large ones would, and each step counts."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -98,6 +98,10 @@ def test_a_reservation_stays_where_one_that_goes_for_another_limit_is_enough(ske
     moving(sketch, "low", "b", priority=10)
     moving(sketch, "first", "a")
     moving(sketch, "second", "a")
-    projects = [{"name": "dept", "limit": {"gpus": 2}}, {"name": "a", "parent": "dept", "limit": {"gpus": 1}}, {"name": "b", "parent": "dept"}]
+    projects = [
+        {"name": "dept", "limit": {"gpus": 2}},
+        {"name": "a", "parent": "dept", "limit": {"gpus": 1}},
+        {"name": "b", "parent": "dept"},
+    ]
     sketch.state.policy, sketch.state.enforcing = rules(projects=projects), True
     assert dropped(list(enforcement(sketch.state))) == [("second", "policy")]

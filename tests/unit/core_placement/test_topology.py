@@ -239,6 +239,8 @@ def test_without_a_place_only_equal_parts_are_a_proof(cpu_of_b: int, levels_of_b
         sketch.node(f"{zone}{rack}", gpus=gpus, labels={"zone": zone, "rack": rack})
     parts = SubGroup(name="a", topology=rule("rack")), SubGroup(name="b", topology=rule(levels_of_b))
     groups = group(2, gpus=1, sub_group="a"), group(2, gpus=1, cpu=cpu_of_b, sub_group="b")
-    found = place_unit(ClusterResources.of(sketch.state), requested_unit(job(sketch, *groups, sub_groups=parts)), StepBudget(1000))
+    found = place_unit(
+        ClusterResources.of(sketch.state), requested_unit(job(sketch, *groups, sub_groups=parts)), StepBudget(1000)
+    )
     assert isinstance(found, NoFit)
     assert found.kind == kind
