@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 
 import pytest
@@ -65,8 +65,9 @@ class Coverage:
         return self.quickest(self.tests[place] if place in self.tests else self._near(mutant.file))
 
     def of_file(self, file: str) -> list[str]:
-        """The tests that run any statement of the file, then all others."""
-        return list(dict.fromkeys(self.quickest(self._near(file))) | dict.fromkeys(self.quickest(self.seconds)))
+        """The tests that run any statement of the file, in turn with all tests, since any may read a constant of the file."""
+        pairs = zip_longest(self.quickest(self._near(file)), self.quickest(self.seconds))
+        return list(dict.fromkeys(test for pair in pairs for test in pair if test is not None))
 
     def _near(self, file: str) -> dict[str, None]:
         return {test: None for (name, _), tests in self.tests.items() if name == file for test in tests}
