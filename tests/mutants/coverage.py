@@ -1,4 +1,4 @@
-"""Which tests run which statement of the core, kept in build/mutants by file of tests until it or a helper changes.
+"""Which tests run which statement of the core, kept in build/mutants by file of tests until it, an import or its data changes.
 
 A statement that has changed since has the tests of its file. Remove build/mutants to measure everything anew.
 
@@ -7,12 +7,14 @@ Run as a module it measures files of tests: in a process of its own, since the c
 
 import hashlib
 import pickle
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from functools import cache
+from itertools import accumulate, zip_longest
 from pathlib import Path
 
 import pytest
@@ -63,8 +65,9 @@ class Coverage:
         return self.quickest(self.tests[place] if place in self.tests else self._near(mutant.file))
 
     def of_file(self, file: str) -> list[str]:
-        """The tests that run any statement of the file, then all others."""
-        return list(dict.fromkeys(self.quickest(self._near(file))) | dict.fromkeys(self.quickest(self.seconds)))
+        """The tests that run any statement of the file, in turn with all tests, since any may read a constant of the file."""
+        pairs = zip_longest(self.quickest(self._near(file)), self.quickest(self.seconds))
+        return list(dict.fromkeys(test for pair in pairs for test in pair if test is not None))
 
     def _near(self, file: str) -> dict[str, None]:
         return {test: None for (name, _), tests in self.tests.items() if name == file for test in tests}
@@ -92,23 +95,43 @@ def current(workers: int) -> Coverage:
 
 
 def _kept() -> dict[str, Path]:
-    """Where the coverage of each file of tests is kept: named by the file, what else is in its folder, and the helpers of all."""
-    shared = _digest(b"", (ROOT / "tests").glob("*.py"))
+    """Where the coverage of each file of tests is kept: named by the file, what it imports of `tests`, and its folder's data."""
     kept = {}
     for folder in TESTS:
-        beside = [path for path in (ROOT / folder).iterdir() if path.suffix in (".py", *DATA)]
-        files = sorted(path for path in beside if path.match("test_*.py"))
-        of_folder = _digest(shared, [path for path in beside if path not in files])
-        for path in files:
-            kept[f"{folder}/{path.name}"] = KEPT / f"{path.stem}.{_digest(of_folder, [path]).hex()[:16]}"
+        data = sorted(path for path in (ROOT / folder).iterdir() if path.suffix in DATA)
+        texts = [path.read_text() for path in (ROOT / folder).glob("*.py")]
+        for_all = [path for path in data if not any(path.name in text for text in texts)]
+        for path in sorted((ROOT / folder).glob("test_*.py")):
+            sources = _imported([path, *(ROOT / folder).glob("conftest.py"), ROOT / "tests/conftest.py"])
+            named = [each for each in data if any(each.name in source.read_text() for source in sources)]
+            kept[f"{folder}/{path.name}"] = KEPT / f"{path.stem}.{_digest([*sources, *for_all, *named])}"
     return kept
 
 
-def _digest(before: bytes, paths: Iterable[Path]) -> bytes:
-    digest = hashlib.sha256(before)
-    for path in sorted(paths):
+def _imported(paths: Iterable[Path]) -> list[Path]:
+    """These files, and all of `tests` that they import."""
+    found: dict[Path, None] = {}
+    queue = list(paths)
+    while queue:
+        path = queue.pop()
+        if path not in found:
+            found[path] = None
+            queue += _imports_of(path)
+    return list(found)
+
+
+@cache
+def _imports_of(path: Path) -> list[Path]:
+    text = path.read_text().replace("from tests import ", "tests.").replace("from . import ", f"tests.{path.parent.name}.")
+    names = [name.replace(".", "/") + ".py" for name in re.findall(r"\btests(?:\.\w+)+", text)]
+    return [ROOT / name for name in names if (ROOT / name).exists()]
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(set(paths)):
         digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
-    return digest.digest()
+    return digest.hexdigest()[:16]
 
 
 def measure(workers: int, files: Sequence[str]) -> None:

@@ -10,14 +10,18 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from types import ModuleType
 
 from tests.builders import requested_unit
 from tests.log_builder import Story
+from tests.property import crowded_worlds, rich_worlds
 from tests.property.busy_stories import Busy
+from tests.property.decided_answers import asked, asked_limited, bounds, contended, contended_limited
 from tests.property.decided_parts import batches, islands, stale
 from tests.property.full_pools import as_on_large_pools, gang_of_two_kinds, some_pool
 from tests.property.random_stories import Chance
 from tests.property.rich_stories import Rich
+from tests.property.small_limits import small_limits
 from tests.property.small_pools import random_pool
 from tests.property.small_worlds import Fields, Waves, memory_world, small_world, tight_world
 from tests.property.tiny_pools import tiny_pool
@@ -81,14 +85,30 @@ def busy(random: Random) -> Texts:
 
 def rich(random: Random) -> Texts:
     """A history of a pool with every feature at once; its texts say the whole state as well."""
+    return _rich(random, rich_worlds)
+
+
+def crowded(random: Random) -> Texts:
+    """The same of a pool that is short of GPUs, with small limits of the searches in every third world."""
+    with small_limits(random, random.choice((0, 0, 50))):
+        yield from _rich(random, crowded_worlds)
+
+
+def _rich(random: Random, worlds: ModuleType) -> Texts:
     seen: list[str] = []
 
     def note(story: Story) -> None:
         _note(story, seen)
         seen[-1] += state_digest(story.state)
 
-    Rich(random, note).play(60)
+    Rich(random, note, worlds).play(60)
     yield from seen
+
+
+def rich_limited(random: Random) -> Texts:
+    """The same with small limits of the searches."""
+    with small_limits(random):
+        yield from rich(random)
 
 
 def small(random: Random) -> Texts:
@@ -160,6 +180,12 @@ def tied(random: Random) -> Texts:
         yield from _full_pools(random)
 
 
+def large_limited(random: Random) -> Texts:
+    """The same with small limits of the searches."""
+    with small_limits(random):
+        yield from _full_pools(random)
+
+
 def _full_pools(random: Random) -> Texts:
     """Answers for a batch, and for a gang of two kinds of tasks, in ten pools."""
     for number in range(10):
@@ -195,6 +221,14 @@ KINDS: dict[str, tuple[Callable[[Random], Texts], int, int]] = {  # how many wor
     "large": (large, 30, 14),
     "tied": (tied, 20, 12),
     "memory": (memory, 40, 40),
+    "asked": (asked, 12, 12),
+    "asked-limited": (asked_limited, 14, 14),
+    "contended": (contended, 14, 14),
+    "contended-limited": (contended_limited, 14, 14),
+    "rich-limited": (rich_limited, 8, 8),
+    "large-limited": (large_limited, 8, 8),
+    "bounds": (bounds, 40, 40),
+    "crowded": (crowded, 24, 24),
 }
 NAMES = [f"{kind}-{seed}" for kind, (_, count, _) in KINDS.items() for seed in range(count)]
 QUICK = {f"{kind}-{seed}" for kind, (*_, count) in KINDS.items() for seed in range(count)}

@@ -9,8 +9,9 @@ from random import Random
 from typing import Any
 
 from tests.log_builder import GIB, Story
+from tests.property import rich_worlds
 from tests.property.rich_facts import rare_facts
-from tests.property.rich_worlds import CLASSES, SECOND, Draw, demand, machine, rules, scaled
+from tests.property.rich_worlds import CLASSES, SECOND, Draw, scaled
 
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.engine import LOGIC
@@ -27,11 +28,11 @@ LIVE = ("starting", "running")
 
 
 class Rich:
-    """One such history. look: called with the story after every cycle."""
+    """One such history. look: called with the story after every cycle. worlds: makes policy, machines and jobs."""
 
-    def __init__(self, random: Random, look: Callable[[Story], None]) -> None:
-        self.draw = Draw(random)
-        self.story = Story(rules(self.draw))
+    def __init__(self, random: Random, look: Callable[[Story], None], worlds: Any = rich_worlds) -> None:
+        self.draw, self.worlds = Draw(random), worlds
+        self.story = Story(worlds.rules(self.draw))
         self.look = look
         self.submitted = 0
         self.boots: dict[str, int] = {}
@@ -77,7 +78,7 @@ class Rich:
     # --- jobs
 
     def _submit(self) -> Facts:
-        fields = demand(self.draw, self.state)
+        fields = self.worlds.demand(self.draw, self.state)
         groups = fields.pop("groups")
         fact = self.story.submitted(f"j{self.submitted + 1}", *groups, **fields)
         if could_ever_fit(self.state, fact.demand) is None or self.draw.chance(5):
@@ -251,7 +252,7 @@ class Rich:
         self.boots[name] = self.boots.get(name, 0) + 1
         joined = self.story.joined(name, boot=self.boots[name])
         if name not in self.machines or self.draw.chance(20):
-            self.machines[name] = machine(self.draw, joined)
+            self.machines[name] = self.worlds.machine(self.draw, joined)
         return self.machines[name].model_copy(update={"incarnation": joined.incarnation, "boot_id": joined.boot_id})
 
     def _node(self) -> Facts:
@@ -295,4 +296,6 @@ class Rich:
             yield facts.DeviceUnhealthy(**at, reason="xid", code=79)
 
     def _policy(self) -> Facts:
-        yield facts.PolicyApplied(policy=rules(self.draw).complete(), request=self.story.request(), enforce=self.draw.chance(50))
+        yield facts.PolicyApplied(
+            policy=self.worlds.rules(self.draw).complete(), request=self.story.request(), enforce=self.draw.chance(50)
+        )

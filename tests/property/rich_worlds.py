@@ -54,8 +54,8 @@ def rules(draw: Draw) -> Policy:
     """A policy with every part drawn."""
     of, time = draw.of, draw.time
     return policy(
-        priority_classes=_classes(draw),
-        projects=_projects(draw) if draw.chance(75) else [],
+        priority_classes=classes(draw),
+        projects=projects(draw) if draw.chance(75) else [],
         topologies=[{"name": "hall", "levels": LEVELS}],
         packing=of("binpack", "binpack", "spread"),
         placement=of("any", "any", "prefer nvlink"),
@@ -73,11 +73,11 @@ def rules(draw: Draw) -> Policy:
         devices={"over_share": of("warn", "evict"), "mig_weights": draw.some(40, **{"3g.40gb": 500, "1g.10gb": 100})},
         idle={"after": time(10), "action": of("warn", "pause")} if draw.chance(40) else {},
         retention={"ended_jobs": time(60), "request_ids": time(60)} if draw.chance(30) else {},
-        protections=_protections(draw),
+        protections=protections(draw),
     )  # fmt: skip
 
 
-def _classes(draw: Draw) -> list[Fields]:
+def classes(draw: Draw) -> list[Fields]:
     classes: list[Fields] = [entry.model_dump() for entry in DEFAULT_POLICY.priority_classes]
     classes.append({"name": "night", "value": draw.of(40, 50, 60), "preemptible": True, "preemption_policy": "Never"})
     for entry in classes:
@@ -90,7 +90,7 @@ def _classes(draw: Draw) -> list[Fields]:
     return classes
 
 
-def _projects(draw: Draw) -> list[Fields]:
+def projects(draw: Draw) -> list[Fields]:
     parents = {"red": "lab", "blue": "lab", "red-a": "red", "red-b": "red", "blue-a": "blue", "blue-b": "blue"}
     return [
         {"name": name, "created": draw.of(0, 1, 2), **({"parent": parents[name]} if name in parents else {}), **_share(draw)}
@@ -110,7 +110,7 @@ def _share(draw: Draw) -> Fields:
     }  # fmt: skip
 
 
-def _protections(draw: Draw) -> Fields:
+def protections(draw: Draw) -> Fields:
     of, time = draw.of, draw.time
     return {
         "stale_gang": of(None, 0, 10 * SECOND, 30 * SECOND),
@@ -163,7 +163,7 @@ def demand(draw: Draw, state: PoolState) -> Fields:
     elif size > 1 and draw.chance(60):
         fields["min_tasks"] = draw.random.randint(1, size)
     if draw.chance(2 * draw.rare):
-        fields["topology"] = _topology(draw)
+        fields["topology"] = topology(draw)
     others = [job for job in state.jobs.values() if job.phase not in ENDED or job.phase == "succeeded"]
     if others and draw.chance(draw.rare):
         fields["after"] = (Dependency(job=of(*others).id, until=of("succeeded", "ended")),)
@@ -188,7 +188,7 @@ def _group(draw: Draw) -> TaskGroup:
     return TaskGroup(count=of(1, 1, 1, 2, 2, 3, 4), **gpus, **rest, **amounts)
 
 
-def _topology(draw: Draw) -> TopologyRule:
+def topology(draw: Draw) -> TopologyRule:
     return TopologyRule(topology="hall", **draw.some(60, required=draw.of(*LEVELS), preferred=draw.of(*LEVELS)))
 
 
@@ -202,7 +202,7 @@ def _tree(draw: Draw) -> tuple[SubGroup, ...]:
     root = [{"name": "all", "min_groups": draw.of(None, 1, 2)}] if draw.chance(50) else []
     above = {"parent": "all"} if root else {}
     leaf = [{"name": name, "min_tasks": draw.of(None, 0, 1, 2), **above} for name in ("a", "b")]
-    return tuple(SubGroup(**entry, **draw.some(40, topology=_topology(draw))) for entry in [*root, *leaf])
+    return tuple(SubGroup(**entry, **draw.some(40, topology=topology(draw))) for entry in [*root, *leaf])
 
 
 def scaled(draw: Draw, job: Job) -> Fields | None:

@@ -91,3 +91,17 @@ def test_over_a_quota_only_reservations_of_work_that_is_not_preemptible_go(sketc
     moving(sketch, "fixed", "a", preemptible=False)
     moving(sketch, "fixed-too", "a", preemptible=False)
     assert enforced(sketch, quota={"gpus": 1}) == ["fixed-too"]
+
+
+def test_a_reservation_stays_where_one_that_goes_for_another_limit_is_enough(sketch: Sketch) -> None:
+    """The department would drop the reservation of the lowest priority; project a has to drop one of its own anyway."""
+    moving(sketch, "low", "b", priority=10)
+    moving(sketch, "first", "a")
+    moving(sketch, "second", "a")
+    projects = [
+        {"name": "dept", "limit": {"gpus": 2}},
+        {"name": "a", "parent": "dept", "limit": {"gpus": 1}},
+        {"name": "b", "parent": "dept"},
+    ]
+    sketch.state.policy, sketch.state.enforcing = rules(projects=projects), True
+    assert dropped(list(enforcement(sketch.state))) == [("second", "policy")]

@@ -40,6 +40,15 @@ def test_building_it_at_once_equals_building_it_job_by_job(sketch: Sketch) -> No
             assert getattr(level, part.name).tolist() == getattr(singly.levels[priority], part.name).tolist(), part.name
 
 
+def test_what_jobs_leave_is_no_longer_counted(sketch: Sketch) -> None:
+    index = AllocationIndex.of_pool(sketch.state)
+    for name in ("gang", "shared", "leaving"):
+        del sketch.state.active[name]
+        index.refresh(sketch.state, [name])
+        anew = AllocationIndex.of_pool(sketch.state)
+        assert (index.tasks, index.gpus, index.cpu_milli, index.of) == (anew.tasks, anew.gpus, anew.cpu_milli, anew.of), name
+
+
 def test_a_node_that_only_a_job_without_gpus_leaves_is_counted_as_empty() -> None:
     """Otherwise a search would look at more nodes, and take other steps, in a service that has run for long."""
     sketch = Sketch()

@@ -86,3 +86,13 @@ def test_a_task_on_a_mig_device_does_not_count_among_those_on_whole_gpus() -> No
     sketch.at(sketch.job("on-mig", small), ("a", [1]))
     answer = ask(sketch, sketch.job("mixed", group(gpus=1), small, priority=75))
     assert sorted(choice.job for choice in answer.victims) == ["on-gpu", "on-mig"], answer
+
+
+def test_where_each_type_fits_alone_but_not_both_the_answer_is_that_of_the_general_search() -> None:
+    """Two tasks of two GPUs fit on the node, as the count of slots says, and one of three; not one of each."""
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    for number in range(4):
+        sketch.running(f"r{number}", "a", [number])
+    answer = ask(sketch, sketch.job("mixed", group(gpus=3), group(gpus=2), priority=75))
+    assert (answer.refused, answer.explanation.proven, answer.explanation.candidates) == ("impossible", True, 4)

@@ -212,6 +212,7 @@ def _mig(node: Node, number: int) -> Device:
         ((None,) * 6, "n0, n1, n2, n3, n4 and 1 more share none"),
         (("x", "y"), "there is more than one of them"),
         (("x", "x"), None),
+        (("x",), None),
     ],
 )
 def test_which_nodes_share_no_directory(stores: Any, named: str | None) -> None:

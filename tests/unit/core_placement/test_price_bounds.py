@@ -3,11 +3,12 @@
 from random import Random
 
 import pytest
-from tests.builders import MINUTE, Sketch, group
+from tests.builders import MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.placement import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims import SelectionBatch, select_victims
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
 from bailiff_core.victims.shortlist import Shortlist
@@ -109,3 +110,21 @@ def test_a_node_where_all_evictions_together_make_no_room_costs_no_steps() -> No
     budget = StepBudget(100)
     assert [knapsack.options(part, budget) for part in knapsack.parts] == [[]]
     assert budget.used == 0
+
+
+@pytest.mark.parametrize("encodable", [True, False])
+def test_where_the_priorities_are_too_many_to_encode_all_candidates_are_searched(
+    monkeypatch: pytest.MonkeyPatch, encodable: bool
+) -> None:
+    monkeypatch.setattr("bailiff_core.victims.shortlist.MIN_ACTIVE_JOBS", 0)
+    if not encodable:
+        monkeypatch.setattr(Shortlist, "price_bounds", lambda *_: None)
+    sketch = Sketch()
+    for name, age in (("a", 5 * MINUTE), ("b", MINUTE)):
+        sketch.node(name, gpus=2)
+        sketch.running(f"on-{name}", name, range(2), age=age)
+    preemptor = sketch.job("preemptor", group(gpus=2), priority=75)
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(99)
+    )
+    assert ([choice.job for choice in answer.victims], answer.explanation.proven) == (["on-b"], True)

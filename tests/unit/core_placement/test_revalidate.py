@@ -342,6 +342,24 @@ def test_of_two_victims_that_could_stay_the_costlier_one_stays():
     assert ([choice.job for choice in found.victims], found.dropped) == (["cheap"], ("dear",))
 
 
+def test_an_elastic_job_that_is_evicted_whole_counts_as_one_job_among_victims_that_could_stay():
+    """Both lose two GPUs and as much work, and one job stops: the one of more tasks stays, though it is the younger."""
+    made = Sketch()
+    made.node("a", gpus=6)
+    made.running("solid", "a", [0, 1])
+    wide = made.at(made.job("wide", group(2, gpus=1)), ("a", [2]), ("a", [3]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    made.running("other", "a", [4, 5], priority=75)
+    preemptor = made.job("preemptor", group(gpus=4), priority=75)
+    answer = ask(made, preemptor)
+    assert [(choice.job, choice.tasks) for choice in answer.victims] == [("solid", ""), ("wide", "")]
+    preemptor.demand = preemptor.demand.model_copy(update={"tasks": (group(gpus=2),)})
+    fewer = (answer.placement[0].model_copy(update={"devices": "0-1"}),)
+    found = verdict(made, preemptor, answer.model_copy(update={"placement": fewer}))
+    assert isinstance(found, Accepted), found
+    assert ([choice.job for choice in found.victims], found.dropped) == (["solid"], ("wide",))
+
+
 def test_a_job_to_be_relocated_whole_does_not_lose_a_part_instead():
     made = Sketch()
     made.node("a", gpus=2)

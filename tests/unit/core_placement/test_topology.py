@@ -225,3 +225,22 @@ def test_where_members_run_in_two_domains_already_no_domain_has_all_of_them(sket
     sketch.at(elastic, ("y1b", range(4)), ("y2b", range(4)), ("x1a", range(4)))
     del elastic.tasks[2:]
     assert str(nodes(sketch, elastic)).startswith("impossible: needs 1 × (4 GPUs) in one rack of topology 'dc'")
+
+
+@pytest.mark.parametrize(
+    ("cpu_of_b", "levels_of_b", "kind"),
+    [(0, "rack", "impossible"), (1, "rack", "gave-up"), (0, "zone", "gave-up")],
+)
+def test_without_a_place_only_equal_parts_are_a_proof(cpu_of_b: int, levels_of_b: str, kind: str) -> None:
+    """Each part fits alone, and without domains both do: racks of three and one free GPUs, and two parts of two."""
+    sketch = Sketch()
+    sketch.state.policy = RULES
+    for zone, rack, gpus in (("x", "1", 3), ("y", "1", 1)):
+        sketch.node(f"{zone}{rack}", gpus=gpus, labels={"zone": zone, "rack": rack})
+    parts = SubGroup(name="a", topology=rule("rack")), SubGroup(name="b", topology=rule(levels_of_b))
+    groups = group(2, gpus=1, sub_group="a"), group(2, gpus=1, cpu=cpu_of_b, sub_group="b")
+    found = place_unit(
+        ClusterResources.of(sketch.state), requested_unit(job(sketch, *groups, sub_groups=parts)), StepBudget(1000)
+    )
+    assert isinstance(found, NoFit)
+    assert found.kind == kind

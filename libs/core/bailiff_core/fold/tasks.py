@@ -9,11 +9,16 @@ from .gang import is_done, note_stale
 from .registry import folds
 
 
-def _find(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
+def _task_of(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
     job = state.jobs[fact.job]
     task = job.task(fact.task)
     if task is None:
         raise ValueError(f"job {job.id} has no task {fact.task} in its attempt {fact.attempt}")
+    return job, task
+
+
+def _find(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
+    job, task = _task_of(state, fact)
     state.indices.touched[job.id] = None
     return job, task
 
@@ -111,10 +116,7 @@ def eviction_stage_reached(state: PoolState, fact: facts.EvictionStageReached) -
 @folds(facts.TaskProgressed)
 def task_progressed(state: PoolState, fact: facts.TaskProgressed) -> None:
     """Progress changes what evicting the job would cost; it leads to no decision by itself."""
-    job = state.jobs[fact.job]
-    task = job.task(fact.task)
-    if task is None:
-        raise ValueError(f"job {job.id} has no task {fact.task} in its attempt {fact.attempt}")
+    job, task = _task_of(state, fact)
     if not task.attached:
         task.attached = True
         state.indices.touched[job.id] = None  # it may be migrated off a draining node

@@ -1,0 +1,130 @@
+"""Reservations as the fold keeps them: some of their tasks start, their victims pass to another preemptor, they are dropped."""
+
+from typing import Any
+
+import pytest
+from tests.builders import Sketch, group
+
+from bailiff_core.fold.preemptions import _evict_victim
+from bailiff_core.fold.registry import FOLDS
+from bailiff_core.model.proposal import VictimChoice
+from bailiff_core.model.state import Eviction, Job, Preemption
+from bailiff_core.records import decisions
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    made = Sketch()
+    made.node("a", gpus=8)
+    return made
+
+
+def fold(sketch: Sketch, decision: Any) -> None:
+    FOLDS[type(decision)](sketch.state, decision)
+
+
+def growing(sketch: Sketch) -> Job:
+    """It runs on one GPU, and two more are reserved for it, by a preemption."""
+    job = sketch.at(sketch.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2]))
+    for task in job.tasks[1:]:
+        task.state = "reserved"
+    job.reserved_until, job.preemption = 99, 7
+    sketch.state.preemptions[7] = Preemption(7, "job", ["victim"])
+    return job
+
+
+@pytest.mark.parametrize(
+    ("tasks", "states", "complete"),
+    [
+        ("1", ["running", "starting", "reserved"], False),
+        ("2", ["running", "reserved", "starting"], False),
+        ("0-1", ["running", "starting", "reserved"], False),
+        ("1-2", ["running", "starting", "starting"], True),
+        ("", ["running", "starting", "starting"], True),
+    ],
+)
+def test_the_preemption_is_complete_when_the_last_reserved_task_starts(
+    sketch: Sketch, tasks: str, states: list[str], complete: bool
+) -> None:
+    job = growing(sketch)
+    fold(sketch, decisions.JobStarting(job="job", attempt=1, tasks=tasks))
+    assert [task.state for task in job.tasks] == states
+    assert (job.reserved_until, job.preemption) == ((None, None) if complete else (99, 7))
+    assert list(sketch.state.preemptions) == ([] if complete else [7])
+    assert job.phase == "running"
+
+
+def test_a_job_without_a_preemption_starts_as_well(sketch: Sketch) -> None:
+    job = growing(sketch)
+    job.preemption = None
+    fold(sketch, decisions.JobStarting(job="job", attempt=1))
+    assert (job.reserved_until, list(sketch.state.preemptions)) == (None, [7])
+
+
+@pytest.mark.parametrize(("steps", "kept"), [((3, 7, None), 7), ((7, 3, 5), 7), ((None, None, None), 4), ((0, None, None), 0)])
+def test_a_job_that_is_requeued_has_come_as_far_as_its_furthest_task(sketch: Sketch, steps: Any, kept: int) -> None:
+    job = sketch.at(sketch.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2]))
+    job.step = 4
+    for task, step in zip(job.tasks, steps, strict=True):
+        task.step = step
+    fold(sketch, decisions.JobRequeued(job="job", attempt=1, outcome="lost", cause="exit"))
+    assert (job.step, job.tasks) == (kept, [])
+
+
+@pytest.mark.parametrize(
+    ("action", "retries", "again"), [("report", False, False), ("pass", False, True), ("report", True, True)]
+)
+def test_once_a_job_is_passed_the_others_are_tried_again(sketch: Sketch, action: Any, retries: bool, again: bool) -> None:
+    job = sketch.job("job", group(gpus=8))
+    sketch.state.indices.retry_unschedulable = retries
+    fold(sketch, decisions.ScheduleTimedOut(job="job", waited=1, action=action))
+    assert (job.timeout_recorded, sketch.state.indices.retry_unschedulable) == (True, again)
+
+
+def choice(job: str, **about: Any) -> VictimChoice:
+    return VictimChoice(job=job, attempt=1, priority=50, gpus=1, lost_gpu_ms=0, **about)
+
+
+def evicted_for(sketch: Sketch, name: str, number: int, preemption: int) -> Job:
+    job = sketch.running(name, "a", [number], phase="evicting")
+    job.eviction = Eviction(preemption, "preemption", 0, preemption=preemption, for_job="holder")
+    return job
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "inherited"), [((), ["first", "second"]), (("first",), ["second"]), (("first", "second"), [])]
+)
+def test_victims_of_a_reservation_that_is_preempted_are_evicted_for_the_new_preemptor(
+    sketch: Sketch, cancelled: tuple[str, ...], inherited: list[str]
+) -> None:
+    state = sketch.state
+    victims = [evicted_for(sketch, "first", 0, 7), evicted_for(sketch, "second", 1, 7)]
+    other = evicted_for(sketch, "other", 2, 6)
+    holder = sketch.running("holder", "a", [0, 1], phase="reserved")
+    holder.preemption = 7
+    state.preemptions[7] = Preemption(7, "holder", ["first", "forgotten", "second", "other"])
+    state.seq = 9
+    new = Preemption(9, "preemptor", [])
+    _evict_victim(state, holder, choice("holder", reserved=True), 0, new, cancelled)
+    assert new.victims == inherited
+    assert [job.eviction.preemption for job in victims if job.eviction] == [9 if job.id in inherited else 7 for job in victims]
+    assert [job.eviction.for_job for job in victims if job.eviction] == [
+        "preemptor" if job.id in inherited else "holder" for job in victims
+    ]
+    assert other.eviction is not None
+    assert other.eviction.preemption == 6
+    assert (holder.phase, holder.tasks) == ("pending", [])
+
+
+def test_a_victim_is_named_once_and_keeps_what_is_reserved_for_tasks_that_stay(sketch: Sketch) -> None:
+    state, job = sketch.state, growing(sketch)
+    victim = evicted_for(sketch, "victim", 5, 7)
+    state.seq = 9
+    new = Preemption(9, "preemptor", [])
+    _evict_victim(state, job, choice("job", tasks="2"), 10, new, ())
+    assert victim.eviction is not None
+    assert victim.eviction.preemption == 7, "task 1 is still reserved"
+    assert [task.index for task in job.tasks] == [0, 1]
+    _evict_victim(state, job, choice("job", tasks="0"), 10, new, ())
+    _evict_victim(state, job, choice("job", tasks="0"), 10, new, ())
+    assert new.victims == ["job"]
