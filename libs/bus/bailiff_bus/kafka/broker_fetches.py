@@ -78,7 +78,7 @@ class BrokerFetches:
         for topic, partitions in response.topics:
             for partition, code, end, _, _, _, _, stored in partitions:
                 at = TopicPartition(topic, partition)
-                offset = asked[at]
+                offset = asked.get(at, -1)
                 waiting = [cursor for cursor in self.cursors.get(at, ()) if cursor.fetch_at == offset]
                 if not waiting:
                     continue  # they have moved, or have got these messages from another request
