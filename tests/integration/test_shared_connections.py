@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from tests.integration.test_kafka_bus import impatient, make_topic
 from tests.kafka_fixtures import TestKafka, kafka, private_kafka  # noqa: F401 - fixtures
 
@@ -32,12 +33,17 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def idle_reader(bus: KafkaBus, topic: str) -> Reader:
-    """A reader whose partition is fetched by the long request: the short ones have ended."""
+    """A reader whose partition is fetched by the long request."""
     reader = await bus.reader([(topic, 0, 0)])
+    await until(lambda: all_idle(bus))
+    return reader
+
+
+def all_idle(bus: KafkaBus) -> bool:
+    """Whether the long request fetches for all readers."""
     assert bus._fetcher is not None
     (broker,) = bus._fetcher._brokers.values()
-    await until(lambda: broker._long.is_waiting and not any(lane.cursors for lane in broker._short))
-    return reader
+    return broker._long.is_waiting and not any(lane.cursors for lane in broker._short)
 
 
 async def send(bus: KafkaBus, topic: str, *values: bytes) -> None:
@@ -114,9 +120,10 @@ async def test_after_the_broker_lost_its_sessions_every_reader_goes_on(private_k
     topics = [await make_topic(broker.bootstrap) for _ in range(3)]
     bus = KafkaBus(impatient(broker.bootstrap))
     try:
+        readers = [await bus.reader([(topic, 0, 0)]) for topic in topics]
+        await until(lambda: all_idle(bus))
         for topic in topics:
             await send(bus, topic, *(b"%d" % n for n in range(50)))
-        readers = [await bus.reader([(topic, 0, 0)]) for topic in topics]
         found = [await read(readers[0], 50), [each.value for each in await readers[1].read(limit=10, wait=60)], []]
         await asyncio.to_thread(broker.kill)
         await asyncio.to_thread(broker.start)
@@ -125,7 +132,10 @@ async def test_after_the_broker_lost_its_sessions_every_reader_goes_on(private_k
         for reader, values in zip(readers, found, strict=True):
             values += await read(reader, 60 - len(values))
         assert found == [[b"%d" % n for n in range(60)]] * 3
-        assert [await reader.read(wait=0.1) for reader in readers] == [[]] * 3
+        await until(lambda: all_idle(bus))  # in a new session
+        for topic in topics:
+            await send(bus, topic, b"60")
+        assert [await read(reader, 1) for reader in readers] == [[b"60"]] * 3
     finally:
         await bus.close()
 
@@ -173,7 +183,7 @@ async def test_producers_that_begin_together_connect_in_small_groups(kafka: Test
     """So none uses up its time-out waiting for the others."""
     monkeypatch.setattr(producer, "CONNECTING_AT_ONCE", 2)
     topic, bus, connecting, most = await make_topic(kafka.bootstrap), KafkaBus(kafka.bootstrap), 0, 0
-    start = producer.AIOKafkaProducer.start
+    start = AIOKafkaProducer.start
 
     async def counting(self: Any) -> None:
         nonlocal connecting, most
@@ -182,7 +192,7 @@ async def test_producers_that_begin_together_connect_in_small_groups(kafka: Test
         await start(self)
         connecting -= 1
 
-    monkeypatch.setattr(producer.AIOKafkaProducer, "start", counting)
+    monkeypatch.setattr(AIOKafkaProducer, "start", counting)
     try:
         producers = await asyncio.gather(*(bus.producer() for _ in range(12)))
         assert most == 2

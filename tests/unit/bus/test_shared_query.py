@@ -9,7 +9,7 @@ from bailiff_bus.kafka.shared_query import SharedQuery
 
 
 class Queries:
-    """Each query is answered with its number once it is told to."""
+    """Each query is answered with its number when the test allows it."""
 
     def __init__(self) -> None:
         self.begun: list[asyncio.Future[None]] = []

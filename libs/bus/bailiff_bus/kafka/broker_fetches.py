@@ -78,7 +78,7 @@ class BrokerFetches:
         for topic, partitions in response.topics:
             for partition, code, end, _, _, _, _, stored in partitions:
                 at = TopicPartition(topic, partition)
-                offset = asked[at]
+                offset = asked.get(at, -1)
                 waiting = [cursor for cursor in self.cursors.get(at, ()) if cursor.fetch_at == offset]
                 if not waiting:
                     continue  # they have moved, or have got these messages from another request
@@ -224,7 +224,7 @@ class ShortFetch(_Fetch):
         if not asked:
             return False
         first = next(iter(self.cursors))
-        self.cursors[first] = self.cursors.pop(first)  # a response has room for the first ones only
+        self.cursors[first] = self.cursors.pop(first)  # a response is limited in size: others come first next time
         response = await self._send(single_request(CATCH_UP_MS, asked))
         if response is not None:
             self._broker.take(response, asked)

@@ -20,8 +20,8 @@ FIRST_RETRY_S, MAX_RETRY_S = 0.05, 1.0
 class Fetcher:
     """Each cursor is fetched from the broker that leads its partition.
 
-    Partitions whose broker does not answer, or that have none, are looked up again and again; a reader is told so after
-    `request_timeout`, as often as it asks.
+    Partitions whose broker does not answer, or that have none, are looked up again and again; their readers fail
+    after `request_timeout`, each time it has passed.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -84,7 +84,7 @@ class Fetcher:
             broker.drained(cursor)
 
     def _lose(self, cursors: Iterable[Cursor], since: float, error: Exception | None = None) -> None:
-        """No broker has answered for these since then. error: access was denied, which is told at once."""
+        """No broker has answered for these since then. error: where access was denied, readers fail at once."""
         for cursor in cursors:
             broker = self._broker_of.pop(cursor, None)
             if broker is not None:
@@ -94,7 +94,7 @@ class Fetcher:
             if isinstance(error, DENIED):
                 cursor.fail(error)
             self._lost[cursor] = None
-            self._tell(cursor)
+            self._fail_if_late(cursor)
         if self._lost:
             self._any_lost.set()
 
@@ -111,7 +111,7 @@ class Fetcher:
             with suppress(KafkaError):
                 await self.client.force_metadata_update()
             for cursor in list(self._lost):
-                self._tell(cursor)
+                self._fail_if_late(cursor)
                 if self._leader(cursor.at) is not None:
                     self.place(cursor)
 
@@ -119,7 +119,7 @@ class Fetcher:
         leader: int | None = self.client.cluster.leader_for_partition(at)
         return None if leader is None or leader < 0 else leader
 
-    def _tell(self, cursor: Cursor) -> None:
+    def _fail_if_late(self, cursor: Cursor) -> None:
         """Fail the cursor that has had no answer for too long. It is fetched for all the same."""
         now, patience = asyncio.get_running_loop().time(), self._settings.request_timeout
         if cursor.at.topic in self.client.cluster.unauthorized_topics:
