@@ -62,7 +62,9 @@ class WorkQueue:
             if not isinstance(action, Send):
                 first.setdefault(_target(action), action)
         for target in self._targets.pop(scope, set()) - first.keys():
-            self._drop(target)
+            queued = self._queued(target)
+            if queued is not None and queued.scope == scope:  # it may be of another workload by now
+                self._drop(target)
         if first:
             self._targets[scope] = set(first)
         for target, action in first.items():
@@ -111,6 +113,9 @@ class WorkQueue:
         queue.pop(target, None)
         queue[target] = due
 
+    def _queued(self, target: Target) -> Due | None:
+        return self._changes.get(target) or self._reports.get(target)
+
     def _drop(self, target: Target) -> None:
         self._changes.pop(target, None)
         self._reports.pop(target, None)
@@ -151,7 +156,7 @@ class WorkQueue:
             self._acted[target] = version, self._now(), due.scope
             self._acting.discard(target)
             self._changing -= not _is_report(due.action)
-            queued = self._changes.get(target) or self._reports.get(target)
+            queued = self._queued(target)
             if queued is not None and _version(queued.action) == version:
                 self._drop(target)
             self._wake.set()
