@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from .actions import Action, CordonNode, MarkPod, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
+from .actions import Action, CordonNode, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
 
 AT_ONCE, REPORTS_AT_ONCE = 32, 4
 SETTLE_S, REPORT_WAITS_S = 2.0, 15.0
@@ -164,9 +164,7 @@ class WorkQueue:
 
 def _is_report(action: Action) -> bool:
     """Whether it only tells people something that is no warning."""
-    if isinstance(action, SetPodStatus | SetWorkloadStatus):
-        return not action.status.warning
-    return isinstance(action, MarkPod) and action.is_report
+    return isinstance(action, SetPodStatus | SetWorkloadStatus) and not action.status.warning
 
 
 def _target(action: Action) -> Target:
