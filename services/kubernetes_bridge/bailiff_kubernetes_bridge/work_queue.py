@@ -17,7 +17,8 @@ from .actions import Action, CordonNode, Send, SetPodStatus, SetWorkloadStatus, 
 
 AT_ONCE, REPORTS_AT_ONCE = 32, 4
 SETTLE_S, REPORT_WAITS_S = 2.0, 15.0
-LOOK_AGAIN_S = 2.0
+LOOK_AGAIN_S = 10.0
+"""The watches of a busy API server are late by seconds; a shorter time would repeat what has had its effect."""
 POLL_S = 0.5
 
 Scope = tuple[str, str]
