@@ -195,7 +195,9 @@ class World:
                 self.pods.pop(pod.name, None)
             case EndPod(pod) if self._current(pod) is not None:
                 del self.pods[pod.name]
-            case SetPodStatus(pod, status) if (item := self._current(pod)) is not None:
+            case SetPodStatus(pod, status, job) if (item := self._current(pod)) is not None:
+                if job:
+                    item["metadata"].setdefault("annotations", {})[names.JOB] = job
                 self.events[(pod.uid, status.line)] = None
                 condition = {
                     "type": names.PLACED,

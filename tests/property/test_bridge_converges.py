@@ -2,19 +2,14 @@
 
 import copy
 import re
-from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bridge_kit import World
-from tests.bridge_objects import POOL, job_object, plain_pod
+from tests.bridge_objects import job_object, plain_pod
+from tests.bridge_rounds import Rounds
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes_bridge.actions import Action
-from bailiff_kubernetes_bridge.evaluation import Evaluation
-from bailiff_kubernetes_bridge.log_changes import LogChanges
-from bailiff_kubernetes_bridge.memo import Memo
-from bailiff_kubernetes_bridge.messages import PoolView
 
 NAMES = ("a", "b", "c")
 STEPS = st.lists(
@@ -113,52 +108,17 @@ def test_two_bridges_do_no_harm(steps):
         assert outcome(world) == before
 
 
-class Log:
-    """A pool's log for an `Evaluation`: it gets records as they come."""
-
-    name = POOL
-
-    def __init__(self, world: World) -> None:
-        self._world, self._read, self._rejected, self._changes = world, 0, 0, LogChanges(everything=True)
-
-    def view(self) -> PoolView:
-        return self._world.pool_view()
-
-    def take_changes(self) -> LogChanges:
-        records, rejected = self._world.story.records, len(self._world.rejected)
-        for record in records[self._read :]:
-            self._changes.note(record.data)
-        self._changes.everything |= rejected != self._rejected  # a record of its own, which the kit does not write
-        self._read, self._rejected = len(records), rejected
-        changes, self._changes = self._changes, LogChanges()
-        return changes
-
-
-class Due(dict):
-    """In place of the queue: what is due by scope."""
-
-    def put(self, scope: tuple[str, str], actions: Iterable[Action]) -> None:
-        self[scope] = [*actions]
-
-
 @settings(max_examples=40, deadline=None)
 @given(steps=STEPS, prefixes=PREFIXES)
 def test_what_has_changed_is_all_that_needs_to_be_looked_at(steps, prefixes):
     """The rounds of the bridge find the same as an evaluation of everything, whatever was carried out of it before."""
-    world, due, memo = World(), Due(), Memo()
-    evaluation = Evaluation(Log(world), world.rules, due, now=lambda: 0.0)
-    evaluation.round(world.view(memo), [])
-    looked = []
-    evaluate = evaluation._evaluate
-    evaluation._evaluate = lambda uid, view: (looked.append(uid), evaluate(uid, view))
+    world = World()
+    rounds = Rounds(world)
     for what, name, number in steps:
         act(world, what, name, number)
         for length in prefixes:
-            evaluation.round(world.view(memo), [])
-            found = [action for actions in due.values() for action in actions]
+            rounds.round()
             everything = world.due()
-            assert sorted(map(repr, found)) == sorted(map(repr, everything))
-            looked.clear()
-            evaluation.round(world.view(memo), [])
-            assert looked == [], "nothing has changed"
+            assert sorted(map(repr, rounds.due())) == sorted(map(repr, everything))
+            assert rounds.round() == set(), "nothing has changed"
             world.step(everything[:length])

@@ -29,11 +29,10 @@ class OpenGate:
 
 @dataclass(frozen=True)
 class MarkPod:
-    """Note on a pod of a pod group of which job it is. is_report: nothing depends on it, since the pod never is another job's."""
+    """Note on a pod of a pod group of which job it is."""
 
     pod: Pod
     job: str
-    is_report: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,14 @@ class StopWorkload:
 
 @dataclass(frozen=True)
 class SetPodStatus:
-    """Write to a pod why it waits, or where it was placed: condition, message, and an Event."""
+    """Write to a pod why it waits, or where it was placed: condition, message, and an Event.
+
+    job: of which job it is; empty: that is on the pod already.
+    """
 
     pod: Pod
     status: Status
+    job: str = ""
 
 
 @dataclass(frozen=True)

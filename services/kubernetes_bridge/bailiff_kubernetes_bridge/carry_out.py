@@ -51,8 +51,8 @@ class CarryOut:
                 await self._api.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
             case EndPod(pod, message):
                 await self._end_pod(pod, message)
-            case SetPodStatus(pod, status):
-                await self._set_pod_status(pod, status)
+            case SetPodStatus(pod, status, job):
+                await self._set_pod_status(pod, status, job)
             case SetWorkloadStatus(workload, status, job):
                 await self._set_workload_status(workload, status, job)
             case StopWorkload(workload, job, message):
@@ -109,18 +109,20 @@ class CarryOut:
         version = marked["metadata"]["resourceVersion"]
         await self._api.delete(PODS, pod.name, pod.namespace, uid=pod.uid, resource_version=version)
 
-    async def _set_pod_status(self, pod: Pod, status: Status) -> None:
+    async def _set_pod_status(self, pod: Pod, status: Status, job: str) -> None:
         """`status.message` is what `kubectl describe pod` shows. A gated pod's `PodScheduled` gets the text as well.
 
-        With the version of the pod: otherwise a late write could say of a scheduled pod that it is gated.
+        With the version of the pod: otherwise a late write could say of a scheduled pod that it is gated. The API server takes a
+        pod's annotations with its status.
         """
         await self._event(_pod_reference(pod), status)
         conditions = [_condition(status)]
         if pod.gated:
             gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": status.message}
             conditions.append(gated)
+        annotations = {"annotations": {names.JOB: job}} if job else {}
         patch = {
-            "metadata": {"uid": pod.uid, "resourceVersion": pod.resource_version},
+            "metadata": {"uid": pod.uid, "resourceVersion": pod.resource_version, **annotations},
             "status": {"conditions": conditions, "message": status.message if pod.gated else None},
         }
         await self._api.patch(PODS, pod.name, patch, pod.namespace, form="strategic", subresource="status")

@@ -39,12 +39,11 @@ def pod_actions(
         if job is not None and _is_left_over(job, pod):
             yield EndPod(pod, f"attempt {pod.attempt} of {job.id} is over")
             continue
-        is_own = workload.is_single_pod or (workload.is_pod_group and workload.requeues)
-        if is_own and job is not None and is_open and pod.gated and not pod.job:
-            yield MarkPod(pod, job.id, workload.is_single_pod)
+        if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
+            yield MarkPod(pod, job.id)
         found = _status_of_pod(pool, job, tasks.get(pod.task_hash), pod, status)
         if found is not None and pod.placed != (str(found.placed), found.message):
-            yield SetPodStatus(pod, found)
+            yield SetPodStatus(pod, found, job.id if job is not None and workload.is_single_pod else "")
         if pod.task_hash and workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
             yield CopyCheckpoint(pod, workload.checkpoint)
 

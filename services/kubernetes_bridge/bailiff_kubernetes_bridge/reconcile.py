@@ -66,8 +66,8 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
         )
         status = _submitting(pool, request)
         if isinstance(request, SubmitJob):
-            unmarked = [pod for pod in active if workload.is_pod_group and pod.job != request.demand.job]
-            yield from (MarkPod(pod, request.demand.job, workload.is_single_pod) for pod in unmarked)
+            if workload.is_pod_group and not workload.is_single_pod:
+                yield from (MarkPod(pod, request.demand.job) for pod in active if pod.job != request.demand.job)
             if submission_id(request, pool.state) not in pool.rejected:
                 yield Send(submission_id(request, pool.state), workload.submitted_by, request)
     elif job is None:

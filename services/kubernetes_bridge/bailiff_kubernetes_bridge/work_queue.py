@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from .actions import Action, CordonNode, MarkPod, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
+from .actions import Action, CordonNode, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
 
 AT_ONCE, REPORTS_AT_ONCE = 32, 4
 SETTLE_S, REPORT_WAITS_S = 2.0, 15.0
-LOOK_AGAIN_S = 2.0
+LOOK_AGAIN_S = 10.0
+"""The watches of a busy API server are late by seconds; a shorter time would repeat what has had its effect."""
 POLL_S = 0.5
 
 Scope = tuple[str, str]
@@ -62,7 +63,9 @@ class WorkQueue:
             if not isinstance(action, Send):
                 first.setdefault(_target(action), action)
         for target in self._targets.pop(scope, set()) - first.keys():
-            self._drop(target)
+            queued = self._queued(target)
+            if queued is not None and queued.scope == scope:  # it may be of another workload by now
+                self._drop(target)
         if first:
             self._targets[scope] = set(first)
         for target, action in first.items():
@@ -111,6 +114,9 @@ class WorkQueue:
         queue.pop(target, None)
         queue[target] = due
 
+    def _queued(self, target: Target) -> Due | None:
+        return self._changes.get(target) or self._reports.get(target)
+
     def _drop(self, target: Target) -> None:
         self._changes.pop(target, None)
         self._reports.pop(target, None)
@@ -151,7 +157,7 @@ class WorkQueue:
             self._acted[target] = version, self._now(), due.scope
             self._acting.discard(target)
             self._changing -= not _is_report(due.action)
-            queued = self._changes.get(target) or self._reports.get(target)
+            queued = self._queued(target)
             if queued is not None and _version(queued.action) == version:
                 self._drop(target)
             self._wake.set()
@@ -159,9 +165,7 @@ class WorkQueue:
 
 def _is_report(action: Action) -> bool:
     """Whether it only tells people something that is no warning."""
-    if isinstance(action, SetPodStatus | SetWorkloadStatus):
-        return not action.status.warning
-    return isinstance(action, MarkPod) and action.is_report
+    return isinstance(action, SetPodStatus | SetWorkloadStatus) and not action.status.warning
 
 
 def _target(action: Action) -> Target:

@@ -5,6 +5,7 @@ from tests.bridge_kit import World
 from tests.bridge_objects import gated, message, plain_pod
 
 from bailiff_kubernetes import names
+from bailiff_kubernetes_bridge.actions import OpenGate, Send, SetPodStatus
 
 
 @pytest.fixture
@@ -107,6 +108,26 @@ def test_cancelled_in_bailiff_its_gated_pods_are_deleted(world):
     world.story.cancel(world.job("c").id)
     world.settle()
     assert "y-0" not in world.pods
+
+
+def test_a_pod_alone_that_waits_names_its_job_in_the_write_that_says_why(world):
+    world.add(plain_pod("w-0", gpus=8), plain_pod("x-0", gpus=8), plain_pod("y-0", gpus=8))
+    world.step([action for action in world.due() if isinstance(action, Send)])
+    (waits,) = [action for action in world.due() if not isinstance(action, OpenGate)]
+    assert isinstance(waits, SetPodStatus)
+    world.step([waits])
+    assert world.pods[waits.pod.name]["metadata"]["annotations"][names.JOB] == world.job(waits.pod.name).id
+
+
+def test_a_pod_alone_whose_job_was_cancelled_at_once_is_deleted_and_not_submitted_again(world):
+    world.add(plain_pod("w-0", gpus=8), plain_pod("x-0", gpus=8))
+    world.settle()
+    world.add(plain_pod("y-0", gpus=8))
+    world.step([action for action in world.due() if isinstance(action, Send)])
+    world.story.cancel(world.job("y-0").id)
+    world.settle()
+    assert "y-0" not in world.pods
+    assert len(world.jobs()) == 3
 
 
 @pytest.mark.parametrize(

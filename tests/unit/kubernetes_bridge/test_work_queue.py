@@ -123,6 +123,17 @@ async def test_what_is_due_no_longer_is_not_done() -> None:
         assert bench.begun[AT_ONCE:] == [opens(str(AT_ONCE))]
 
 
+async def test_a_pod_that_is_of_another_workload_now_is_not_forgotten_with_the_one_before() -> None:
+    async with running() as bench:
+        bench.is_leader = False
+        bench.put("pod", opens("a"))
+        bench.put("ring", opens("a"))
+        bench.put("pod")
+        bench.is_leader = True
+        await bench.after(0.0)
+        assert bench.begun == [opens("a")]
+
+
 async def test_a_sentence_waits_until_it_has_been_due_for_a_while_and_only_the_newest_is_written() -> None:
     async with running() as bench:
         bench.put("ring", says("a", "submitted"))
