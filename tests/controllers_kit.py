@@ -1,7 +1,7 @@
 """The real controllers of JobSets, TrainJobs, PyTorchJobs and RayJobs, with the rights that their own manifests give them.
 
 They are built from their Go modules once, into the cache: five to ten minutes each on two busy cores. Definitions, roles and
-webhooks are those of the modules; the webhooks are reached at 127.0.0.1 instead of a Service, with a certificate that is made here.
+webhooks are those of the modules; the webhooks are reached at 127.0.0.1 instead of a Service, with a certificate made here.
 """
 
 import base64
