@@ -23,11 +23,15 @@ SELECTOR = f"{JOBSET_NAME}=train"
 API = "trainer.kubeflow.org/v1alpha1"
 
 
-def runtime(template: dict[str, Any]) -> dict[str, Any]:
-    """What the platform team installs: it knows nothing of Bailiff, but that an eviction is no failure."""
+def runtime(template: dict[str, Any], limit: str = "backoffLimit") -> dict[str, Any]:
+    """What the platform team installs: it knows nothing of Bailiff, but that an eviction is no failure.
+
+    limit: the field by which no failure is allowed. By `backoffLimitPerIndex` the Job controller makes five evicted pods anew
+    after 10 s, else after 160 s; but pods that a suspension ends count there.
+    """
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
     step = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
-    job = {"backoffLimit": 0, "podFailurePolicy": policy, "template": {"spec": template["spec"]}}
+    job = {limit: 0, "podFailurePolicy": policy, "template": {"spec": template["spec"]}}
     node = {"name": "node", "template": {"metadata": step, "spec": job}}
     spec = {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": {"spec": {"replicatedJobs": [node]}}}
     return {"apiVersion": API, "kind": "TrainingRuntime", "metadata": {"name": "torch"}, "spec": spec}
@@ -49,7 +53,7 @@ async def test_a_trainjob_is_preempted_comes_back_and_completes(trainer: Path, k
     users = kubelet_users
     users.may_use("trainjobs", "trainingruntimes")
     template = pod_template(users.watch.pool, tmp_path, name="node")
-    users.apply(runtime(template))
+    users.apply(runtime(template, "backoffLimitPerIndex"))
     users.apply(trainjob(template, users.watch.pool))
     again = await preempted_and_back(users, "train", SELECTOR, tmp_path)
     assert [(group.count, group.gpu_milli) for group in again.demand.tasks] == [(PODS, 1000)]
