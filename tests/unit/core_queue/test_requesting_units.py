@@ -1,4 +1,4 @@
-"""Which pending jobs request a preemption now, how many of them, and when the head of the queue does so before its backoff is over."""
+"""Which pending jobs request a preemption now, how many, and when the head of the queue does before its backoff is over."""
 
 from types import SimpleNamespace
 from typing import Any
