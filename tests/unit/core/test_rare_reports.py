@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.builders import MINUTE, Sketch, group
+from tests.builders import GIB, MINUTE, Sketch, group
 from tests.unit.core_protections.kit import rules
 
 from bailiff_core.actions.migrate import graceful_drain_of
+from bailiff_core.fold.nodes import device_numbers_after
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.lifecycle.operator_actions import paused_jobs
 from bailiff_core.model.state import Drain, EnrolledNode, Eviction, PoolState
@@ -165,3 +166,37 @@ def test_why_a_job_is_paused(sketch: Sketch, idle: bool, reason: str, text: str)
     assert (found.cause, found.reason) == ("paused", text)  # type: ignore[attr-defined]
     job.cancelled = True
     assert not list(paused_jobs(sketch.state))
+
+
+@pytest.mark.parametrize(
+    ("present", "in_use", "numbers"),
+    [
+        (("a-0", "a-1"), [], 2),
+        (("a-0",), [], 2),
+        (("a-0", "new"), [], 2),  # the new device gets the number of the one that is gone
+        (("a-0", "new"), [1], 3),
+        (("a-0", "a-1", "new"), [], 3),
+        (("new", "newer"), [], 2),
+        (("new", "newer", "newest"), [0], 4),
+    ],
+)
+def test_how_many_device_numbers_a_node_has_once_it_joins_again(
+    sketch: Sketch, present: tuple[str, ...], in_use: list[int], numbers: int
+) -> None:
+    if in_use:
+        sketch.running("job", "a", in_use)
+    assert device_numbers_after(sketch.state.nodes[0], present) == numbers
+
+
+@pytest.mark.parametrize("phase", ["running", "reserved"])
+def test_a_share_of_a_device_is_counted_anew_where_the_device_is_of_another_size(sketch: Sketch, phase: Any) -> None:
+    sketch.at(sketch.job("job", group(gpu_share_milli=500)), ("a", [0]), phase=phase)
+    devices = tuple(facts.DeviceInfo(id=f"a-{number}", model="h100", memory_bytes=40 * GIB) for number in range(2))
+    joined = facts.NodeJoined(
+        node="a", number=0, incarnation="i", machine_id="m-a", boot_id="b", report_number=0, cpu_milli=1000, memory_bytes=GIB,
+        max_tasks=9, devices=devices,
+    )  # fmt: skip
+    fold(sketch.state, joined)
+    node = sketch.state.nodes[0]
+    of_job = node.reserved if phase == "reserved" else node.allocated
+    assert of_job.shares == {0: 500 * 40 * GIB}

@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
-from tests.builders import GIB, Sketch, group
+from tests.builders import GIB, Sketch, group, requested_unit
 
 from bailiff_core.model.demand import JobDemand, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Topology
 from bailiff_core.model.state import Device
-from bailiff_core.placement import ClusterResources
+from bailiff_core.placement import ClusterResources, StepBudget
 from bailiff_core.placement.islands import place_on_islands
+from bailiff_core.placement.joint_placement import place_jointly
 from bailiff_core.placement.packing import ANYWHERE
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.placement.task_requirements import TaskRequirements
@@ -24,7 +25,7 @@ from bailiff_core.placement.topology_parts import topology_problem
         ({"gpu_models": ("a100",)}, "mixed shares none"),
         ({"gpu_models": ("a100", "l40s")}, "mixed shares none"),
         ({"gpu_models": ("l40s",)}, None),  # one node, which has a directory that others could share
-        ({"gpu_models": ("v100",)}, None),  # no node at all: said elsewhere
+        ({"gpu_models": ("v100",)}, None),  # no node at all, which another check reports
         ({"node_labels": {"disk": "fast"}}, "fast shares none"),
         ({"node_labels": {"disk": "slow"}}, None),
         ({"nodes": ("mixed", "shared")}, "mixed shares none"),
@@ -66,3 +67,17 @@ def test_tasks_beside_those_on_an_island_have_to_fit_as_well(others: tuple[int, 
     assert (found is not None) is fits
     assert found is None or len(found) == 1 + len(others)
     assert cluster.nodes[0].unallocated == before
+
+
+@pytest.mark.parametrize(("labels", "fits"), [({"rack": "r1"}, True), ({}, False), ({"zone": "z"}, False)])
+def test_a_node_without_the_label_of_a_level_is_in_none_of_its_domains(labels: dict[str, str], fits: bool) -> None:
+    """Two jobs are placed together, of which one needs one rack."""
+    sketch = Sketch()
+    sketch.state.policy = DEFAULT_POLICY.model_copy(update={"topologies": (Topology(name="hall", levels=("rack",)),)})
+    sketch.node("a", gpus=3, labels=labels)
+    sketch.node("b", gpus=1, labels={"rack": "r2"})
+    bound, other = sketch.job("bound", group(2, gpus=1)), sketch.job("other", group(gpus=1))
+    bound.demand = bound.demand.model_copy(update={"topology": TopologyRule(topology="hall", required="rack")})
+    units = [requested_unit(bound), requested_unit(other)]
+    found = place_jointly(ClusterResources.of(sketch.state), units, StepBudget(100))
+    assert (found != "impossible") is fits

@@ -284,10 +284,14 @@ def test_victims_of_a_dropped_reservation_keep_running_where_their_resources_are
     assert evictions_to_cancel(sketch.state, cluster, [promised]) == ["v2"]
 
 
-@pytest.mark.parametrize(("further", "named"), [("", "dear"), ("other", "other")])
+@pytest.mark.parametrize(
+    ("proven", "further", "victim", "named"),
+    [(False, "", "cheap", "dear"), (False, "other", "cheap", "other"), (True, "", "dear", "cheap")],
+)
 def test_a_search_that_gives_up_and_finds_its_runner_up_cheaper_names_the_first_set_as_runner_up_or_a_further_one(
-    sketch: Sketch, monkeypatch: pytest.MonkeyPatch, further: str, named: str
+    sketch: Sketch, monkeypatch: pytest.MonkeyPatch, proven: bool, further: str, victim: str, named: str
 ) -> None:
+    """One that is proven is not exchanged."""
     sketch.node("other")
     sketch.running("other", "other", range(8), age=HOUR // 2)
     sketch.running("cheap", "a", range(8), age=MINUTE)
@@ -300,8 +304,8 @@ def test_a_search_that_gives_up_and_finds_its_runner_up_cheaper_names_the_first_
 
     monkeypatch.setattr(GeneralSearch, "_first", lambda _search, _oracle, order, *_: of("dear", order))
     monkeypatch.setattr(GeneralSearch, "_runner_up", lambda _search, _oracle, order, *_: of(next(found), order))
-    monkeypatch.setattr("bailiff_core.victims.search.branch_and_bound", lambda *_, **__: (None, False))
+    monkeypatch.setattr("bailiff_core.victims.search.branch_and_bound", lambda *_, **__: (None, proven))
     monkeypatch.setattr(GeneralSearch, "_relaxed", lambda _search: None)
     answer = ask(sketch, gang)
-    assert (names(answer), answer.explanation.runner_up) == (["cheap"], (named,))
-    assert not answer.explanation.proven
+    assert (names(answer), answer.explanation.runner_up) == ([victim], (named,))
+    assert answer.explanation.proven is proven

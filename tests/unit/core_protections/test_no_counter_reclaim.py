@@ -10,6 +10,7 @@ from tests.unit.core_protections.kit import Bench, core, surplus
 from bailiff_core.fold.displacements import note_displacement
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.protections import excluded_by
+from bailiff_core.protections import no_counter_reclaim as no_counter_reclaim_rule
 
 
 def displaces(bench: Bench, preemptor: str, victim: str, *, asks_surplus: bool = False, loses_surplus: bool = False) -> None:
@@ -32,7 +33,8 @@ def test_the_job_that_displaced_the_preemptor_is_protected_from_its_reclaim_only
     displaces(bench, "x", "preemptor")
     assert shield(bench, core(job)) == "no-counter-reclaim"
     assert shield(bench, core(other)) is None
-    assert shield(bench, core(job), "preempt") != "no-counter-reclaim"
+    assert no_counter_reclaim_rule.shield(bench.state, "reclaim", bench.preemptor) is not None
+    assert no_counter_reclaim_rule.shield(bench.state, "preempt", bench.preemptor) is None
 
 
 def test_the_protection_is_transitive(bench):

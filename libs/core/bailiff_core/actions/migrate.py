@@ -61,7 +61,7 @@ def graceful_drain_of(state: PoolState, job: Job) -> Drain | None:
         return None
     drains = {task.node: state.nodes[task.node].drain for task in job.tasks if task.node in state.draining}
     drain = next((each for each in drains.values() if each is not None and each.mode == "graceful"), None)
-    return drain if drain is not None and requires_nodes(job, dict.fromkeys(drains)) else None
+    return drain if requires_nodes(job, dict.fromkeys(drains)) else None
 
 
 def _migration(state: PoolState, job: Job, place: GangPlacement, grace: int, reason: str) -> Decision:

@@ -74,8 +74,10 @@ def device_healthy(state: PoolState, fact: facts.DeviceHealthy) -> None:
 def share_exceeded(state: PoolState, fact: facts.ShareExceeded) -> None:
     """Marks the task for eviction if the policy evicts for this."""
     job = state.jobs.get(fact.job)
-    task = job.task(fact.task) if job is not None and job.attempt == fact.attempt else None
-    if job is not None and task is not None and state.rules.devices.over_share == "evict":
+    if job is None or job.attempt != fact.attempt:
+        return
+    task = job.task(fact.task)
+    if task is not None and state.rules.devices.over_share == "evict":
         task.over_share = True
         state.indices.touched[job.id] = None
 

@@ -86,8 +86,10 @@ def _evict_victim(
 def _inherit_victims(state: PoolState, holder: Job, preemption: Preemption, cancelled: tuple[str, ...]) -> None:
     """Victims of the dropped reservation are evicted for the new preemptor, unless their eviction is cancelled."""
     old = state.preemptions.get(holder.preemption) if holder.preemption is not None else None
-    for name in old.victims if old is not None else ():
-        if name not in state.jobs or name in cancelled or old is None:
+    if old is None:
+        return
+    for name in old.victims:
+        if name not in state.jobs or name in cancelled:
             continue
         job = state.jobs[name]
         for eviction in (job.eviction, *(task.eviction for task in job.tasks)):

@@ -243,7 +243,7 @@ class Knapsack:
                 for increment in sequences[number]:
                     total_weight += increment.weight
                     if limit[0] is not None and total_weight > limit[0]:
-                        break
+                        break  # the later ones weigh no less
                     gained += evict(increment)
                     evicted = (*evicted, *increment.steps)
                     tries.append(Option(gained, (total_weight, len(evicted), ()), evicted))

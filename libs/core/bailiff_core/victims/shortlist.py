@@ -240,10 +240,8 @@ def search_shortlist(problem: Problem) -> Solution | None:
     if not priorities or not problem.index.prefers_shortlist(action, unit.job, problem.under_share):
         return None
     short = wanted - int(shortlist.slots.sum())
-    if short <= 0:  # no GPUs are missing
-        return None
     gains = shortlist.most_gains(short)
-    if not 0 < gains <= MOST_GAINS:
+    if not 0 < gains <= MOST_GAINS:  # none where no GPUs are missing
         return None
     bounds = shortlist.price_bounds(gains, snapshot.state.now, snapshot.state.rules.preemption)
     if bounds is None:
