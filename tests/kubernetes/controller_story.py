@@ -108,8 +108,7 @@ async def life_of_suspensions(
     system.command(POOL, "cancel", job.id, *reason)
     await users.until_phase("train", "cancelled")
     await users.until_pods(selector, "it is suspended, and its pods are gone", lambda found: not found)
-    status = users.cluster.get(plural, "train", "-n", users.namespace)["metadata"]["annotations"]["bailiff.io/status"]
-    assert status.startswith(f"Cancelled: {job.id} has been cancelled by kubernetes: wrong data ({POOL}#")
+    await users.until_status(plural, "train", f"Cancelled: {job.id} has been cancelled by kubernetes: wrong data ({POOL}#")
     patch(users, plural, "train", suspend(False))
     await users.until_pods(selector, "it runs as another job", all_running(pods))
     assert (await users.until_phase("train", "running")).id == f"{job.id}-2"
