@@ -3,6 +3,7 @@
 The nodes are played by kwok, and the agent is a stand-in that only follows pods: nothing here proves anything about a real node.
 """
 
+import json
 import signal
 
 import pytest
@@ -96,6 +97,11 @@ async def test_nobody_opens_a_gate_or_changes_who_submitted(users):
     assert "only Bailiff sets" in users.refused("label", "pod", name, f"{names.TASK_HASH}=x")
     assert "cannot be changed" in users.refused("annotate", "job", "second", f"{names.SUBMITTED_BY}=bob", "--overwrite")
     assert "cannot be changed" in users.refused("label", "job", "second", f"{names.POOL}=other", "--overwrite")
+    forged = json.dumps({"metadata": {"annotations": {names.SUBMITTED_BY: "bob"}}})
+    for kind, object_name in (("pod", name), ("job", "second")):  # not even who may write a status, which takes annotations along
+        patch = ("patch", kind, object_name, "-n", users.namespace, "--subresource=status", "--type=merge", "-p", forged)
+        with pytest.raises(AssertionError, match="cannot be changed"):
+            users.cluster.kubectl(*patch)
 
 
 @pytest.mark.long
