@@ -302,6 +302,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-14": shared_devices_and_moves,
     "cancelled-evictions-14": cancelled_evictions,
     "node-lost-14": node_lost,
+    "preemption-of-one-node-15": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-15": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-15": borrow_and_reclaim,
+    "operator-requests-15": operator_requests,
+    "no-counter-reclaim-15": no_counter_reclaim,
+    "shared-devices-and-moves-15": shared_devices_and_moves,
+    "cancelled-evictions-15": cancelled_evictions,
+    "node-lost-15": node_lost,
 }
 
 

@@ -47,6 +47,7 @@ CLASSES = {"train": (50, True), "interactive": (75, True), "inference": (125, Fa
 MOST_PASSES = 40
 SAMPLE = 250
 THOUSANDS = 10_000
+FAILED_BEFORE = (8710,)
 
 
 def planned(document: Document) -> Planning:
@@ -265,6 +266,11 @@ def test_every_tiny_pool() -> None:
 def test_random_pools(part: int) -> None:
     for seed in range(part * SAMPLE // 5, (part + 1) * SAMPLE // 5):
         checked(seed)
+
+
+@pytest.mark.parametrize("seed", FAILED_BEFORE)
+def test_a_pool_that_failed_before(seed: int) -> None:
+    checked(seed)
 
 
 @pytest.mark.long

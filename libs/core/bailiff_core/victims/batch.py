@@ -67,7 +67,7 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
             else:
                 refusals.setdefault(request.seq, []).append(proposal)
     answers = {seq: (units[seq], proposal) for seq, proposal in proposals.items()}
-    proposals.update(proposals_without_victims(batch.snapshot, answers, steps))
+    proposals.update(proposals_without_victims(batch.snapshot, batch.shares, answers, steps))
     return [_merged(request, proposals.get(request.seq), refusals.get(request.seq, [])) for request in requests]
 
 

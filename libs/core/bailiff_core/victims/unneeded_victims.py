@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from bailiff_core.model.gpu_shares import task_resources
+from bailiff_core.model.project_tree import ROOT
 from bailiff_core.model.proposal import Proposal
+from bailiff_core.model.resource_vector import ZERO
 from bailiff_core.model.resources import release
 from bailiff_core.model.state import Job, Resources
 from bailiff_core.model.units import Unit
@@ -11,8 +13,9 @@ from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.placement_codec import decode_placement, encode_placement
 from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.quota.cap_at_fair_share import CapAtFairShare
 from bailiff_core.quota.demand_vector import by_bytes
-from bailiff_core.quota.quota_checks import above_limit
+from bailiff_core.quota.quota_checks import Shares, above_limit, exceeds
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .candidates import evictable_units
@@ -20,11 +23,14 @@ from .candidates import evictable_units
 Answers = Mapping[int, tuple[Unit, Proposal]]
 
 
-def proposals_without_victims(snapshot: SchedulingSnapshot, answers: Answers, steps: int) -> Iterator[tuple[int, Proposal]]:
+def proposals_without_victims(
+    snapshot: SchedulingSnapshot, shares: Shares, answers: Answers, steps: int
+) -> Iterator[tuple[int, Proposal]]:
     """For each answer whose victims need not be evicted: its key, and the answer that the unit fits without evictions.
 
     answers: by request, in the order in which they were found; all of them are applied to the snapshot. The victims that are
-    not evicted are restored in it.
+    not evicted are restored in it. They stay victims where another answer's project needs them gone: for its limit, or for the
+    fair share that its action does not exceed.
     """
     with_victims = [key for key, (_, proposal) in answers.items() if proposal.victims]
     for key in with_victims if len(with_victims) > 1 else ():
@@ -32,7 +38,11 @@ def proposals_without_victims(snapshot: SchedulingSnapshot, answers: Answers, st
         victims = _whole_victims(snapshot, proposal)
         if not victims or by_bytes(unit.job):
             continue
+        mark = snapshot.mark()
         place = _fits_elsewhere(snapshot, unit, proposal, victims, StepBudget(steps))
+        if place is not None and not all(_within_bounds(snapshot, shares, *answer) for answer in answers.values()):
+            snapshot.rollback(mark)
+            place = None
         if place is not None:
             update = {"action": "allocate", "victims": (), "placement": encode_placement(place)}
             yield key, Proposal(request=proposal.request, job=proposal.job, tasks=proposal.tasks).model_copy(update=update)
@@ -53,10 +63,20 @@ def _fits_elsewhere(
     place = place_unit(cluster, unit, budget, reserve=True)
     if isinstance(place, GangPlacement):
         _give_back(cluster, unit, GangPlacement(tuple(decode_placement(unit.job, proposal.placement, unit.indices)), future=True))
-        if _restored(snapshot, victims) and not above_limit(snapshot, unit.job):
+        if _restored(snapshot, victims):
             return place
     snapshot.rollback(mark)
     return None
+
+
+def _within_bounds(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, proposal: Proposal) -> bool:
+    """Whether the projects of a placed preemptor use no more than the limits and fair shares that its action keeps to."""
+    if above_limit(snapshot, unit.job):
+        return False
+    branches, leaf = snapshot.usage.tree.branches, snapshot.usage.leaf_of(unit.job)
+    capped = CapAtFairShare.of(snapshot, shares, unit, proposal.action) is not None
+    kept = branches[leaf].path if capped else (leaf,) if proposal.action == "reclaim" else ()
+    return not any(exceeds(snapshot.usage.allocated(each), shares.get(each, ZERO)) for each in kept if each != ROOT)
 
 
 def _give_back(cluster: ClusterResources, unit: Unit, place: GangPlacement) -> None:
