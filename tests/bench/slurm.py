@@ -108,15 +108,16 @@ class System:
     def preempt(self, number: int) -> dict[str, float]:
         """One urgent job: seconds from its submission to each step, and from its end until all victims are back."""
         name, started = f"urgent-{number}-{self.name}", len(self.times("victim-*.start"))
-        told_before = len(self.times("victim-*.term"))
+        notified_before = len(self.times("victim-*.term"))
         began = time.time()
         self.submit(name, ASKED, URGENT.format(notes=self.notes, name=name))
         runs = self.until("the urgent job runs", f"{name}.start", 1)[0]
-        told = self.times("victim-*.term")[told_before:]
+        notified = self.times("victim-*.term")[notified_before:]
         ended = self.until("the urgent job ends", f"{name}.end", 1)[0]
-        back = self.until("the victims are back", "victim-*.start", started + len(told))[started:]
+        back = self.until("the victims are back", "victim-*.start", started + len(notified))[started:]
         return {
-            "runs": runs - began, "first_told": told[0] - began, "told_to_runs": runs - told[-1], "back": back[-1] - ended,
+            "runs": runs - began, "first_notified": notified[0] - began, "notified_to_runs": runs - notified[-1],
+            "back": back[-1] - ended,
         }  # fmt: skip
 
 
@@ -202,7 +203,7 @@ def _rows(found: dict[str, list[dict[str, float]]]) -> list[Row]:
         row("request published → urgent job runs", "bailiff", "runs", 50, "≤ 300 ms, below Slurm's"),
         row("request published → urgent job runs", "bailiff", "runs", 99, "≤ 450 ms, below Slurm's"),
         row("`bailiff submit` started → urgent job runs", "command", "runs", 50),
-        row("request published → first victim told", "bailiff", "first_told", 50),
-        row("last victim told → urgent job runs", "bailiff", "told_to_runs", 50, "≤ 120 ms"),
+        row("request published → first victim notified", "bailiff", "first_notified", 50),
+        row("last victim notified → urgent job runs", "bailiff", "notified_to_runs", 50, "≤ 120 ms"),
         row("urgent job ended → all victims run again", "bailiff", "back", 50),
     ]
