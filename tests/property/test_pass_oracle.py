@@ -40,6 +40,7 @@ MOST_ROUNDS = 40
 CLASSES = {"train": (50, True), "interactive": (75, True), "inference": (125, False)}
 SAMPLE = 250
 THOUSANDS = 10_000
+FAILED_BEFORE = (6003,)
 
 
 @dataclass
@@ -309,6 +310,11 @@ def test_every_tiny_pool_with_two_running_jobs() -> None:
 def test_random_pools(part: int) -> None:
     for seed in range(part * SAMPLE // 5, (part + 1) * SAMPLE // 5):
         checked(seed)
+
+
+@pytest.mark.parametrize("seed", FAILED_BEFORE)
+def test_a_pool_that_failed_before(seed: int) -> None:
+    checked(seed)
 
 
 @pytest.mark.long

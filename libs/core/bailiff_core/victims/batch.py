@@ -13,11 +13,12 @@ from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import Pass
 from bailiff_core.queue.preemption_delay import may_preempt_from
+from bailiff_core.quota.quota_checks import exceeds
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .candidates import evictable_units
 from .solve import SelectionBatch, select_victims
-from .unneeded_victims import proposals_without_victims
+from .unneeded_victims import Answer, proposals_without_victims, usage_of
 
 PREEMPTING_ACTIONS: tuple[Action, ...] = ACTIONS[1:]
 MAX_NEED_LENGTH = 600
@@ -47,7 +48,7 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
     state = batch.snapshot.state
     of_job = {request.job: request for request in requests}
     proposals: dict[int, Proposal] = {}
-    units: dict[int, Unit] = {}
+    answers: dict[int, Answer] = {}
     refusals: dict[int, list[Proposal]] = {}
     actions = [action for action in PREEMPTING_ACTIONS if action in state.rules.preemption.actions] or ["preempt"]
     pending = [state.jobs[request.job] for request in requests if request.job in state.jobs]
@@ -62,11 +63,13 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
             proposal = select_victims(batch, unit, action, StepBudget(steps), request=request.seq)
             if proposal.refused is None:
                 proposals[request.seq] = proposal
-                units[request.seq] = unit
+                before = usage_of(batch.snapshot, unit.job)
                 apply_proposal(batch, unit, proposal)
+                after = usage_of(batch.snapshot, unit.job)
+                grown = [project for project, used in after.items() if exceeds(used, before[project])]
+                answers[request.seq] = Answer(unit, proposal, grown)
             else:
                 refusals.setdefault(request.seq, []).append(proposal)
-    answers = {seq: (units[seq], proposal) for seq, proposal in proposals.items()}
     proposals.update(proposals_without_victims(batch.snapshot, batch.shares, answers, steps))
     return [_merged(request, proposals.get(request.seq), refusals.get(request.seq, [])) for request in requests]
 

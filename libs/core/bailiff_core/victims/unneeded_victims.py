@@ -1,11 +1,12 @@
 """Unneeded victims: a preemptor of a batch needs none if it fits on what the other answers free and do not use."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from bailiff_core.model.gpu_shares import task_resources
 from bailiff_core.model.project_tree import ROOT
 from bailiff_core.model.proposal import Proposal
-from bailiff_core.model.resource_vector import ZERO
+from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.resources import release
 from bailiff_core.model.state import Job, Resources
 from bailiff_core.model.units import Unit
@@ -20,11 +21,24 @@ from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .candidates import evictable_units
 
-Answers = Mapping[int, tuple[Unit, Proposal]]
+
+@dataclass(frozen=True)
+class Answer:
+    """A proposal that gives the unit a place. grown: the projects that use more with it than without it."""
+
+    unit: Unit
+    proposal: Proposal
+    grown: Sequence[str]
+
+
+def usage_of(snapshot: SchedulingSnapshot, job: Job) -> dict[str, ResourceVector]:
+    """What the job's project and those above it use now."""
+    usage = snapshot.usage
+    return {project: usage.allocated(project) for project in usage.tree.branches[usage.leaf_of(job)].path}
 
 
 def proposals_without_victims(
-    snapshot: SchedulingSnapshot, shares: Shares, answers: Answers, steps: int
+    snapshot: SchedulingSnapshot, shares: Shares, answers: Mapping[int, Answer], steps: int
 ) -> Iterator[tuple[int, Proposal]]:
     """For each answer whose victims need not be evicted: its key, and the answer that the unit fits without evictions.
 
@@ -32,15 +46,15 @@ def proposals_without_victims(
     not evicted are restored in it. They stay victims where another answer's project needs them gone: for its limit, or for the
     fair share that its action does not exceed.
     """
-    with_victims = [key for key, (_, proposal) in answers.items() if proposal.victims]
+    with_victims = [key for key, answer in answers.items() if answer.proposal.victims]
     for key in with_victims if len(with_victims) > 1 else ():
-        unit, proposal = answers[key]
+        unit, proposal = answers[key].unit, answers[key].proposal
         victims = _whole_victims(snapshot, proposal)
         if not victims or by_bytes(unit.job):
             continue
         mark = snapshot.mark()
         place = _fits_elsewhere(snapshot, unit, proposal, victims, StepBudget(steps))
-        if place is not None and not all(_within_bounds(snapshot, shares, *answer) for answer in answers.values()):
+        if place is not None and not all(_within_bounds(snapshot, shares, each) for each in answers.values()):
             snapshot.rollback(mark)
             place = None
         if place is not None:
@@ -69,14 +83,18 @@ def _fits_elsewhere(
     return None
 
 
-def _within_bounds(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, proposal: Proposal) -> bool:
+def _within_bounds(snapshot: SchedulingSnapshot, shares: Shares, answer: Answer) -> bool:
     """Whether the projects of a placed preemptor use no more than the limits and fair shares that its action keeps to."""
+    unit, action = answer.unit, answer.proposal.action
     if above_limit(snapshot, unit.job):
         return False
-    branches, leaf = snapshot.usage.tree.branches, snapshot.usage.leaf_of(unit.job)
-    capped = CapAtFairShare.of(snapshot, shares, unit, proposal.action) is not None
-    kept = branches[leaf].path if capped else (leaf,) if proposal.action == "reclaim" else ()
-    return not any(exceeds(snapshot.usage.allocated(each), shares.get(each, ZERO)) for each in kept if each != ROOT)
+    if action == "reclaim":
+        kept: Sequence[str] = [snapshot.usage.leaf_of(unit.job)]
+    elif CapAtFairShare.of(snapshot, shares, unit, action) is not None:
+        kept = [project for project in answer.grown if project != ROOT]
+    else:
+        kept = ()
+    return not any(exceeds(snapshot.usage.allocated(project), shares.get(project, ZERO)) for project in kept)
 
 
 def _give_back(cluster: ClusterResources, unit: Unit, place: GangPlacement) -> None:
