@@ -156,7 +156,7 @@ CURVES = {
     "pass": Curve("one pass places all jobs", "jobs", "s", placements, JOBS),
     "fold": Curve("chain and fold of a log", "records", "s", folding, RECORDS),
     "restart": Curve("start of admission, no snapshot", "records", "s", log_start, RECORDS[:3]),
-    "pools": Curve("idle services", "pools", "% of a core", idle_pools, (1, 10, 100, 300, 1_000)),
+    "pools": Curve("idle services", "pools", "% of a core", idle_pools, (1, 10, 100, 500)),
     "console": Curve("record to page of the console", "nodes", "ms, median", console_latency, NODES[::2], whole=False),
 }
 
@@ -187,7 +187,10 @@ def draw(path: Path, figures: dict[str, dict[str, list[float]]]) -> None:
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(2, 4, figsize=(16, 7), layout="constrained")
-    for panel, (name, curve) in zip(panels.flat, CURVES.items(), strict=True):
+    measured_curves = {name: curve for name, curve in CURVES.items() if name in figures}
+    for panel in panels.flat[len(measured_curves) :]:
+        panel.axis("off")
+    for panel, (name, curve) in zip(panels.flat, measured_curves.items(), strict=False):
         sizes, costs = [int(size) for size in figures[name]["sizes"]], figures[name]["costs"]
         scale = costs[0] / (math.log(sizes[0] + 1) * (sizes[0] if curve.whole else 1))
         panel.loglog(sizes, costs, marker="o", label="measured")

@@ -42,7 +42,7 @@ async def test_a_service_resumed_after_the_takeover_has_no_effect_at_any_stage(s
         await until_shown(pool, STAGES[stage], story, when_running=lambda: pool.let_finish(story.urgent))
         stopped.signal(service, signal.SIGSTOP)
         other = stopped.stack.start_service(service, replica=f"-{next(_replicas)}")
-        await pool.until("the other replica has taken over", lambda _: '"partitions": [0, 1]' in stopped.log_of(other))
+        await pool.until("the other replica has taken over", lambda _: '"owned": [0, 1]' in stopped.log_of(other))
         stopped.signal(service, signal.SIGCONT)
         await ends_well(pool, story)
         await asyncio.to_thread(stopped.stack.processes.wait_ready, service, other)
