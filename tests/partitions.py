@@ -22,6 +22,8 @@ from tests.network_switch import Impairment
 from tests.system import Watch
 
 from bailiff_bus import topics
+from bailiff_bus.kafka import connected_admin
+from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.port import BusUnavailable
 from bailiff_core.records.decisions import JobEnded, JobStarting, PreemptionDecided, PreemptionRequested
 from bailiff_core.records.facts import EvictionStageReached, JobSubmitted, NodeLost, TaskReleased, TaskStarted, WriterStarted
@@ -131,9 +133,7 @@ class Story:
         return hosts[self.cell.cut]
 
     async def _leader(self) -> int:
-        admin, _ = await self.pool.bus._clients()
-        (described,) = await admin.describe_topics([topics.AUDIT.name])
-        return int(described["partitions"][0]["leader"])
+        return await leader_of_the_log(self.pool.bus.settings)
 
     async def _impair_at_the_stage(self, impaired: list[Impairment]) -> None:
         stopped = STOPPED_UNTIL_CUT.get(self.cell.stage)
@@ -228,3 +228,10 @@ def table(seconds: Mapping[Cell, float]) -> str:
         if any(value is not None for value in found):
             rows.append(" | ".join([cut, mode, *("" if value is None else f"{value:.1f}" for value in found)]))
     return "\n".join(f"| {row} |" for row in rows)
+
+
+async def leader_of_the_log(settings: KafkaSettings) -> int:
+    """The number of the broker that leads the first partition of the audit log."""
+    async with connected_admin(settings, "name the leader of the log") as admin:
+        (described,) = await admin.describe_topics([topics.AUDIT.name])
+    return int(described["partitions"][0]["leader"])

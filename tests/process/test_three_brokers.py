@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from tests.partitions import leader_of_the_log
 from tests.system import System, Watch
 
-from bailiff_bus import topics
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topic_admin import create_topics
 from bailiff_core.records.decisions import JobEnded
@@ -78,7 +78,7 @@ async def test_one_broker_is_killed_and_comes_back(three: System) -> None:
         await pool.until("requests are accepted", lambda _: len(load.acknowledged) > CALM)
 
         # The leader of the log's partition is killed. A service that starts meanwhile finds fewer brokers.
-        leader = await leader_of_the_log(pool)
+        leader = await leader_of_the_log(pool.bus.settings)
         kafka.brokers[leader - 1].kill()
         died = len(load.acknowledged)
         three.kill_and_restart("eviction-executor")
@@ -137,13 +137,6 @@ async def nothing_to_create(kafka: KafkaCluster) -> bool:
         return await create_topics(kafka.bootstrap, 1) == []
     except BusUnavailable:
         return False
-
-
-async def leader_of_the_log(pool: Watch) -> int:
-    """The number of the broker that leads the audit partition."""
-    admin, _ = await pool.bus._clients()
-    (described,) = await admin.describe_topics([topics.AUDIT.name])
-    return int(described["partitions"][0]["leader"])
 
 
 def hiccups(load: Load) -> str:

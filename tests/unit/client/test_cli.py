@@ -492,7 +492,7 @@ def test_an_unreachable_kafka_is_a_one_line_error(monkeypatch: pytest.MonkeyPatc
     assert found.exit_code == ExitCode.UNREACHABLE
     assert found.stdout == ""
     first, second = found.stderr.splitlines()
-    assert first == "bailiff: Kafka at 127.0.0.1:1 did not return the offsets of bailiff.audit: no connection"
+    assert first == "bailiff: Kafka at 127.0.0.1:1 did not answer: no connection"
     assert "--kafka HOST:PORT" in second
 
 

@@ -37,13 +37,13 @@ class Fetcher:
 
     async def start(self) -> None:
         """Connect."""
-        async with broker_call(self._settings, "accept a connection"):
+        async with broker_call(self._settings, "answer"):
             await self.client.bootstrap()
         self._finding = asyncio.create_task(self._find_leaders())
 
     async def look_up(self, topics: Iterable[str]) -> None:
         """Look up the leaders of these topics, unless they are known."""
-        async with broker_call(self._settings, "accept a connection"):
+        async with broker_call(self._settings, "answer"):
             for topic in topics:
                 await self.client.add_topic(topic)
 
