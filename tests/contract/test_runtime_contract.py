@@ -369,7 +369,8 @@ async def test_a_task_is_never_started_twice(machine: Machine) -> None:
     assert isinstance(first, Running)
     assert machine.is_main(first, before)
     assert await agent.start(machine.runs_on()) == first
-    assert agent.pids(KEY) == before
+    assert before[0] in agent.pids(KEY)  # a container has short-lived processes besides: its probe
+    assert machine.is_main(first, agent.pids(KEY))
 
     await agent.kill(KEY)
     end = await exit_of(agent)
