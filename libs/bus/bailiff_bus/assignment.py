@@ -18,11 +18,11 @@ class Assigned(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Assigned":
-        """What `to_bytes` wrote. Nothing, for a member that had nothing yet or does not speak this protocol."""
+        """What `to_bytes` wrote. Nothing, for a member that had nothing yet, speaks another protocol, or sent nonsense."""
         try:
             fields = json.loads(data)
             return cls(frozenset(map(int, fields["owned"])), frozenset(map(int, fields["standby"])))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return cls()
 
 

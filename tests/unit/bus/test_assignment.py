@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from bailiff_bus.assignment import Assigned, assign
 
 NAMES = st.sets(st.sampled_from("abcdef"), min_size=1)
+INFINITE = b'{"owned": [1e999], "standby": []}'
 PARTITIONS = st.integers(0, 9).map(range)
 
 
@@ -74,7 +75,7 @@ def test_one_member_alone_owns_all_and_a_second_takes_half() -> None:
 
 
 def test_what_a_member_says_that_speaks_another_protocol_counts_as_nothing() -> None:
-    for data in (b"", b"{}", b"[1]", b'{"owned": 1, "standby": []}', b"\xff"):
+    for data in (b"", b"{}", b"[1]", b'{"owned": 1, "standby": []}', b"\xff", INFINITE, b"[" * 100_000):
         assert Assigned.from_bytes(data) == Assigned()
     had = Assigned(frozenset({2}), frozenset({0, 1}))
     assert Assigned.from_bytes(had.to_bytes()) == had
