@@ -1,7 +1,7 @@
 """Prometheus metrics of the services. `METRICS` lists all of them; the table in the docs is generated from it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -261,8 +261,7 @@ class Metrics:
     def forget_log(self, pool: str) -> None:
         """Export no position in this pool's log any more: it is not read here now."""
         for gauge in (self.log_head, self.log_lag):
-            with suppress(KeyError):
-                gauge.remove(pool)
+            gauge.remove(pool)
 
     def count_folded(self, pool: str, records: int, head_seq: int) -> None:
         """Count folded records; `head_seq` is the newest one."""

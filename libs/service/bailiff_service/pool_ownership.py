@@ -9,7 +9,6 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from bailiff_bus import topics
 from bailiff_bus.assignment import Assigned
@@ -206,18 +205,25 @@ async def check_topics(bus: Bus) -> None:
 
 
 class PoolService:
-    """A service that follows every declared pool and runs `work` on those assigned to this replica.
+    """A service that follows the pools assigned to this replica and runs `work` on those that it owns (`PoolOwnership`)."""
 
-    ends: as `PoolOwnership` has them.
-    """
-
-    def __init__(self, name: str, settings: ServiceSettings, metrics: Metrics, bus: Bus, work: Work, **ends: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: ServiceSettings,
+        metrics: Metrics,
+        bus: Bus,
+        work: Work,
+        *,
+        ends_interval_s: float = LAG_INTERVAL_S,
+        on_log_end: OnLogEnd = lambda _pool, _end: None,
+    ) -> None:
         self.name = name
         self._settings, self._metrics, self._bus = settings, metrics, bus
         self._pools = read_pools(settings.pools)
         self._ownership = PoolOwnership(
             bus, f"bailiff-{name}", settings.instance, self._pools, self._open_projection, work, metrics,
-            **ends,
+            ends_interval_s=ends_interval_s, on_log_end=on_log_end,
         )  # fmt: skip
 
     def readiness(self) -> Mapping[str, str | None]:
