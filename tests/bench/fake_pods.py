@@ -10,6 +10,8 @@ from bailiff_kubernetes import AlreadyExists, Api, Conflict, LocalView, NotFound
 from bailiff_kubernetes.names import JOB
 from bailiff_kubernetes.resources import PODS, Object, annotations_of, without_managed_fields
 
+from .system import wait_until
+
 NAMESPACE = "bench"
 AT_ONCE = 64
 NOBODY = "nobody"
@@ -48,10 +50,7 @@ class PodWatch:
 
     async def until(self, what: str, condition: Callable[[], bool], within_s: float) -> None:
         try:
-            async with asyncio.timeout(within_s):
-                while not condition():
-                    self._changed.clear()
-                    await self._changed.wait()
+            await wait_until(self._changed, condition, within_s)
         except TimeoutError:
             raise TimeoutError(f"{what}: {len(self.running)} ran, {self.gone} are gone") from None
 

@@ -16,7 +16,8 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -119,18 +120,19 @@ def snapshot_start(nodes: int) -> float:
 
 def log_start(records: int) -> float:
     """Seconds until admission is ready on a log of so many records, without a snapshot."""
-    return restart.measure(_run(records))[0].figure
+    with _run(records) as run:
+        return restart.measure(run)[0].figure
 
 
 def idle_pools(number: int) -> float:
     """Percent of a core that the services of so many idle pools use."""
-    return pools._idle(_run(), number).percent
+    with _run() as run:
+        return pools._idle(run, number).percent
 
 
 def console_latency(nodes: int) -> float:
     """Median ms from a record's writing to its message at a page, 200 records a second."""
-    run = _run()
-    with Stack(run.folder, Plan(pools=(POOL,))) as stack:
+    with _run() as run, Stack(run.folder, Plan(pools=(POOL,))) as stack:
         stack.start_kafka()
         return asyncio.run(_console_latency(stack, nodes))
 
@@ -145,8 +147,11 @@ async def _console_latency(stack: Stack, nodes: int) -> float:
     return percentile(fed.waits, 50) * 1e3
 
 
-def _run(records: int = 0) -> Run:
-    return Run(quick=False, folder=Path(tempfile.mkdtemp(prefix="bailiff-growth-")), records=records, console=Console(quiet=True))
+@contextmanager
+def _run(records: int = 0) -> Iterator[Run]:
+    """A full run with a folder that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="bailiff-growth-", ignore_cleanup_errors=True) as folder:
+        yield Run(quick=False, folder=Path(folder), records=records, console=Console(quiet=True))
 
 
 CURVES = {

@@ -45,12 +45,17 @@ class Watch:
     async def until(self, what: str, condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         """Wait until it is so. Raises `TimeoutError`."""
         try:
-            async with asyncio.timeout(within_s):
-                while not condition():
-                    self._changed.clear()
-                    await self._changed.wait()
+            await wait_until(self._changed, condition, within_s)
         except TimeoutError:
             raise TimeoutError(f"{what}: not within {within_s:.0f} s; seen {dict(self.seen)}") from None
+
+
+async def wait_until(changed: asyncio.Event, condition: Callable[[], bool], within_s: float) -> None:
+    """Look at the condition at each change until it holds. Raises `TimeoutError`."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            changed.clear()
+            await changed.wait()
 
 
 def header(record: ConsumerRecord, name: str) -> str:

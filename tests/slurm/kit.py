@@ -92,15 +92,18 @@ class Slurm:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Ends what was started, jobs first."""
-        self.run("scancel", "--full", "--signal=KILL", "--user=root", check=False)
-        for _, process in reversed(self._processes):
-            process.terminate()
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        """Ends what was started: all jobs, also those that were requeued, and then the services."""
+        try:
+            self.run("scancel", "--user=root", check=False)
+            self.until("no job is left", lambda: not self.run("squeue", "--noheader", check=False).strip())
+        finally:
+            for _, process in reversed(self._processes):
+                process.terminate()
+                try:
+                    process.wait(15)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
 
     def _spawn(self, name: str, *command: str | Path) -> None:
         with (self.at / f"{name}.out").open("ab") as out:
