@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
+import yaml
 from aiokafka import ConsumerRecord
 from tests.bench.system import Watch, all_joined, job_of, watching
 from tests.bench.weight import pss
@@ -22,15 +23,18 @@ from tests.bench.weight import pss
 from bailiff.client.client import Client
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
+from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_devstack.stack import AUDITOR, CONSOLE, ROLLUP, SERVICES, WITNESS, Plan, Stack
 
 from .load import GPUS_PER_NODE, NODES, POOL, Arrival, arrivals, probe
-from .samples import Comparison, Sample, compare
+from .samples import Comparison, Sample, compare, disk_by_topic
 
 SAMPLE_EVERY_S, PROBE_EVERY_S = 10.0, 5.0
 KILL_EVERY_S = 240.0
 KILLED = (*SERVICES, AUDITOR, ROLLUP, CONSOLE, WITNESS)
 RESTS_WITHIN_S = 900.0
+REMEMBERED_US = 20 * 60 * 1_000_000
+"""So long the state remembers what has ended, so that within the first hour it has its full size."""
 
 
 class Soak:
@@ -64,6 +68,9 @@ class Soak:
             f"{len(self._sent)} jobs, {seen['JobPlaced']} placements, {seen['PreemptionDecided']} preemptions, "
             f"{seen['WriterStarted']} takeovers, {sum(seen.values())} records, {self._kills} kills"
         )
+        print("disk of Kafka per job by topic, kB, first hour and end:")
+        for topic, first, end in disk_by_topic(self._samples, self._seconds):
+            print(f"  {topic:<44}{first:>10.2f} {end:>10.2f}")
         return compare(self._samples, self._latencies, self._seconds)
 
     def _now(self) -> float:
@@ -95,9 +102,27 @@ class Soak:
             self._now(),
             sum(pss(pid) for pid in pids),
             sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids),
-            sum(file.stat().st_size for file in self._stack.kafka.data_dir.glob("*/*.log")),
+            disk_of(self._stack.kafka.data_dir),
             len(self._sent),
         )
+
+
+def disk_of(data: Path) -> dict[str, int]:
+    """Bytes of each topic's log segments."""
+    found: dict[str, int] = {}
+    for file in data.glob("*/*.log"):
+        topic = file.parent.name.rpartition("-")[0]
+        found[topic] = found.get(topic, 0) + file.stat().st_size
+    return found
+
+
+def forgetful_policy(folder: Path) -> Path:
+    """The default policy, but for how long what has ended is remembered."""
+    policy = DEFAULT_POLICY.model_dump(mode="json")
+    policy["retention"] = {"ended_jobs": REMEMBERED_US, "request_ids": REMEMBERED_US, "job_specs": REMEMBERED_US}
+    file = folder / "policy.yaml"
+    file.write_text(yaml.safe_dump(policy))
+    return file
 
 
 async def soak(stack: Stack, seconds: float, seed: int) -> list[Comparison]:
@@ -124,13 +149,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the kills")
     given = parser.parse_args()
     node = {"name": "node", "pool": POOL, "gpus": f"{GPUS_PER_NODE}xH100-80GB", "count": NODES}
-    plan = Plan(nodes=[node], archive=True, api=True, rollup=True, console=True, witness=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="bailiff-soak-", ignore_cleanup_errors=True) as temporary,
-        Stack(Path(temporary) / "system", plan) as stack,
-    ):
-        found = asyncio.run(soak(stack, given.hours * 3600, given.seed))
-        whole = checked(stack, Path(temporary))
+    with tempfile.TemporaryDirectory(prefix="bailiff-soak-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
+        policy = forgetful_policy(folder)
+        plan = Plan(nodes=[node], policy=policy, archive=True, api=True, rollup=True, console=True, witness=True)
+        with Stack(folder / "system", plan) as stack:
+            found = asyncio.run(soak(stack, given.hours * 3600, given.seed))
+            whole = checked(stack, folder)
     print(f"{'':<46}{'first hour':>10} {'end':>10}", *found, sep="\n")
     return int(not whole or not all(each.holds for each in found))
 

@@ -1,6 +1,6 @@
 """What is measured during a soak, and whether it is at the end what it was after the first hour."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -13,12 +13,12 @@ WINDOW = 6
 
 @dataclass(frozen=True)
 class Sample:
-    """All services at one moment. at: s since the start. memory: PSS, KiB. files: open handles. disk: bytes of Kafka's logs."""
+    """All services at one moment. at: s since the start. memory: PSS, KiB. files: open handles. disk: of topics, bytes."""
 
     at: float
     memory: int
     files: int
-    disk: int
+    disk: Mapping[str, int]
     jobs: int
 
 
@@ -46,7 +46,7 @@ def compare(samples: Sequence[Sample], latencies: Sequence[tuple[float, float]],
 
     latencies: (s since the start, ms) of each probe. Raises `ValueError` if a window has no sample.
     """
-    first = min(FIRST_S, seconds / 2)
+    first = _first(seconds)
     window = first / WINDOW
 
     def within(end: float, values: Sequence[tuple[float, float]]) -> float:
@@ -65,16 +65,31 @@ def compare(samples: Sequence[Sample], latencies: Sequence[tuple[float, float]],
         both("memory of all services (PSS), median", "MiB", of(lambda sample: sample.memory / 1024)),
         both("their open file handles, median", "", of(lambda sample: sample.files)),
         both("request published → on record, median", "ms", latencies),
-        Comparison(
-            "disk of Kafka per job", "kB", _disk_per_job(samples, 0, first), _disk_per_job(samples, seconds - first, seconds)
-        ),
+        Comparison("disk of Kafka per job", "kB", *(sum(found.values()) for found in _disk_of_both_hours(samples, seconds))),
     ]
 
 
-def _disk_per_job(samples: Sequence[Sample], begin: float, end: float) -> float:
-    """kB that Kafka's logs grew by from begin to end, for each job submitted then."""
+def disk_by_topic(samples: Sequence[Sample], seconds: float) -> Iterator[tuple[str, float, float]]:
+    """Topics with their kB per job in the first hour and at the end, largest first."""
+    first, end = _disk_of_both_hours(samples, seconds)
+    for topic in sorted(end, key=lambda topic: -end[topic]):
+        yield topic, first.get(topic, 0.0), end[topic]
+
+
+def _first(seconds: float) -> float:
+    return min(FIRST_S, seconds / 2)
+
+
+def _disk_of_both_hours(samples: Sequence[Sample], seconds: float) -> tuple[dict[str, float], dict[str, float]]:
+    first = _first(seconds)
+    return _disk_per_job(samples, 0, first), _disk_per_job(samples, seconds - first, seconds)
+
+
+def _disk_per_job(samples: Sequence[Sample], begin: float, end: float) -> dict[str, float]:
+    """kB that Kafka's logs grew by from begin to end, by topic, for each job submitted then."""
     found = [sample for sample in samples if begin <= sample.at <= end]
     jobs = found[-1].jobs - found[0].jobs if found else 0
     if not jobs:
         raise ValueError(f"no job was submitted from {begin:.0f} to {end:.0f} s")
-    return (found[-1].disk - found[0].disk) / jobs / 1000
+    before, after = found[0].disk, found[-1].disk
+    return {topic: (size - before.get(topic, 0)) / jobs / 1000 for topic, size in after.items()}

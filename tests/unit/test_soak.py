@@ -2,7 +2,7 @@
 
 import pytest
 from tests.soak.load import GPUS_PER_NODE, NODES, arrivals
-from tests.soak.samples import Sample, compare
+from tests.soak.samples import Sample, compare, disk_by_topic
 
 HOUR = 3600.0
 
@@ -14,7 +14,8 @@ def run(grown=0.0, slower=0.0, hours=2.0):
     for number in range(int(seconds / 10) + 1):
         at = number * 10.0
         more = 1 + grown * max(0.0, at - first) / (seconds - first)
-        samples.append(Sample(at, round(300_000 * more), round(500 * more), disk=number * 20_000, jobs=number * 2))
+        disk = {"audit": number * 15_000, "reports": number * 5_000}
+        samples.append(Sample(at, round(300_000 * more), round(500 * more), disk, jobs=number * 2))
         latencies.append((at, 10.0 if at <= first else 10.0 + slower))
     return {found.what: found for found in compare(samples, latencies, seconds)}
 
@@ -32,6 +33,11 @@ def test_memory_and_handles_that_grow_by_more_than_a_tenth_do_not_hold():
     assert all(each.holds for each in run(grown=0.08).values())
 
 
+def test_disk_is_told_apart_by_topic():
+    samples = [Sample(at * 10.0, 1, 1, {"audit": at * 4000, "late": max(0, at - 360) * 2000}, at) for at in range(721)]
+    assert list(disk_by_topic(samples, 2 * HOUR)) == [("audit", 4.0, 4.0), ("late", 0.0, 2.0)]
+
+
 def test_requests_that_take_longer_do_not_hold():
     (failed,) = [each for each in run(slower=2.0).values() if not each.holds]
     assert (failed.first, failed.end) == (10.0, 12.0)
@@ -45,7 +51,7 @@ def test_the_first_half_of_a_short_run_counts_as_its_first_hour():
 
 
 def test_a_run_without_probes_is_no_success():
-    samples = [Sample(at * 10.0, 1, 1, at, at) for at in range(100)]
+    samples = [Sample(at * 10.0, 1, 1, {"audit": at}, at) for at in range(100)]
     with pytest.raises(ValueError, match="nothing was measured"):
         compare(samples, [], 990.0)
 
