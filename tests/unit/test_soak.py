@@ -33,7 +33,7 @@ def test_memory_and_handles_that_grow_by_more_than_a_tenth_do_not_hold():
     assert all(each.holds for each in run(grown=0.08).values())
 
 
-def test_disk_is_told_apart_by_topic():
+def test_disk_is_shown_by_topic():
     samples = [Sample(at * 10.0, 1, 1, {"audit": at * 4000, "late": max(0, at - 360) * 2000}, at) for at in range(721)]
     assert list(disk_by_topic(samples, 2 * HOUR)) == [("audit", 4.0, 4.0), ("late", 0.0, 2.0)]
 
