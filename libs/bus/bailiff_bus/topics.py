@@ -16,6 +16,8 @@ AUDIT_LIMIT = 900 * KIB
 DEAD_LETTER_LIMIT = 2048 * KIB
 ENVELOPE_OVERHEAD = 16 * KIB  # Kafka's framing and the headers of an input count in addition to its value
 
+COMPRESSED = {"compression.type": "zstd"}
+"""The broker compresses what is appended at once: of logs that are kept for ever, and of messages that are sent all the time."""
 REPLICATED_BROKERS = 3  # from this many brokers on: replication factor 3, min.insync.replicas 2
 REPLICATION_SETTING = "offsets.topic.replication.factor"  # broker setting
 
@@ -98,7 +100,7 @@ AUDIT = Topic(
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
     partitions="one per pool",
-    settings={"compression.type": "zstd"},  # kept for ever; the broker compresses what a writer appends at once
+    settings=COMPRESSED,
 )
 JOB_SPECS = Topic(
     name="bailiff.job-specs",
@@ -158,6 +160,7 @@ NODE_REPORTS = Topic(
         "TaskIdleReport", "AttachReadyReport", "AttachStartedReport", "AttachEndedReport",
     ),
     retention=timedelta(days=7),
+    settings=COMPRESSED,
 )  # fmt: skip
 JOB_LOGS = Topic(name="bailiff.job-logs", key="job", schemas=("text",), retention=timedelta(days=1))
 TELEMETRY = Topic(
@@ -165,6 +168,7 @@ TELEMETRY = Topic(
     key="pool",  # all messages of a pool in one partition, in order
     schemas=_types("NodeTelemetry"),
     retention=timedelta(days=1),
+    settings=COMPRESSED,
 )
 ALARMS = Topic(
     name="bailiff.alarms",

@@ -130,7 +130,7 @@ class NodeAgentSettings(ServiceSettings):
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
-    heartbeat_s: Annotated[float, Field(gt=0)] = 5.0
+    heartbeat_s: Annotated[float, Field(gt=0)] = 10.0
     release_poll_s: Annotated[float, Field(gt=0)] = 0.1
     release_timeout_s: Annotated[float, Field(gt=0)] = 60.0
     device_poll_s: Annotated[float, Field(gt=0)] = 5.0
