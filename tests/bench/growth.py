@@ -17,7 +17,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -132,7 +132,7 @@ def idle_pools(number: int) -> float:
 
 def console_latency(nodes: int) -> float:
     """Median ms from a record's writing to its message at a page, 200 records a second."""
-    with _run() as run, Stack(run.folder, Plan(pools=(POOL,))) as stack:
+    with _run() as run, closing(Stack(run.folder, Plan(pools=(POOL,)))) as stack:  # no service writes to the log meanwhile
         stack.start_kafka()
         return asyncio.run(_console_latency(stack, nodes))
 
