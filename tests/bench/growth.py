@@ -161,7 +161,7 @@ CURVES = {
     "pass": Curve("one pass places all jobs", "jobs", "s", placements, JOBS),
     "fold": Curve("chain and fold of a log", "records", "s", folding, RECORDS),
     "restart": Curve("start of admission, no snapshot", "records", "s", log_start, RECORDS[:3]),
-    "pools": Curve("idle services", "pools", "% of a core", idle_pools, (1, 10, 100, 500)),
+    "pools": Curve("idle services", "pools", "% of a core", idle_pools, (1, 10, 100, 1_000)),
     "console": Curve("record to page of the console", "nodes", "ms, median", console_latency, NODES[::2], whole=False),
 }
 
