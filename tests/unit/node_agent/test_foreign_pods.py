@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from bailiff_node_agent.devices import DeviceUsage
+from bailiff_node_agent.tasks.pods import watch_foreign_pods
 from bailiff_node_agent.tasks.task_table import TaskTable
-from bailiff_node_agent.tasks.watchdogs import watch_foreign_pods
 from bailiff_service.logs import logger
 
 
