@@ -23,7 +23,7 @@ from bailiff_node_agent.settings import KubernetesSettings
 Object = dict[str, Any]
 FIRST, SECOND = TaskKey("serve-1", 1, "0"), TaskKey("serve-2", 1, "0")
 PUBLISHED = published_by(resource_slice(*map(device, range(3))))
-SETTINGS = KubernetesSettings(placement_timeout_s=0.2)
+SETTINGS = KubernetesSettings(placement_timeout_s=600)
 CLAIM = shared_claim_name("GPU-1")
 
 
@@ -105,10 +105,11 @@ class Cluster:
 class Start:
     """One agent's start of a task with a part of GPU-1. bound: once kube-scheduler has bound its pod."""
 
-    def __init__(self, cluster: Cluster, folder: Path, key: TaskKey = FIRST, *, is_first_agent: bool = True) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, key: TaskKey = FIRST, *, is_first_agent: bool = True, patience_s: float = 600) -> None:
         self.cluster, self.key, self.bound = cluster, key, False
+        settings = SETTINGS.model_copy(update={"placement_timeout_s": patience_s})
         self.node: Any = SimpleNamespace(
-            api=cluster, files=TaskFiles(folder), settings=SETTINGS, published=PUBLISHED, node="n1", find=self._find,
+            api=cluster, files=TaskFiles(folder), settings=settings, published=PUBLISHED, node="n1", find=self._find,
             starting=asyncio.Semaphore(),
         )  # fmt: skip
         manifest = pod_of(launch("GPU-1", key=key), "n1", "jobs", "nvidia.com/gpu", 10)
@@ -219,7 +220,7 @@ async def test_a_claim_that_does_not_go_is_a_start_that_failed_with_that_reason(
     await own_claim(other.node, other.placement.order, claims("GPU-1")[0])
     cluster.begin_removal()
     with pytest.raises(NotStarted, match=f"not placed within 0 s: an earlier ResourceClaim {CLAIM} has not gone"):
-        await Start(cluster, tmp_path).placement.placed()
+        await Start(cluster, tmp_path, patience_s=0.05).placement.placed()
     assert (PODS.kind, pod_name(str(FIRST))) not in cluster.objects
 
 
