@@ -10,7 +10,6 @@ from bailiff_node_agent.tasks.pods import watch_foreign_pods
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
 from bailiff_service.logs import logger
 
-
 FOREIGN, OWN = ("team-a", "pod-1"), ("bailiff-jobs", "task-1")
 
 

@@ -1,4 +1,4 @@
-"""The claim of a GPU that several tasks share: one for all of their pods, which each of them owns, and which goes with the last."""
+"""The claim of a GPU that several tasks share: one for all of their pods, which each of them owns; it goes with the last."""
 
 import asyncio
 from fractions import Fraction
@@ -36,7 +36,7 @@ def claims(*devices: str, key: TaskKey = FIRST, settings: KubernetesSettings = S
 
 
 class Cluster:
-    """The API server's pods and claims by kind and name. log: what was changed, in order. away: kinds that are not to be changed."""
+    """The API server's pods and claims by kind and name. log: what was changed, in order. away: kinds that cannot be changed."""
 
     def __init__(self) -> None:
         self.objects, self.log, self.away = dict[tuple[str, str], Object](), list[str](), set[str]()
@@ -105,7 +105,9 @@ class Cluster:
 class Start:
     """One agent's start of a task with a part of GPU-1. bound: once kube-scheduler has bound its pod."""
 
-    def __init__(self, cluster: Cluster, folder: Path, key: TaskKey = FIRST, *, is_first_agent: bool = True, patience_s: float = 600) -> None:
+    def __init__(
+        self, cluster: Cluster, folder: Path, key: TaskKey = FIRST, *, is_first_agent: bool = True, patience_s: float = 600
+    ) -> None:
         self.cluster, self.key, self.bound = cluster, key, False
         settings = SETTINGS.model_copy(update={"placement_timeout_s": patience_s})
         self.node: Any = SimpleNamespace(
@@ -226,7 +228,7 @@ async def test_a_claim_that_does_not_go_is_a_start_that_failed_with_that_reason(
 
 @pytest.mark.parametrize("refused", [RESOURCE_CLAIMS.kind, PODS.kind])
 async def test_the_next_agent_goes_on_where_the_first_was_killed(cluster: Cluster, tmp_path: Path, refused: str) -> None:
-    """Between pod and claim, or between claim and gate: a change that was refused meanwhile stands for one that was never sent."""
+    """Between pod and claim, or between claim and gate: a change that was refused stands for one that was never sent."""
     first = Start(cluster, tmp_path)
     await first.placement._create(first.placement._manifest or {})
     cluster.away.add(refused)
