@@ -1,4 +1,4 @@
-"""Parts of a GPU for pods: one ResourceClaim for all pods that share a device, on a real kubelet with Kubernetes' example driver."""
+"""Parts of a GPU for pods: one ResourceClaim for all pods that share a device, on a real kubelet with the example driver."""
 
 import asyncio
 import itertools
@@ -230,7 +230,7 @@ async def test_jobs_with_parts_of_a_gpu_share_it_and_one_is_preempted_beside_ano
     assert dra_cluster.given(seen) == {device}
     assert dra_cluster.claims(JOBS) == [shared_claim_name(device)]
 
-    # A pod of somebody else refers to the same claim: what runs there goes on, and nothing more is placed there.
+    # A pod of somebody else refers to the same claim: what runs there runs on, and nothing more is placed there.
     dra_cluster.pod_with_claim("foreign", JOBS, shared_claim_name(device))
     quarantined = await pool.record(DeviceQuarantined)
     assert (quarantined.device, quarantined.reason) == (device, "foreign")
