@@ -32,7 +32,11 @@ def runtime_label(name: str) -> str:
 
 def sharing_label(name: str) -> str:
     """A node where this runtime's tasks can have parts of a GPU has this label as well; a job that requests one requires it."""
-    return f"{runtime_label(name)}-shared-gpus"
+    return f"bailiff.shared-gpus/{name}"
+
+
+ADDED_LABELS = (runtime_label(""), sharing_label(""))
+"""Begin the labels that admission adds to those that a task requires."""
 
 
 class Workload(Document):
