@@ -23,8 +23,11 @@ class Node:
         self.own = {own} - {None}
         self.quarantined: dict[str, str] = {}
         self.users: list[Pod | None] = []
+        self.rounds = 0
 
     def holders(self) -> dict[str, frozenset[Pod]]:
+        self.rounds += 1
+        assert self.rounds < 100, "it never asks whose the pod is"
         return {"GPU-0": frozenset(self.own), "GPU-1": frozenset({FOREIGN, *self.own})}
 
     def task_pods(self) -> set[Pod]:
