@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from tests.unit.node_agent.test_published_devices import device, published_by, resource_slice
 
+from bailiff_bus.messages import ShareExceededReport, TaskReleasedReport
 from bailiff_bus.messages.requests import runtime_label, sharing_label
 from bailiff_node_agent import mps
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.agent_context import AgentContext
+from bailiff_node_agent.devices import Device, DeviceUsage, Pod
 from bailiff_node_agent.devices.ledger import ShareLedger
 from bailiff_node_agent.disk import MemoryStorage
 from bailiff_node_agent.runtime import Capabilities, TaskKey
@@ -21,8 +23,11 @@ from bailiff_node_agent.runtime.kubernetes.follow import PodFollower
 from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
 from bailiff_node_agent.runtime.kubernetes.task_files import TaskFiles, TaskOrder
 from bailiff_node_agent.settings import KubernetesSettings, NodeDeclaration
+from bailiff_node_agent.tasks.release import Releaser
 from bailiff_node_agent.tasks.start import TaskStarter
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
+from bailiff_node_agent.tasks.watchdogs import watch_shares
+from bailiff_service.logs import logger
 
 Object = dict[str, Any]
 NEW, RUNNING, WHOLE = TaskKey("new", 1, "0"), TaskKey("running", 1, "0"), TaskKey("whole", 1, "0")
@@ -106,3 +111,112 @@ async def test_devices_of_several_claims_count_once_all_of_them_are_prepared(tmp
     assert not found.done()
     held.append("GPU-2")
     assert await found == ("GPU-1", "GPU-2")
+
+
+GIB = 1 << 30
+
+
+class Kubelet:
+    """Has given GPU-1 to the pods of two tasks. used: bytes on it by the pid of each task's process."""
+
+    blocking, chooser = False, "kubernetes"
+
+    def __init__(self) -> None:
+        self.pods = {("jobs", str(NEW)), ("jobs", str(RUNNING))}
+        self.used = {7: 40 * GIB, 8: 40 * GIB}
+        self.looks = asyncio.Semaphore(0)
+
+    def list(self) -> list[Device]:
+        return [Device(0, "GPU-1", "gpu", "H100", 80 * GIB, None, healthy=True)]
+
+    def usage(self, _: str) -> DeviceUsage:
+        self.looks.release()
+        return DeviceUsage(sum(self.used.values()), tuple(self.used), self.used, pods=tuple(self.pods))
+
+
+class Pods:
+    """The runtime: the cgroup of each task's pod has one process."""
+
+    capabilities = Capabilities(images=True, host_resources=False, starts_slowly=True)
+
+    def __init__(self) -> None:
+        self.processes: dict[TaskKey, tuple[int, ...]] = {NEW: (7,), RUNNING: (8,)}
+
+    def pids(self, key: TaskKey) -> tuple[int, ...]:
+        return self.processes[key]
+
+    def task_pods(self) -> set[Pod]:
+        return set()
+
+    def pod_of(self, key: TaskKey) -> Pod:
+        return "jobs", str(key)
+
+    async def may_be_task(self, *_: str) -> bool:
+        return False
+
+    async def kill(self, key: TaskKey) -> None:
+        pass
+
+
+class Sharers:
+    """Two tasks with a half of GPU-1 each. reports: what the agent says about them."""
+
+    def __init__(self) -> None:
+        self.kubelet, self.pods = Kubelet(), Pods()
+        self.tasks, self.shares = TaskTable(), ShareLedger(MemoryStorage())
+        self.reports: asyncio.Queue[tuple[TaskKey, type, dict[str, Any]]] = asyncio.Queue()
+        for key in (NEW, RUNNING):
+            self.tasks.add(LocalTask(key, "kubernetes", ("GPU-1",)))
+            self.shares.add(str(key), Fraction(1, 2))
+        self.context: Any = SimpleNamespace(
+            inventory=self.kubelet, runtimes={"kubernetes": self.pods}, device_poll_s=0, release_timeout_s=600, release_poll_s=0,
+            log=logger, shares_by_mps=False,
+        )  # fmt: skip
+        self.reporter: Any = SimpleNamespace(report_task=self._report)
+
+    def _report(self, key: TaskKey, _: int | None, kind: type, **content: Any) -> int:
+        self.reports.put_nowait((key, kind, content))
+        return 1
+
+
+async def test_a_pod_that_exceeds_its_share_is_reported_by_the_memory_of_its_processes() -> None:
+    sharers = Sharers()
+    sharers.kubelet.used[7] += GIB
+    watching = asyncio.create_task(watch_shares(sharers.context, sharers.tasks, sharers.shares, sharers.reporter))
+    key, kind, exceeded = await sharers.reports.get()
+    watching.cancel()
+    assert (key, kind) == (NEW, ShareExceededReport)
+    assert exceeded == {"device": "GPU-1", "used_bytes": 41 * GIB, "share_bytes": 40 * GIB}
+
+
+@pytest.mark.parametrize("last", ["cgroup", "gpu", "kubelet"])
+async def test_a_pods_part_is_released_once_it_is_gone_everywhere_and_the_other_pod_keeps_its_own(last: str) -> None:
+    """Its process from the cgroup, and from the GPU, and the pod from the kubelet's list."""
+    sharers = Sharers()
+    rest: Any = SimpleNamespace(spawn=lambda work: work.close())
+    quarantine: Any = SimpleNamespace(baseline={})
+    releaser = Releaser(sharers.context, sharers.tasks, quarantine, sharers.shares, rest, sharers.reporter, rest)
+    task = sharers.tasks[NEW]
+    task.state, task.exit_code = "exited", 0
+    releasing = asyncio.create_task(releaser.release(task))
+
+    async def is_looked_at_again() -> None:
+        sharers.kubelet.looks = asyncio.Semaphore(0)
+        for _ in range(2):
+            await asyncio.wait([releasing, asyncio.create_task(sharers.kubelet.looks.acquire())], return_when="FIRST_COMPLETED")
+        assert not releasing.done()
+
+    gone = {
+        "cgroup": lambda: sharers.pods.processes.update({NEW: ()}),
+        "gpu": lambda: sharers.kubelet.used.pop(7),
+        "kubelet": lambda: sharers.kubelet.pods.remove(("jobs", str(NEW))),
+    }
+    await is_looked_at_again()
+    for where in [*gone.keys() - {last}]:
+        gone[where]()
+    await is_looked_at_again()
+    gone[last]()
+    await releasing
+    key, kind, _ = sharers.reports.get_nowait()
+    assert (key, kind, task.state) == (NEW, TaskReleasedReport, "released")
+    assert sharers.tasks[RUNNING].state == "running"
