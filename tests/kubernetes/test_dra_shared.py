@@ -133,9 +133,9 @@ async def test_an_agent_that_dies_before_its_pod_may_be_placed_leaves_it_to_its_
     node: Node, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     [device, *_] = node.devices
-    sharer = node.agent()
-    await sharer.start(node.launch(device, key=OTHER, part=HALF))
-    await sharer.close()
+    first = node.agent()
+    await first.start(node.launch(device, key=OTHER, part=HALF))
+    await first.close()
     await die_before(step, node, monkeypatch, node.launch(device, part=HALF))
     assert (pod_name(str(KEY)) in owners(node, device)) == (step == "_open_gate")
 
@@ -155,9 +155,9 @@ async def test_an_agent_that_loses_its_disk_leaves_neither_a_pod_nor_a_share_beh
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [device, *_] = node.devices
-    sharer = node.agent()
-    await sharer.start(node.launch(device, key=OTHER, part=HALF))
-    await sharer.close()
+    first = node.agent()
+    await first.start(node.launch(device, key=OTHER, part=HALF))
+    await first.close()
     await die_before("_open_gate", node, monkeypatch, node.launch(device, part=HALF))
     (node.folder / "agent").rename(node.folder / "lost")
     second = node.agent()

@@ -158,7 +158,7 @@ class Pods:
         pass
 
 
-class Sharers:
+class TwoTasks:
     """Two tasks with a half of GPU-1 each. reports: what the agent says about them."""
 
     def __init__(self) -> None:
@@ -180,10 +180,10 @@ class Sharers:
 
 
 async def test_a_pod_that_exceeds_its_share_is_reported_by_the_memory_of_its_processes() -> None:
-    sharers = Sharers()
-    sharers.kubelet.used[7] += GIB
-    watching = asyncio.create_task(watch_shares(sharers.context, sharers.tasks, sharers.shares, sharers.reporter))
-    key, kind, exceeded = await sharers.reports.get()
+    node = TwoTasks()
+    node.kubelet.used[7] += GIB
+    watching = asyncio.create_task(watch_shares(node.context, node.tasks, node.shares, node.reporter))
+    key, kind, exceeded = await node.reports.get()
     watching.cancel()
     assert (key, kind) == (NEW, ShareExceededReport)
     assert exceeded == {"device": "GPU-1", "used_bytes": 41 * GIB, "share_bytes": 40 * GIB}
@@ -192,24 +192,24 @@ async def test_a_pod_that_exceeds_its_share_is_reported_by_the_memory_of_its_pro
 @pytest.mark.parametrize("last", ["cgroup", "gpu", "kubelet"])
 async def test_a_pods_part_is_released_once_it_is_gone_everywhere_and_the_other_pod_keeps_its_own(last: str) -> None:
     """Its process from the cgroup, and from the GPU, and the pod from the kubelet's list."""
-    sharers = Sharers()
+    node = TwoTasks()
     rest: Any = SimpleNamespace(spawn=lambda work: work.close())
     quarantine: Any = SimpleNamespace(baseline={})
-    releaser = Releaser(sharers.context, sharers.tasks, quarantine, sharers.shares, rest, sharers.reporter, rest)
-    task = sharers.tasks[NEW]
+    releaser = Releaser(node.context, node.tasks, quarantine, node.shares, rest, node.reporter, rest)
+    task = node.tasks[NEW]
     task.state, task.exit_code = "exited", 0
     releasing = asyncio.create_task(releaser.release(task))
 
     async def is_looked_at_again() -> None:
-        sharers.kubelet.looks = asyncio.Semaphore(0)
+        node.kubelet.looks = asyncio.Semaphore(0)
         for _ in range(2):
-            await asyncio.wait([releasing, asyncio.create_task(sharers.kubelet.looks.acquire())], return_when="FIRST_COMPLETED")
+            await asyncio.wait([releasing, asyncio.create_task(node.kubelet.looks.acquire())], return_when="FIRST_COMPLETED")
         assert not releasing.done()
 
     gone = {
-        "cgroup": lambda: sharers.pods.processes.update({NEW: ()}),
-        "gpu": lambda: sharers.kubelet.used.pop(7),
-        "kubelet": lambda: sharers.kubelet.pods.remove(("jobs", str(NEW))),
+        "cgroup": lambda: node.pods.processes.update({NEW: ()}),
+        "gpu": lambda: node.kubelet.used.pop(7),
+        "kubelet": lambda: node.kubelet.pods.remove(("jobs", str(NEW))),
     }
     await is_looked_at_again()
     for where in [*gone.keys() - {last}]:
@@ -217,6 +217,6 @@ async def test_a_pods_part_is_released_once_it_is_gone_everywhere_and_the_other_
     await is_looked_at_again()
     gone[last]()
     await releasing
-    key, kind, _ = sharers.reports.get_nowait()
+    key, kind, _ = node.reports.get_nowait()
     assert (key, kind, task.state) == (NEW, TaskReleasedReport, "released")
-    assert sharers.tasks[RUNNING].state == "running"
+    assert node.tasks[RUNNING].state == "running"
