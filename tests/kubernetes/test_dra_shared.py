@@ -11,6 +11,7 @@ from tests.kubernetes.dra_story import (  # noqa: F401
     JOBS,
     KEY,
     OTHER,
+    POOL,
     DraSystem,
     Node,
     die_before,
@@ -25,9 +26,7 @@ from tests.kubernetes.kubelet_jobs import allocated, submit
 from tests.kubernetes_cluster import IMAGE
 from tests.system import Watch
 
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.messages.requests import sharing_label
-from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskExited, TaskReleased
 from bailiff_kubernetes import pod_name, shared_claim_name
@@ -198,12 +197,14 @@ async def test_a_device_class_carries_the_drivers_own_configuration_for_shared_d
 # --- the whole system
 
 
-async def submit_part(pool: Watch, job: str, milli: int, *, kind: str = "train") -> None:
-    """A job with a part of a GPU, which writes its environment into its checkpoint folder and then runs on."""
-    group = TaskGroup(gpu_share_milli=milli, cpu_milli=10, memory_bytes=32 << 20)
-    demand = JobDemand(job=job, priority_class=kind, grace=5_000_000, tasks=(group,))
-    command = "cd $BAILIFF_CHECKPOINT_DIR; env > env.new; mv env.new env; exec sleep 3000"
-    await pool.request(SubmitJob(demand=demand, spec=JobSpec(command=command, runtime="kubernetes", image=IMAGE)))
+SCRIPT = "cd $BAILIFF_CHECKPOINT_DIR; env > env.new; mv env.new env; exec sleep 3000"
+
+
+async def submit_part(system: DraSystem, job: str, fraction: str, *, kind: str = "train") -> None:
+    """What a user types: a job with a part of a GPU. It writes its environment into its checkpoint folder and then runs on."""
+    size = ("--fraction", fraction, "--cpu", "10m", "--memory", "32MiB")
+    options = ("--name", job, "--image", IMAGE, "--class", kind, "--grace", "5s", *size)
+    await asyncio.to_thread(system.command, POOL, "submit", *options, "--", "sh", "-c", SCRIPT)
 
 
 async def environment_of(job: str, system: DraSystem) -> str:
@@ -220,8 +221,8 @@ async def test_jobs_with_parts_of_a_gpu_share_it_and_one_is_preempted_beside_ano
     labels = pool.facts(NodeJoined)[-1].labels
     assert (labels[sharing_label("kubernetes")], labels["bailiff.gpu/sharing"]) == ("true", "time-slicing")
 
-    for job, milli in (("a", 400), ("b", 500)):
-        await submit_part(pool, job, milli)
+    for job, fraction in (("a", "0.4"), ("b", "0.5")):
+        await submit_part(system, job, fraction)
         await pool.until_running(job)
     [device] = allocated(pool, "a")
     assert allocated(pool, "b") == {device}, "parts are put together"
@@ -235,7 +236,7 @@ async def test_jobs_with_parts_of_a_gpu_share_it_and_one_is_preempted_beside_ano
     quarantined = await pool.record(DeviceQuarantined)
     assert (quarantined.device, quarantined.reason) == (device, "foreign")
     assert f"the pod {JOBS}/foreign" in quarantined.detail
-    await submit_part(pool, "elsewhere", 100)
+    await submit_part(system, "elsewhere", "0.1")
     await pool.until_running("elsewhere")
     assert allocated(pool, "elsewhere") != {device}
     await pool.cancel("elsewhere")
@@ -243,11 +244,16 @@ async def test_jobs_with_parts_of_a_gpu_share_it_and_one_is_preempted_beside_ano
     dra_cluster.kubectl("delete", "pod", "foreign", "-n", JOBS)
     assert (await pool.record(DeviceCleared)).device == device
 
+    # The agent is killed, and another one takes both over.
+    await asyncio.to_thread(system.kill, "node-agent")
+    await asyncio.to_thread(system.start_agent)
+    await asyncio.to_thread(system.wait_ready)
+
     # Whole GPUs never come from the shared one; and who preempts a part takes it from one of the two, which the other survives.
     await submit(pool, "whole", 3)
     await pool.until_running("whole")
     assert device not in allocated(pool, "whole")
-    await submit_part(pool, "urgent", 400, kind="inference")
+    await submit_part(system, "urgent", "0.4", kind="inference")
     decided = await pool.record(PreemptionDecided)
     await pool.until_running("urgent")
     assert allocated(pool, "urgent") <= {device} | allocated(pool, "whole")
