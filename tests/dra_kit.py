@@ -79,16 +79,20 @@ class DraCluster(Cluster):
             "metadata": {"name": name},
             "spec": {"devices": {"requests": [{"name": "all", "exactly": request}]}},
         }
+        self.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(claim))
+        self.pod_with_claim(name, namespace, name)
+
+    def pod_with_claim(self, name: str, namespace: str, claim: str) -> None:
+        """A pod that is not Bailiff's, and refers to this claim."""
         container = {"name": "main", "image": "localhost/busybox:1", "command": ["sleep", "3000"]}
         spec = {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
-            "resourceClaims": [{"name": "gpus", "resourceClaimName": name}],
+            "resourceClaims": [{"name": "gpus", "resourceClaimName": claim}],
             "containers": [{**container, "resources": {"claims": [{"name": "gpus"}]}}],
         }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        for each in (claim, pod):
-            self.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(each))
+        self.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(pod))
         self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "-n", namespace, f"--timeout={PATIENCE_S:.0f}s")
 
     def delete_foreign_pod(self, name: str, namespace: str) -> None:

@@ -38,7 +38,7 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("*", "placements.bailiff.io", "update"),
         ("*", "resourceslices.resource.k8s.io", "list watch"),
         ("jobs", "pods", "create"),
-        ("jobs", "resourceclaims.resource.k8s.io", "create get"),
+        ("jobs", "resourceclaims.resource.k8s.io", "create get patch"),
     },
     "api-only-agent": {
         ("*", "nodes", "get list watch"),
@@ -341,6 +341,48 @@ def test_an_agent_starts_and_ends_pods_of_its_own_node_only(chart: Chart, agent:
     assert "may not change pods of other nodes" in agent.patch_status(f"/api/v1/namespaces/{jobs}/pods/victim", condition)
     assert '"kind":"Pod"' in agent.patch_status(f"/api/v1/namespaces/{jobs}/pods/own", condition)
     assert agent.kubectl("delete", "pod", "own", "-n", jobs).returncode == 0
+
+
+def test_an_agent_adds_owners_to_a_claim_and_changes_nothing_else_of_it(chart: Chart, agent: Agent) -> None:
+    """The claim of a shared GPU, which pods of another node own as well."""
+    jobs, name = chart.namespace("jobs"), "bailiff-gpu-shared"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "theirs", "uid": "0b5c3b84-0000-0000-0000-000000000001"}
+    chart.cluster.kubectl("create", "-n", jobs, "-f", "-", stdin=_task("theirs", OTHER_NODE))
+    owner["uid"] = chart.cluster.get("pod", "theirs", "-n", jobs)["metadata"]["uid"]
+    own = {**owner, "name": "own", "uid": "0b5c3b84-0000-0000-0000-000000000002"}
+    request = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "finalizers": ["bailiff.io/test"], "ownerReferences": [owner]},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    chart.cluster.kubectl("create", "-n", jobs, "-f", "-", stdin=json.dumps(claim))
+
+    def patch(metadata: Object, form: str = "merge") -> str:
+        done = agent.kubectl(
+            "patch",
+            "resourceclaim",
+            name,
+            "-n",
+            jobs,
+            f"--type={form}",
+            "-p",
+            json.dumps({"metadata": metadata}),
+            "--dry-run=server",
+        )
+        return "" if done.returncode == 0 else done.stderr
+
+    assert patch({"ownerReferences": [own]}, "strategic") == ""
+    for refused in (
+        {"ownerReferences": [own]},
+        {"ownerReferences": None},
+        {"finalizers": None},
+        {"labels": {"a": "b"}},
+        {"annotations": {"a": "b"}},
+    ):
+        assert "may add a pod to the owners of a claim, and change nothing else" in patch(refused), refused
+    chart.cluster.kubectl("patch", "resourceclaim", name, "-n", jobs, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
 
 
 def test_an_agents_token_that_names_no_node_is_good_for_nothing_that_changes(chart: Chart) -> None:

@@ -4,18 +4,26 @@ A pod gets the devices that its task was placed on and no others, by the word of
 """
 
 import asyncio
-import contextlib
 import json
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.dra_kit import DraCluster
+from tests.kubernetes.dra_story import (  # noqa: F401
+    JOBS,
+    KEY,
+    OTHER,
+    Node,
+    die_before,
+    dra_namespace,
+    dra_node,
+    dra_pool,
+    dra_system,
+    exit_of,
+    until,
+)
 from tests.kubernetes.kubelet_jobs import allocated, submit
-from tests.kubernetes_cluster import IMAGE, PATIENCE_S
-from tests.system import System, Watch
+from tests.kubernetes_cluster import IMAGE
+from tests.system import Watch
 
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskReleased, TaskStarted
@@ -23,87 +31,12 @@ from bailiff_kubernetes import Api, pod_name, task_hash
 from bailiff_kubernetes.names import TASK, TASK_HASH
 from bailiff_node_agent.devices.kubernetes import KubernetesInventory
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, WorkloadRef
-from bailiff_node_agent.runtime.kubernetes import KubernetesRuntime, claims
+from bailiff_node_agent.runtime.kubernetes import claims
 from bailiff_node_agent.runtime.kubernetes.manifest import affinity
-from bailiff_node_agent.runtime.kubernetes.placement import Placement
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.kubernetes.published import EXACT_LABEL, PublishedDevices
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
-POOL, JOBS = "pool-dra", "bailiff-dra-jobs"
-KEY, OTHER = TaskKey("train-7", 1, "0"), TaskKey("train-8", 1, "0")
-RUNS = "env > $JOB.new; mv $JOB.new $JOB; exec sleep 300"
-"""A job that writes its environment into a file, and then runs on."""
-
-
-@pytest.fixture
-def namespace(dra_cluster: DraCluster) -> Iterator[str]:
-    """Gone with the test, pods and claims with it."""
-    name = f"test-{uuid.uuid4().hex[:12]}"
-    dra_cluster.kubectl("create", "namespace", name)
-    dra_cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
-    yield name
-    for pod in dra_cluster.get("pods", "-n", name)["items"]:
-        with contextlib.suppress(AssertionError):  # it may have gone meanwhile
-            no_finalizers = json.dumps({"metadata": {"finalizers": None}})
-            dra_cluster.kubectl("patch", "pod", pod["metadata"]["name"], "-n", name, "--type=merge", "-p", no_finalizers)
-    dra_cluster.kubectl("delete", "namespace", name, f"--timeout={PATIENCE_S:.0f}s")
-
-
-class Node:
-    """The kubelet, its devices as the driver publishes them, and agents that come and go."""
-
-    def __init__(self, folder: Path, cluster: DraCluster, namespace: str, published: PublishedDevices) -> None:
-        self.folder, self.cluster, self.namespace, self.published = folder, cluster, namespace, published
-        self.devices = tuple(cluster.published().values())
-        self.resources = PodResources(cluster.node().pod_resources, published)
-        self.agents: list[KubernetesRuntime] = []
-
-    def agent(self, **settings: Any) -> KubernetesRuntime:
-        wanted = self.cluster.settings(self.namespace).model_copy(update=settings)
-        self.agents.append(KubernetesRuntime(self.folder / "agent", self.cluster.node().name, wanted, published=self.published))
-        return self.agents[-1]
-
-    def launch(self, *devices: str, key: TaskKey = KEY, script: str = RUNS) -> Launch:
-        env = {"JOB": key.job}
-        folders = (self.folder,)
-        return Launch(key, script, env, str(self.folder), devices, image=IMAGE, folders=folders, check_devices=lambda _: None)
-
-    async def given(self, key: TaskKey = KEY) -> set[str]:
-        """The devices that the task's container finds."""
-        path = self.folder / key.job
-        await until(path.exists)
-        return self.cluster.given(path.read_text())
-
-    def held(self, key: TaskKey = KEY) -> set[str]:
-        """The devices that the task's pod has, by the kubelet's word."""
-        return set(self.resources.devices_of(self.namespace, pod_name(str(key))))
-
-    async def until_no_claim(self) -> None:
-        await until(lambda: not self.cluster.claims(self.namespace))
-
-
-@pytest.fixture
-async def node(tmp_path: Path, dra_cluster: DraCluster, namespace: str) -> AsyncIterator[Node]:
-    settings = dra_cluster.settings(namespace)
-    published = PublishedDevices(settings, dra_cluster.node().name)
-    async with await Api.connect(settings.kubeconfig) as api:
-        assert await published.read(api)
-    found = Node(tmp_path, dra_cluster, namespace, published)
-    yield found
-    for agent in found.agents:
-        await agent.close()
-    found.resources.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.05)
-
-
-async def exit_of(agent: KubernetesRuntime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
 
 
 async def test_a_pod_has_exactly_the_devices_that_it_was_placed_on(node: Node) -> None:
@@ -123,7 +56,7 @@ async def test_a_pod_has_exactly_the_devices_that_it_was_placed_on(node: Node) -
     await following.kill(KEY)
     end = await exit_of(following)
     assert (end.key, end.device_ids) == (KEY, (fourth, third))
-    assert node.held() == set()
+    await until(lambda: not node.held())  # the kubelet reports the end before it has given the devices back
     assert node.held(OTHER) == {first, second}
     await following.forget(KEY)
     await until(lambda: node.cluster.claims(node.namespace) == [pod_name(str(OTHER))])
@@ -133,22 +66,10 @@ async def test_a_pod_has_exactly_the_devices_that_it_was_placed_on(node: Node) -
     await node.until_no_claim()
 
 
-async def die_before_the_claim(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent has made the pod of a task on the third device, and ends."""
-    agent = node.agent()
-    with monkeypatch.context() as patch:
-        patch.setattr(Placement, "_create_claim", lambda *_: asyncio.Event().wait())
-        starting = asyncio.create_task(agent.start(node.launch(node.devices[2])))
-        await until(lambda: node.cluster.get("pods", "-n", node.namespace)["items"])
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        await agent.close()
-
-
 async def test_an_agent_that_dies_before_its_claim_leaves_none_and_its_successor_makes_it(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await die_before_the_claim(node, monkeypatch)
+    await die_before("_own_claims", node, monkeypatch, node.launch(node.devices[2]))
     assert node.cluster.claims(node.namespace) == []
 
     second = node.agent()
@@ -164,7 +85,7 @@ async def test_an_agent_that_dies_before_its_claim_leaves_none_and_its_successor
 
 
 async def test_an_agent_that_loses_its_disk_before_its_claim_leaves_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    await die_before_the_claim(node, monkeypatch)
+    await die_before("_own_claims", node, monkeypatch, node.launch(node.devices[2]))
     (node.folder / "agent").rename(node.folder / "lost")
     assert await node.agent().adopt() == []
     await until(lambda: not node.cluster.get("pods", "-n", node.namespace)["items"])
@@ -201,7 +122,7 @@ async def test_a_device_that_another_claim_has_is_a_start_that_failed_with_the_s
     [wanted, *_] = node.devices
     node.cluster.foreign_pod("foreign", node.namespace, [wanted])
     inventory = KubernetesInventory(node.cluster.node().pod_resources, "nvidia.com/gpu", 40.0, node.published)
-    assert inventory.holders() == {wanted: (node.namespace, "foreign")}
+    assert inventory.holders() == {wanted: {(node.namespace, "foreign")}}
     assert inventory.usage(wanted).memory_used
     end = await node.agent(placement_timeout_s=5).start(node.launch(wanted))
     assert isinstance(end, Exit)
@@ -248,50 +169,6 @@ async def test_without_a_device_class_the_reason_is_the_schedulers(node: Node) -
 
 
 # --- the whole system
-
-
-class DraSystem(System):
-    """A pool whose one machine is the kubelet with the driver."""
-
-    def __init__(self, folder: Path, cluster: DraCluster) -> None:
-        super().__init__(folder, pools={POOL: 1})
-        self.cluster, self.services = cluster, ("admission", "victim-selection", "eviction-executor")
-
-    def start(self) -> None:
-        self.start_kafka()
-        self.start_services()
-        self.start_agent()
-        self.wait_ready()
-
-    def start_agent(self) -> None:
-        runtimes = ["process", "kubernetes"]
-        node = {"name": self.cluster.node().name, "pool": POOL, "gpus": "kubernetes", "runtimes": runtimes, "cpu_milli": 1000}
-        env = {
-            "BAILIFF_NODES": json.dumps([node]),
-            "BAILIFF_KUBERNETES": self.cluster.settings(JOBS).model_dump_json(),
-            "BAILIFF_DEVICE_POLL_S": "0.5",
-        }
-        self.stack.start_service("node-agent", env=env)
-
-
-@pytest.fixture
-def system(dra_cluster: DraCluster, tmp_path: Path) -> Iterator[DraSystem]:
-    """Started without an event loop: `System` runs its own."""
-    dra_cluster.kubectl("create", "namespace", JOBS)
-    dra_cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", JOBS, "--timeout=60s")
-    system = DraSystem(tmp_path / "system", dra_cluster)
-    try:
-        system.start()
-        yield system
-    finally:
-        system.stop()
-        dra_cluster.kubectl("delete", "namespace", JOBS, f"--timeout={PATIENCE_S:.0f}s")
-
-
-@pytest.fixture
-async def pool(system: DraSystem) -> AsyncIterator[Watch]:
-    async with system.watch(POOL) as watch:
-        yield watch
 
 
 @pytest.mark.kafka

@@ -61,6 +61,7 @@ SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in CODE)
 ALERTS = set(re.findall(r"alert: (\w+)", (ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")))
 NOT_OURS = ALERTS | {
     "CloudEvents",
+    "OwnerReferencesPermissionEnforcement",
     "ParentName",
     "ServerApp",
     "ConfigMaps",

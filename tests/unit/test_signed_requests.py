@@ -13,6 +13,7 @@ from tests.unit.bus.virtual_time import run
 
 from bailiff_bus import topics
 from bailiff_bus.messages import ApplyPolicy, CancelJob, PauseJob, SetPriorityClass
+from bailiff_bus.messages.requests import runtime_label, sharing_label
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.identity import SignIn
 from bailiff_core.model.policy import DEFAULT_POLICY
@@ -177,6 +178,20 @@ def test_whoever_rewrites_the_log_is_found(log: list[Record], what: str) -> None
     original = the(log, kind)
     result = found([change(record) if record.seq == original.seq else record for record in log])
     assert [(each["seq"], each["fault"]) for each in result["faults"]] == [(original.seq, fault)]
+
+
+@pytest.mark.parametrize(
+    ("label", "faults"),
+    [(runtime_label("kubernetes"), []), (sharing_label("kubernetes"), []), ("rack", ["not-what-was-signed"])],
+)
+def test_labels_that_admission_adds_for_a_runtime_are_what_was_signed(log: list[Record], label: str, faults: list[str]) -> None:
+    original = the(log, facts.JobSubmitted)
+    assert isinstance(original.data, facts.JobSubmitted)
+    demand = original.data.demand
+    tasks = tuple(group.model_copy(update={"node_labels": {**group.node_labels, label: "true"}}) for group in demand.tasks)
+    changed = with_data(original, demand=demand.model_copy(update={"tasks": tasks}))
+    result = found([changed if record.seq == original.seq else record for record in log])
+    assert [each["fault"] for each in result["faults"]] == faults
 
 
 def test_a_signature_serves_one_record(log: list[Record]) -> None:

@@ -19,7 +19,7 @@ from .errors import (
     TooManyRequests,
     Unreachable,
 )
-from .names import pod_name, task_hash
+from .names import pod_name, shared_claim_name, task_hash
 from .resources import Object, Resource
 from .watch import Change, LocalView
 
@@ -41,5 +41,6 @@ __all__ = [
     "TooManyRequests",
     "Unreachable",
     "pod_name",
+    "shared_claim_name",
     "task_hash",
 ]

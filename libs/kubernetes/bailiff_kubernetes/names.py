@@ -22,6 +22,8 @@ TASK_RECORD = "bailiff.io/task-record"
 """JSON: what the runtime keeps about a task, such as the seq of the record that ordered its start."""
 NOTICE = "bailiff.io/notice"
 """JSON: the eviction notice, as in the job's control directory."""
+DEVICE = "bailiff.io/device"
+"""On the ResourceClaim of a GPU that several tasks share: its UUID."""
 GRACE = "bailiff.io/grace"
 SUBMITTED_BY = "bailiff.io/submitted-by"
 """The user who created the workload. Only admission policy or webhook may set it."""
@@ -30,9 +32,11 @@ LAST_CHECKPOINT_TIME = "bailiff.io/last-checkpoint-time"
 CORDONED_BY = "bailiff.io/cordoned-by"
 """On a node that Bailiff cordoned: the drain that it did it for. Without it, somebody else cordoned the node."""
 
-# Scheduling gate and finalizer
+# Scheduling gates and finalizer
 GATE = "bailiff.io/placement"
 """Keeps a pod from kube-scheduler until its task is placed."""
+CLAIMS_GATE = "bailiff.io/claims"
+"""Keeps a pod from kube-scheduler until it owns the claims of the GPUs that it shares."""
 FINALIZER = "bailiff.io/release-proof"
 """Keeps a pod's object readable until its exit is on record and its devices are proven free."""
 
@@ -56,3 +60,8 @@ def task_hash(task_key: str) -> str:
 def pod_name(task_key: str) -> str:
     """The name of the pod that Bailiff itself makes for a task."""
     return f"bailiff-{task_hash(task_key)}"
+
+
+def shared_claim_name(device: str) -> str:
+    """The name of the ResourceClaim of a GPU that several tasks share."""
+    return f"bailiff-gpu-{hashlib.sha256(device.encode()).hexdigest()[:40]}"

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from bailiff_bus.envelope import Envelope, content_digest
 from bailiff_bus.messages import MESSAGE_TYPES
-from bailiff_bus.messages.requests import runtime_label
+from bailiff_bus.messages.requests import ADDED_LABELS
 from bailiff_bus.topics import REQUESTS
 from bailiff_core.canonical import json_bytes
 from bailiff_core.model.demand import JobDemand
@@ -72,7 +72,6 @@ BY_ADMISSION = ("request", "user", "user_verified")
 ABOUT_KEYS = (facts.PoolCreated, facts.PolicyApplied, facts.RootKeyChanged, facts.KeyRevoked)
 FILLED_DEMAND = ("project", "max_failures", "elastic")
 """Members of a demand that admission completes, if they are left out."""
-RUNTIME_LABELS = runtime_label("")
 
 
 class RequestFault(TypedDict):
@@ -310,11 +309,11 @@ def _demand_differences(signed: JobDemand, recorded: JobDemand) -> list[str]:
 
 
 def _same_tasks(signed: JobDemand, recorded: JobDemand) -> bool:
-    """Whether the tasks are the same, but for the label of their runtime, which admission adds."""
+    """Whether the tasks are the same, but for the labels that admission adds."""
     return signed.tasks == recorded.tasks or signed.tasks == tuple(
-        group.model_copy(update={"node_labels": _without_runtime(group.node_labels)}) for group in recorded.tasks
+        group.model_copy(update={"node_labels": _without_added(group.node_labels)}) for group in recorded.tasks
     )
 
 
-def _without_runtime(labels: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in labels.items() if not name.startswith(RUNTIME_LABELS)}
+def _without_added(labels: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in labels.items() if not name.startswith(ADDED_LABELS)}

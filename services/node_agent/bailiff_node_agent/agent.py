@@ -25,7 +25,7 @@ from bailiff_bus.messages import (
 )
 from bailiff_bus.messages.commands import CommandBody, JobCommand
 from bailiff_bus.messages.reports import FenceStatus, OrderEvidence
-from bailiff_bus.messages.requests import runtime_label
+from bailiff_bus.messages.requests import runtime_label, sharing_label
 from bailiff_core.engine import RELEASE
 from bailiff_log.encryption import CannotDecrypt
 from bailiff_log.order_evidence import evidence_of
@@ -37,20 +37,12 @@ from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.tasks.evictions import EvictionDriver
 from bailiff_node_agent.tasks.exits import ExitHandler
 from bailiff_node_agent.tasks.message_pump import MessagePump
+from bailiff_node_agent.tasks.pods import HasPods, HeldByPods, watch_foreign_pods
 from bailiff_node_agent.tasks.release import Releaser
 from bailiff_node_agent.tasks.stages import EvictionStages
 from bailiff_node_agent.tasks.start import TaskStarter
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
-from bailiff_node_agent.tasks.watchdogs import (
-    HasPods,
-    HeldByPods,
-    watch_devices,
-    watch_foreign_pods,
-    watch_idle,
-    watch_killed,
-    watch_shares,
-    why_away,
-)
+from bailiff_node_agent.tasks.watchdogs import watch_devices, watch_idle, watch_killed, watch_shares, why_away
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 
@@ -117,6 +109,8 @@ class Agent:
                 if isinstance(state, Exit):
                     task.mark_exited(state)
                     exits.append(state)
+                elif state.part is not None:  # the agent's own record of it may be lost with its disk
+                    self._shares.add(str(state.key), state.part)
         self._evictions.adopt()
         for task in self.tasks:
             self._messages.read(task, report=False)
@@ -170,9 +164,6 @@ class Agent:
         known = context.kubernetes.facts if context.kubernetes is not None else None
         if known is not None:
             cpu_milli, memory_bytes = context.node.cpu_milli or known.cpu_milli, context.node.memory_bytes or known.memory_bytes
-        offers = {runtime_label(name): "true" for name, each in context.runtimes.items() if each.capabilities.images}
-        if inventory_plugin(context.node.gpus).real and context.is_on_node:
-            offers[mps.LABEL] = mps.sharing()
         self._reporter.report(
             NodeInventory,
             machine_id=context.incarnation.machine_id,
@@ -181,7 +172,7 @@ class Agent:
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
             max_tasks=context.node.max_tasks,
-            labels=(known.labels if known is not None else {}) | context.node.labels | offers,
+            labels=(known.labels if known is not None else {}) | context.node.labels | self._offers(),
             devices=self._quarantine.facts(),
             quarantined=tuple(self._quarantine.quarantined.values()),
             tasks=tuple(
@@ -191,6 +182,18 @@ class Agent:
             cordon=None if known is None else known.cordon or why_away(context.inventory),
             fence=self.fence_status(),
         )
+
+    def _offers(self) -> dict[str, str]:
+        """Labels: what runs images here, and who can share GPUs, and how."""
+        context = self.context
+        images = {name: each.capabilities for name, each in context.runtimes.items() if each.capabilities.images}
+        offers = {runtime_label(name): "true" for name in images}
+        offers |= {sharing_label(name): "true" for name, each in images.items() if each.shares_gpus}
+        chooser = context.runtimes.get(context.inventory.chooser or "")
+        is_shared = chooser is None or chooser.capabilities.shares_gpus
+        if inventory_plugin(context.node.gpus).real and context.is_on_node and is_shared:
+            offers[mps.LABEL] = "mps" if context.shares_by_mps else "time-slicing"
+        return offers
 
     def heartbeat(self, newest_sent: int) -> NodeHeartbeat:
         """A heartbeat with the number of the newest report that was sent."""

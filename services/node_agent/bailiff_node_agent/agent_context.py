@@ -7,6 +7,7 @@ from structlog.typing import FilteringBoundLogger
 
 from bailiff_service.logs import logger
 
+from . import mps
 from .command_trust import CommandTrust
 from .credentials import NodeCredentials
 from .devices import DeviceInventory
@@ -53,6 +54,11 @@ class AgentContext:
 
     def __post_init__(self) -> None:
         self.signer = ReportSigner(self.storage, self.credentials, self.node.pool, self.node.name)
+
+    @property
+    def shares_by_mps(self) -> bool:
+        """Whether NVIDIA's MPS holds tasks to their parts of a GPU. The daemon of this machine does not reach into pods."""
+        return self.inventory.chooser is None and mps.daemon_runs()
 
     def checkpoints_of(self, job: str) -> Path:
         """The job's checkpoint directory, the same in every attempt."""

@@ -23,7 +23,7 @@ from bailiff_node_agent.devices.release import TOLERANCE, ReleaseProof
 from bailiff_node_agent.devices.system_programs import is_system_program, process_name
 from bailiff_service.logs import logger
 
-from .devices import Device, DeviceInventory, DeviceProblem, DeviceReading, query, read_devices
+from .devices import Device, DeviceInventory, DeviceProblem, DeviceReading, Pod, query, read_devices
 from .disk import Storage
 
 FILE = "quarantine"
@@ -46,12 +46,13 @@ TaskOfJob = tuple[str | None, int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class LastUser:
-    """The task that used a device last, and the processes that were seen to be its own."""
+    """The task that used a device last, the processes that were seen to be its own, and its pod."""
 
     job: str | None = None
     attempt: int | None = None
     task: int | None = None
     pids: tuple[int, ...] = ()
+    pod: Pod | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +71,8 @@ class DeviceQuarantine:
     quarantined: dict[str, QuarantinedDevice] = field(default_factory=dict)
     reported: tuple[str, ...] = ()
     _pids: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _pods: dict[str, Pod] = field(default_factory=dict)
+    """With `_pids`, whose end a quarantined device waits for, also where others share it."""
     _unhealthy: dict[str, DeviceProblem] = field(default_factory=dict)
     _allowed_pids: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _allowed_memory: dict[str, int] = field(default_factory=dict)
@@ -80,7 +83,8 @@ class DeviceQuarantine:
         content = json.loads(self._written)
         for entry in content.get("quarantined", ()):
             found = QuarantinedDevice.model_validate_json(json.dumps(entry["found"]))
-            self.quarantined[found.device], self._pids[found.device] = found, tuple(entry["pids"])
+            pod = entry.get("pod")
+            self._add(found, LastUser(pids=tuple(entry["pids"]), pod=None if pod is None else (pod[0], pod[1])))
         if content.get("boot_id") == self.boot_id:  # a reboot resets problems that were reported as events
             self._unhealthy = {device: DeviceProblem(**problem) for device, problem in content.get("unhealthy", {}).items()}
             self._allowed_memory = dict(content.get("allowed_memory", {}))
@@ -104,9 +108,13 @@ class DeviceQuarantine:
             if reading.device_id in self.quarantined:
                 continue
             if foreign:
-                self._add(_quarantined(reading, "foreign", f"{_pid_names(foreign)} not started by this node", 0), foreign)
+                self._add(
+                    _quarantined(reading, "foreign", f"{_pid_names(foreign)} not started by this node", 0), LastUser(pids=foreign)
+                )
             elif reading.in_use is not None and reading.in_use > self._allowed_memory.get(reading.device_id, IDLE_MEMORY_LIMIT):
-                self._add(_quarantined(reading, "foreign", f"{reading.in_use >> 20} MiB are in use by no known process", 0), ())
+                self._add(
+                    _quarantined(reading, "foreign", f"{reading.in_use >> 20} MiB are in use by no known process", 0), LastUser()
+                )
             elif reading.in_use is not None:
                 self.baseline[reading.device_id] = reading.in_use
         if self.quarantined or self._unhealthy:
@@ -162,7 +170,7 @@ class DeviceQuarantine:
         if reading.device_id in self.quarantined:
             return
         found = _quarantined(reading, reason, detail, self.baseline.get(reading.device_id, 0), last_user)
-        self._add(found, last_user.pids)
+        self._add(found, last_user)
         self._write()
         self.report(DeviceQuarantinedReport, device=reading.device_id, quarantine=found)
         logger().error("a device is quarantined", device=reading.device_id, reason=reason, detail=detail)
@@ -174,7 +182,9 @@ class DeviceQuarantine:
             return
         for reading in proof.not_free:
             on_it = f"; {_pid_names(reading.pids)} on it" if reading.pids else ""
-            detail = f"after its task {self._over(reading) or 'a process of it remains'}{on_it}"
+            is_listed = last_user.pod in reading.pods
+            left = "the kubelet still lists its pod" if is_listed else self._over(reading) or "a process of it remains"
+            detail = f"after its task {left}{on_it}"
             self.quarantine(reading, "not-free", detail, last_user)
 
     def hung(self, readings: Iterable[DeviceReading], last_user: LastUser) -> None:
@@ -249,13 +259,16 @@ class DeviceQuarantine:
     def _is_free(self, reading: DeviceReading, *, shared: bool) -> bool:
         if reading.memory_used is None or set(self._pids.get(reading.device_id, ())) & set(reading.pids):
             return False
-        if shared:  # other tasks use it, so only the processes that caused the quarantine count
+        if self._pods.get(reading.device_id) in reading.pods:
+            return False
+        if shared:  # other tasks use it, so only the processes and the pod that caused the quarantine count
             return True
         return not self._over(reading) and not self._foreign(reading)
 
     def _clear(self, reading: DeviceReading, requested_by: int | None) -> None:
         del self.quarantined[reading.device_id]
         self._pids.pop(reading.device_id, None)
+        self._pods.pop(reading.device_id, None)
         self._write()
         self.report(DeviceClearedReport, device=reading.device_id, reading=reading_fact(reading), requested_by=requested_by)
 
@@ -263,13 +276,18 @@ class DeviceQuarantine:
         waived = self._allowed_pids.get(reading.device_id, ())
         return tuple(pid for pid in reading.pids if pid not in waived and not is_system_program(pid))
 
-    def _add(self, found: QuarantinedDevice, pids: Collection[int]) -> None:
-        self.quarantined[found.device], self._pids[found.device] = found, tuple(pids)
+    def _add(self, found: QuarantinedDevice, last_user: LastUser) -> None:
+        self.quarantined[found.device], self._pids[found.device] = found, last_user.pids
+        if last_user.pod is not None:
+            self._pods[found.device] = last_user.pod
 
     def _write(self) -> None:
         content: dict[str, Any] = {
             "boot_id": self.boot_id,
-            "quarantined": [{"found": found.to_data(), "pids": self._pids[found.device]} for found in self.quarantined.values()],
+            "quarantined": [
+                {"found": found.to_data(), "pids": self._pids[device], "pod": self._pods.get(device)}
+                for device, found in self.quarantined.items()
+            ],
             "unhealthy": {
                 device: {"reason": problem.reason, "detail": problem.detail, "code": problem.code, "lasts": True}
                 for device, problem in self._unhealthy.items()

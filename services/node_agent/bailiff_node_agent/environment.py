@@ -26,10 +26,12 @@ def environment(
     master_address: str | None,
     device_bytes: int = 0,
     scratch: Path | None = None,
+    by_mps: bool = True,
 ) -> dict[str, str]:
     """The variables of the job's spec; Bailiff's own take precedence. Raises `SecretMissing`.
 
     checkpoints: the job's directory. device_bytes: memory of the task's smallest device. scratch: the task's scratch folder.
+    by_mps: whether MPS, where its daemon runs, holds the task to its share.
     """
     grace_s = str(command.grace // 1_000_000)
     return {
@@ -43,7 +45,7 @@ def environment(
         "BAILIFF_TASK": str(task.task),
         "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
         **_share(task, device_bytes),
-        **mps.limits(task, device_bytes),
+        **(mps.limits(task, device_bytes) if by_mps else {}),
         **({"BAILIFF_SCRATCH_DIR": str(scratch)} if scratch is not None else {}),
         "RANK": str(task.rank),
         "LOCAL_RANK": str(task.local_rank),

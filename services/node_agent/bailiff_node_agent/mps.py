@@ -23,11 +23,6 @@ def daemon_runs(pipes: Path | None = None) -> bool:
     return is_system_program(pid)
 
 
-def sharing(pipes: Path | None = None) -> str:
-    """How tasks share a GPU here: each held to its limits by MPS, or by the driver's time slicing, and monitored."""
-    return "mps" if daemon_runs(pipes) else "time-slicing"
-
-
 def limits(task: TaskAssignment, device_bytes: int, pipes: Path | None = None) -> dict[str, str]:
     """The environment with which MPS enforces the task's share; empty for whole devices, or without a daemon.
 

@@ -6,6 +6,7 @@ from tests.log_builder import digest, policy
 from bailiff_admission.request_handlers.rejected import Rejected
 from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
 from bailiff_bus.messages import JobSpec, SubmitJob, Workload
+from bailiff_bus.messages.requests import runtime_label, sharing_label
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records.facts import JobSubmitted
 
@@ -21,8 +22,11 @@ def pods(story):
     return story
 
 
-def ask(story, spec=SPEC, *, actor="bridge", auth="signed", user="alice"):
-    demand = JobDemand(job="new", user=user, tasks=(TaskGroup(gpu_milli=1000),))
+ONE_GPU, HALF_A_GPU = TaskGroup(gpu_milli=1000), TaskGroup(gpu_share_milli=500)
+
+
+def ask(story, spec=SPEC, *, actor="bridge", auth="signed", user="alice", group=ONE_GPU):
+    demand = JobDemand(job="new", user=user, tasks=(group,))
     request = ReceivedRequest("bridge", "q-1", digest("c"), None, actor, auth, SubmitJob(demand=demand, spec=spec))
     return facts_of_request(story.state, request, digest("spec"))
 
@@ -83,11 +87,34 @@ def test_a_spec_has_a_command_or_a_workload(pods, spec):
     assert refused(pods, "malformed", spec=spec, user=None)
 
 
-def test_a_pod_gets_no_part_of_a_gpu(pods):
-    demand = JobDemand(job="new", tasks=(TaskGroup(gpu_share_milli=500),))
-    spec = JobSpec(command="true", image="registry.example/a:1", runtime="kubernetes")
+def half_a_gpu(story, runtime="kubernetes"):
+    demand = JobDemand(job="new", tasks=(HALF_A_GPU, TaskGroup()))
+    spec = JobSpec(command="true", image="registry.example/a:1", runtime=runtime)
     request = ReceivedRequest("client", "q-1", digest("c"), None, "alice", "none", SubmitJob(demand=demand, spec=spec))
-    found = facts_of_request(pods.state, request, digest("spec"))
+    return facts_of_request(story.state, request, digest("spec"))
+
+
+def test_a_pod_gets_no_part_of_a_gpu_where_no_node_can_share_one(pods):
+    found = half_a_gpu(pods)
     assert isinstance(found, Rejected)
     assert found.code == "never-fits"
+    assert "no node of this pool gives out parts of a GPU with the runtime kubernetes" in found.reason
+    pods.node("boxes", gpus=8, labels={runtime_label("docker"): "true", sharing_label("docker"): "true"})
+    assert isinstance(half_a_gpu(pods), Rejected), "another runtime's nodes are no help"
+
+
+def test_a_pod_with_a_part_of_a_gpu_goes_where_it_can_be_shared(pods):
+    """The node says so by a label, which only tasks with a part require."""
+    runs, shares = runtime_label("kubernetes"), sharing_label("kubernetes")
+    pods.node("dra", gpus=1, labels={runs: "true", shares: "true"})
+    (fact,) = half_a_gpu(pods)
+    assert [group.node_labels for group in fact.demand.tasks] == [{runs: "true", shares: "true"}, {runs: "true"}]
+    pods.cycle(fact)
+    [task, _] = pods.state.jobs["new"].tasks
+    assert pods.state.nodes[task.node].name == "dra"
+
+
+def test_the_pods_of_a_workload_get_no_part_of_a_gpu(pods):
+    pods.node("dra", gpus=1, labels={runtime_label("kubernetes"): "true", sharing_label("kubernetes"): "true"})
+    found = refused(pods, "never-fits", group=HALF_A_GPU)
     assert "no parts of a GPU" in found.reason

@@ -13,7 +13,7 @@ from bailiff_kubernetes.client import Listing
 from bailiff_kubernetes.names import TASK, TASK_HASH
 from bailiff_kubernetes.resources import PODS, RESOURCE_CLAIMS
 from bailiff_node_agent.runtime import Launch, TaskKey
-from bailiff_node_agent.runtime.kubernetes.claims import claim_of, create_claim, difference, use_claim
+from bailiff_node_agent.runtime.kubernetes.claims import claims_of, difference, own_claim, use_claims
 from bailiff_node_agent.runtime.kubernetes.manifest import pod_of
 from bailiff_node_agent.runtime.kubernetes.placement import NotStarted, Placement
 from bailiff_node_agent.runtime.kubernetes.task_files import TaskFiles, TaskOrder
@@ -33,8 +33,7 @@ def launch(*devices: str) -> Launch:
 
 
 def wanted(*devices: str) -> Object:
-    claim = claim_of(launch(*devices), "jobs", SETTINGS, PUBLISHED)
-    assert claim is not None
+    [claim] = claims_of(launch(*devices), "jobs", SETTINGS, PUBLISHED)
     return claim
 
 
@@ -106,13 +105,13 @@ def test_a_claim_selects_exactly_these_devices_of_the_driver() -> None:
 
 
 def test_without_devices_or_a_driver_there_is_no_claim() -> None:
-    assert claim_of(launch(), "jobs", SETTINGS, PUBLISHED) is None
-    assert claim_of(launch("GPU-1"), "jobs", SETTINGS, published_by()) is None
+    assert claims_of(launch(), "jobs", SETTINGS, PUBLISHED) == []
+    assert claims_of(launch("GPU-1"), "jobs", SETTINGS, published_by()) == []
 
 
 def test_its_pod_uses_the_claim_and_no_device_plugin() -> None:
     pod = pod_of(launch("GPU-1"), "n1", "jobs", "nvidia.com/gpu", 10)
-    use_claim(pod)
+    use_claims(pod, [wanted("GPU-1")])
     [container] = pod["spec"]["containers"]
     assert container["resources"] == {"limits": {"memory": str(1 << 20)}, "claims": [{"name": "gpus"}]}
     assert pod["spec"]["resourceClaims"] == [{"name": "gpus", "resourceClaimName": NAME}]
@@ -120,18 +119,18 @@ def test_its_pod_uses_the_claim_and_no_device_plugin() -> None:
 
 async def test_the_pod_owns_its_claim_from_the_first_moment(tmp_path: Path) -> None:
     server = Server()
-    assert await create_claim(node_of(server, tmp_path), ORDER, wanted("GPU-1"))
+    assert await own_claim(node_of(server, tmp_path), ORDER, wanted("GPU-1"))
     [owner] = server.objects[RESOURCE_CLAIMS]["metadata"]["ownerReferences"]
     assert owner == {"apiVersion": "v1", "kind": "Pod", "name": NAME, "uid": "u1"}
-    assert await create_claim(node_of(server, tmp_path), ORDER, wanted("GPU-1")), "a repeat finds it"
+    assert await own_claim(node_of(server, tmp_path), ORDER, wanted("GPU-1")), "a repeat finds it"
 
 
 async def test_the_claim_of_an_earlier_pod_of_that_name_is_waited_out(tmp_path: Path) -> None:
     server = Server()
     server.objects[RESOURCE_CLAIMS] = claimed(owner="u0")
-    assert not await create_claim(node_of(server, tmp_path), ORDER, wanted("GPU-1"))
+    assert not await own_claim(node_of(server, tmp_path), ORDER, wanted("GPU-1"))
     del server.objects[RESOURCE_CLAIMS]
-    assert await create_claim(node_of(server, tmp_path), ORDER, wanted("GPU-1"))
+    assert await own_claim(node_of(server, tmp_path), ORDER, wanted("GPU-1"))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ async def test_kubelet_and_claim_must_both_have_what_was_placed(
     server = Server()
     if claim is not None:
         server.objects[RESOURCE_CLAIMS] = claim
-    found = await difference(node_of(server, tmp_path), ORDER, devices)
+    found = await difference(node_of(server, tmp_path), ORDER, [wanted("GPU-1", "GPU-2")], devices)
     assert found == why if why is None else (found or "").startswith(why)
 
 
@@ -169,9 +168,9 @@ async def test_kubelet_and_claim_must_both_have_what_was_placed(
 
 def placement_of(server: Server, folder: Path, *, uid: str = "") -> Placement:
     node, pod = node_of(server, folder), pod_of(launch("GPU-1"), "n1", "jobs", "nvidia.com/gpu", 10)
-    use_claim(pod)
+    use_claims(pod, [wanted("GPU-1")])
     order = TaskOrder(KEY, "jobs", NAME, own_pod=True, devices=("GPU-1",), ordered_by=7, is_only_task=True, uid=uid)
-    node.files.write_order(order, pod, wanted("GPU-1"))
+    node.files.write_order(order, pod, [wanted("GPU-1")])
     return Placement(node, order, None if uid else pod, lambda seconds: asyncio.sleep(min(seconds, 0.01)))
 
 

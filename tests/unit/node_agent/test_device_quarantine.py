@@ -32,7 +32,7 @@ from bailiff_bus.messages.commands import RecordRef
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.device_quarantine import DeviceQuarantine, LastUser
-from bailiff_node_agent.devices import SimulatedInventory, read_devices
+from bailiff_node_agent.devices import DeviceUsage, Pod, SimulatedInventory, prove_release, read_devices
 from bailiff_node_agent.devices.__main__ import main as fault_command
 from bailiff_node_agent.devices.simulated import process_start_time
 from bailiff_node_agent.disk import EvictionStore, Fences, MemoryStorage, Reports, new_incarnation
@@ -174,6 +174,42 @@ async def test_only_the_last_user_keeps_a_shared_device_quarantined() -> None:
     on_it[GPU].add(("sharer", 1, 0))
     await quarantine.check()
     assert sent == [DeviceQuarantinedReport, DeviceClearedReport], "what a sharer uses says nothing"
+
+
+class HeldByPods(SimulatedInventory):
+    """A kubelet gives them out. pods: those that have the first one."""
+
+    pods: tuple[Pod, ...] = ()
+
+    def usage(self, device_id: str) -> DeviceUsage:
+        return replace(super().usage(device_id), pods=self.pods if device_id == GPU else ())
+
+
+async def test_the_pod_that_keeps_a_shared_device_quarantined_is_still_known_to_the_next_agent() -> None:
+    """Tasks share it with a pod of somebody else, or with one of their own whose end its kubelet does not see."""
+    inventory, storage, sent = HeldByPods("1xH100-80GB", "n1"), MemoryStorage(), list[type]()
+    foreign, own = ("team-a", "p"), ("jobs", "own")
+    inventory.pods = (own, foreign)
+
+    def agent() -> DeviceQuarantine:
+        return DeviceQuarantine(inventory, storage, "b1", lambda kind, **_: sent.append(kind), lambda: {GPU: {("serve", 1, 0)}})
+
+    [reading] = read_devices(inventory, [GPU])
+    agent().quarantine(reading, "foreign", "the pod team-a/p has it", LastUser(pod=foreign))
+    second = agent()
+    await second.check()
+    assert sent == [DeviceQuarantinedReport]
+    inventory.pods = (own,)
+    await second.check()
+    assert sent == [DeviceQuarantinedReport, DeviceClearedReport]
+
+    proof = await prove_release(inventory, [GPU], lambda: (), {}, 0.01, 0.001, shared=True, pod=own)
+    second.not_free(proof, LastUser("other", 1, 0, pod=own))
+    assert second.quarantined[GPU].detail == "after its task the kubelet still lists its pod"
+    await second.check()
+    inventory.pods = ()
+    await second.check()
+    assert sent[2:] == [DeviceQuarantinedReport, DeviceClearedReport]
 
 
 async def test_a_device_that_hangs_with_its_task_is_quarantined(begin: Any) -> None:

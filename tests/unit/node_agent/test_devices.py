@@ -117,6 +117,18 @@ def nobody() -> tuple[int, ...]:
     return ()
 
 
+async def test_a_shared_device_is_released_when_the_kubelet_lists_the_tasks_own_pod_no_more() -> None:
+    """Others go on: their memory, their processes and their pods say nothing."""
+    own, other = ("jobs", "own"), ("jobs", "other")
+    both, left = DeviceUsage(60 * GIB, (9,), pods=(other, own)), DeviceUsage(60 * GIB, (9,), pods=(other,))
+    proof = await prove_release(Scripted(both, both, left), ["g"], nobody, {}, 10, 0.001, shared=True, pod=own)
+    assert proof.free
+    assert [reading.pods for reading in (*proof.before, *proof.after)] == [both.pods, left.pods]
+
+    stays = await prove_release(Scripted(both), ["g"], nobody, {}, 0.01, 0.001, shared=True, pod=own)
+    assert (stays.free, [reading.device_id for reading in stays.not_free]) == (False, ["g"])
+
+
 async def test_a_device_is_free_when_process_and_memory_are_gone() -> None:
     inventory = Scripted(DeviceUsage(60 * GIB, (7,)), DeviceUsage(3 * GIB, ()), DeviceUsage(600 * MIB, ()))
     proof = await prove_release(inventory, ["g"], nobody, {"g": 580 * MIB}, 5, 0.001)

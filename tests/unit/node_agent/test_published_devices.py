@@ -191,7 +191,7 @@ def test_published_devices_are_the_nodes_devices_and_in_use_while_a_pod_has_them
     assert [*found] == ["GPU-0", "GPU-1", "MIG-2"]
     assert (found["GPU-0"].model, found["GPU-0"].memory, found["GPU-0"].healthy) == ("NVIDIA H100", 80 << 30, True)
     assert (found["MIG-2"].kind, found["MIG-2"].profile, found["MIG-2"].parent) == ("mig", "3g.40gb", "GPU-9")
-    assert inventory.holders() == {"eth0": ("team-a", "p"), "GPU-1": ("team-a", "p")}
+    assert inventory.holders() == {"eth0": {("team-a", "p")}, "GPU-1": {("team-a", "p")}}
     assert inventory.usage("GPU-1").memory_used
     assert not inventory.usage("GPU-0").memory_used
 

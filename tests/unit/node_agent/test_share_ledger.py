@@ -23,14 +23,14 @@ def at(**share: Any) -> TaskAssignment:
     return TaskAssignment(task=0, rank=0, local_rank=0, devices=TWO, **share)
 
 
-def environment_of(task: TaskAssignment, tmp_path: Path) -> dict[str, str]:
+def environment_of(task: TaskAssignment, tmp_path: Path, *, by_mps: bool = True) -> dict[str, str]:
     order = StartTask(
         node="n1", incarnation="i", sender="admission", sender_epoch=1, ordered_by=RecordRef(epoch=1, seq=1), job="j", attempt=1,
         tasks=(task,), spec=JobSpec(command="train"), grace=150_000_000, master_node="n1",
     )  # fmt: skip
     return environment(
         order, task, checkpoints=tmp_path / "checkpoints", secrets=None, master_address=None, device_bytes=80 * GIB,
-        scratch=tmp_path / "scratch",
+        scratch=tmp_path / "scratch", by_mps=by_mps,
     )  # fmt: skip
 
 
@@ -56,6 +56,12 @@ def test_without_a_daemon_the_share_is_in_the_environment_only(tmp_path: Path) -
     half = {"BAILIFF_GPU_FRACTION": "0.500", "BAILIFF_GPU_MEMORY_BYTES": str(40 * GIB)}
     assert shares(environment_of(at(gpu_share_milli=500), tmp_path)) == half
     assert shares(environment_of(at(gpu_share_bytes=4 * GIB), tmp_path)) == {"BAILIFF_GPU_MEMORY_BYTES": str(4 * GIB)}
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_pod_has_its_share_in_the_environment_and_no_way_to_the_daemon_of_its_node(tmp_path: Path) -> None:
+    env = environment_of(at(gpu_share_milli=250), tmp_path, by_mps=False)
+    assert shares(env) == {"BAILIFF_GPU_FRACTION": "0.250", "BAILIFF_GPU_MEMORY_BYTES": str(20 * GIB)}
 
 
 def container(

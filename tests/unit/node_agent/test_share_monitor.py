@@ -52,11 +52,11 @@ def pipes(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_killed_daemon_or_another_program_under_its_pid_is_none(tmp_path: Path) -> None:
     with mps_daemon(tmp_path) as pipes:
-        assert mps.sharing(pipes) == "mps"
+        assert mps.daemon_runs(pipes)
     assert (pipes / "control").exists()
-    assert mps.sharing(pipes) == "time-slicing"
+    assert not mps.daemon_runs(pipes)
     (pipes / "nvidia-cuda-mps-control.pid").write_text(str(os.getpid()))
-    assert mps.sharing(pipes) == "time-slicing"
+    assert not mps.daemon_runs(pipes)
 
 
 class Listed(SimulatedInventory):

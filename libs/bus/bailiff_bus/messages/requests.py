@@ -30,6 +30,15 @@ def runtime_label(name: str) -> str:
     return f"bailiff.runtime/{name}"
 
 
+def sharing_label(name: str) -> str:
+    """A node where this runtime's tasks can have parts of a GPU has this label as well; a job that requests one requires it."""
+    return f"bailiff.shared-gpus/{name}"
+
+
+ADDED_LABELS = (runtime_label(""), sharing_label(""))
+"""Begin the labels that admission adds to those that a task requires."""
+
+
 class Workload(Document):
     """The Kubernetes object whose pods are the job's tasks, for example one of the group batch. Its own controller makes them."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bailiff_bus.messages.requests import runtime_label
+from bailiff_bus.messages.requests import ADDED_LABELS
 from bailiff_core.humanize import thousandths_text
 from bailiff_core.model.state import ENDED
 
@@ -90,16 +90,13 @@ def _fields(known: Mapping[str, Any], part: str, data: Mapping[str, Any]) -> dic
 
 
 def _group(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a task group. The node label that admission added for the runtime is left out."""
+    """The fields of a task group. Node labels that admission added are left out."""
     found = {name: _text(field.read, data[field.path[0]]) for name, field in GROUP_FIELDS.items() if field.path[0] in data}
-    labels = {name: value for name, value in data.get("node_labels", {}).items() if not name.startswith(RUNTIME_LABELS)}
+    labels = {name: value for name, value in data.get("node_labels", {}).items() if not name.startswith(ADDED_LABELS)}
     found.pop("node_labels", None)
     if found.get("gpus") == "0":
         del found["gpus"]
     return found | ({"node_labels": labels} if labels else {})
-
-
-RUNTIME_LABELS = runtime_label("")
 
 
 def _text(read: Any, value: Any) -> Any:

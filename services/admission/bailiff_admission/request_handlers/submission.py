@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from bailiff_bus.messages import JobSpec, SubmitJob
-from bailiff_bus.messages.requests import EVERY_NODE_RUNTIMES, runtime_label
-from bailiff_core.model.demand import JobDemand, TopologyRule
+from bailiff_bus.messages.requests import EVERY_NODE_RUNTIMES, runtime_label, sharing_label
+from bailiff_core.model.demand import JobDemand, TaskGroup, TopologyRule
 from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.gpu_shares import shares_devices
 from bailiff_core.model.policy import PriorityClass
@@ -58,14 +58,10 @@ def submitted(
         return Rejected("malformed", malformed, job)
     runtime = submit.spec.runtime
     if runtime not in EVERY_NODE_RUNTIMES:
-        label = runtime_label(runtime)
-        if state.nodes and not any(node.labels.get(label) == "true" for node in state.nodes.values()):
-            why = f"no node of this pool has the runtime {runtime}: leave the image out, or add it to the runtimes of a node"
-            return Rejected("never-fits", why, job)
-        if runtime == "kubernetes" and any(map(shares_devices, demand.tasks)):
-            why = "the kubelet gives out whole GPUs and MIG devices, no parts of a GPU: request whole ones, or a mig_profile"
-            return Rejected("never-fits", why, job)
-        demand = _on_nodes_with(demand, label)
+        missing = _no_node_with(state, demand, submit.spec)
+        if missing is not None:
+            return Rejected("never-fits", missing, job)
+        demand = _on_nodes_with(demand, runtime)
     dependency = dependency_problem(state, demand)
     if dependency is not None:
         return dependency
@@ -108,11 +104,34 @@ def _spec_problem(spec: JobSpec) -> str | None:
     return None
 
 
-def _on_nodes_with(demand: JobDemand, label: str) -> JobDemand:
-    groups = tuple(
-        group.model_copy(update={"node_labels": sort_by_name({**group.node_labels, label: "true"})}) for group in demand.tasks
-    )
+def _no_node_with(state: PoolState, demand: JobDemand, spec: JobSpec) -> str | None:
+    """Why no node can run the job with its runtime; None as long as no node is known."""
+    runtime, shares = spec.runtime, any(map(shares_devices, demand.tasks))
+    if spec.workload is not None and shares:
+        return "the pods of a workload have whole GPUs and MIG devices, no parts of a GPU: request whole ones, or a mig_profile"
+    if state.nodes and not _some_node_has(state, runtime_label(runtime)):
+        return f"no node of this pool has the runtime {runtime}: leave the image out, or add it to the runtimes of a node"
+    if state.nodes and shares and not _some_node_has(state, sharing_label(runtime)):
+        return (
+            f"no node of this pool gives out parts of a GPU with the runtime {runtime}, "
+            "which for pods needs a DRA driver: request whole ones, or a mig_profile"
+        )
+    return None
+
+
+def _some_node_has(state: PoolState, label: str) -> bool:
+    return any(node.labels.get(label) == "true" for node in state.nodes.values())
+
+
+def _on_nodes_with(demand: JobDemand, runtime: str) -> JobDemand:
+    """Every task requires the runtime, and one with a part of a GPU that the runtime can share GPUs there."""
+    groups = tuple(_with_labels(group, runtime) for group in demand.tasks)
     return demand.model_copy(update={"tasks": groups})
+
+
+def _with_labels(group: TaskGroup, runtime: str) -> TaskGroup:
+    required = [runtime_label(runtime), *([sharing_label(runtime)] if shares_devices(group) else [])]
+    return group.model_copy(update={"node_labels": sort_by_name({**group.node_labels, **dict.fromkeys(required, "true")})})
 
 
 def _defaults(state: PoolState, demand: JobDemand) -> dict[str, object]:

@@ -7,7 +7,7 @@ from bailiff_kubernetes.resources import labels_of
 from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
 from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE
 
-from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage
+from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, Pod
 
 MIB = 1 << 20
 MAX_MEGABYTES = 1 << 30
@@ -60,9 +60,9 @@ class ClusterInventory:
     def problems(self) -> dict[str, DeviceProblem]:
         return {slot: DeviceProblem("driver", NOT_OFFERED) for slot in self._node.unhealthy()}
 
-    def holders(self) -> dict[str, tuple[str, str]]:
-        """Namespace and name of the pod that has each slot, whosever it is."""
-        return self._node.holders()
+    def holders(self) -> dict[str, frozenset[Pod]]:
+        """The pod that has each slot, whosever it is."""
+        return {slot: frozenset({pod}) for slot, pod in self._node.holders().items()}
 
     def accept(self, device_id: str) -> None:
         """An operator vouches that the slot is free: it is in doubt no longer."""

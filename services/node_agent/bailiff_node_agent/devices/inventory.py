@@ -9,6 +9,8 @@ from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_node_agent.runtime import DeviceUsers
 
 Seen = TypeVar("Seen")
+Pod = tuple[str, str]
+"""Namespace and name."""
 
 
 class NoDriver(Exception):
@@ -45,6 +47,8 @@ class DeviceUsage:
     """Bytes of device memory by process, where the driver counts them."""
     mps_clients: tuple[int, ...] | None = None
     """The processes that use it through MPS; None where the driver does not list them."""
+    pods: tuple[Pod, ...] = ()
+    """The pods that have it, where a kubelet gives it out."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ the kubelet keeps it for a pod that has ended.
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE, KubeletUnavailable, PodResources
 from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
 
-from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
+from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver, Pod
 from .kubelet_offers import KubeletOffers
 from .nvml import NvmlInventory
 
@@ -42,7 +43,7 @@ class KubernetesInventory:
             self._driver: NvmlInventory | None = NvmlInventory()
         except NoDriver:
             self._driver = None
-        self._held: set[str] = set()
+        self._held: dict[str, frozenset[Pod]] = {}
         self._read_at = -FRESH_S
 
     def list(self) -> list[Device]:
@@ -71,11 +72,9 @@ class KubernetesInventory:
         return found
 
     def usage(self, device_id: str) -> DeviceUsage:
-        held = self._is_held(device_id)
+        pods = self._pods_of(device_id)
         usage = self._driver.usage(device_id) if self._driver is not None else DeviceUsage(0, ())
-        if not held or usage.memory_used:
-            return usage
-        return DeviceUsage(HELD_BYTES, usage.pids, usage.by_pid, usage.mps_clients)
+        return replace(usage, memory_used=usage.memory_used or (HELD_BYTES if pods else 0), pods=pods)
 
     def utilization(self, device_id: str) -> int | None:
         return self._driver.utilization(device_id) if self._driver is not None else None
@@ -102,15 +101,19 @@ class KubernetesInventory:
         """Why no pod with devices can be placed here: the kubelet, or its device plugin, is away for too long. Empty: it can."""
         return self._offers.away()
 
-    def holders(self) -> dict[str, tuple[str, str]]:
-        """Namespace and name of the pod that holds each device, whosever it is. Raises `KubeletUnavailable`."""
-        return {device: (each.namespace, each.pod) for each in self._resources.pod_devices() for device in each.devices}
+    def holders(self) -> dict[str, frozenset[Pod]]:
+        """The pods that hold each device, whosever they are: several where they share it. Raises `KubeletUnavailable`."""
+        found: dict[str, frozenset[Pod]] = {}
+        for each in self._resources.pod_devices():
+            for device in each.devices:
+                found[device] = found.get(device, frozenset()) | {(each.namespace, each.pod)}
+        return found
 
-    def _is_held(self, device_id: str) -> bool:
+    def _pods_of(self, device_id: str) -> tuple[Pod, ...]:
         if time.monotonic() - self._read_at >= FRESH_S:
             try:
-                held = {device for each in self._resources.pod_devices() for device in each.devices}
+                held = self.holders()
             except KubeletUnavailable as problem:
                 raise DeviceUnavailable(str(problem)) from None
             self._held, self._read_at = held, time.monotonic()
-        return device_id in self._held
+        return tuple(sorted(self._held.get(device_id, ())))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from .inventory import DeviceInventory, DeviceUnavailable, query
+from .inventory import DeviceInventory, DeviceUnavailable, Pod, query
 from .system_programs import is_of_system
 
 MIB = 1 << 20
@@ -20,6 +20,8 @@ class DeviceReading:
     error: str | None = None
     of_system: int = 0
     """Bytes of `memory_used` that system programs of root use, such as the MPS server, which outlives the tasks it serves."""
+    pods: tuple[Pod, ...] = ()
+    """The pods that have it, where a kubelet gives it out."""
 
     @property
     def in_use(self) -> int | None:
@@ -58,13 +60,15 @@ async def prove_release(
     seen_pids: Collection[int] = (),
     tolerance: int = TOLERANCE,
     shared: bool = False,
+    pod: Pod | None = None,
 ) -> ReleaseProof:
     """Read the devices every `poll` seconds until they are free, or the deadline has passed.
 
     Free means: the task's process tree is gone, none of its processes (`seen_pids` and those seen here) uses a
-    device, and memory in use is back at `baseline` (bytes by device id, measured when the device was unused; 0 where it
-    is missing), plus the tolerance. before: readings from while the task ran, for the record.
-    shared: other tasks may use the devices, so memory in use proves nothing, and only the task's own processes count.
+    device, the kubelet does not list `pod`, the task's own, and memory in use is back at `baseline` (bytes by device id,
+    measured when the device was unused; 0 where it is missing), plus the tolerance. before: readings from while the task ran,
+    for the record. shared: other tasks may use the devices, so memory in use proves nothing, and only the task's own processes
+    and its pod count.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + deadline_s
@@ -80,6 +84,7 @@ async def prove_release(
             if reading.in_use is None
             or (not shared and reading.in_use > baseline.get(reading.device_id, 0) + tolerance)
             or of_task.intersection(reading.pids)
+            or pod in reading.pods
         ]
         free = not living and not not_free
         if free or loop.time() >= deadline:
@@ -102,4 +107,4 @@ def _read(inventory: DeviceInventory, device_id: str) -> DeviceReading:
     except DeviceUnavailable as problem:
         return DeviceReading(device_id, None, (), str(problem))
     of_system = sum(used for pid, used in usage.by_pid.items() if is_of_system(pid))
-    return DeviceReading(device_id, usage.memory_used, usage.pids, of_system=of_system)
+    return DeviceReading(device_id, usage.memory_used, usage.pids, of_system=of_system, pods=usage.pods)

@@ -41,6 +41,9 @@ class KubernetesSettings(Protocol):
     def dra_mig_device_class(self) -> str: ...
 
     @property
+    def dra_shared_device_class(self) -> str: ...
+
+    @property
     def dra_uuid_attribute(self) -> str: ...
 
     @property

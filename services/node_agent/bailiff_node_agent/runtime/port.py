@@ -7,6 +7,7 @@ runtime whose times come from another clock converts them by their age when it r
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -101,10 +102,10 @@ class Launch:
     limits where the runtime can enforce them; 0: no limit. user: None runs the task as the agent's user. ordered_by: seq of the
     record that ordered the start; it is returned with the task's state. For runtimes with images: the image, the
     host folders mounted at the same path inside, and the grace between TERM and KILL where the engine itself stops the container.
-    device_resource: the resource of a device plugin that these devices are; empty: the node's own.
-    tty: run the task under a pseudo-terminal, where the runtime has them. workload: the Kubernetes object whose pod is to be
-    taken over; command and image are then the pod's own. check_devices: where the runtime learns of other devices than
-    `device_ids`: why the task must not use these, asked before its command starts.
+    device_resource: the resource of a device plugin that these devices are; empty: the node's own. part: how much of each device
+    is for this task; None: all of it. tty: run the task under a pseudo-terminal, where the runtime has them. workload: the
+    Kubernetes object whose pod is to be taken over; command and image are then the pod's own. check_devices: where the runtime
+    learns of other devices than `device_ids`: why the task must not use these, asked before its command starts.
     """
 
     key: TaskKey
@@ -123,6 +124,7 @@ class Launch:
     tty: bool = False
     workload: WorkloadRef | None = None
     device_resource: str = ""
+    part: Fraction | None = None
     check_devices: Callable[[tuple[str, ...]], str | None] | None = None
 
     @property
@@ -133,13 +135,17 @@ class Launch:
 
 @dataclass(frozen=True)
 class Running:
-    """A started task. instance: the runtime's own name for it, such as a pid or a pod's uid; opaque to the agent."""
+    """A started task. instance: the runtime's own name for it, such as a pid or a pod's uid; opaque to the agent.
+
+    part: of each device, where the runtime knows it: then the agent need not.
+    """
 
     key: TaskKey
     instance: str
     started_at: int
     device_ids: tuple[str, ...]
     ordered_by: int | None = None
+    part: Fraction | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from bailiff_node_agent.reporter import Reporter
 from bailiff_node_agent.runtime import Runtime, TaskKey, UnknownTask
 from bailiff_node_agent.scratch import Scratch
 
+from .pods import pod_of
 from .task_table import LocalTask, TaskTable
 
 
@@ -40,6 +41,8 @@ class Releaser:
             self.background.spawn(_kill(runtime, task.key))  # processes that escaped their supervisor; their grace is over
         if task.exit_code != 0:
             await self.quarantine.check()  # whether a device broke under the task must be known before its release
+        is_shared = self.shares.part(str(task.key)) is not None
+        pod = pod_of(runtime, task.key) if is_shared else None
         while True:
             proof = await prove_release(
                 context.inventory,
@@ -50,10 +53,11 @@ class Releaser:
                 context.release_poll_s,
                 before=task.before,
                 seen_pids=task.pids,
-                shared=self.shares.part(str(task.key)) is not None,
+                shared=is_shared,
+                pod=pod,
             )
             if not proof.free:
-                last_user = LastUser(task.key.job, task.key.attempt, int(task.key.task), proof.of_task)
+                last_user = LastUser(task.key.job, task.key.attempt, int(task.key.task), proof.of_task, pod)
                 self.quarantine.not_free(proof, last_user)
             if not proof.living:
                 break  # quarantined devices stay out of use; the task's other resources are free

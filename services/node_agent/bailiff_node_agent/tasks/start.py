@@ -6,6 +6,7 @@ A start is checked, and its devices are allocated, in the order of the commands.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from bailiff_bus.messages import StartTask, TaskAssignment, TaskStartedReport, TaskStartRefusedReport
 from bailiff_node_agent.agent_context import AgentContext
@@ -96,7 +97,7 @@ class TaskStarter:
         if not self.context.is_on_node and name not in (chooses, "simulated"):
             return "this node's agent runs elsewhere and reaches it by the Kubernetes API alone: only pods run here"
         if part_of(assigned, ()) is not None and not self.context.runtimes[name].capabilities.shares_gpus:
-            return f"the runtime {name} cannot share a GPU: request whole GPUs"
+            return f"the runtime {name} cannot share a GPU on this node: request whole GPUs"
         return None
 
     def _in_use(self, key: TaskKey, assigned: TaskAssignment, runtime: str) -> str | None:
@@ -108,11 +109,15 @@ class TaskStarter:
             return None
         part = part_of(assigned, self.context.inventory.list())
         for device in assigned.devices:
-            others = [task for task in self.tasks.unreleased(device) if task.key != key]
-            if self.shares.exceeds(part, (str(task.key) for task in others)):
-                holder = others[0].key
+            holder = self._holder(key, part, device)
+            if holder is not None:
                 return f"{device} is still in use by {holder.job}, attempt {holder.attempt}"
         return self.quarantine.refusal(assigned.devices, exclusive=part is None)
+
+    def _holder(self, key: TaskKey, part: Fraction | None, device: str) -> TaskKey | None:
+        """A task that has the device, if too little of it is free. part: how much this task gets; None: all of it."""
+        others = [task.key for task in self.tasks.unreleased(device) if task.key != key]
+        return others[0] if self.shares.exceeds(part, map(str, others)) else None
 
     async def _prepare(self, command: StartTask, assigned: TaskAssignment, key: TaskKey) -> Launch | None:
         """Prepare the launch; allocates the devices. None where the task cannot be started, which is reported."""
@@ -130,6 +135,7 @@ class TaskStarter:
                 master_address=context.master_address,
                 device_bytes=min((device.memory for device in devices), default=0),
                 scratch=self.scratch.make(key, user) if capabilities.host_resources else None,
+                by_mps=context.shares_by_mps,
             )
         except (SecretMissing, NotRunnable) as problem:
             self.reporter.report_task(key, command.ordered_by.seq, TaskStartRefusedReport, reason=str(problem))
@@ -156,6 +162,7 @@ class TaskStarter:
             tty=spec.tty,
             device_resource=next((device.labels["resource"] for device in devices if "resource" in device.labels), ""),
             check_devices=lambda devices: self._refuse_chosen(key, devices),
+            part=part,
             workload=None if spec.workload is None else WorkloadRef(**spec.workload.to_data()),
         )
         known = () if capabilities.starts_slowly else assigned.devices
@@ -165,11 +172,9 @@ class TaskStarter:
     def _refuse_chosen(self, key: TaskKey, devices: tuple[str, ...]) -> str | None:
         """Why the task must not use the devices that its runtime got for it; otherwise they are its devices from now on."""
         for device in devices:
-            others = [task for task in self.tasks.unreleased(device) if task.key != key]
-            if others:
-                return (
-                    f"the kubelet chose {device}, which is still in use by {others[0].key.job}, attempt {others[0].key.attempt}"
-                )
+            holder = self._holder(key, self.shares.part(str(key)), device)
+            if holder is not None:
+                return f"the kubelet chose {device}, which is still in use by {holder.job}, attempt {holder.attempt}"
         refusal = self.quarantine.refusal(devices, exclusive=False)
         task = self.tasks.get(key)
         if refusal is None and task is not None:

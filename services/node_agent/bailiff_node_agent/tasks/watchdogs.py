@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from bailiff_bus.messages import ShareExceededReport, TaskIdleReport
-from bailiff_node_agent import mps
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.device_quarantine import DeviceQuarantine, LastUser
 from bailiff_node_agent.devices import query, read_devices
@@ -19,26 +18,10 @@ from .task_table import TaskTable
 
 
 @runtime_checkable
-class HeldByPods(Protocol):
-    """An inventory whose devices are given to pods, also to those of others."""
-
-    def holders(self) -> dict[str, tuple[str, str]]: ...
-
-
-@runtime_checkable
 class MayBeAway(Protocol):
     """An inventory that is not always there to give out its devices."""
 
     def away(self) -> str: ...
-
-
-@runtime_checkable
-class HasPods(Protocol):
-    """A runtime whose tasks are pods."""
-
-    def task_pods(self) -> set[tuple[str, str]]: ...
-
-    async def may_be_task(self, namespace: str, name: str) -> bool: ...
 
 
 async def watch_killed(context: AgentContext, tasks: TaskTable, quarantine: DeviceQuarantine) -> None:
@@ -76,30 +59,6 @@ def why_away(inventory: object) -> str:
     return inventory.away() if isinstance(inventory, MayBeAway) else ""
 
 
-async def watch_foreign_pods(
-    context: AgentContext, inventory: HeldByPods, runtime: HasPods, tasks: TaskTable, quarantine: DeviceQuarantine
-) -> None:
-    """Keep the devices that pods of others hold out of the pool, for as long as they hold them."""
-    is_known = True
-    while True:
-        await asyncio.sleep(context.device_poll_s)
-        try:
-            holders = await query(context.inventory, inventory.holders)
-        except OSError as problem:
-            if is_known:  # one warning an outage
-                context.log().warning("it is unknown which pods hold devices", why=str(problem))
-            is_known = False
-            continue
-        is_known = True
-        own, in_use = runtime.task_pods(), tasks.holders()
-        for device, pod in holders.items():
-            if pod in own or device in in_use or device in quarantine.quarantined:
-                continue
-            if not await runtime.may_be_task(*pod):  # the kubelet may know a pod before this agent does
-                [reading] = await query(context.inventory, read_devices, context.inventory, [device])
-                quarantine.quarantine(reading, "foreign", f"the pod {'/'.join(pod)}, which is not Bailiff's, has it", LastUser())
-
-
 async def watch_shares(context: AgentContext, tasks: TaskTable, shares: ShareLedger, reporter: Reporter) -> None:
     """Report tasks that use more of a shared GPU's memory than their part."""
     monitor = ShareMonitor(context.inventory)
@@ -114,7 +73,7 @@ async def watch_shares(context: AgentContext, tasks: TaskTable, shares: ShareLed
             context.log().warning("a task exceeds its share of a GPU", job=exceeded.key.job, device=exceeded.device)
             used = {"device": exceeded.device, "used_bytes": exceeded.used, "share_bytes": exceeded.share}
             reporter.report_task(exceeded.key, _order(tasks, exceeded.key), ShareExceededReport, **used)
-        if sharing and mps.daemon_runs():
+        if sharing and context.shares_by_mps:
             for key in await query(context.inventory, monitor.outside_of_mps, sharing):
                 context.log().warning("a task uses a shared GPU outside of MPS, so its share is not enforced", job=key.job)
 

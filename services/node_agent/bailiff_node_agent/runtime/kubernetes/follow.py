@@ -106,12 +106,13 @@ class PodFollower:
 
     async def _difference(self, devices: tuple[str, ...]) -> str | None:
         """Why these are not the devices that it claims; asked until the API server answers. None where the kubelet chooses."""
-        if self._node.files.claim(self.order.key) is None:
+        claims = self._node.files.claims(self.order.key)
+        if not claims:
             return None
         while True:
             try:
                 async with asyncio.timeout(REQUEST_S):
-                    return await difference(self._node, self.order, devices)
+                    return await difference(self._node, self.order, claims, devices)
             except (Unreachable, TooManyRequests, TimeoutError):
                 await self._stop.carry_out(self.order, self._current(), self.refusal)
                 await self._wait(POLL_S)
@@ -141,9 +142,10 @@ class PodFollower:
                 if is_known:  # one warning an outage
                     logger().warning("devices unknown", task=str(self.order.key), why=str(problem))
                 is_known, found = False, ()
-            if found:
+            is_running = pod_status.is_running(pod)
+            if found and (len(found) >= len(self.order.devices) or is_running):  # claims are prepared one after the other
                 return self.order.devices if set(found) == set(self.order.devices) else found
-            if pod_status.is_running(pod) and not self.order.devices:
+            if is_running and not self.order.devices:
                 return ()
             await self._stop.carry_out(self.order, self._current(), self.refusal)
             await self._wait(FAST_POLL_S)

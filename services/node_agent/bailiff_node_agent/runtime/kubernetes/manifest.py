@@ -37,7 +37,8 @@ def pod_of(
     Without an agent that reaches the node there is no control directory and no lease: its command starts at once.
     """
     key = launch.key
-    record = {"ordered_by": launch.ordered_by, "is_only_task": launch.is_only_task, "devices": launch.device_ids}
+    part = None if launch.part is None else str(launch.part)
+    record = {"ordered_by": launch.ordered_by, "is_only_task": launch.is_only_task, "devices": launch.device_ids, "part": part}
     container = _container(launch, resource)
     volumes = [_host_folder(at, str(each)) for at, each in enumerate(launch.folders)] if reaches_node else []
     if reaches_node:

@@ -22,13 +22,13 @@ from bailiff_kubernetes import (
     pod_name,
     task_hash,
 )
-from bailiff_kubernetes.names import FINALIZER, TASK_HASH, TASK_RECORD
+from bailiff_kubernetes.names import CLAIMS_GATE, FINALIZER, TASK_HASH, TASK_RECORD
 from bailiff_kubernetes.resources import PODS, annotations_of, uid_of
 from bailiff_node_agent.runtime.port import Running
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
 from . import pod_status
-from .claims import create_claim
+from .claims import is_shared, own_claim
 from .manifest import affinity, key_of_pod
 from .pod_node import PodNode
 from .stopping import disruption
@@ -50,8 +50,11 @@ class Placement:
         self.order = order
         self._node, self._manifest, self._wait = node, manifest, wait
         self._hash = task_hash(str(order.key))
-        self._claim = node.files.claim(order.key)
-        """The claim to create; None without one, and once it is there."""
+        self._claims = node.files.claims(order.key)
+        """Those that the pod is to own. Shared ones are looked at until it is bound: they may go with their other owners."""
+        self._missing: list[Object] = []
+        """Those that it did not own when they were looked at."""
+        self._is_gated = any(map(is_shared, self._claims))
 
     async def placed(self) -> Object:
         """The pod, once a scheduler has bound it to this node. Raises `NotStarted`."""
@@ -66,8 +69,8 @@ class Placement:
                 await self._removed_unbound("it was stopped before it was placed")
             if self._manifest is not None and not self.order.uid:
                 await self._create(self._manifest)
-            if self._claim is not None and self.order.uid:
-                await self._create_claim(self._claim)
+            if self._claims and self.order.uid:
+                await self._own_claims()
             if loop.time() >= give_up_at:
                 await self._removed_unbound(None)
             await self._wait(min(POLL_S, max(0.0, give_up_at - loop.time()) or POLL_S))
@@ -87,14 +90,25 @@ class Placement:
             return
         await self._remember(pod)
 
-    async def _create_claim(self, claim: Object) -> None:
+    async def _own_claims(self) -> None:
+        """Own every claim, then let kube-scheduler have the pod."""
         try:
-            if await create_claim(self._node, self.order, claim):
-                self._claim = None
+            self._missing = [claim for claim in self._claims if not await own_claim(self._node, self.order, claim)]
+            self._claims = [claim for claim in self._claims if claim in self._missing or is_shared(claim)]
+            if self._is_gated and not self._missing:
+                await self._open_gate()
         except (Invalid, Forbidden, NotFound) as error:
             await self._removed_unbound(f"the claim of its devices cannot be created: {error.message}")
         except (Unreachable, TooManyRequests, Conflict):
             return
+
+    async def _open_gate(self) -> None:
+        """Only its own: others may have gates of theirs."""
+        gates = [{"name": CLAIMS_GATE, "$patch": "delete"}]
+        patch: Object = {"metadata": {"uid": self.order.uid}, "spec": {"schedulingGates": gates}}
+        with contextlib.suppress(NotFound):  # the pod has gone, which is noticed by itself
+            await self._node.api.patch(PODS, self.order.name, patch, self.order.namespace, form="strategic")
+        self._is_gated = False
 
     async def _remember(self, pod: Object) -> None:
         metadata = pod["metadata"]
@@ -131,7 +145,7 @@ class Placement:
                 if node != self._node.node:
                     raise NotStarted(f"its pod was bound to another node, {node}")
                 return
-            timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {pod_status.why_not_placed(pod)}"
+            timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {self._why_not_placed(pod)}"
             metadata = pod["metadata"]
             if self._manifest is None:  # its controller is to make another one, and to count no failure
                 given_up = {"conditions": [disruption(why or timeout)]}
@@ -146,6 +160,12 @@ class Placement:
         except (Unreachable, TooManyRequests, Conflict, NotFound):
             return
         raise NotStarted(why or timeout)
+
+    def _why_not_placed(self, pod: Object) -> str:
+        if not self._missing:
+            return pod_status.why_not_placed(pod)
+        names = ", ".join(claim["metadata"]["name"] for claim in self._missing)
+        return f"an earlier ResourceClaim {names} has not gone: a pod that has ended or is not Bailiff's may still use it"
 
 
 async def drop_finalizer(node: PodNode, namespace: str, name: str, uid: str, seen: Object | None = None) -> None:
@@ -221,5 +241,6 @@ def find_orders(node: PodNode) -> None:
         devices = node.resources.devices_of(namespace, name)
         is_own, is_only = name == pod_name(str(key)), bool(content.get("is_only_task", True))
         ordered_by = content.get("ordered_by")
-        node.files.write_order(TaskOrder(key, namespace, name, is_own, devices, ordered_by, is_only, uid))
+        order = TaskOrder(key, namespace, name, is_own, devices, ordered_by, is_only, uid, content.get("part"))
+        node.files.write_order(order)
         node.files.write_running(Running(key, uid, boottime_us(), devices, ordered_by))

@@ -5,7 +5,6 @@ import contextlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from bailiff_node_agent.runtime.port import (
 )
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
-from .claims import claim_of, use_claim
+from .claims import claims_of, use_claims
 from .cluster_pods import ClusterPodNode
 from .cluster_view import ClusterNode
 from .follow import CheckDevices, PodFollower
@@ -54,8 +53,6 @@ class KubernetesRuntime:
     What the API alone does not give: a control directory, a lease, logs, and sight of processes.
     """
 
-    capabilities = Capabilities(images=True, host_resources=False, shares_gpus=False, starts_slowly=True)
-
     def __init__(
         self,
         folder: Path,
@@ -72,7 +69,6 @@ class KubernetesRuntime:
             self._processes: PodProcesses | NoProcesses = PodProcesses()
             self._resources: PodResources | ClusterResources = PodResources(settings.pod_resources_socket, self._published)
         else:
-            self.capabilities = replace(self.capabilities, outlives_agent=False, sees_release=False)
             self._volumes, self._processes, self._resources = NoVolumes(), NoProcesses(), ClusterResources(cluster_node)
         self._noted: asyncio.Queue[TaskKey] = asyncio.Queue()
         self._connecting = asyncio.Lock()
@@ -85,6 +81,19 @@ class KubernetesRuntime:
         self._locks: dict[TaskKey, asyncio.Lock] = {}
         self._ended: asyncio.Queue[Exit | BaseException] = asyncio.Queue()
         self._watcher = MessageWatcher(self._files.task_dir, self._control_dir)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Several pods can have one device where they claim it. Only from the node itself are releases seen."""
+        on_node = self._cluster_node is None
+        return Capabilities(
+            images=True,
+            host_resources=False,
+            shares_gpus=on_node and self._published.are_exact,
+            outlives_agent=on_node,
+            starts_slowly=True,
+            sees_release=on_node,
+        )
 
     # --- start
 
@@ -117,10 +126,10 @@ class KubernetesRuntime:
             namespace = self._settings.namespace if workload is None else workload.namespace
             order = order_of(launch, namespace, "" if workload is not None else pod_name(str(launch.key)))
             manifest = self._manifest(launch, namespace) if workload is None else None
-            claim = claim_of(launch, namespace, self._settings, self._published) if manifest is not None else None
-            if manifest is not None and claim is not None:
-                use_claim(manifest)
-            await self._files.off_loop(self._files.write_order, order, manifest, claim)
+            claims = claims_of(launch, namespace, self._settings, self._published) if manifest is not None else []
+            if manifest is not None and claims:
+                use_claims(manifest, claims)
+            await self._files.off_loop(self._files.write_order, order, manifest, claims)
             follower = self._follow(node, order, manifest, launch.check_devices or _any_devices)
             await follower.settled.wait()
             self._starting.discard(launch.key)
@@ -162,6 +171,12 @@ class KubernetesRuntime:
     def task_pods(self) -> set[tuple[str, str]]:
         """Namespace and name of every pod on this node that is a task's, also of one that is just being started."""
         return {key_of(pod) for pod in self._connected.task_pods()} if self._connected is not None else set()
+
+    def pod_of(self, key: TaskKey) -> tuple[str, str]:
+        """Namespace and name of the task's pod."""
+        follower = self._followers.get(key)
+        order = follower.order if follower is not None else self._order(key)
+        return order.namespace, order.name
 
     async def may_be_task(self, namespace: str, name: str) -> bool:
         """Whether the API server says that this pod is a task's, or says nothing."""

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TaskOrder:
-    """The order to start a task. uid, name, namespace: of its pod, once that is known. count: how many devices it gets."""
+    """The order to start a task. uid, name, namespace: of its pod, once that is known. part: of each device, such as `1/2`."""
 
     key: TaskKey
     namespace: str
@@ -28,6 +29,7 @@ class TaskOrder:
     ordered_by: int | None
     is_only_task: bool
     uid: str = ""
+    part: str | None = None
 
 
 class TaskFiles:
@@ -87,15 +89,15 @@ class TaskFiles:
         return folder
 
     def write_order(
-        self, order: TaskOrder, manifest: Mapping[str, Any] | None = None, claim: Mapping[str, Any] | None = None
+        self, order: TaskOrder, manifest: Mapping[str, Any] | None = None, claims: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """Before the pod is created, with what is to be created, which the next agent uses; and again once its uid is known."""
         folder = self.task_dir(order.key)
         folder.mkdir(mode=0o700, exist_ok=True)
         if manifest is not None:
             self._write(order.key, "manifest", dict(manifest))
-        if claim is not None:
-            self._write(order.key, "claim", dict(claim))
+        if claims:
+            self._write(order.key, "claims", {"claims": claims})
         self._write(order.key, "order", asdict(order) | {"key": str(order.key)})
 
     def order(self, key: TaskKey) -> TaskOrder:
@@ -113,7 +115,8 @@ class TaskFiles:
         content = read_json(self.task_dir(order.key) / "running.json")
         if content is None:
             return None
-        return Running(order.key, content["instance"], content["at"], tuple(content["devices"]), order.ordered_by)
+        part = None if order.part is None else Fraction(order.part)
+        return Running(order.key, content["instance"], content["at"], tuple(content["devices"]), order.ordered_by, part)
 
     def is_of_earlier_boot(self, key: TaskKey) -> bool:
         """Whether this machine has booted since the task was started."""
@@ -183,9 +186,10 @@ class TaskFiles:
         """The pod to create, from before the agent was replaced."""
         return read_json(self.task_dir(key) / "manifest.json")
 
-    def claim(self, key: TaskKey) -> dict[str, Any] | None:
-        """The claim of exactly its devices; None where the kubelet chooses them."""
-        return read_json(self.task_dir(key) / "claim.json")
+    def claims(self, key: TaskKey) -> list[dict[str, Any]]:
+        """The claims of exactly its devices; none where the kubelet chooses them."""
+        claims: list[dict[str, Any]] = (read_json(self.task_dir(key) / "claims.json") or {}).get("claims", [])
+        return claims
 
     def _write(self, key: TaskKey, name: str, content: dict[str, Any]) -> None:
         path, data = self.task_dir(key) / f"{name}.json", json.dumps(content).encode()
@@ -195,4 +199,5 @@ class TaskFiles:
 def order_of(launch: Launch, namespace: str, name: str) -> TaskOrder:
     """The order for a launch."""
     own = launch.workload is None
-    return TaskOrder(launch.key, namespace, name, own, launch.device_ids, launch.ordered_by, launch.is_only_task)
+    part = None if launch.part is None else str(launch.part)
+    return TaskOrder(launch.key, namespace, name, own, launch.device_ids, launch.ordered_by, launch.is_only_task, part=part)

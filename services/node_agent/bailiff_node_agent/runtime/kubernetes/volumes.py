@@ -3,6 +3,7 @@
 What is inside is the job's: names there are opened without following links.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -39,14 +40,13 @@ class PodVolumes:
         os.close(handle)
 
     def allow_until(self, uid: str, boottime_s: int) -> None:
-        """Until when the task may run without the agent."""
+        """Until when the task may run without the agent. The kubelet may have removed the volume, also just now."""
         folder = self._volume(uid, LEASE_VOLUME)
-        if not folder.is_dir():
-            return
         new = folder / "until.new"
-        new.write_text(f"{boottime_s}\n")
-        new.chmod(0o644)
-        new.replace(folder / "until")
+        with contextlib.suppress(FileNotFoundError):
+            new.write_text(f"{boottime_s}\n")
+            new.chmod(0o644)
+            new.replace(folder / "until")
 
     def _volume(self, uid: str, name: str) -> Path:
         return self._pods / uid / "volumes" / "kubernetes.io~empty-dir" / name

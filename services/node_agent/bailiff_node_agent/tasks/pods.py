@@ -1,0 +1,67 @@
+"""Which pods hold the node's devices, by the kubelet's word: its tasks', and those of others."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from bailiff_node_agent.agent_context import AgentContext
+from bailiff_node_agent.device_quarantine import DeviceQuarantine, LastUser
+from bailiff_node_agent.devices import Pod, query, read_devices
+from bailiff_node_agent.runtime import Runtime, TaskKey
+
+from .task_table import TaskTable
+
+
+@runtime_checkable
+class HeldByPods(Protocol):
+    """An inventory whose devices are given to pods, also to those of others. A shared device has several."""
+
+    def holders(self) -> Mapping[str, frozenset[Pod]]: ...
+
+
+@runtime_checkable
+class HasPods(Protocol):
+    """A runtime whose tasks are pods."""
+
+    def task_pods(self) -> set[Pod]: ...
+
+    def pod_of(self, key: TaskKey) -> Pod: ...
+
+    async def may_be_task(self, namespace: str, name: str) -> bool: ...
+
+
+def pod_of(runtime: Runtime, key: TaskKey) -> Pod | None:
+    """The task's pod; None where tasks are none."""
+    pods: object = runtime
+    return pods.pod_of(key) if isinstance(pods, HasPods) else None
+
+
+async def watch_foreign_pods(
+    context: AgentContext, inventory: HeldByPods, runtime: HasPods, tasks: TaskTable, quarantine: DeviceQuarantine
+) -> None:
+    """Keep the devices that pods of others hold out of the pool, for as long as they hold them.
+
+    One that a task has to itself is its own. One that tasks share may have such a pod beside them: whoever can create pods in
+    their namespace can refer to its claim.
+    """
+    is_known = True
+    while True:
+        await asyncio.sleep(context.device_poll_s)
+        try:
+            holders = await query(context.inventory, inventory.holders)
+        except OSError as problem:
+            if is_known:  # one warning an outage
+                context.log().warning("it is unknown which pods hold devices", why=str(problem))
+            is_known = False
+            continue
+        is_known = True
+        own, in_use = runtime.task_pods(), tasks.holders()
+        for device, pods in holders.items():
+            if device in quarantine.quarantined or (device in in_use and not pods & own):
+                continue
+            for pod in sorted(pods - own):
+                if not await runtime.may_be_task(*pod):  # the kubelet may know a pod before this agent does
+                    [reading] = await query(context.inventory, read_devices, context.inventory, [device])
+                    detail = f"the pod {'/'.join(pod)}, which is not Bailiff's, has it"
+                    quarantine.quarantine(reading, "foreign", detail, LastUser(pod=pod))
+                    break
