@@ -42,7 +42,7 @@ class Releaser:
         if task.exit_code != 0:
             await self.quarantine.check()  # whether a device broke under the task must be known before its release
         is_shared = self.shares.part(str(task.key)) is not None
-        pod = pod_of(runtime, task.key) if is_shared else None
+        pod = pod_of(runtime, task.key)
         while True:
             proof = await prove_release(
                 context.inventory,
