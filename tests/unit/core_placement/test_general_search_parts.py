@@ -152,7 +152,10 @@ def test_a_set_is_proven_if_every_part_of_the_search_is_certain(
     assert (names(found.victims), found.proven) == (["cheap"], finished and exact and certain)
 
 
-def test_a_job_on_nodes_that_may_be_used_and_others_is_a_candidate_with_all_its_steps() -> None:
+@pytest.mark.parametrize("steps", [0, 1000])
+def test_a_job_on_nodes_that_may_be_used_and_others_is_a_candidate_with_all_its_steps(
+    monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
     """Its surplus task goes first, though that frees nothing for the preemptor. The job on c costs more than both."""
     sketch = Sketch()
     for name in ("a", "b", "c"):
@@ -161,6 +164,8 @@ def test_a_job_on_nodes_that_may_be_used_and_others_is_a_candidate_with_all_its_
     wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
     sketch.running("dear", "c", range(2))
     made = search_for(sketch, sketch.job("preemptor", group(gpus=2, nodes=("a", "c")), priority=75), "preempt")
+    monkeypatch.setattr(search, "IMPROVEMENTS", 0)
+    made.budget = StepBudget(steps)
     chains = list(made.candidates.chains.values())
     assert [each.unit.indices for each in chains[0]] == [(1,), (0,)]
     found = made._search_among(chains, with_relocations=False)

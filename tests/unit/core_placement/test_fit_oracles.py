@@ -1,0 +1,61 @@
+"""The oracles that say whether a unit fits: what they cost, what is certain, and what has one kind of tasks."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.builders import Sketch, group, requested_unit
+
+from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
+from bailiff_core.model.units import whole_job
+from bailiff_core.placement import ClusterResources, StepBudget
+from bailiff_core.victims.fit_oracle import PlacementOracle, single_requirement
+
+RACK = TopologyRule(topology="dc", required="rack")
+
+
+@pytest.mark.parametrize(("nodes", "effort"), [(1, 1), (7, 1), (8, 2), (16, 3)])
+def test_placing_a_unit_again_costs_more_steps_on_more_nodes(nodes: int, effort: int) -> None:
+    sketch = Sketch()
+    for number in range(nodes):
+        sketch.node(f"n{number}", gpus=1)
+    step: Any = SimpleNamespace(unit=whole_job(sketch.running("low", "n0", [0])))
+    unit = requested_unit(sketch.job("asks", group(gpus=1)))
+    assert PlacementOracle(ClusterResources.of(sketch.state), unit, StepBudget(100)).effort(step) == effort
+
+
+def test_once_a_search_for_a_place_gave_up_the_oracle_is_not_exact_any_more() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    step: Any = SimpleNamespace(unit=whole_job(sketch.running("low", "a", [0])))
+    unit = requested_unit(sketch.job("asks", group(gpus=1)))
+    left = iter((1, 0, 1))
+
+    def place(budget: StepBudget) -> str:
+        budget.charge(budget.remaining - next(left))
+        return "project a would use 2 of its limit of 1 GPUs"
+
+    constraints: Any = SimpleNamespace(place=place)
+    oracle = PlacementOracle(ClusterResources.of(sketch.state), unit, StepBudget(1000), constraints)
+    exact = [oracle.exact]
+    for _ in range(2):
+        oracle.evict(step)
+        exact.append(oracle.exact)
+    assert exact == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("rules", "single"),
+    [
+        ({}, True),
+        ({"topology": RACK}, False),
+        ({"sub_groups": (SubGroup(name="s"),)}, True),
+        ({"sub_groups": (SubGroup(name="s", topology=RACK),)}, False),
+    ],
+)
+def test_tasks_with_a_topology_rule_are_not_counted_as_slots(rules: dict[str, Any], single: bool) -> None:
+    sketch = Sketch()
+    tasks = group(2, gpus=1, **({"sub_group": "s"} if "sub_groups" in rules else {}))
+    job = sketch.job("asks", tasks)
+    job.demand = JobDemand(job="asks", tasks=(tasks,), **rules)
+    assert (single_requirement(requested_unit(job)) is not None) is single
