@@ -15,7 +15,12 @@ from bailiff_core.placement import StepBudget
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import SelectionBatch, candidates, heterogeneous_gangs, select_victims, shortlist
 from bailiff_core.victims.constraints import Constraints
-from bailiff_core.victims.heterogeneous_gangs import HeterogeneousGangSolver, _fits_only_where, _lacks_resources
+from bailiff_core.victims.heterogeneous_gangs import (
+    HeterogeneousGangSolver,
+    _fits_only_where,
+    _infeasible_in_total,
+    _lacks_resources,
+)
 from bailiff_core.victims.shortlist import Shortlist, ShortlistSolver, _costs_at_most, search_shortlist
 from bailiff_core.victims.solver_interface import Problem, Solution
 
@@ -60,7 +65,8 @@ def two_nodes(**about: Any) -> Sketch:
         ((group(gpus=1), group(gpus=2)), 2, {}, True),
         ((group(gpus=1), group(gpus=2)), 3, {}, False),  # in a smaller pool, all jobs are searched
         ((group(2, gpus=1),), 2, {}, False),  # equal tasks
-        ((group(gpus=1), group(gpus=2)), 2, {"topology": TopologyRule(topology="dc", required="rack")}, False),
+        ((group(3, gpus=1), group(gpus=2)), 2, {}, True),  # too many, which the solver proves
+        ((group(3, gpus=1), group(gpus=2)), 2, {"topology": TopologyRule(topology="dc", required="rack")}, False),
     ],
 )
 def test_gangs_of_several_kinds_of_tasks_without_topology(
@@ -133,6 +139,16 @@ def test_a_gang_is_refused_with_the_reason_of_the_kind_of_tasks_that_fits_nowher
     assert found is not None
     assert (found.victims, found.proven) == (None, True)
     assert "it would still need the resources (2 GPUs) of 'firm'" in found.why
+
+
+@pytest.mark.parametrize(("priority", "too_many"), [(50, False), (75, True)])
+def test_slots_of_jobs_that_may_not_be_evicted_do_not_count(priority: int, too_many: bool) -> None:
+    """One task of one GPU and one of two, where the job on node a may be evicted, or not."""
+    sketch = two_nodes()
+    sketch.state.jobs["on-a"].priority = priority
+    found = _infeasible_in_total(problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2), priority=75)))
+    assert (found is not None) is too_many
+    assert found is None or "with all permitted victims evicted at most 2 fit" in found.why
 
 
 @pytest.mark.parametrize(
@@ -228,6 +244,54 @@ def test_where_gpus_suffice_and_cpus_do_not_all_jobs_are_searched() -> None:
     assert (answer.refused, answer.explanation.proven) == ("impossible", True)
 
 
+class Searches:
+    """Searches of the nodes of a shortlist, all with this result."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, certain: bool) -> None:
+        self.nodes: list[int] = []
+
+        def cheapest(knapsack: Any, *_: Any) -> tuple[None, bool]:
+            self.nodes.append(len(knapsack.eligible_nodes))
+            return None, certain
+
+        monkeypatch.setattr(shortlist.Knapsack, "cheapest", cheapest)
+
+
+@pytest.mark.parametrize(("certain", "nodes"), [(False, [1]), (True, [1, 2, 4])])
+def test_a_shortlist_is_extended_up_to_all_nodes_while_its_search_is_certain(
+    monkeypatch: pytest.MonkeyPatch, certain: bool, nodes: list[int]
+) -> None:
+    searches = Searches(monkeypatch, certain=certain)
+    monkeypatch.setattr(shortlist, "INITIAL_SIZE", 0)
+    sketch = full_nodes(9, 8, 7, 6)
+    assert search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75))) is None
+    assert searches.nodes == nodes
+
+
+@pytest.mark.parametrize(("gpus", "most", "searched"), [(0, 16, False), (2, 1, False), (2, 2, True)])
+def test_nodes_that_may_gain_too_many_slots_are_not_for_the_shortlist(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, most: int, searched: bool
+) -> None:
+    """gpus: how many the preemptor lacks. With none, a limit of its project is in its way."""
+    monkeypatch.setattr(shortlist, "MOST_GAINS", most)
+    searches = Searches(monkeypatch, certain=False)
+    sketch = full_nodes(9, 8, gpus=2)
+    sketch.node("c", gpus=2)
+    assert search_shortlist(problem(sketch, sketch.job("asks", group(2 + gpus, gpus=1), priority=75))) is None
+    assert bool(searches.nodes) is searched
+
+
+@pytest.mark.parametrize(("tasks", "completed"), [(1, False), (2, True), (3, True)])
+def test_where_more_than_one_slot_is_missing_the_nodes_of_gangs_are_searched_together(
+    monkeypatch: pytest.MonkeyPatch, tasks: int, completed: bool
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(shortlist, "_add_connected", lambda *_: calls.append(1))
+    sketch = full_nodes(9, 8, 7, 6)
+    search_shortlist(problem(sketch, sketch.job("asks", group(tasks, gpus=1), priority=75)))
+    assert bool(calls) is completed
+
+
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_a_gang_of_victims_counts_with_all_its_nodes(monkeypatch: pytest.MonkeyPatch, tasks: int) -> None:
     """The gang on a and b is cheaper than the two jobs; the shortlist begins with one node."""
@@ -269,3 +333,10 @@ def test_nodes_that_cannot_gain_the_slots_are_not_chosen() -> None:
     assert bounds is not None
     for size in (1, 2, 3, 8):
         assert [node.name for node in made.first(size, bounds)] == ["b"]
+
+
+def test_once_all_jobs_were_scanned_they_are_searched() -> None:
+    sketch = full_nodes(9, 8)
+    asked = problem(sketch, sketch.job("asks", group(gpus=1), priority=75))
+    asked.candidates()
+    assert search_shortlist(asked) is None
