@@ -316,7 +316,9 @@ def test_new_places_are_sought_beside_a_placed_preemptor_and_their_steps_are_cha
     assert budget.used == (37 if fits else 32)
 
 
-@pytest.mark.parametrize(("unneeded", "accepted"), [([], True), (["middle"], False), (["cheap"], False), (["middle", "cheap"], False)])
+@pytest.mark.parametrize(
+    ("unneeded", "accepted"), [([], True), (["middle"], False), (["cheap"], False), (["middle", "cheap"], False)]
+)
 def test_with_new_places_no_victim_may_be_unneeded(monkeypatch: pytest.MonkeyPatch, unneeded: list[str], accepted: bool) -> None:
     made = three_jobs()
     monkeypatch.setattr(made, "_fits_with_restored", lambda unit, _budget: unit.job.id in unneeded)

@@ -211,3 +211,13 @@ def test_a_unit_of_which_one_task_has_no_new_place_is_not_relocated(moved: tuple
     units = [Unit(wide, indices, core=False) for indices in ((0, 1), (2,))]
     place = GangPlacement(tuple(TaskPlacement(index, 0, 1) for index in moved), future=True)
     assert [unit.indices for unit in units_without_relocation(units, {"wide": place})] == left
+
+
+def test_a_running_job_below_its_minimum_gets_all_missing_tasks_at_once() -> None:
+    sketch, wide = elastic(minimum=4)
+    del wide.tasks[2:]
+    sketch.state.nodes[0].allocated = Resources(0b11, slots=2)
+    sketch.running("low", "a", [2, 3], priority=10)
+    answer = ask(sketch, wide)
+    assert answer.tasks == "2-3"
+    assert [choice.job for choice in accepted(sketch, wide, answer).victims] == ["low"]
