@@ -129,3 +129,22 @@ def test_a_combination_that_costs_more_than_the_budget_is_not_certain() -> None:
     parts = [[option(1, 300, 0), option(3, 400, 1)], [option(2, 300, 2)]]
     assert best(parts, 3, steps=2) == [1]
     assert best(parts, 3, steps=1) is None
+
+
+def test_what_each_choice_of_a_component_weighs_at_least_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both components have a choice without excess, so one layer suffices."""
+    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 1)
+    choices: Any = [
+        [(0, option(1, 20, 3 * at)), (1, option(2, 20, 3 * at, 3 * at + 1)), (2, option(3, 50, 3 * at, 3 * at + 1, 3 * at + 2))]
+        for at in range(2)
+    ]
+    found = slot_combinations._lightest_of_tied(choices, 2, FRAGMENTATION)
+    assert found is not None
+    assert [each.key[0] for each in found] == [20, 20]
+
+
+@pytest.mark.parametrize(("choices", "short", "steps"), [(1, 1, 1), (5, 9, 1), (5, 10, 2), (100, 50, 101)])
+def test_the_dynamic_program_costs_steps_by_the_choices_of_a_component_and_the_slots(
+    choices: int, short: int, steps: int
+) -> None:
+    assert slot_combinations._effort([(gain, None) for gain in range(choices)], short) == steps
