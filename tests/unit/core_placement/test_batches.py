@@ -7,6 +7,7 @@ from tests.builders import GIB, HOUR, MINUTE, Sketch, group, requested_unit
 from tests.unit.core_placement.test_batch_results import answers
 from tests.unit.core_protections.kit import rules
 
+from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import Proposal, VictimChoice
 from bailiff_core.model.resources import add
 from bailiff_core.model.state import Job
@@ -19,6 +20,8 @@ from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.constraints import Constraints
 from bailiff_core.victims.knapsack import knapsack_for
 from bailiff_core.victims.unneeded_victims import _whole_victims
+
+ELSEWHERE = (NodeShare(node=1, tasks="0", devices="0"),)
 
 
 def low_and_high() -> tuple[Sketch, Job]:
@@ -144,9 +147,30 @@ def test_what_another_answer_leaves_free_is_used_unless_the_demand_depends_on_th
     assert one.action == ("preempt" if needed else "allocate")
 
 
+def test_surplus_tasks_are_evicted_in_any_case() -> None:
+    """The first answer evicts a task of `wide`; the second evicts `large`, of whose GPUs one remains."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=4)
+    wide = sketch.at(sketch.job("wide", group(2, gpus=1)), ("a", [0]), ("a", [1]), age=MINUTE)
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    sketch.running("large", "b", range(4), age=HOUR)
+    first = sketch.job("first", group(gpus=1), priority=100)
+    second = sketch.job("second", group(gpus=3), priority=75)
+    one, two = answers(sketch, first.id, second.id)
+    assert [(choice.job, choice.tasks) for choice in one.victims] == [("wide", "1")]
+    assert [choice.job for choice in two.victims] == ["large"]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "whole"),
-    [({}, {}, True), ({"reserved": True}, {}, False), ({}, {"reserved": True}, False), ({"tasks": "1"}, {}, False)],
+    [
+        ({}, {}, True),
+        ({"reserved": True}, {}, False),
+        ({}, {"reserved": True}, False),
+        ({"tasks": "1"}, {}, False),
+        ({}, {"moved_to": ELSEWHERE}, False),
+    ],
 )
 def test_victims_are_restored_only_if_all_of_them_run_and_are_evicted_whole(
     first: dict[str, Any], second: dict[str, Any], whole: bool

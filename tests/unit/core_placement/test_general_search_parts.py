@@ -90,6 +90,19 @@ def test_the_next_best_set_is_the_cheapest_of_those_that_spare_a_victim(first: s
     assert names(made._knapsack_runner_up(slots, 1)) == ["cheap"]
 
 
+@pytest.mark.parametrize(("groups", "next_best"), [((group(gpus=2),), ["middle"]), ((group(cpu=1), group(gpus=2)), [])])
+def test_the_next_best_set_of_one_kind_of_tasks_is_not_claimed_to_be_one_of_several_kinds(
+    groups: Any, next_best: list[str]
+) -> None:
+    sketch = Sketch()
+    for node, name, age in (("b", "middle", 5 * MINUTE), ("c", "cheap", MINUTE)):
+        sketch.node(node, gpus=2)
+        sketch.running(name, node, range(2), age=age)
+    found = search_for(sketch, sketch.job("preemptor", *groups, priority=75), "preempt")._relaxed()
+    assert found is not None
+    assert (names(found.victims), names(found.runner_up)) == (["cheap"], next_best)
+
+
 # --- with and without new places
 
 

@@ -244,6 +244,19 @@ def test_where_gpus_suffice_and_cpus_do_not_all_jobs_are_searched() -> None:
     assert (answer.refused, answer.explanation.proven) == ("impossible", True)
 
 
+def test_the_lowest_bound_of_a_node_is_that_of_its_lowest_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Node b looks cheaper than the job of high priority on node a, on which there is one of low priority as well."""
+    monkeypatch.setattr(shortlist, "INITIAL_SIZE", 0)
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=1)
+    sketch.running("low", "a", [0], priority=10, age=50 * MINUTE)
+    sketch.running("high", "a", [1], priority=30, age=50 * MINUTE)
+    sketch.running("young", "b", [0], priority=30, age=MINUTE)
+    found = search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75)))
+    assert (names(found), found is not None and found.proven) == (["low"], True)
+
+
 class Searches:
     """Searches of the nodes of a shortlist, all with this result."""
 

@@ -205,6 +205,16 @@ def test_a_gang_does_not_keep_a_place_on_a_node_that_is_gone() -> None:
     assert [(task.index, task.node) for task in place.tasks] == [(0, 0), (1, 2)]
 
 
+def test_a_gang_whose_places_are_all_free_keeps_them_as_a_reservation() -> None:
+    sketch, wide = elastic()
+    cluster = ClusterResources.of(sketch.state)
+    unit = whole_job(wide)
+    cluster.evict(unit)
+    place = relocate(cluster, unit, StepBudget(100))
+    assert place is not None
+    assert (place.future, [task.devices for task in place.tasks]) == (True, [task.devices for task in wide.tasks])
+
+
 @pytest.mark.parametrize(("moved", "left"), [((), [(0, 1), (2,)]), ((0,), [(0, 1), (2,)]), ((0, 1), [(2,)]), ((0, 1, 2), [])])
 def test_a_unit_of_which_one_task_has_no_new_place_is_not_relocated(moved: tuple[int, ...], left: list[tuple[int, ...]]) -> None:
     _, wide = elastic()
