@@ -184,3 +184,17 @@ def test_victims_are_restored_only_if_all_of_them_run_and_are_evicted_whole(
     proposal = Proposal(request=1, job="high", victims=tuple(made))
     restored = [job.id for job in _whole_victims(current_snapshot(sketch.state), proposal)]
     assert restored == (["one", "two"] if whole else [])
+
+
+def test_what_is_free_now_stays_so_beside_a_place_that_waits_for_an_eviction() -> None:
+    """`first` takes the GPUs and CPUs of `low` once they are free; on the CPUs that are free now, `second` starts at once."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2, cpu=4)
+    sketch.node("b", gpus=0, cpu=2)
+    sketch.at(sketch.job("low", group(gpus=2, cpu=2)), ("a", range(2)))
+    sketch.at(sketch.job("leaving", group(cpu=2)), ("b", []), phase="evicting")
+    first = sketch.job("first", group(gpus=2, cpu=2), priority=100)
+    second = sketch.job("second", group(cpu=2), priority=75)
+    one, two = answers(sketch, first.id, second.id)
+    assert [choice.job for choice in one.victims] == ["low"]
+    assert [share.node for share in two.placement] == [0]

@@ -24,6 +24,16 @@ def test_placing_a_unit_again_costs_more_steps_on_more_nodes(nodes: int, effort:
     assert PlacementOracle(ClusterResources.of(sketch.state), unit, StepBudget(100)).effort(step) == effort
 
 
+def test_where_a_unit_has_no_place_nothing_is_restored() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    step: Any = SimpleNamespace(unit=whole_job(sketch.running("low", "a", [0])))
+    cluster = ClusterResources.of(sketch.state)
+    cluster.evict(step.unit)
+    oracle = PlacementOracle(cluster, requested_unit(sketch.job("asks", group(gpus=2))), StepBudget(100))
+    assert (oracle.fits(), oracle.reprieve(step), cluster.nodes[0].future.devices) == (False, False, 1)
+
+
 def test_once_a_search_for_a_place_gave_up_the_oracle_is_not_exact_any_more() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=1)

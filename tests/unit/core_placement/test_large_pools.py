@@ -141,12 +141,13 @@ def test_a_gang_is_refused_with_the_reason_of_the_kind_of_tasks_that_fits_nowher
     assert "it would still need the resources (2 GPUs) of 'firm'" in found.why
 
 
+@pytest.mark.parametrize("others", [(), (group(cpu=1),)])
 @pytest.mark.parametrize(("priority", "too_many"), [(50, False), (75, True)])
-def test_slots_of_jobs_that_may_not_be_evicted_do_not_count(priority: int, too_many: bool) -> None:
-    """One task of one GPU and one of two, where the job on node a may be evicted, or not."""
+def test_slots_of_jobs_that_may_not_be_evicted_do_not_count(priority: int, too_many: bool, others: Any) -> None:
+    """One task of one GPU and one of two, where the job on node a may be evicted, or not; beside tasks without GPUs."""
     sketch = two_nodes()
     sketch.state.jobs["on-a"].priority = priority
-    found = _infeasible_in_total(problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2), priority=75)))
+    found = _infeasible_in_total(problem(sketch, sketch.job("mixed", *others, group(gpus=1), group(gpus=2), priority=75)))
     assert (found is not None) is too_many
     assert found is None or "with all permitted victims evicted at most 2 fit" in found.why
 

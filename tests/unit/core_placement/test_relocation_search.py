@@ -207,6 +207,18 @@ def test_it_is_certain_that_no_set_fits_only_if_that_is_so_for_each(
     assert made.search.certain is certain
 
 
+@pytest.mark.parametrize(("over", "found"), [(None, True), ("project p would use 2 of its limit of 1 GPUs", False)])
+def test_an_arrangement_beyond_a_limit_proves_nothing_since_another_may_keep_it(
+    monkeypatch: pytest.MonkeyPatch, over: str | None, found: bool
+) -> None:
+    places = [GangPlacement((), future=True), GangPlacement((), future=True)]
+    made = Relocation(monkeypatch, NoFit("gave-up", "within the step budget"), places)
+    made.search.constraints.constrains_placement = True
+    monkeypatch.setattr(made.search.constraints, "over_limit_now", lambda _place: over)
+    assert (made.places() is not None) is found
+    assert made.search.certain is found
+
+
 # --- the policy
 
 
