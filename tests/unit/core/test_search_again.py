@@ -48,6 +48,15 @@ def test_a_request_is_answered_once(state):
     assert problems(state, received(state, proposal, proposal)) == [f"request #{proposal.request} is answered twice"]
 
 
+def test_after_a_second_answer_to_a_request_the_others_are_compared_as_well(state):
+    (proposal,) = compute_proposals(state)
+    other = proposal.model_copy(update={"request": proposal.request + 1})
+    assert problems(state, received(state, proposal, proposal, other)) == [
+        f"request #{proposal.request} is answered twice",
+        "missing",
+    ]
+
+
 def test_each_difference_is_named_by_its_path(state):
     (proposal,) = compute_proposals(state)
     explanation = proposal.explanation.model_copy(update={"steps": proposal.explanation.steps + 1, "proven": False})

@@ -34,6 +34,18 @@ def test_where_a_unit_has_no_place_nothing_is_restored() -> None:
     assert (oracle.fits(), oracle.reprieve(step), cluster.nodes[0].future.devices) == (False, False, 1)
 
 
+def test_a_gang_that_needs_one_of_the_nodes_of_the_unit_is_in_its_way() -> None:
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name, gpus=1)
+    gang = sketch.at(sketch.job("gang", group(2, gpus=1)), ("a", [0]), ("b", [0]))
+    step: Any = SimpleNamespace(unit=whole_job(gang))
+    cluster = ClusterResources.of(sketch.state)
+    cluster.evict(step.unit)
+    oracle = PlacementOracle(cluster, requested_unit(sketch.job("asks", group(gpus=1, nodes=("a",)))), StepBudget(100))
+    assert (oracle.fits(), oracle.reprieve(step)) == (True, False)
+
+
 def test_once_a_search_for_a_place_gave_up_the_oracle_is_not_exact_any_more() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=1)

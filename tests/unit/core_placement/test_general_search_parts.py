@@ -301,6 +301,25 @@ def test_of_two_sets_that_spare_a_victim_the_lighter_is_the_next_best(monkeypatc
     assert names(made._runner_up(oracle, order, order[:2], weights, lambda *_: True)) == ["cheap"]
 
 
+def test_after_a_step_that_is_not_permitted_no_later_step_of_the_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    wide = sketch.at(sketch.job("wide", group(3, gpus=1)), *(("a", [number]) for number in range(3)))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    made = search_for(sketch, sketch.job("preemptor", group(gpus=3), priority=75), "preempt")
+    monkeypatch.setattr(made.constraints, "allows", lambda units: all(unit.indices != (1,) for unit in units))
+    assert [[each.unit.indices for each in chain] for chain in made._permitted()] == [[(2,)]]
+
+
+def test_where_one_step_cannot_be_spared_the_others_of_its_job_are_not_tried() -> None:
+    made = three_jobs()
+    tried: list[EvictionStep] = []
+    oracle: Any = type("Oracle", (), {"reprieve": lambda _self, each: tried.append(each), "evict": lambda *_: None})()
+    steps = [step(made, "dear"), step(made, "cheap")]
+    assert made._runner_up_without(oracle, steps, steps, lambda *_: True) == []
+    assert tried == steps[:1]
+
+
 # --- the final test of a set whose victims may be relocated
 
 

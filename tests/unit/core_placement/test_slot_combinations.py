@@ -10,10 +10,11 @@ import pytest
 
 from bailiff_core.placement import StepBudget
 from bailiff_core.victims import slot_combinations
+from bailiff_core.victims.knapsack import _best_of
 from bailiff_core.victims.slot_combinations import Option, best_combination
 
 ABOVE = 100  # lowest weight of the level above fragmentation
-FRAGMENTATION: Any = SimpleNamespace(above=ABOVE, per_node=10)
+FRAGMENTATION: Any = SimpleNamespace(above=ABOVE, per_node=10, count=sum)
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Step:
     """age_key: youngest first, as that of an eviction step."""
 
     age_key: tuple[int, str, int]
+    uses: int = 0
 
 
 def option(gain: int, weight: int, *ages: int) -> Option:
@@ -148,3 +150,12 @@ def test_the_dynamic_program_costs_steps_by_the_choices_of_a_component_and_the_s
     choices: int, short: int, steps: int
 ) -> None:
     assert slot_combinations._effort([(gain, None) for gain in range(choices)], short) == steps
+
+
+def test_of_options_of_equal_weight_the_one_with_the_youngest_job_is_taken_then_with_the_second_youngest() -> None:
+    def tries(*sets: tuple[int, ...]) -> list[Option]:
+        return [Option(1, (ABOVE, len(each), ()), option(1, ABOVE, *each).steps) for each in sets]
+
+    for sets, chosen in ((((4, 5), (9, 0)), [0, 9]), (((9, 0), (8, 0)), [0, 8]), (((4, 5, 6), (7, 8)), [7, 8])):
+        (found,) = _best_of(tries(*sets), FRAGMENTATION)
+        assert ages(found.steps) == chosen
