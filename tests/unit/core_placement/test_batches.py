@@ -198,3 +198,30 @@ def test_what_is_free_now_stays_so_beside_a_place_that_waits_for_an_eviction() -
     one, two = answers(sketch, first.id, second.id)
     assert [choice.job for choice in one.victims] == ["low"]
     assert [share.node for share in two.placement] == [0]
+
+
+def test_a_node_is_not_broken_by_the_last_job_that_leaves_it_after_an_earlier_answer() -> None:
+    """`first` takes the CPUs of `gone` and leaves its GPU: with `last` the GPUs of node a are empty. On b, `firm` stays."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2, cpu=2)
+    sketch.node("b", gpus=3, cpu=0)
+    sketch.at(sketch.job("gone", group(gpus=1, cpu=2), priority=10), ("a", [0]))
+    sketch.running("last", "a", [1], age=HOUR)
+    sketch.running("firm", "b", [2], preemptible=False)
+    sketch.running("young", "b", [1], age=HOUR)
+    first = sketch.job("first", group(cpu=2), priority=100)
+    second = sketch.job("second", group(gpus=2), priority=75)
+    one, two = answers(sketch, first.id, second.id)
+    assert [choice.job for choice in one.victims] == ["gone"]
+    assert [choice.job for choice in two.victims] == ["last"]
+
+
+def test_what_an_answer_uses_beside_what_its_victims_free_is_not_free_for_the_next() -> None:
+    """One GPU is free: the first gang of two evicts one job, the second evicts two."""
+    sketch = Sketch()
+    for name in ("a", "b", "c", "free"):
+        sketch.node(name, gpus=1)
+    for name in ("a", "b", "c"):
+        sketch.running(f"on-{name}", name, [0])
+    gangs = [sketch.job(name, group(2, gpus=1), priority=75) for name in ("first", "second")]
+    assert [len(answer.victims) for answer in answers(sketch, *(gang.id for gang in gangs))] == [1, 2]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from tests.builders import HOUR, MINUTE, Sketch, group
+from tests.builders import MINUTE, Sketch, group
 from tests.unit.core_placement.tables import preemptor_of_another_project, two_full_nodes
 from tests.unit.core_placement.test_general_search import search as search_for
 from tests.unit.core_placement.test_revalidate import policy
@@ -23,7 +23,7 @@ Steps = list[EvictionStep]
 def three_jobs(action: Any = "preempt") -> GeneralSearch:
     """`cheap`, `middle` and `dear` fill a node of two GPUs each; the preemptor needs one node."""
     sketch = Sketch()
-    for node, name, age in (("a", "dear", 3 * HOUR), ("b", "middle", HOUR), ("c", "cheap", MINUTE)):
+    for node, name, age in (("a", "dear", 50 * MINUTE), ("b", "middle", 20 * MINUTE), ("c", "cheap", MINUTE)):
         sketch.node(node, gpus=2)
         sketch.running(name, node, range(2), age=age)
     return search_for(sketch, sketch.job("preemptor", group(gpus=2), priority=75), action)
@@ -88,6 +88,20 @@ def test_the_next_best_set_is_the_cheapest_of_those_that_spare_a_victim(first: s
     others = {"dear": first, "middle": second}
     slots: Any = Slots(lambda without: ([step(made, others[without.job.id])], True) if without else (None, True))
     assert names(made._knapsack_runner_up(slots, 1)) == ["cheap"]
+
+
+def test_the_heaviest_victims_are_spared_in_the_next_best_sets() -> None:
+    made = three_jobs()
+    made.bound = [step(made, name) for name in ("cheap", "dear", "middle")]
+    spared: list[Any] = []
+
+    def nothing(without: EvictionStep | None) -> tuple[None, bool]:
+        spared.append(without)
+        return None, True
+
+    slots: Any = Slots(nothing)
+    assert made._knapsack_runner_up(slots, 1) == []
+    assert names(spared) == ["dear", "middle"]
 
 
 @pytest.mark.parametrize(("groups", "next_best"), [((group(gpus=2),), ["middle"]), ((group(cpu=1), group(gpus=2)), [])])
@@ -309,6 +323,17 @@ def test_after_a_step_that_is_not_permitted_no_later_step_of_the_job_is(monkeypa
     made = search_for(sketch, sketch.job("preemptor", group(gpus=3), priority=75), "preempt")
     monkeypatch.setattr(made.constraints, "allows", lambda units: all(unit.indices != (1,) for unit in units))
     assert [[each.unit.indices for each in chain] for chain in made._permitted()] == [[(2,)]]
+
+
+def test_units_of_a_job_are_tested_in_the_order_of_their_eviction() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    wide = sketch.at(sketch.job("wide", group(3, gpus=1)), *(("a", [number]) for number in range(3)))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    made = search_for(sketch, sketch.job("preemptor", group(gpus=3), priority=75), "preempt")
+    steps = made.candidates.chains["wide"]
+    for given in (steps, steps[::-1]):
+        assert [unit.indices for unit in made._units(given)] == [(2,), (1,), (0,)]
 
 
 def test_where_one_step_cannot_be_spared_the_others_of_its_job_are_not_tried() -> None:

@@ -159,3 +159,17 @@ def test_of_options_of_equal_weight_the_one_with_the_youngest_job_is_taken_then_
     for sets, chosen in ((((4, 5), (9, 0)), [0, 9]), (((9, 0), (8, 0)), [0, 8]), (((4, 5, 6), (7, 8)), [7, 8])):
         (found,) = _best_of(tries(*sets), FRAGMENTATION)
         assert ages(found.steps) == chosen
+
+
+def test_of_slots_of_equal_weight_the_one_with_the_youngest_job_is_gained() -> None:
+    parts = [[option(1, 100, 10), option(2, 200, 10, 0, 9)], [option(1, 100, 11), option(2, 200, 11, 4, 5)]]
+    assert best(parts, 3) == combinations(parts, 3)[0][2] == [0, 9, 10, 11]
+
+
+def test_tied_slots_are_sought_up_to_small_weights_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the weight of one node there are two totals; up to the highest, there are many."""
+    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 2)
+    choices: Any = [[(0, None), (1, option(1, 10, 2 * at)), (2, option(2, 50, 2 * at, 2 * at + 1))] for at in range(3)]
+    found = slot_combinations._lightest_of_tied(choices, 1, FRAGMENTATION)
+    assert found is not None
+    assert [each.key[0] for each in found] == [10]
