@@ -9,7 +9,9 @@ from tests.builders import Sketch, group, requested_unit
 from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.units import whole_job
 from bailiff_core.placement import ClusterResources, StepBudget
-from bailiff_core.victims.fit_oracle import PlacementOracle, single_requirement
+from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims.constraints import Constraints
+from bailiff_core.victims.fit_oracle import PlacementOracle, QuotaOracle, SlotOracle, single_requirement
 
 RACK = TopologyRule(topology="dc", required="rack")
 
@@ -81,3 +83,25 @@ def test_tasks_with_a_topology_rule_are_not_counted_as_slots(rules: dict[str, An
     job = sketch.job("asks", tasks)
     job.demand = JobDemand(job="asks", tasks=(tasks,), **rules)
     assert (single_requirement(requested_unit(job)) is not None) is single
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_step_that_is_restored_has_its_resources_and_its_place_in_the_usage_again(limited: bool) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    low = sketch.running("low", "a", [0])
+    high = sketch.job("high", group(gpus=1), priority=75)
+    snapshot, unit = current_snapshot(sketch.state), requested_unit(high)
+    step: Any = SimpleNamespace(unit=whole_job(low))
+    slots = SlotOracle(snapshot.cluster, *(single_requirement(unit) or ()))
+    constraints = Constraints(snapshot, {}, unit, "preempt")
+    oracle = QuotaOracle(slots, constraints) if limited else slots
+
+    def now() -> tuple[int, int, int]:
+        return slots.total, snapshot.cluster.nodes[0].future.devices, snapshot.usage.allocated("").gpu_milli
+
+    before = now()
+    oracle.evict(step)
+    assert now() == (1, 1, 0 if limited else 1000)
+    oracle.restore(step)
+    assert now() == before == (0, 0, 1000)

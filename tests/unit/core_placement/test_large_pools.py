@@ -119,6 +119,24 @@ def test_one_kind_without_gpus_and_one_with() -> None:
     assert names(HeterogeneousGangSolver().solve(asked)) == ["on-a"]
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_the_pool_is_as_before_after_a_search(tasks: int) -> None:
+    sketch = two_nodes()
+    asked = problem(sketch, sketch.job("mixed", group(tasks, gpus=1), group(gpus=2), priority=75))
+    nodes = asked.snapshot.cluster.nodes.values()
+    before = [(node.unallocated, node.future) for node in nodes]
+    assert HeterogeneousGangSolver().solve(asked) is not None
+    assert [(node.unallocated, node.future) for node in nodes] == before
+
+
+def test_the_search_for_a_place_of_a_kind_of_tasks_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heterogeneous_gangs, "place_unit", lambda _cluster, _unit, part, **_: part.charge(7))
+    sketch = two_nodes()
+    asked = problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2), priority=75))
+    assert heterogeneous_gangs._place(asked.snapshot, asked.unit, asked.budget) is None
+    assert asked.budget.used == 7
+
+
 def test_evictable_jobs_without_gpus_are_no_candidates_for_gpus() -> None:
     sketch = two_nodes()
     for name, tasks, priority in (("cpus", group(cpu=1), 10), ("leaving", group(cpu=1), 20)):
