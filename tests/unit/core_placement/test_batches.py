@@ -15,11 +15,12 @@ from bailiff_core.placement import StepBudget
 from bailiff_core.placement.gang import NoFit
 from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import SelectionBatch, select_victims
+from bailiff_core.victims import SelectionBatch, select_victims, unneeded_victims
+from bailiff_core.victims.batch import apply_proposal
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.constraints import Constraints
 from bailiff_core.victims.knapsack import knapsack_for
-from bailiff_core.victims.unneeded_victims import _whole_victims
+from bailiff_core.victims.unneeded_victims import Answer, _whole_victims, proposals_without_victims
 
 ELSEWHERE = (NodeShare(node=1, tasks="0", devices="0"),)
 
@@ -145,6 +146,30 @@ def test_what_another_answer_leaves_free_is_used_unless_the_demand_depends_on_th
     assert [choice.job for choice in two.victims] == ["large"]
     assert [choice.job for choice in one.victims] == (["small"] if needed else [])
     assert one.action == ("preempt" if needed else "allocate")
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_where_a_limit_needs_the_victims_gone_the_pool_stays_as_the_answers_leave_it(
+    monkeypatch: pytest.MonkeyPatch, within: bool
+) -> None:
+    monkeypatch.setattr(unneeded_victims, "_within_bounds", lambda *_: within)
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    sketch.node("b", gpus=4)
+    sketch.running("small", "a", [0], age=MINUTE)
+    sketch.running("large", "b", range(4), age=HOUR)
+    jobs = [sketch.job("first", group(gpus=1), priority=100), sketch.job("second", group(gpus=3), priority=75)]
+    batch, found = SelectionBatch.on(current_snapshot(sketch.state)), {}
+    for request, job in enumerate(jobs):
+        unit = requested_unit(job)
+        proposal = select_victims(batch, unit, "preempt", StepBudget(1000), request=request)
+        apply_proposal(batch, unit, proposal)
+        found[request] = Answer(unit, proposal, ())
+    nodes = batch.snapshot.cluster.nodes.values()
+    before = [node.future for node in nodes]
+    fewer = list(proposals_without_victims(batch.snapshot, batch.shares, found, 1000))
+    assert [request for request, _ in fewer] == ([0] if within else [])
+    assert ([node.future for node in nodes] == before) is not within
 
 
 def test_surplus_tasks_are_evicted_in_any_case() -> None:

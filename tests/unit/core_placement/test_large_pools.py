@@ -324,6 +324,21 @@ def test_where_more_than_one_slot_is_missing_the_nodes_of_gangs_are_searched_tog
     assert bool(calls) is completed
 
 
+def test_nodes_that_gangs_connect_one_after_the_other_are_searched_together() -> None:
+    sketch = Sketch()
+    for name in ("a", "b", "c", "d"):
+        sketch.node(name, gpus=2)
+    sketch.at(sketch.job("first", group(2, gpus=1)), ("a", [0]), ("b", [0]))
+    sketch.at(sketch.job("second", group(2, gpus=1)), ("b", [1]), ("c", [0]))
+    sketch.running("alone", "d", [0])
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, need(gpus=1), [50])
+    chosen = dict(made.eligible_nodes[:1])
+    assert [node.name for node in chosen] == ["a"]
+    shortlist._add_connected(snapshot.allocation_index, made, chosen)
+    assert sorted(node.name for node in chosen) == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_a_gang_of_victims_counts_with_all_its_nodes(monkeypatch: pytest.MonkeyPatch, tasks: int) -> None:
     """The gang on a and b is cheaper than the two jobs; the shortlist begins with one node."""

@@ -230,6 +230,19 @@ def test_a_gang_whose_places_are_all_free_keeps_them_as_a_reservation() -> None:
     assert (place.future, [task.devices for task in place.tasks]) == (True, [task.devices for task in wide.tasks])
 
 
+def test_a_gang_whose_new_place_is_gone_is_refused_for_the_first_task_that_lacks_it() -> None:
+    sketch = Sketch()
+    sketch.state.policy = policy(preemption={"max_migrations": None})
+    for name in ("a", "b"):
+        sketch.node(name, gpus=2)
+    sketch.at(sketch.job("pair", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    big = sketch.job("big", group(gpus=2, nodes=("a",)))
+    answer = ask(sketch, big, "consolidate")
+    assert [choice.job for choice in answer.victims] == ["pair"]
+    sketch.running("arrived", "b", range(2))
+    assert why(sketch, big, answer) == "there is no new place for 'pair': task 0 does not fit on b"
+
+
 @pytest.mark.parametrize(("moved", "left"), [((), [(0, 1), (2,)]), ((0,), [(0, 1), (2,)]), ((0, 1), [(2,)]), ((0, 1, 2), [])])
 def test_a_unit_of_which_one_task_has_no_new_place_is_not_relocated(moved: tuple[int, ...], left: list[tuple[int, ...]]) -> None:
     _, wide = elastic()
