@@ -148,11 +148,14 @@ def test_what_another_answer_leaves_free_is_used_unless_the_demand_depends_on_th
     assert one.action == ("preempt" if needed else "allocate")
 
 
-@pytest.mark.parametrize("within", [True, False])
-def test_where_a_limit_needs_the_victims_gone_the_pool_stays_as_the_answers_leave_it(
-    monkeypatch: pytest.MonkeyPatch, within: bool
+@pytest.mark.parametrize(("within", "restored"), [(True, True), (False, True), (True, False)])
+def test_where_victims_cannot_stay_the_pool_is_as_the_answers_leave_it(
+    monkeypatch: pytest.MonkeyPatch, within: bool, restored: bool
 ) -> None:
+    """within: the projects of all answers keep their limits with the victims. restored: the victims fit where they run."""
     monkeypatch.setattr(unneeded_victims, "_within_bounds", lambda *_: within)
+    if not restored:
+        monkeypatch.setattr(unneeded_victims, "_restored", lambda *_: False)
     sketch = Sketch()
     sketch.node("a", gpus=1)
     sketch.node("b", gpus=4)
@@ -168,8 +171,9 @@ def test_where_a_limit_needs_the_victims_gone_the_pool_stays_as_the_answers_leav
     nodes = batch.snapshot.cluster.nodes.values()
     before = [node.future for node in nodes]
     fewer = list(proposals_without_victims(batch.snapshot, batch.shares, found, 1000))
-    assert [request for request, _ in fewer] == ([0] if within else [])
-    assert ([node.future for node in nodes] == before) is not within
+    stay = within and restored
+    assert [request for request, _ in fewer] == ([0] if stay else [])
+    assert ([node.future for node in nodes] == before) is not stay
 
 
 def test_surplus_tasks_are_evicted_in_any_case() -> None:
