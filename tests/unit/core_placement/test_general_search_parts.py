@@ -81,7 +81,7 @@ def test_the_bound_of_one_kind_of_tasks_is_no_proof_where_another_kind_is_not_ce
 
 
 @pytest.mark.parametrize("first", ["cheap", "dear"])
-def test_the_next_best_set_is_the_cheapest_of_those_that_spare_a_victim(first: str) -> None:
+def test_the_next_best_set_is_the_cheapest_of_those_that_keep_a_victim(first: str) -> None:
     made = three_jobs()
     made.bound = [step(made, "dear"), step(made, "middle")]
     second = {"cheap": "dear", "dear": "cheap"}[first]
@@ -90,18 +90,18 @@ def test_the_next_best_set_is_the_cheapest_of_those_that_spare_a_victim(first: s
     assert names(made._knapsack_runner_up(slots, 1)) == ["cheap"]
 
 
-def test_the_heaviest_victims_are_spared_in_the_next_best_sets() -> None:
+def test_next_best_sets_do_without_one_of_the_heaviest_victims() -> None:
     made = three_jobs()
     made.bound = [step(made, name) for name in ("cheap", "dear", "middle")]
-    spared: list[Any] = []
+    left_out: list[Any] = []
 
     def nothing(without: EvictionStep | None) -> tuple[None, bool]:
-        spared.append(without)
+        left_out.append(without)
         return None, True
 
     slots: Any = Slots(nothing)
     assert made._knapsack_runner_up(slots, 1) == []
-    assert names(spared) == ["dear", "middle"]
+    assert names(left_out) == ["dear", "middle"]
 
 
 @pytest.mark.parametrize(("groups", "next_best"), [((group(gpus=2),), ["middle"]), ((group(cpu=1), group(gpus=2)), [])])
@@ -305,7 +305,7 @@ def test_without_its_core_an_elastic_job_may_still_lose_its_surplus(monkeypatch:
 
 
 @pytest.mark.parametrize("first", ["cheap", "dear"])
-def test_of_two_sets_that_spare_a_victim_the_lighter_is_the_next_best(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+def test_of_two_sets_that_keep_a_victim_the_lighter_is_the_next_best(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
     made = three_jobs()
     oracle = evicted(made)
     order = [step(made, name) for name in ("dear", "middle", "cheap")]
@@ -336,7 +336,7 @@ def test_units_of_a_job_are_tested_in_the_order_of_their_eviction() -> None:
         assert [unit.indices for unit in made._units(given)] == [(2,), (1,), (0,)]
 
 
-def test_where_one_step_cannot_be_spared_the_others_of_its_job_are_not_tried() -> None:
+def test_where_one_step_cannot_be_kept_the_others_of_its_job_are_not_tried() -> None:
     made = three_jobs()
     tried: list[EvictionStep] = []
     oracle: Any = type("Oracle", (), {"reprieve": lambda _self, each: tried.append(each), "evict": lambda *_: None})()

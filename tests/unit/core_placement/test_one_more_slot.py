@@ -46,7 +46,7 @@ def test_the_cheapest_node_is_taken_and_without_its_job_the_next(sketch: Sketch)
         assert search.cheapest(without="dear") == (["cheap"], True)
 
 
-def test_there_is_no_next_best_where_the_node_of_the_spared_job_has_too_many_sets(
+def test_there_is_no_next_best_where_the_node_of_the_kept_job_has_too_many_sets(
     sketch: Sketch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sketch.running("cheap", "b", range(2), age=MINUTE)

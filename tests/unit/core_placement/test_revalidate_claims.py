@@ -104,14 +104,14 @@ def test_a_victim_that_has_to_move_does_not_keep_a_cheaper_one_from_staying() ->
     for name in ("a", "b", "c"):
         sketch.node(name, gpus=2)
     sketch.running("moves", "a", range(2), priority=60)
-    sketch.running("spare", "c", range(2))
+    sketch.running("stays", "c", range(2))
     high = sketch.job("high", group(gpus=2, nodes=("a",)), priority=75)
     answer = ask(sketch, high)
     (moves,) = answer.victims
     assert (moves.job, moves.relocated) == ("moves", True)
-    spare = moves.model_copy(update={"job": "spare", "moved_to": ()})
-    found = accepted(sketch, high, answer.model_copy(update={"victims": (moves, spare)}))
-    assert ([victim.job for victim in found.victims], found.dropped) == (["moves"], ("spare",))
+    unneeded = moves.model_copy(update={"job": "stays", "moved_to": ()})
+    found = accepted(sketch, high, answer.model_copy(update={"victims": (moves, unneeded)}))
+    assert ([victim.job for victim in found.victims], found.dropped) == (["moves"], ("stays",))
 
 
 # --- limits
