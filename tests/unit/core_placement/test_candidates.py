@@ -145,3 +145,18 @@ def test_the_cost_of_more_units_of_a_job_is_what_they_add() -> None:
     all_of_them = EvictionCost(gpu_milli=5000, lost_gpu_ms=70, jobs=1, tasks=5, reservations=4, cpu_milli=900)
     first = EvictionCost(gpu_milli=2000, lost_gpu_ms=30, tasks=2, reservations=1, cpu_milli=400)
     assert all_of_them.minus(first) == EvictionCost(3000, 40, 1, 3, 3, 500)
+
+
+def test_a_slow_victim_counts_once_however_many_of_its_units_leave() -> None:
+    sketch, job = elastic()
+    classes = [
+        {"name": "train", "value": 50, "preemptible": True, "global_default": True},
+        {"name": "serving", "value": 75, "preemptible": False, "immediate": True, "immediate_grace": "30s"},
+    ]
+    sketch.state.policy = rules(priority_classes=classes)
+    job.demand = job.demand.model_copy(update={"grace": 31 * SECOND})
+    preemptor = sketch.job("preemptor", group(gpus=1), priority=75)
+    preemptor.class_name = "serving"
+    made = index(sketch)
+    steps = made.candidates("preempt", preemptor).chains["wide"]
+    assert [step.weight - made.scale.weight(50, step.cost) for step in steps] == [1, 0, 0, 0]
