@@ -160,3 +160,9 @@ def test_a_slow_victim_counts_once_however_many_of_its_units_leave() -> None:
     made = index(sketch)
     steps = made.candidates("preempt", preemptor).chains["wide"]
     assert [step.weight - made.scale.weight(50, step.cost) for step in steps] == [1, 0, 0, 0]
+
+
+def test_each_unit_of_a_job_is_evicted_after_the_one_before_it() -> None:
+    sketch, _ = elastic()
+    steps = index(sketch).candidates("preempt", sketch.job("preemptor", group(gpus=1), priority=75)).chains["wide"]
+    assert [step.before for step in steps] == [None, *steps[:-1]]
