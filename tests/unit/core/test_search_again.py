@@ -4,7 +4,7 @@ import pytest
 from tests.log_builder import Story, folded
 
 from bailiff_core.engine import LOGIC
-from bailiff_core.model.proposal import Explanation, Proposal
+from bailiff_core.model.proposal import Cost, Explanation, Proposal
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.victims.batch import compute_proposals
@@ -48,12 +48,35 @@ def test_a_request_is_answered_once(state):
     assert problems(state, received(state, proposal, proposal)) == [f"request #{proposal.request} is answered twice"]
 
 
+def test_after_a_second_answer_to_a_request_the_others_are_compared_as_well(state):
+    (proposal,) = compute_proposals(state)
+    other = proposal.model_copy(update={"request": proposal.request + 1})
+    assert problems(state, received(state, proposal, proposal, other)) == [
+        f"request #{proposal.request} is answered twice",
+        "missing",
+    ]
+
+
 def test_each_difference_is_named_by_its_path(state):
     (proposal,) = compute_proposals(state)
     explanation = proposal.explanation.model_copy(update={"steps": proposal.explanation.steps + 1, "proven": False})
     claim = proposal.model_copy(update={"explanation": explanation, "would_need": "more"})
     assert differing_fields(claim, proposal) == ("would_need", "explanation.steps", "explanation.proven")
     assert differing_fields(Proposal(request=1, job="a", explanation=Explanation()), Proposal(request=1, job="b")) == ("job",)
+
+
+def test_a_different_answer_to_a_request_is_a_difference(state):
+    (proposal,) = compute_proposals(state)
+    assert problems(state, received(state, proposal.model_copy(update={"would_need": "more"}))) == ["would_need"]
+
+
+@pytest.mark.parametrize(("proposed", "computed"), [(Cost(tasks=1), None), (None, Cost(tasks=1))])
+def test_a_part_that_only_one_of_them_has_differs_as_a_whole(proposed, computed):
+    one, other = (
+        Proposal(request=1, job="a", explanation=Explanation(cost=cost, lower_bound=Cost(tasks=2)))
+        for cost in (proposed, computed)
+    )
+    assert differing_fields(one, other) == ("explanation.cost",)
 
 
 def test_an_answer_to_no_request_and_a_request_without_answer(state):
@@ -94,6 +117,23 @@ def test_nothing_is_searched_within_a_cycle_or_without_a_selection(state):
     assert Searched.on(state).problem == ""
     state.selection = None
     assert Searched.on(state) == Searched(state.seq)
+
+
+def test_nothing_is_searched_once_the_proposals_are_in_the_log(state):
+    state.proposals = compute_proposals(state)
+    assert Searched.on(state) == Searched(state.seq)
+
+
+def test_within_a_cycle_that_is_the_problem_whatever_selection_the_proposal_names(state):
+    state.cycle_open, state.last_fact = True, state.seq - 1
+    (found,) = Searched.on(state).differences(state.seq + 1, received(state, selection=7))
+    assert "is within the decisions of a cycle" in found.problem
+
+
+def test_a_proposal_for_no_open_selection_cannot_have_been_computed(state):
+    fact, at = received(state), state.seq
+    state.selection = None
+    assert problems(state, fact) == [f"no selection was open after #{at} that is open at #{at + 1}"]
 
 
 def test_only_the_newest_searches_are_kept(state):

@@ -119,3 +119,18 @@ def test_no_set_that_makes_it_fit_is_lighter(constrained: bool) -> None:
 def nothing() -> Any:
     """A step that frees nothing."""
     return SimpleNamespace(uses=[SimpleNamespace(node=0, amount=0)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_set_is_found_if_it_is_lighter_than_the_limit_by_however_little(seed: int) -> None:
+    chains, weights, wanted = some_pool(seed)
+    order = reprieve_order(chains, weights.of_step)
+
+    def lightest(limit: int | None) -> list[EvictionStep] | None:
+        oracle: Any = Oracle(order, wanted)
+        return branch_and_bound(oracle, order, weights, limit, StepBudget(1_000_000))[0]
+
+    best = lightest(None)
+    assert best is not None
+    assert lightest(weights.of(best) + 1) == best
+    assert lightest(weights.of(best)) is None

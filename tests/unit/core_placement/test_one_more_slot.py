@@ -46,6 +46,20 @@ def test_the_cheapest_node_is_taken_and_without_its_job_the_next(sketch: Sketch)
         assert search.cheapest(without="dear") == (["cheap"], True)
 
 
+def test_there_is_no_next_best_where_the_node_of_the_kept_job_has_too_many_sets(
+    sketch: Sketch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sketch.running("cheap", "b", range(2), age=MINUTE)
+    sketch.running("dear", "a", range(2), age=HOUR)
+    sketch.at(sketch.job("gang", group(2, cpu=1), priority=10), ("a", []), ("b", []))
+    search = Search(sketch)
+    assert search.cheapest() == (["cheap"], True)
+    with monkeypatch.context() as few:
+        few.setattr(knapsack, "MAX_SETS_PER_COMPONENT", 0)
+        assert search.cheapest(without="cheap")[0] is None
+    assert search.cheapest() == (["cheap"], True)
+
+
 @pytest.mark.parametrize("cheaper", ["a", "b"])
 def test_without_a_gang_on_both_nodes_the_cheaper_of_the_others_goes(cheaper: str) -> None:
     sketch = Sketch()

@@ -8,9 +8,10 @@ from tests.builders import MINUTE, Sketch, group, requested_unit
 from bailiff_core.placement import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import SelectionBatch, select_victims
+from bailiff_core.victims import SelectionBatch, select_victims, shortlist
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
+from bailiff_core.victims.objective import EvictionCost
 from bailiff_core.victims.shortlist import Shortlist
 
 MOST = 3
@@ -93,6 +94,35 @@ def test_a_job_that_only_shrinks_is_not_counted_as_stopped() -> None:
     sketch.at(elastic, ("a", [0]), ("a", [1]), ("a", [2]))
     sketch.running("whole", "b", [0], priority=10)
     assert check(sketch, 1, exact=False) == 4
+
+
+@pytest.mark.parametrize("reserved", [1, 2, 3])
+def test_reserved_gpus_are_gained_without_a_loss(reserved: int) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    sketch.running("waits", "a", range(reserved), priority=10, phase="reserved")
+    sketch.running("low", "a", range(reserved, 4), priority=10)
+    assert check(sketch, 1, exact=False) == MOST
+
+
+@pytest.mark.parametrize("minutes", [1, 7, 50])
+def test_where_a_price_has_too_many_digits_its_loss_is_rounded_down_and_no_lower_level_counts(
+    monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    monkeypatch.setattr(shortlist, "IMPOSSIBLE", 1 << 16)
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.running("low", "a", range(2), priority=10, age=minutes * MINUTE + 7_000)
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=2)), [10])
+    (bound,) = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption) or ()
+    index = CandidateIndex(snapshot)
+    least = made.lowest_price_outside({}, bound, index.scale)
+    assert least is not None
+    lost = index.candidates("preempt", sketch.job("preemptor", priority=75)).chains["low"][0].cost.lost_gpu_ms
+    rounded = lost >> bound.shift << bound.shift
+    assert 0 < rounded < lost
+    assert least[0] == index.scale.weight(10, EvictionCost(gpu_milli=2000, lost_gpu_ms=rounded))
 
 
 def test_a_node_where_all_evictions_together_make_no_room_costs_no_steps() -> None:

@@ -343,19 +343,19 @@ def test_of_two_victims_that_could_stay_the_costlier_one_stays():
 
 
 def test_an_elastic_job_that_is_evicted_whole_counts_as_one_job_among_victims_that_could_stay():
-    """Both lose two GPUs and as much work, and one job stops: the one of more tasks stays, though it is the younger."""
+    """Both lose as much work, and one job stops: the one of more tasks stays, though it is the younger."""
     made = Sketch()
-    made.node("a", gpus=6)
-    made.running("solid", "a", [0, 1])
-    wide = made.at(made.job("wide", group(2, gpus=1)), ("a", [2]), ("a", [3]))
+    made.node("a", gpus=0, cpu=48)
+    made.at(made.job("solid", group(cpu=16)), ("a", []))
+    wide = made.at(made.job("wide", group(2, cpu=8)), ("a", []), ("a", []))
     wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
-    made.running("other", "a", [4, 5], priority=75)
-    preemptor = made.job("preemptor", group(gpus=4), priority=75)
+    made.at(made.job("other", group(cpu=16), priority=75), ("a", []))
+    preemptor = made.job("preemptor", group(cpu=32), priority=75)
     answer = ask(made, preemptor)
     assert [(choice.job, choice.tasks) for choice in answer.victims] == [("solid", ""), ("wide", "")]
-    preemptor.demand = preemptor.demand.model_copy(update={"tasks": (group(gpus=2),)})
-    fewer = (answer.placement[0].model_copy(update={"devices": "0-1"}),)
-    found = verdict(made, preemptor, answer.model_copy(update={"placement": fewer}))
+    assert len({choice.lost_gpu_ms for choice in answer.victims}) == 1
+    preemptor.demand = preemptor.demand.model_copy(update={"tasks": (group(cpu=16),)})
+    found = verdict(made, preemptor, answer)
     assert isinstance(found, Accepted), found
     assert ([choice.job for choice in found.victims], found.dropped) == (["solid"], ("wide",))
 

@@ -223,6 +223,19 @@ def test_how_much_of_a_job_moves(minimum: int, evicts: int, free: int, moved: li
     assert cluster.nodes[1].future.devices.bit_count() == free - len(moved), "their places are taken"
 
 
+def test_of_surplus_tasks_one_may_move_though_the_one_evicted_later_may_not() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=8)
+    sketch.node("b", gpus=1)
+    job = sketch.job("wide", group(gpus=1), group(gpus=2), group(gpus=1))
+    sketch.at(job, ("a", [0]), ("a", [1, 2]), ("a", [3]))
+    job.demand = job.demand.model_copy(update={"min_tasks": 1})
+    cluster, surplus = evicted(sketch, job, 2)
+    assert [step.unit.indices for step in surplus] == [(2,), (1,)]
+    found = find_relocations(cluster, surplus, StepBudget(1000))
+    assert [task.index for place in found.values() for task in place.tasks] == [2]
+
+
 @pytest.mark.parametrize(("minimum", "evicts", "sizes"), [(1, 4, [4, 2, 1]), (2, 3, [4, 3, 2]), (3, 2, [4, 3]), (4, 1, [4])])
 def test_a_gang_without_a_place_is_tried_with_fewer_tasks_down_to_its_minimum(
     minimum: int, evicts: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
@@ -251,6 +264,24 @@ def test_a_gang_keeps_the_places_that_are_free() -> None:
     assert place is not None
     assert [(task.node, task.devices) for task in place.tasks] == [(1, 0b01), (1, 0b10)]
     assert place.future
+
+
+def test_a_new_place_is_backed_by_what_is_being_released_and_leaves_what_is_free_now() -> None:
+    """On b, two CPUs are free and two are released: both jobs move there, and none to c, which has more free CPUs."""
+    sketch = Sketch()
+    sketch.node("a", gpus=0, cpu=4)
+    sketch.node("b", gpus=0, cpu=4)
+    sketch.node("c", gpus=0, cpu=3)
+    sketch.at(sketch.job("leaving", group(cpu=2)), ("b", []), phase="evicting")
+    moving = [sketch.at(sketch.job(name, group(cpu=2)), ("a", [])) for name in ("one", "two")]
+    snapshot = current_snapshot(sketch.state)
+    chains = CandidateIndex(snapshot).candidates("preempt", sketch.job("preemptor", priority=75)).chains
+    moved = [chains[job.id][0] for job in moving]
+    for step in moved:
+        snapshot.cluster.evict(step.unit)
+    snapshot.cluster.close(snapshot.cluster.nodes[0])
+    found = find_relocations(snapshot.cluster, moved, StepBudget(1000))
+    assert {name: [task.node for task in place.tasks] for name, place in found.items()} == {"one": [1], "two": [1]}
 
 
 # --- slots at equal cost

@@ -10,10 +10,11 @@ import pytest
 
 from bailiff_core.placement import StepBudget
 from bailiff_core.victims import slot_combinations
+from bailiff_core.victims.knapsack import _best_of
 from bailiff_core.victims.slot_combinations import Option, best_combination
 
 ABOVE = 100  # lowest weight of the level above fragmentation
-FRAGMENTATION: Any = SimpleNamespace(above=ABOVE, per_node=10)
+FRAGMENTATION: Any = SimpleNamespace(above=ABOVE, per_node=10, count=sum)
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Step:
     """age_key: youngest first, as that of an eviction step."""
 
     age_key: tuple[int, str, int]
+    uses: int = 0
 
 
 def option(gain: int, weight: int, *ages: int) -> Option:
@@ -129,3 +131,45 @@ def test_a_combination_that_costs_more_than_the_budget_is_not_certain() -> None:
     parts = [[option(1, 300, 0), option(3, 400, 1)], [option(2, 300, 2)]]
     assert best(parts, 3, steps=2) == [1]
     assert best(parts, 3, steps=1) is None
+
+
+def test_what_each_choice_of_a_component_weighs_at_least_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both components have a choice without excess, so one layer suffices."""
+    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 1)
+    choices: Any = [
+        [(0, option(1, 20, 3 * at)), (1, option(2, 20, 3 * at, 3 * at + 1)), (2, option(3, 50, 3 * at, 3 * at + 1, 3 * at + 2))]
+        for at in range(2)
+    ]
+    found = slot_combinations._lightest_of_tied(choices, 2, FRAGMENTATION)
+    assert found is not None
+    assert [each.key[0] for each in found] == [20, 20]
+
+
+@pytest.mark.parametrize(("choices", "short", "steps"), [(1, 1, 1), (5, 9, 1), (5, 10, 2), (100, 50, 101)])
+def test_the_dynamic_program_costs_steps_by_the_choices_of_a_component_and_the_slots(
+    choices: int, short: int, steps: int
+) -> None:
+    assert slot_combinations._effort([(gain, None) for gain in range(choices)], short) == steps
+
+
+def test_of_options_of_equal_weight_the_one_with_the_youngest_job_is_taken_then_with_the_second_youngest() -> None:
+    def tries(*sets: tuple[int, ...]) -> list[Option]:
+        return [Option(1, (ABOVE, len(each), ()), option(1, ABOVE, *each).steps) for each in sets]
+
+    for sets, chosen in ((((4, 5), (9, 0)), [0, 9]), (((9, 0), (8, 0)), [0, 8]), (((4, 5, 6), (7, 8)), [7, 8])):
+        (found,) = _best_of(tries(*sets), FRAGMENTATION)
+        assert ages(found.steps) == chosen
+
+
+def test_of_slots_of_equal_weight_the_one_with_the_youngest_job_is_gained() -> None:
+    parts = [[option(1, 100, 10), option(2, 200, 10, 0, 9)], [option(1, 100, 11), option(2, 200, 11, 4, 5)]]
+    assert best(parts, 3) == combinations(parts, 3)[0][2] == [0, 9, 10, 11]
+
+
+def test_tied_slots_are_sought_up_to_small_weights_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the weight of one node there are two totals; up to the highest, there are many."""
+    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 2)
+    choices: Any = [[(0, None), (1, option(1, 10, 2 * at)), (2, option(2, 50, 2 * at, 2 * at + 1))] for at in range(3)]
+    found = slot_combinations._lightest_of_tied(choices, 1, FRAGMENTATION)
+    assert found is not None
+    assert [each.key[0] for each in found] == [10]

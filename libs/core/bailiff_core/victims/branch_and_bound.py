@@ -66,7 +66,7 @@ def branch_and_bound(
     cost = 0
     fragmented = FragmentationBound(weights.fragmentation, order)
     finished = True
-    forbidden = False  # the current set violates the constraint
+    forbidden = False  # the current set violates the constraint, as its last victim made it
 
     def add_victim(step: EvictionStep) -> None:
         nonlocal cost, forbidden
@@ -103,7 +103,6 @@ def branch_and_bound(
             continue
         if not forbidden and lighter and (accept is None or accept(list(evicted), budget)):
             best, limit = list(evicted), cost + weights.per_node * fragmented.nodes
-        forbidden = False
         while reprieved and not reprieved[-1]:
             reprieved.pop()
             undo_evict()

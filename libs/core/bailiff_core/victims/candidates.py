@@ -117,14 +117,12 @@ class CandidateIndex:
         if not shields.by_group:
             return None
         classes, jobs = self.snapshot.equivalence_classes, self.state.jobs
-        separate: dict[EquivalenceClass, dict[str, None]] = {}
+        separate: dict[EquivalenceClass | None, dict[str, None]] = {}  # None: not active
         for job in [
             preemptor,
             *(jobs[name] for name, units in self._units_evicted.items() if units >= len(self._steps_of(jobs[name]))),
         ]:
-            group = classes.group_of(job.id)
-            if group is not None:
-                separate.setdefault(group, {})[job.id] = None
+            separate.setdefault(classes.group_of(job.id), {})[job.id] = None
         found = CandidateGroups()
         found.exclude(already_evicting.NAME, len(self._units_evicted), ((jobs[name].seq, name) for name in self._units_evicted))
         for group, members in classes.groups.items():

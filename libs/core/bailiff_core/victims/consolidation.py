@@ -51,7 +51,7 @@ def _consolidate(problem: Problem) -> Solution:
     )
     promising, certain = _promising_sets(problem, candidates, max_jobs)
     if promising is None:
-        return infeasible if certain else Solution(candidates, why="found no jobs to relocate within the step budget")
+        return infeasible
     search = _RelocationSearch(problem)
     best: Solution | None = None
     for at, chosen in enumerate(promising):
@@ -84,7 +84,7 @@ def _consolidate(problem: Problem) -> Solution:
 def _promising_sets(problem: Problem, candidates: Candidates, max_jobs: int) -> tuple[list[list[EvictionStep]] | None, bool]:
     """Sets after whose eviction the preemptor would fit, regardless of relocations, cheapest first.
 
-    Also returns whether the first one is certainly the cheapest. `None`: there is no such set.
+    Also returns whether the first one is certainly the cheapest. `None`: there is certainly no such set.
     """
     budget = problem.budget
     sets: list[list[EvictionStep]] = []
@@ -188,7 +188,7 @@ class _RelocationSearch:
 
     def places(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
         """Placements of the preemptor and of each of `chosen` after their eviction; `None` if there are none or not permitted."""
-        if self.constraints.constrains_set and self.constraints.violation([step.unit for step in chosen]) is not None:
+        if self.constraints.violation([step.unit for step in chosen]) is not None:
             return None
         mark = self.cluster.mark()
         try:
@@ -212,9 +212,10 @@ class _RelocationSearch:
         place = self.constraints.place(StepBudget(JOINT_STEPS))
         if isinstance(place, NoFit) and place.kind == "impossible":
             return None
-        moved = self._one_by_one(chosen) if isinstance(place, GangPlacement) else None
-        if isinstance(place, GangPlacement) and moved is not None:
-            return place, moved
+        if isinstance(place, GangPlacement):
+            moved = self._one_by_one(chosen)
+            if moved is not None:
+                return place, moved
         self.cluster.rollback(evicted)
         return self._jointly(chosen)
 

@@ -91,7 +91,7 @@ class PlacementOracle:
         self.eligible_nodes = dict.fromkeys(
             node for need in requirements_of_unit(unit) for node, _ in cluster.eligible_nodes(need)
         )
-        self._nodes_of: tuple[GangPlacement | None, dict[int, None]] = (None, {})
+        self._used_nodes: tuple[GangPlacement | None, dict[int, None]] = (None, {})
         self.place = self._find()
 
     def fits(self) -> bool:
@@ -102,7 +102,8 @@ class PlacementOracle:
         """Restore the step in its original place if the unit still fits; returns whether it does."""
         if self.place is None:
             return False
-        place_still_valid = not any(node.number in self._nodes_of_place() for node, _ in self.cluster.allocation_of(step.unit))
+        used_nodes = self._nodes_of(self.place)
+        place_still_valid = not any(node.number in used_nodes for node, _ in self.cluster.allocation_of(step.unit))
         if not place_still_valid:
             mark = self.cluster.mark()
             self.cluster.place(self.unit, self.place)
@@ -120,12 +121,11 @@ class PlacementOracle:
         self.place = found
         return True
 
-    def _nodes_of_place(self) -> dict[int, None]:
+    def _nodes_of(self, place: GangPlacement) -> dict[int, None]:
         """Node numbers of the unit's current placement."""
-        if self.place is not self._nodes_of[0]:
-            tasks = self.place.tasks if self.place is not None else ()
-            self._nodes_of = self.place, dict.fromkeys(task.node for task in tasks)
-        return self._nodes_of[1]
+        if place is not self._used_nodes[0]:
+            self._used_nodes = place, dict.fromkeys(task.node for task in place.tasks)
+        return self._used_nodes[1]
 
     def effort(self, step: EvictionStep) -> int:  # noqa: ARG002
         """Cost of a reprieve, in steps: the unit may have to be placed again."""

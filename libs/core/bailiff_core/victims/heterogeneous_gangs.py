@@ -135,7 +135,6 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
     evict(first)
     evicted = cluster.mark()
     place = _place(snapshot, problem.unit, budget)
-    cluster.rollback(evicted)
     if place is not None:
         return first, place
     further_victims: list[EvictionStep] = []

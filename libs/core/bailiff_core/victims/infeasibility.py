@@ -33,9 +33,7 @@ def _nearest_solution(
 ) -> str:
     for step in candidates.steps():
         snapshot.evict(step.unit)
-    mark = snapshot.mark()
     found = place_unit(snapshot.cluster, unit, StepBudget(STEPS), reserve=True)
-    snapshot.rollback(mark)
     if not isinstance(found, NoFit):
         over = constraints.over_limit_now()
         if over is not None:

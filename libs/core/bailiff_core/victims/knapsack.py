@@ -46,7 +46,10 @@ class _Increment:
 
 
 class Knapsack:
-    """Eviction options for tasks of one requirements. single: every node is a component. eligible: only these nodes."""
+    """Eviction options for tasks of one requirements. eligible: only these nodes.
+
+    single: one additional slot suffices, so every node is a component of its own.
+    """
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class Knapsack:
         self, short: int, budget: StepBudget, without: EvictionStep | None = None
     ) -> tuple[list[EvictionStep] | None, bool]:
         """The cheapest set that gains `short` slots, or `None`; and whether that is certain. without: a step not to evict."""
-        if self.single and short == 1:
+        if self.single:
             return self._cheapest_single(budget, without)
         found: list[list[Option]] = []
         gains = 0

@@ -1,0 +1,389 @@
+"""Searches on large pools: which gangs they are for, what they prove by counting, and when all jobs are searched instead."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.builders import MINUTE, Sketch, group, requested_unit
+from tests.unit.core_placement.tables import AT_MOST_ONE_WEB, need
+from tests.unit.core_placement.test_revalidate import policy
+from tests.unit.core_placement.test_slot_combinations import option
+
+from bailiff_core.model.demand import JobDemand, TopologyRule
+from bailiff_core.model.state import Job
+from bailiff_core.placement import StepBudget
+from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims import SelectionBatch, candidates, heterogeneous_gangs, select_victims, shortlist
+from bailiff_core.victims.constraints import Constraints
+from bailiff_core.victims.heterogeneous_gangs import (
+    HeterogeneousGangSolver,
+    _fits_only_where,
+    _infeasible_in_total,
+    _lacks_resources,
+)
+from bailiff_core.victims.shortlist import Shortlist, ShortlistSolver, _costs_at_most, search_shortlist
+from bailiff_core.victims.solver_interface import Problem, Solution
+
+H100, A100 = ("h100",), ("a100",)
+
+
+@pytest.fixture(autouse=True)
+def every_pool_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0)
+    monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
+    monkeypatch.setattr(candidates, "SHORTLIST_COST", 0)  # as among very many jobs, where a shortlist is always cheaper
+
+
+def problem(sketch: Sketch, preemptor: Job, action: Any = "preempt") -> Problem:
+    sketch.state.indices.snapshot = None
+    snapshot, unit = current_snapshot(sketch.state), requested_unit(preemptor)
+    batch = SelectionBatch.on(snapshot, preemptors=1)
+    constraints = Constraints(snapshot, batch.shares, unit, action)
+    return Problem(snapshot, batch.index, unit, action, constraints, {}, StepBudget(20_000), batch.knapsacks)
+
+
+def names(solution: Solution | None) -> list[str]:
+    assert solution is not None
+    return sorted(step.job.id for step in solution.victims or ())
+
+
+def two_nodes(**about: Any) -> Sketch:
+    """Nodes a and b with two GPUs each, and on each a job that uses them."""
+    sketch = Sketch()
+    for name, age in (("a", 10 * MINUTE), ("b", 20 * MINUTE)):
+        sketch.node(name, gpus=2, **about)
+        sketch.running(f"on-{name}", name, range(2), age=age)
+    return sketch
+
+
+# --- which gangs
+
+
+@pytest.mark.parametrize(
+    ("groups", "active", "rules", "solved"),
+    [
+        ((group(gpus=1), group(gpus=2)), 2, {}, True),
+        ((group(gpus=1), group(gpus=2)), 3, {}, False),  # in a smaller pool, all jobs are searched
+        ((group(2, gpus=1),), 2, {}, False),  # equal tasks
+        ((group(3, gpus=1), group(gpus=2)), 2, {}, True),  # too many, which the solver proves
+        ((group(3, gpus=1), group(gpus=2)), 2, {"topology": TopologyRule(topology="dc", required="rack")}, False),
+    ],
+)
+def test_gangs_of_several_kinds_of_tasks_without_topology(
+    monkeypatch: pytest.MonkeyPatch, groups: Any, active: int, rules: dict[str, Any], solved: bool
+) -> None:
+    monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", active)
+    sketch = two_nodes()
+    sketch.state.policy = policy(topologies=[{"name": "dc", "levels": ["rack"]}])
+    preemptor = sketch.job("mixed", *groups, priority=75)
+    preemptor.demand = JobDemand(job="mixed", tasks=groups, **rules)
+    assert (HeterogeneousGangSolver().solve(problem(sketch, preemptor)) is not None) is solved
+
+
+@pytest.mark.parametrize(("active", "solved"), [(2, True), (3, False)])
+def test_equal_tasks_in_a_pool_that_is_large_enough(monkeypatch: pytest.MonkeyPatch, active: int, solved: bool) -> None:
+    monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", active)
+    sketch = two_nodes()
+    found = search_shortlist(problem(sketch, sketch.job("asks", group(gpus=2), priority=75)))
+    assert (found is not None) is solved
+
+
+def test_tasks_without_gpus_are_not_for_the_shortlist() -> None:
+    sketch = two_nodes(cpu=2)
+    assert ShortlistSolver().solve(problem(sketch, sketch.job("asks", group(cpu=3), priority=75))) is None
+
+
+@pytest.mark.parametrize("protected", [True, False])
+@pytest.mark.parametrize("groups", [(group(gpus=2),), (group(gpus=1), group(gpus=2))])
+def test_a_rule_that_distinguishes_the_jobs_of_a_class_needs_all_of_them(groups: Any, protected: bool) -> None:
+    sketch = two_nodes()
+    sketch.state.policy = policy(protections={"min_runtime": {"preempt": "90m"}} if protected else {})
+    asked = problem(sketch, sketch.job("asks", *groups, priority=75))
+    solver = ShortlistSolver() if len(groups) == 1 else HeterogeneousGangSolver()
+    assert (solver.solve(asked) is None) is protected
+
+
+# --- gangs of several kinds of tasks
+
+
+def test_a_kind_of_tasks_that_fits_needs_no_victims() -> None:
+    sketch = two_nodes()
+    sketch.node("c", gpus=1)
+    asked = problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2, cpu=1), priority=75))
+    assert names(HeterogeneousGangSolver().solve(asked)) == ["on-a"]
+
+
+def test_one_kind_without_gpus_and_one_with() -> None:
+    sketch = two_nodes()
+    asked = problem(sketch, sketch.job("mixed", group(cpu=1), group(gpus=2), priority=75))
+    assert names(HeterogeneousGangSolver().solve(asked)) == ["on-a"]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_the_pool_is_as_before_after_a_search(tasks: int) -> None:
+    sketch = two_nodes()
+    asked = problem(sketch, sketch.job("mixed", group(tasks, gpus=1), group(gpus=2), priority=75))
+    nodes = asked.snapshot.cluster.nodes.values()
+    before = [(node.unallocated, node.future) for node in nodes]
+    assert HeterogeneousGangSolver().solve(asked) is not None
+    assert [(node.unallocated, node.future) for node in nodes] == before
+
+
+def test_the_search_for_a_place_of_a_kind_of_tasks_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heterogeneous_gangs, "place_unit", lambda _cluster, _unit, part, **_: part.charge(7))
+    sketch = two_nodes()
+    asked = problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2), priority=75))
+    assert heterogeneous_gangs._place(asked.snapshot, asked.unit, asked.budget) is None
+    assert asked.budget.used == 7
+
+
+def test_evictable_jobs_without_gpus_are_no_candidates_for_gpus() -> None:
+    sketch = two_nodes()
+    for name, tasks, priority in (("cpus", group(cpu=1), 10), ("leaving", group(cpu=1), 20)):
+        sketch.at(sketch.job(name, tasks, priority=priority), ("a", []))
+    sketch.state.jobs["leaving"].preemptible = False
+    equal = problem(sketch, sketch.job("equal", group(gpus=2), priority=75))
+    assert names(ShortlistSolver().solve(equal)) == ["on-a"]
+    mixed = problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2), priority=75))
+    assert names(HeterogeneousGangSolver().solve(mixed)) == ["on-a", "on-b"]
+
+
+def test_a_gang_is_refused_with_the_reason_of_the_kind_of_tasks_that_fits_nowhere() -> None:
+    sketch = two_nodes()
+    sketch.node("c", gpus=2, models=A100)
+    sketch.running("firm", "c", range(2), preemptible=False)
+    preemptor = sketch.job("mixed", group(gpus=1, gpu_models=H100), group(gpus=1, gpu_models=A100), priority=75)
+    found = HeterogeneousGangSolver().solve(problem(sketch, preemptor))
+    assert found is not None
+    assert (found.victims, found.proven) == (None, True)
+    assert "it would still need the resources (2 GPUs) of 'firm'" in found.why
+
+
+@pytest.mark.parametrize("others", [(), (group(cpu=1),)])
+@pytest.mark.parametrize(("priority", "too_many"), [(50, False), (75, True)])
+def test_slots_of_jobs_that_may_not_be_evicted_do_not_count(priority: int, too_many: bool, others: Any) -> None:
+    """One task of one GPU and one of two, where the job on node a may be evicted, or not; beside tasks without GPUs."""
+    sketch = two_nodes()
+    sketch.state.jobs["on-a"].priority = priority
+    found = _infeasible_in_total(problem(sketch, sketch.job("mixed", *others, group(gpus=1), group(gpus=2), priority=75)))
+    assert (found is not None) is too_many
+    assert found is None or "with all permitted victims evicted at most 2 fit" in found.why
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ({}, {}, True),
+        ({"gpu_models": H100}, {}, True),
+        ({}, {"gpu_models": H100}, False),
+        ({"gpu_models": H100}, {"gpu_models": ("a100", "h100")}, True),
+        ({"gpu_models": H100}, {"gpu_models": A100}, False),
+        ({"gpu_models": ("a100", "h100")}, {"gpu_models": H100}, False),
+        ({"nodes": ("a",)}, {}, True),
+        ({}, {"nodes": ("a",)}, False),
+        ({"nodes": ("a",)}, {"nodes": ("a", "b")}, True),
+        ({"nodes": ("a", "b")}, {"nodes": ("a",)}, False),
+        ({"node_labels": {"zone": "x"}}, {}, True),
+        ({}, {"node_labels": {"zone": "x"}}, False),
+        ({"node_labels": {"zone": "x", "rack": "1"}}, {"node_labels": {"zone": "x"}}, True),
+        ({"mig_profile": "1g.10gb"}, {}, False),
+        ({"gpu_models": A100, "nodes": ("a",)}, {"gpu_models": H100}, False),
+        ({"gpu_models": H100, "nodes": ("a",)}, {"gpu_models": H100, "nodes": ("b",)}, False),
+    ],
+)
+def test_whether_one_kind_of_tasks_fits_only_where_another_does(
+    one: dict[str, Any], other: dict[str, Any], expected: bool
+) -> None:
+    assert _fits_only_where(need(gpus=1, **one), need(gpus=1, **other)) is expected
+
+
+@pytest.mark.parametrize(("tasks", "lacks"), [(1, False), (2, False), (3, False), (4, True)])
+def test_whether_a_kind_of_tasks_lacks_resources(tasks: int, lacks: bool) -> None:
+    sketch = Sketch()
+    for name, gpus in (("a", 2), ("b", 1)):
+        sketch.node(name, gpus=gpus)
+    snapshot = current_snapshot(sketch.state)
+    assert _lacks_resources(snapshot, requested_unit(sketch.job("asks", group(tasks, gpus=1)))) is lacks
+
+
+# --- the shortlist
+
+
+def full_nodes(*ages: int, gpus: int = 1) -> Sketch:
+    """Nodes a, b, … with one job each, which started so many minutes ago."""
+    sketch = Sketch()
+    for name, age in zip("abcdefgh", ages, strict=False):
+        sketch.node(name, gpus=gpus)
+        sketch.running(f"on-{name}", name, range(gpus), age=age * MINUTE)
+    return sketch
+
+
+def test_slots_that_are_free_are_not_gained_by_evictions() -> None:
+    sketch = full_nodes(9, 8, 7)
+    for name in ("x", "y"):
+        sketch.node(name, gpus=1)
+    found = search_shortlist(problem(sketch, sketch.job("asks", group(3, gpus=1), priority=75)))
+    assert (names(found), found is not None and found.proven) == (["on-c"], True)
+
+
+def test_a_set_that_a_disruption_budget_forbids_is_left_to_the_search_among_all_jobs() -> None:
+    sketch = full_nodes(9, 8, 7)
+    sketch.state.policy = policy(protections=AT_MOST_ONE_WEB)
+    for name in ("b", "c"):
+        job = sketch.state.jobs[f"on-{name}"]
+        job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
+    preemptor = sketch.job("asks", group(2, gpus=1), priority=75)
+    assert search_shortlist(problem(sketch, preemptor)) is None
+    batch = SelectionBatch.on(current_snapshot(sketch.state))
+    answer = select_victims(batch, requested_unit(preemptor), "preempt", StepBudget(20_000))
+    assert sorted(choice.job for choice in answer.victims) == ["on-a", "on-c"]
+
+
+def test_a_next_best_set_that_a_disruption_budget_forbids_is_not_named() -> None:
+    sketch = full_nodes(9, 8, 7)
+    sketch.state.policy = policy(protections=AT_MOST_ONE_WEB)
+    for name in ("a", "c"):
+        job = sketch.state.jobs[f"on-{name}"]
+        job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
+    found = search_shortlist(problem(sketch, sketch.job("asks", group(2, gpus=1), priority=75)))
+    assert names(found) == ["on-b", "on-c"]
+    assert found is not None
+    assert found.runner_up == []
+
+
+def test_where_gpus_suffice_and_cpus_do_not_all_jobs_are_searched() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2, cpu=4)
+    sketch.running("low", "a", range(2))
+    sketch.at(sketch.job("firm", group(cpu=3), preemptible=False), ("a", []))
+    preemptor = sketch.job("asks", group(gpus=2, cpu=2), priority=75)
+    assert search_shortlist(problem(sketch, preemptor)) is None
+    batch = SelectionBatch.on(current_snapshot(sketch.state))
+    answer = select_victims(batch, requested_unit(preemptor), "preempt", StepBudget(20_000))
+    assert (answer.refused, answer.explanation.proven) == ("impossible", True)
+
+
+def test_the_lowest_bound_of_a_node_is_that_of_its_lowest_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Node b looks cheaper than the job of high priority on node a, on which there is one of low priority as well."""
+    monkeypatch.setattr(shortlist, "INITIAL_SIZE", 0)
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=1)
+    sketch.running("low", "a", [0], priority=10, age=50 * MINUTE)
+    sketch.running("high", "a", [1], priority=30, age=50 * MINUTE)
+    sketch.running("young", "b", [0], priority=30, age=MINUTE)
+    found = search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75)))
+    assert (names(found), found is not None and found.proven) == (["low"], True)
+
+
+class Searches:
+    """Searches of the nodes of a shortlist, all with this result."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, certain: bool) -> None:
+        self.nodes: list[int] = []
+
+        def cheapest(knapsack: Any, *_: Any) -> tuple[None, bool]:
+            self.nodes.append(len(knapsack.eligible_nodes))
+            return None, certain
+
+        monkeypatch.setattr(shortlist.Knapsack, "cheapest", cheapest)
+
+
+@pytest.mark.parametrize(("certain", "nodes"), [(False, [1]), (True, [1, 2, 4])])
+def test_a_shortlist_is_extended_up_to_all_nodes_while_its_search_is_certain(
+    monkeypatch: pytest.MonkeyPatch, certain: bool, nodes: list[int]
+) -> None:
+    searches = Searches(monkeypatch, certain=certain)
+    monkeypatch.setattr(shortlist, "INITIAL_SIZE", 0)
+    sketch = full_nodes(9, 8, 7, 6)
+    assert search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75))) is None
+    assert searches.nodes == nodes
+
+
+@pytest.mark.parametrize(("gpus", "most", "searched"), [(0, 16, False), (2, 1, False), (2, 2, True)])
+def test_nodes_that_may_gain_too_many_slots_are_not_for_the_shortlist(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, most: int, searched: bool
+) -> None:
+    """gpus: how many the preemptor lacks. With none, a limit of its project is in its way."""
+    monkeypatch.setattr(shortlist, "MOST_GAINS", most)
+    searches = Searches(monkeypatch, certain=False)
+    sketch = full_nodes(9, 8, gpus=2)
+    sketch.node("c", gpus=2)
+    assert search_shortlist(problem(sketch, sketch.job("asks", group(2 + gpus, gpus=1), priority=75))) is None
+    assert bool(searches.nodes) is searched
+
+
+@pytest.mark.parametrize(("tasks", "completed"), [(1, False), (2, True), (3, True)])
+def test_where_more_than_one_slot_is_missing_the_nodes_of_gangs_are_searched_together(
+    monkeypatch: pytest.MonkeyPatch, tasks: int, completed: bool
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(shortlist, "_add_connected", lambda *_: calls.append(1))
+    sketch = full_nodes(9, 8, 7, 6)
+    search_shortlist(problem(sketch, sketch.job("asks", group(tasks, gpus=1), priority=75)))
+    assert bool(calls) is completed
+
+
+def test_nodes_that_gangs_connect_one_after_the_other_are_searched_together() -> None:
+    sketch = Sketch()
+    for name in ("a", "b", "c", "d"):
+        sketch.node(name, gpus=2)
+    sketch.at(sketch.job("first", group(2, gpus=1)), ("a", [0]), ("b", [0]))
+    sketch.at(sketch.job("second", group(2, gpus=1)), ("b", [1]), ("c", [0]))
+    sketch.running("alone", "d", [0])
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, need(gpus=1), [50])
+    chosen = dict(made.eligible_nodes[:1])
+    assert [node.name for node in chosen] == ["a"]
+    shortlist._add_connected(snapshot.allocation_index, made, chosen)
+    assert sorted(node.name for node in chosen) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_gang_of_victims_counts_with_all_its_nodes(monkeypatch: pytest.MonkeyPatch, tasks: int) -> None:
+    """The gang on a and b is cheaper than the two jobs; the shortlist begins with one node."""
+    monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1 - tasks)
+    sketch = Sketch()
+    for name in ("a", "b", "c", "d"):
+        sketch.node(name, gpus=1)
+    sketch.at(sketch.job("gang", group(2, gpus=1)), ("a", [0]), ("b", [0]), age=5 * MINUTE)
+    for name in ("c", "d"):
+        sketch.running(f"on-{name}", name, [0], age=7 * MINUTE)
+    found = search_shortlist(problem(sketch, sketch.job("asks", group(tasks, gpus=1), priority=75)))
+    assert names(found) == (["on-d"] if tasks == 1 else ["gang"])
+
+
+@pytest.mark.parametrize(
+    ("weight", "ages", "expected"),
+    [
+        (9, (1, 2, 3), True),
+        (10, (5,), True),
+        (10, (4,), True),
+        (10, (6,), False),  # the youngest of the others is younger
+        (10, (4, 5), True),
+        (10, (3, 4, 5), False),  # more jobs
+        (11, (0,), False),
+    ],
+)
+def test_an_option_costs_at_most_a_bound_level_by_level(weight: int, ages: Sequence[int], expected: bool) -> None:
+    assert _costs_at_most(option(1, weight, *ages), (10, 2, 5)) is expected
+
+
+def test_nodes_that_cannot_gain_the_slots_are_not_chosen() -> None:
+    sketch = full_nodes(9, 8, 7)
+    for name in ("a", "c"):
+        sketch.state.jobs[f"on-{name}"].preemptible = False
+    sketch.job("asks", group(gpus=1), priority=75)
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, need(gpus=1), [50])
+    bounds = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption)
+    assert bounds is not None
+    for size in (1, 2, 3, 8):
+        assert [node.name for node in made.first(size, bounds)] == ["b"]
+
+
+def test_once_all_jobs_were_scanned_they_are_searched() -> None:
+    sketch = full_nodes(9, 8)
+    asked = problem(sketch, sketch.job("asks", group(gpus=1), priority=75))
+    asked.candidates()
+    assert search_shortlist(asked) is None
