@@ -97,9 +97,7 @@ class _JointPlacement:
         rule = part.rule
         if rule is not None and rule.required is not None:
             levels = rule.levels[: rule.required + 1]
-            running_domains = dict.fromkeys(
-                key_of(self.cluster.labels[node], levels) for node in part.running_on if node in self.cluster.labels
-            )
+            running_domains = dict.fromkeys(key_of(self.cluster.labels[node], levels) for node in part.running_on)
             self.spans_domains = (
                 self.spans_domains or len(running_domains) > 1 or any(len(key) < len(levels) for key in running_domains)
             )
