@@ -1,5 +1,6 @@
 """Rules of waiting jobs, one by one: which are due, which let others pass, and where they stand in the order."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -135,3 +136,23 @@ def test_a_project_without_any_share_of_memory_comes_after_one_with_some() -> No
     order = Pass(town.snapshot(), jobs, shares)  # type: ignore[arg-type]
     keys = {name: order._key(name, whole(town.state.jobs[name])) for name in "ab"}
     assert (keys["a"][3], keys["b"][3]) == (True, False)
+
+
+def test_a_job_that_asked_for_nothing_is_tried_again_once_it_asks() -> None:
+    """A task of it was lost meanwhile."""
+    town = Town(project("team"))
+    complete = town.runs("a", "team", group(2, gpus=1), minimum=1)
+    order = Pass(town.snapshot(), [complete])  # type: ignore[arg-type]
+    assert order.next() is None
+    del complete.tasks[1]
+    order.put_back(complete)
+    unit = order.next()
+    assert unit is not None
+    assert unit.indices == (1,)
+
+
+def test_of_projects_that_are_entitled_to_nothing_their_part_of_the_pool_decides() -> None:
+    order = Pass(Town(project("a"), gpus=8).snapshot(), [])  # type: ignore[arg-type]
+    assert order._dominant(gpus(2), gpus(0)) == (1, Fraction(1, 4))
+    assert order._dominant(gpus(2, 500), gpus(0)) == (1, Fraction(1, 2)), "the greatest part, of 1000 CPUs"
+    assert order._dominant(gpus(2, 500), gpus(4, 2000)) == (0, Fraction(1, 2))
