@@ -106,16 +106,24 @@ def test_a_job_with_a_topology_rule_is_not_placed_size_by_size() -> None:
 
 
 def test_size_by_size_a_part_that_must_wait_makes_all_of_it_wait() -> None:
-    sketch = pool(1.5, a=40, b=80, c=24)
+    """The GPU of 80 GiB, which is filled first, is not free yet; that of 40 is."""
+    sketch = pool(9, a=40, b=80, c=24)
     sketch.at(sketch.job("leaves", group(gpu_share_bytes=70 * GIB)), ("b", [0]), phase="evicting")
+    job, answers = asks(sketch, group(5, gpu_share_bytes=20 * GIB)), iter(["the best place", "all on 40 and more", None])
     found = place_within_bounds(
-        current_snapshot(sketch.state),
-        requested_unit(asks(sketch, group(5, gpu_share_bytes=20 * GIB))),
-        StepBudget(1000),
-        over=lambda place: None if [task.node for task in place.tasks] == [1, 1, 1, 1, 0] else "not this one",
+        current_snapshot(sketch.state), requested_unit(job), StepBudget(1000), over=lambda _: next(answers)
     )
     assert isinstance(found, GangPlacement)
+    assert [task.node for task in found.tasks] == [1, 1, 1, 1, 0]
     assert found.future
+
+
+def test_size_by_size_the_other_tasks_may_not_fit_one_kind_after_the_other() -> None:
+    """The task of one CPU comes first, and takes it where another task needs all four."""
+    sketch = pool(0.2, a=40, b=80)
+    sketch.state.nodes[1].capacity.cpu_milli = 3000
+    job = asks(sketch, group(cpu=1), group(cpu=4), PART)
+    assert placed(sketch, job) == "project team would use 0.5 of its limit of 0.2 GPUs"
 
 
 def test_a_reservation_is_one_in_every_way() -> None:
