@@ -113,6 +113,8 @@ def test_tasks_that_fit_only_together_wait_for_more_than_each_of_them_would() ->
         limited(made.at(made.job(f"j{number}", group(cpu=1)), ("a", ()), age=0), (number + 1) * HOUR)
     head = made.job("head", group(gpus=1, cpu=2), group(cpu=3))
     assert behind(made, head).starts == made.state.now + 3 * HOUR
+    for steps in range(3):
+        assert behind(made, head, steps).reserved == {}, "each of them fits after one completion, and three are too many steps"
 
 
 def test_it_has_no_start_where_a_job_without_a_limit_must_end_first(sketch: Sketch) -> None:
@@ -130,11 +132,12 @@ def test_where_the_steps_end_before_it_fits_nothing_is_kept(sketch: Sketch) -> N
 
 
 def test_a_place_is_searched_only_once_each_kind_fits_on_its_own() -> None:
-    """The GPU has no room for half of it before the other job ends: one step for that, and one for the domain."""
+    """Of two GPUs 400 thousandths each are free, and no GPU has 500 before a job ends: a step for that, one for the domain."""
     made = Sketch()
     made.state.policy = DEFAULT_POLICY.model_copy(update={"topologies": (Topology(name="dc", levels=("rack",)),)})
-    made.node("a", gpus=1, labels={"rack": "r"})
-    limited(made.at(made.job("part", group(gpu_share_milli=600)), ("a", [0]), age=0), HOUR)
+    made.node("a", gpus=2, labels={"rack": "r"})
+    for number in range(2):
+        limited(made.at(made.job(f"j{number}", group(gpu_share_milli=600)), ("a", [number]), age=0), (number + 1) * HOUR)
     head = made.job("head", group(gpu_share_milli=500), group(cpu=1))
     head.demand = head.demand.model_copy(update={"topology": TopologyRule(topology="dc", required="rack")})
     found = behind(made, head)

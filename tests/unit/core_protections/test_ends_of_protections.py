@@ -101,9 +101,12 @@ def test_jobs_of_one_group_are_judged_alike_where_no_rule_looks_at_single_jobs(p
 # --- the head of the queue and backfilled jobs
 
 
-def with_backfilled(**parts: Any) -> tuple[Bench, dict[str, Job]]:
-    """A head that asks for four GPUs, and backfilled jobs: one before it in the queue, one excluded, two that it may evict."""
-    bench = Bench(protections={"excluded": [{"app": "fixed"}], **parts})
+FIXED = {"excluded": [{"app": "fixed"}]}
+
+
+def with_backfilled(protections: Any) -> tuple[Bench, dict[str, Job]]:
+    """A head that asks for six GPUs, and backfilled jobs: one before it in the queue, and three behind it."""
+    bench = Bench(protections=protections)
     del bench.state.jobs["preemptor"]
     bench.state.queue.clear()
     jobs = {name: bench.running(name, labels={"app": name}) for name in ("before", "fixed", "one", "two")}
@@ -116,22 +119,29 @@ def with_backfilled(**parts: Any) -> tuple[Bench, dict[str, Job]]:
 
 
 def test_the_head_evicts_backfilled_jobs_behind_it_and_no_others() -> None:
-    bench, jobs = with_backfilled()
+    bench, jobs = with_backfilled(FIXED)
     found = shields(bench)
     assert {name: found.excluded_by(core(job)) for name, job in jobs.items()} == {
         "before": "lower-priority-only", "fixed": "excluded", "one": None, "two": None,
     }  # fmt: skip
-    assert not found.by_group, "backfilled jobs of a group are judged otherwise than the others"
+
+
+def test_backfilled_jobs_of_a_group_are_judged_otherwise_than_the_others() -> None:
+    bench, jobs = with_backfilled({})
+    assert not shields(bench).by_group
+    for job in jobs.values():
+        job.preemptible = False
+    assert shields(bench).by_group, "none of them may be evicted as a backfilled one"
 
 
 def test_a_backfilled_job_that_leaves_already_is_no_victim_again() -> None:
-    bench, jobs = with_backfilled()
+    bench, jobs = with_backfilled(FIXED)
     jobs["one"].phase = "evicting"
     assert shields(bench).excluded_by(core(jobs["one"])) == "already-evicting"
 
 
 def test_a_budget_counts_backfilled_jobs_of_the_head_only_where_it_may_not_evict_them_as_such() -> None:
-    bench, jobs = with_backfilled(budgets=[{"name": "all", "max_disruptions": 0}])
+    bench, jobs = with_backfilled({**FIXED, "budgets": [{"name": "all", "max_disruptions": 0}]})
     bench.running("plain")
     bench.state.indices.snapshot = None
     tests = VictimSetTests(bench.state, "preempt", bench.preemptor)

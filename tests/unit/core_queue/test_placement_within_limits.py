@@ -1,4 +1,4 @@
-"""Tasks that request MiB of a GPU count by its size: within a limit they go to larger GPUs where they exceed it on smaller ones."""
+"""Tasks that request MiB of a GPU count by its size: within a limit they go to larger ones where they exceed it on smaller."""
 
 from typing import Any
 
