@@ -61,6 +61,14 @@ def test_of_a_job_with_two_protections_the_end_of_the_one_that_is_named_counts()
     assert end(bench) == 5
 
 
+def test_a_later_end_of_another_rule_does_not_hide_the_end_of_the_one_that_is_named() -> None:
+    bench = Bench(protections={"min_runtime": {"preempt": "10m"}, "cooldown": {"job": "30m"}})
+    bench.running("x", age=5 * MINUTE)
+    both = bench.running("y", age=8 * MINUTE)
+    both.last_eviction = both.pending_since = bench.state.now - HOUR
+    assert end(bench) == 2
+
+
 def test_a_protection_of_a_later_action_counts_where_an_earlier_one_has_none() -> None:
     bench = Bench(protections={"min_runtime": {"preempt": "10m"}})
     bench.running("x", age=4 * MINUTE)
