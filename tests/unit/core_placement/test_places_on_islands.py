@@ -63,7 +63,7 @@ def test_where_one_island_leaves_no_room_for_the_others_each_task_has_its_own() 
 def test_on_a_node_without_islands_the_wish_changes_nothing() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=4)
-    sketch.running("goes", "a", [0, 1], phase="evicting")
+    sketch.running("goes", "a", [0, 1, 2], phase="evicting")
     cluster = ClusterResources.of(sketch.state)
     wanted = {need(gpus=2): 2}
     with_wish, without = (pack(cluster, wanted, scope, StepBudget(99), future=True) for scope in (PREFERS, ANYWHERE))
