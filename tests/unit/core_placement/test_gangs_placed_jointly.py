@@ -43,6 +43,7 @@ def jointly(sketch: Sketch, *jobs: Job, steps: int = 1000) -> list[list[str]] | 
     found = place_jointly(ClusterResources.of(sketch.state), [requested_unit(job) for job in jobs], StepBudget(steps))
     if isinstance(found, str):
         return found
+    assert all(place.future for place in found), "each is a reservation"
     return [[sketch.state.nodes[task.node].name for task in place.tasks] for place in found]
 
 

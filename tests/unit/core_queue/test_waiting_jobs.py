@@ -73,7 +73,8 @@ def test_a_complete_job_stands_with_those_at_their_minimum() -> None:
     town = Town()
     rigid = town.runs("rigid", "", group(count=2, gpus=1), minimum=2)
     grown = town.runs("grown", "", group(count=3, gpus=1), minimum=2)
-    assert [try_key(job)[1] for job in (rigid, grown)] == [1, 2]
+    lacks = town.runs("lacks", "", group(count=2, gpus=1), minimum=2, placed=1)
+    assert [try_key(job)[1] for job in (lacks, rigid, grown)] == [0, 1, 2], "before them those that lack tasks to their minimum"
 
 
 def test_a_job_that_asks_for_nothing_does_not_end_the_pass() -> None:

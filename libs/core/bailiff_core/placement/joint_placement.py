@@ -41,10 +41,8 @@ def place_jointly(
     """A reserved placement for each of the units; `cluster` is unchanged."""
     if any(topology_problem(unit.job.demand, cluster.policy) is not None for unit in units):
         return "impossible"
-    mark = cluster.mark()
     search = _JointPlacement(cluster, units, budget)
     found = search.search()
-    cluster.rollback(mark)
     if isinstance(found, str):
         return found
     places: list[list[TaskPlacement]] = [[] for _ in units]
