@@ -12,7 +12,7 @@ from bailiff_core.placement import ClusterResources, StepBudget, packing, solve
 from bailiff_core.placement import devices as devices_search
 from bailiff_core.placement.backtracking import NODES_PER_STEP, backtrack
 from bailiff_core.placement.devices import _choices, _equivalence_key, device_class, find_devices
-from bailiff_core.placement.node_scoring import shared_gpu_rank
+from bailiff_core.placement.node_scoring import choose_devices, shared_gpu_rank
 from bailiff_core.placement.packing import ANYWHERE, PlacementScope, TasksOnNode, take_chunk
 from bailiff_core.placement.search import _devices_interchangeable, find_packing
 
@@ -209,3 +209,15 @@ def test_a_gpu_whose_shares_are_leaving_takes_no_more_than_its_memory(gib: int, 
     node = ClusterResources.of(sketch.state).nodes[0]
     found = shared_gpu_rank(need(gpu_share_bytes=gib * GIB), node, 0b1, spread=False)
     assert (found is not None) is takes
+
+
+@pytest.mark.parametrize(("future", "device"), [(False, 1), (True, 0)])
+def test_what_is_leaving_counts_only_for_tasks_that_wait_for_it(future: bool, device: int) -> None:
+    """The fuller GPU has room once another share has left it; the other one has room now."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.at(sketch.job("stays", group(gpu_share_milli=300)), ("a", [0]))
+    sketch.at(sketch.job("goes", group(gpu_share_milli=700)), ("a", [0]), phase="evicting")
+    sketch.at(sketch.job("other", group(gpu_share_milli=200)), ("a", [1]))
+    node = ClusterResources.of(sketch.state).nodes[0]
+    assert choose_devices(need(gpu_share_milli=500), node, 0b11, 1, future=future) == [1 << device]
