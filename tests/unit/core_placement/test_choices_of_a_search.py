@@ -120,7 +120,7 @@ def test_a_node_that_gets_no_task_is_not_in_the_result() -> None:
 
 
 def test_a_packing_after_which_one_of_the_other_kinds_does_not_fit_is_not_continued() -> None:
-    """Two tasks of two GPUs: both on one node, then one of four on the other; or one on each, which leaves no room for four."""
+    """Two tasks of two GPUs: both on one node, then one of four on the other; or one on each, which leaves no place for four."""
     cluster, budget = pool(4, 4), StepBudget(1000)
     wanted = [(need(gpus=2), 2), (need(gpus=4), 1), (need(gpus=1), 1)]
     assert find_packing(cluster, wanted, ANYWHERE, budget, future=False) == "impossible"
@@ -178,7 +178,7 @@ def test_nodes_without_the_labels_that_a_task_asks_for_are_not_in_its_scope() ->
 
 
 def test_spread_cpu_tasks_go_only_where_they_fit() -> None:
-    """4.2 and 5 CPUs have numbers of as many bits: the index finds both nodes, and only one has room for 5."""
+    """4.2 and 5 CPUs have numbers of as many bits: the index finds both nodes, and only one takes a task of 5."""
     sketch = Sketch()
     for name, milli in (("a", 4200), ("b", 5000)):
         sketch.node(name, gpus=0).capacity.cpu_milli = milli
@@ -221,3 +221,12 @@ def test_what_is_leaving_counts_only_for_tasks_that_wait_for_it(future: bool, de
     sketch.at(sketch.job("other", group(gpu_share_milli=200)), ("a", [1]))
     node = ClusterResources.of(sketch.state).nodes[0]
     assert choose_devices(need(gpu_share_milli=500), node, 0b11, 1, future=future) == [1 << device]
+
+
+def test_a_gpu_that_got_a_share_is_fuller_and_gets_the_next_one_as_well() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    for number, milli in enumerate((500, 400)):
+        sketch.at(sketch.job(f"part-{number}", group(gpu_share_milli=milli)), ("a", [number]))
+    node = ClusterResources.of(sketch.state).nodes[0]
+    assert choose_devices(need(gpu_share_milli=200), node, 0b11, 3, future=False) == [0b01, 0b01, 0b10]
