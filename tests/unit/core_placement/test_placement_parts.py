@@ -9,10 +9,11 @@ from tests.builders import GIB, Sketch, group, requested_unit
 from tests.unit.core_placement.tables import ROOM, need, pool
 
 from bailiff_core.model.demand import JobDemand, TopologyRule
+from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY, Topology
 from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Device
-from bailiff_core.placement import ClusterResources, TaskPlacement, packing
+from bailiff_core.placement import ClusterResources, TaskPlacement, decode_placement, packing
 from bailiff_core.placement.allocation_index import _min_count, _min_taken
 from bailiff_core.placement.devices import device_choices, device_class
 from bailiff_core.placement.islands import _best_island, _idle_first, islands_used
@@ -362,3 +363,12 @@ def test_which_gpus_are_free_makes_no_difference_to_whole_ones_and_may_to_shares
     nodes = list(offers_of(requirements, cluster.eligible_nodes(requirements), future=True, spread=False))
     assert len(nodes) == len(before)
     assert _interchangeable_before(cluster, nodes, [requirements], future=True) == before
+
+
+# --- what a placement on record may not say
+
+
+def test_of_several_tasks_that_were_not_to_be_placed_the_first_is_named() -> None:
+    job = Sketch().job("asks", group(4, gpus=1))
+    with pytest.raises(ValueError, match=r"^task 1 of job asks is not among the tasks to place$"):
+        decode_placement(job, (NodeShare(node=0, tasks="0-3", devices="0-3"),), [0, 3])

@@ -1,6 +1,7 @@
 """Whether members of a gang are known to share one checkpoint directory."""
 
 import pytest
+from tests.builders import Sketch
 from tests.log_builder import Story
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -57,3 +58,35 @@ def test_the_next_incarnation_of_an_agent_may_lack_the_shared_directory(story: S
     story.node("n2", gpus=8, checkpoints="disk")
     story.node("n2", gpus=8)
     assert unshared_checkpoints(story.state, gang()) is not None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks", "shared"),
+    [
+        ((8, 8), 9, False),
+        ((8, 16), 9, True),  # one node that takes all of it is enough
+        ((16, 8), 9, True),
+        ((8, 8), 1, True),  # a single task shares nothing
+    ],
+)
+def test_a_gang_that_one_node_takes_may_be_kept_on_it(sizes: tuple[int, ...], tasks: int, shared: bool) -> None:
+    sketch = Sketch()
+    for name, gpus in zip("ab", sizes, strict=True):
+        sketch.node(name, gpus=gpus)
+    assert (unshared_checkpoints(sketch.state, gang(tasks, 1)) is None) is shared
+
+
+def test_a_single_task_shares_nothing_even_if_it_is_too_large_for_every_node() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=8, cpu=4)
+    assert unshared_checkpoints(sketch.state, gang(1, 1, cpu_milli=5000)) is None
+
+
+def test_nodes_with_too_few_gpus_of_the_profile_do_not_count() -> None:
+    """Two nodes take the gang, with a shared directory; the third has too few GPUs for a task, and no directory."""
+    sketch = Sketch()
+    for name in "ab":
+        sketch.node(name, gpus=8).checkpoint_store = "disk"
+    sketch.node("c", gpus=4)
+    assert unshared_checkpoints(sketch.state, gang(2, 8)) is None
+    assert "c shares none" in str(unshared_checkpoints(sketch.state, gang(3, 4))), "a task of four fits on it"

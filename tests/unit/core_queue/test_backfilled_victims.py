@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.builders import requested_unit
+from tests.builders import group, requested_unit
 from tests.unit.core_protections.kit import Bench, core
 
-from bailiff_core.model.state import Job
+from bailiff_core.model.state import Eviction, Job
 from bailiff_core.protections import excluded_by
 from bailiff_core.queue.backfilled import BackfilledVictims, backfilled_victims
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -150,3 +150,29 @@ def test_a_head_that_may_not_preempt_evicts_backfilled_jobs_only(reason: str) ->
     assert excluded_by(bench.state, "preempt", bench.preemptor, core(other)) == "backfilled-only"
     bench.preemptor.may_preempt, bench.preemptor.submitted_at = True, 0
     assert excluded_by(bench.state, "preempt", bench.preemptor, core(other)) is None
+
+
+def test_a_backfilled_job_whose_eviction_is_stuck_is_not_gone() -> None:
+    """It still counts as use of its project, and nobody knows when it ends."""
+    bench = pool(*PROJECTS)
+    stuck = backfilled(bench, "stuck", project="ours", gpus=2, phase="evicting")
+    stuck.eviction = Eviction(1, "preemption", 0)
+    other = backfilled(bench, "other", project="theirs", gpus=2)
+    bench.waiting("asks", project="theirs", gpus=4)
+    assert victims(bench).permits(other)
+    stuck.eviction.stuck = True
+    assert not victims(bench).permits(other)
+
+
+def test_where_a_department_is_beyond_its_share_the_head_evicts_jobs_of_no_other_project() -> None:
+    """The head's own project stays within its share, but with the head its department would not."""
+    projects = [{"name": "lab", "quota": {"gpus": 4}}, {"name": "ours", "parent": "lab"}, {"name": "sister", "parent": "lab"},
+                {"name": "theirs", "quota": {"gpus": 4}}]  # fmt: skip
+    bench = pool(*projects)
+    bench.preemptor.demand = bench.preemptor.demand.model_copy(update={"tasks": (group(gpus=2),)})
+    own = backfilled(bench, "own", project="ours")
+    other = backfilled(bench, "other", project="theirs")
+    bench.waiting("asks", project="theirs", gpus=4)
+    assert (victims(bench).permits(own), victims(bench).permits(other)) == (True, True)
+    bench.running("sister", project="sister", gpus=4)
+    assert (victims(bench).permits(own), victims(bench).permits(other)) == (False, False)

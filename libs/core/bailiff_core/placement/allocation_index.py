@@ -225,13 +225,12 @@ class AllocationIndex:
         """Reload these jobs from the state."""
         rows: dict[int, None] = {}
         for name in list(jobs):
-            job = state.jobs.get(name)
             before = self.of.pop(name, None)
             if before is not None:
                 self._remove(name, before)
                 rows.update(dict.fromkeys(before.nodes))
-            if job is not None and name in state.active:
-                after = self.of[name] = _allocation_of_job(job)
+            if name in state.active:
+                after = self.of[name] = _allocation_of_job(state.jobs[name])
                 self.tasks += after.tasks
                 self.gpus += after.gpus
                 self.cpu_milli += after.cpu_milli

@@ -61,17 +61,23 @@ def place_on_islands(cluster: ClusterResources, wanted: Wanted, scope: Placement
     linked = {need: count for need, count in wanted.items() if _is_linked(need)}
     others = {need: count for need, count in wanted.items() if need not in linked}
     mark = cluster.mark()
-    for found in _choices(cluster, linked, scope):
-        chunks: list[TasksOnNode] | None = found
-        for need, count in others.items():
-            more = fill(cluster, need, count, scope, future=False)
-            chunks = [*chunks, *more] if chunks is not None and more is not None else None
-            if chunks is None:
-                break
+    for on_islands in _choices(cluster, linked, scope):
+        elsewhere = _fill_all(cluster, others, scope)
         cluster.rollback(mark)
-        if chunks is not None:
-            return chunks
+        if elsewhere is not None:
+            return on_islands + elsewhere
     return None
+
+
+def _fill_all(cluster: ClusterResources, wanted: Wanted, scope: PlacementScope) -> list[TasksOnNode] | None:
+    """Free places for these tasks, on islands or not; `None`: they do not all fit."""
+    chunks: list[TasksOnNode] = []
+    for need, count in wanted.items():
+        found = fill(cluster, need, count, scope, future=False)
+        if found is None:
+            return None
+        chunks += found
+    return chunks
 
 
 def _choices(cluster: ClusterResources, linked: Wanted, scope: PlacementScope) -> Iterator[list[TasksOnNode]]:

@@ -41,10 +41,8 @@ def place_jointly(
     """A reserved placement for each of the units; `cluster` is unchanged."""
     if any(topology_problem(unit.job.demand, cluster.policy) is not None for unit in units):
         return "impossible"
-    mark = cluster.mark()
     search = _JointPlacement(cluster, units, budget)
     found = search.search()
-    cluster.rollback(mark)
     if isinstance(found, str):
         return found
     places: list[list[TaskPlacement]] = [[] for _ in units]
@@ -97,9 +95,7 @@ class _JointPlacement:
         rule = part.rule
         if rule is not None and rule.required is not None:
             levels = rule.levels[: rule.required + 1]
-            running_domains = dict.fromkeys(
-                key_of(self.cluster.labels[node], levels) for node in part.running_on if node in self.cluster.labels
-            )
+            running_domains = dict.fromkeys(key_of(self.cluster.labels[node], levels) for node in part.running_on)
             self.spans_domains = (
                 self.spans_domains or len(running_domains) > 1 or any(len(key) < len(levels) for key in running_domains)
             )

@@ -88,7 +88,7 @@ def _one_shared(need: TaskRequirements, node: NodeResources, eligible: int) -> t
         whole = node.future.devices >> number & 1
         if not whole and node.future.shares.get(number, 0) < share:
             continue
-        idle = units if now.devices >> number & 1 else now.shares.get(number, 0)
+        idle = now.shares.get(number, 0)
         key = (_free_part(node.future, number, node.units), idle < share, number)
         if share <= units and (best is None or key < best):
             best = key

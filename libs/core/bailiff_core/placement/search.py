@@ -29,7 +29,7 @@ def find_packing(
 
     def choices(taken: Sequence[list[TasksOnNode]]) -> Iterator[list[Offer]] | None:
         rest = wanted[len(taken) :]
-        if taken and not all(capacity(cluster, need, scope, future=future) >= count for need, count in rest):
+        if not all(capacity(cluster, need, scope, future=future) >= count for need, count in rest):
             return None
         return _distributions(cluster, wanted, len(taken), scope, future=future)
 
@@ -73,7 +73,7 @@ def _distributions(
             remaining -= most
             descending = remaining <= capacity_after[place + 1]
             continue
-        if descending and remaining == 0:
+        if remaining == 0:
             yield [replace(offer, count=n) for offer, n in zip(nodes, counts, strict=True) if n]
         # Backtrack to the last node that can take one task less.
         while counts and (counts[-1] == 0 or remaining + 1 > capacity_after[len(counts)]):

@@ -141,7 +141,7 @@ def _reason(cluster: ClusterResources, root: TopologyPart, kind: str, *, spread:
     if kind == "gave-up":
         return f"found no placement for {tasks} that satisfies the topology constraints within the step budget"
     part = root
-    while part.parts and _is_chain(root):
+    while part.parts:
         part = part.parts[0]
     rule = part.rule
     if rule is None or rule.required is None or not _is_chain(root):
@@ -152,7 +152,7 @@ def _reason(cluster: ClusterResources, root: TopologyPart, kind: str, *, spread:
     if not domains_within(cluster, rule, rule.required, None, ()):
         return f"{text}: no node has the labels {', '.join(rule.levels[: rule.required + 1])}"
     domains = domains_within(cluster, rule, rule.required, None, part.running_on)
-    if part.running_on and not domains:
+    if not domains:
         return f"{text}: its running members are in none, or in several"
     if part.running_on:
         text += ", the one in which its other members run"

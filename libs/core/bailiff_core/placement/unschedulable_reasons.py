@@ -17,9 +17,7 @@ def unschedulable_reason(
     for need, count in wanted.items():
         if not has_capacity(cluster, need, count, scope, future=future):
             return _reason_for_one(cluster, need, count, capacity(cluster, need, scope, future=future))
-    if len(wanted) > 1:
-        return _reason_for_total(cluster, wanted, scope, future=future)
-    return None
+    return _reason_for_total(cluster, wanted, scope, future=future)
 
 
 def _reason_for_total(

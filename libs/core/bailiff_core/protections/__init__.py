@@ -73,14 +73,16 @@ def next_protection_end(state: PoolState, actions: Iterable[Action], preemptor: 
         ends_by_rule = {
             rule.name: found for rule in RULES if rule.ends is not None and (found := rule.ends(state, action, preemptor))
         }
-        shields = Shields(state, action, preemptor) if ends_by_rule else None
-        for job in state.active_jobs() if shields is not None else ():
+        if not ends_by_rule:
+            continue
+        shields = Shields(state, action, preemptor)
+        for job in state.active_jobs():
             moments = [moment for ends in ends_by_rule.values() if (moment := ends(job)) is not None and moment > state.now]
             if not moments or (first is not None and min(moments) >= first) or job.phase not in ("starting", "running"):
                 continue
-            rule = shields.excluded_by(whole_job(job)) if shields is not None else None
+            rule = shields.excluded_by(whole_job(job))
             moment = ends_by_rule[rule](job) if rule in ends_by_rule else None
-            if moment is not None and moment > state.now and (first is None or moment < first):
+            if moment is not None and (first is None or moment < first):
                 first = moment
     return first
 

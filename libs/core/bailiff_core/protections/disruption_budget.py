@@ -34,7 +34,7 @@ class BudgetUsage:
 
     def __init__(self, state: PoolState, earlier: Sequence[Unit] = ()) -> None:
         budgets = state.rules.protections.budgets
-        self._tree = tree_of(state) if budgets else None
+        self._tree = tree_of(state)
         evicting = [state.jobs[name] for name in state.evicting] if budgets else []
         counted = [job for job in evicting if job.phase == "evicting" and not job.cancelled]
         counted += [unit.job for unit in earlier if _counts(unit)]
@@ -44,7 +44,7 @@ class BudgetUsage:
         """Whether the job belongs to the budget's group."""
         if not matches(job, budget.labels.items()):
             return False
-        if budget.project is None or self._tree is None:
+        if budget.project is None:
             return True
         return budget.project in self._tree.branches[self._tree.leaf_of(job.project)].path
 

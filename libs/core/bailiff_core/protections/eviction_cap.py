@@ -32,7 +32,7 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # noqa: ARG001
     """When the earliest counted eviction leaves the window, µs."""
     cap = state.rules.protections.eviction_cap
-    if cap is None or not cap.evictions:
+    if cap is None:
         return None
     return lambda job: job.eviction_times[-cap.evictions] + cap.window if len(job.eviction_times) >= cap.evictions else None
 

@@ -192,7 +192,7 @@ class Backfill:
         place = self._fits()
         if place is None:
             return None
-        end = self._snapshot.state.now if last == NO_COMPLETION else last.when()
+        end = last.when()
         return place, None if end is None else max(end, self._snapshot.state.now), last.moment == ASSUMED_EVICTED, ended
 
     def _search(self, least: int) -> tuple[GangPlacement, int | None, bool, list[Unit]] | None:
@@ -289,7 +289,7 @@ def resources_to_reserve(node: NodeResources, after: Resources) -> Resources:
         if number not in node.units:
             continue
         left = node.units[number] if devices >> number & 1 else after.shares.get(number, 0)
-        if before.devices >> number & 1 and number in after.shares:
+        if before.devices >> number & 1:
             reserved.devices &= ~(1 << number)
             reserved.shares[number] = node.units[number] - left
         elif before.shares.get(number, 0) > left:

@@ -38,7 +38,7 @@ class BackfilledVictims:
         """Whether the job may be evicted for the head at some time: it is preemptible, not excluded, and behind the head."""
         if not self._by_preempt or not job.preemptible or queue_key(job) <= self._key:
             return False
-        return not self._excluded or not is_excluded(job, self._excluded)
+        return not is_excluded(job, self._excluded)
 
     def permits(self, job: Job) -> bool:
         """Whether the head may evict this job now if it is backfilled.
