@@ -1,0 +1,122 @@
+"""Parts of allocate: keys of what fits alike, reasons, who waits behind a selection, surplus of a gang that is only reserved."""
+
+import pytest
+from tests.builders import Sketch, group, requested_unit
+from tests.log_builder import Story
+from tests.unit.core_protections.kit import rules
+
+from bailiff_core.actions.allocate import allocate, is_behind_selection, pending_reason, scheduling_class_of
+from bailiff_core.actions.fits_now import fits_without_evictions
+from bailiff_core.model.demand import TaskGroup
+from bailiff_core.model.state import OpenRequest, Selection, Task
+from bailiff_core.model.units import Unit
+from bailiff_core.scheduling_snapshot import current_snapshot
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    made = Sketch()
+    made.node("a", gpus=2)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("placed", "indices", "own"),
+    [
+        ((), (0, 1, 2), False),
+        ((), (0, 1), True),
+        ((0,), (1, 2), True),
+        ((7,), (0, 1, 2), True),  # a task beyond its size: the job was scaled down, and its other tasks are gone
+    ],
+)
+def test_a_job_shares_its_key_only_as_a_whole_and_while_none_of_it_is_placed(
+    sketch: Sketch, placed: tuple[int, ...], indices: tuple[int, ...], own: bool
+) -> None:
+    job = sketch.job("job", group(3, gpus=1))
+    job.tasks = [Task(index, 0, 1 << index, "running") for index in placed]
+    key = scheduling_class_of(Unit(job, indices, core=True))
+    assert (key != job.scheduling_class) is own
+    assert ("@job" in key) is bool(placed)
+
+
+def test_the_reason_of_a_request_is_the_bound_before_the_lack_of_resources(sketch: Sketch) -> None:
+    job = sketch.job("job", group(gpus=2))
+    assert pending_reason(sketch.state, job) == "it does not fit"
+    key = scheduling_class_of(requested_unit(job))
+    sketch.state.indices.unschedulable[key] = "needs 2 free GPUs"
+    assert pending_reason(sketch.state, job) == "needs 2 free GPUs"
+    job.project = "p"
+    sketch.state.policy = rules(projects=[{"name": "p", "quota": {"gpus": 1}, "limit": {"gpus": 1}}])
+    sketch.state.indices.snapshot = None
+    assert "limit" in pending_reason(sketch.state, job)
+
+
+def test_a_job_that_has_all_of_its_tasks_lacks_no_bound(sketch: Sketch) -> None:
+    assert pending_reason(sketch.state, sketch.running("job", "a", [0])) == "it does not fit"
+
+
+@pytest.mark.parametrize(
+    ("deadline", "requesting", "behind"), [(9, "first", True), (None, "first", False), (9, "job", False), (9, None, False)]
+)
+def test_who_waits_for_the_proposals_of_a_selection(
+    sketch: Sketch, deadline: int | None, requesting: str | None, behind: bool
+) -> None:
+    sketch.job("first", priority=60)
+    job = sketch.job("job", priority=50)
+    if requesting is not None:
+        sketch.state.selection = Selection(1, 1, deadline, [OpenRequest(1, requesting)])
+    assert is_behind_selection(sketch.state, job) is behind
+
+
+def test_jobs_that_waited_for_a_head_are_tried_again_once_there_is_no_head(sketch: Sketch) -> None:
+    """The job is suspended meanwhile, and the head was cancelled: the queue has no head."""
+    state = sketch.state
+    job = sketch.job("job", group(gpus=1))
+    job.suspended_reason = "deciding about it failed"
+    state.indices.retry_unschedulable = False
+    state.indices.backfill_blocked, state.indices.to_schedule = {"job": None}, {}
+    state.indices.head_reservation = (current_snapshot(state).usage.changes_since(0)[0], ("head", {}, None))
+    assert list(allocate(state)) == []
+    assert (state.indices.backfill_blocked, state.indices.to_schedule) == ({}, {"job": None})
+
+
+def test_surplus_of_a_gang_that_is_only_reserved_is_reserved_as_well(story: Story) -> None:
+    story.node("n1", gpus=2)
+    story.runs("leaves", gpus=2)
+    story.node("n2", gpus=1)
+    story.exits("leaves")
+    story.submit("job", TaskGroup(gpu_milli=2000), TaskGroup(gpu_milli=1000), min_tasks=1)
+    story.expect("JobPlaced", job="job", reserved=True)
+    story.expect("JobGrown", job="job", reserved=True)
+    assert story.members("job", "reserved") == [0, 1]
+    story.releases("leaves")
+    story.expect("JobStarting", job="job")
+    assert story.members("job", "starting") == [0, 1]
+
+
+# --- whether a preemption is still needed
+
+
+def fits(sketch: Sketch, name: str) -> bool:
+    return fits_without_evictions(current_snapshot(sketch.state).cluster, sketch.state, sketch.state.jobs[name])
+
+
+def test_a_reserved_job_whose_place_is_held_by_a_job_that_stays_does_not_fit(sketch: Sketch) -> None:
+    sketch.at(sketch.job("stays", group(gpus=2)), ("a", [0, 1]))
+    sketch.at(sketch.job("job", group(gpus=2)), ("a", [0, 1]), phase="reserved")
+    assert not fits(sketch, "job")
+
+
+@pytest.mark.parametrize(("free", "does"), [(1, False), (2, True)])
+def test_tasks_that_run_stay_where_they_are_while_reserved_ones_look_for_a_place(sketch: Sketch, free: int, does: bool) -> None:
+    """Its reserved task needs two GPUs of a node. Beside the task that runs on node a only one is free."""
+    sketch.node("b", gpus=free)
+    sketch.node("c", gpus=2)
+    sketch.at(sketch.job("leaves", group(gpus=2)), ("c", [0, 1]), phase="evicting")
+    job = sketch.at(sketch.job("job", group(1, gpus=1)), ("a", [0]))
+    job.demand = job.demand.model_copy(update={"tasks": (group(1, gpus=1), group(1, gpus=2)), "min_tasks": 1})
+    job.tasks.append(Task(1, 2, 0b11, "reserved"))
+    sketch.state.nodes[2].reserved.devices, sketch.state.nodes[2].reserved.slots = 0b11, 1
+    assert fits(sketch, "job") is does
+
+
