@@ -101,22 +101,23 @@ def fits(sketch: Sketch, name: str) -> bool:
     return fits_without_evictions(current_snapshot(sketch.state).cluster, sketch.state, sketch.state.jobs[name])
 
 
-def test_a_reserved_job_whose_place_is_held_by_a_job_that_stays_does_not_fit(sketch: Sketch) -> None:
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_reserved_job_does_not_fit_where_its_place_is_in_use_or_gone(sketch: Sketch, gone: bool) -> None:
     sketch.at(sketch.job("stays", group(gpus=2)), ("a", [0, 1]))
     sketch.at(sketch.job("job", group(gpus=2)), ("a", [0, 1]), phase="reserved")
+    if gone:
+        sketch.state.nodes[0].state = "unreachable"
     assert not fits(sketch, "job")
 
 
 @pytest.mark.parametrize(("free", "does"), [(1, False), (2, True)])
-def test_tasks_that_run_stay_where_they_are_while_reserved_ones_look_for_a_place(sketch: Sketch, free: int, does: bool) -> None:
-    """Its reserved task needs two GPUs of a node. Beside the task that runs on node a only one is free."""
+def test_tasks_that_run_need_no_other_place_while_reserved_ones_look_for_one(sketch: Sketch, free: int, does: bool) -> None:
     sketch.node("b", gpus=free)
     sketch.node("c", gpus=2)
+    sketch.running("other", "a", [1])
     sketch.at(sketch.job("leaves", group(gpus=2)), ("c", [0, 1]), phase="evicting")
     job = sketch.at(sketch.job("job", group(1, gpus=1)), ("a", [0]))
     job.demand = job.demand.model_copy(update={"tasks": (group(1, gpus=1), group(1, gpus=2)), "min_tasks": 1})
     job.tasks.append(Task(1, 2, 0b11, "reserved"))
     sketch.state.nodes[2].reserved.devices, sketch.state.nodes[2].reserved.slots = 0b11, 1
     assert fits(sketch, "job") is does
-
-
