@@ -157,6 +157,60 @@ def test_the_shares_are_those_once_it_asks_again() -> None:
     assert taking_back(bench, project="theirs", gpus=8) == "back"
 
 
+@pytest.mark.parametrize(
+    ("projects", "actions", "first"),
+    [
+        # `first` could only preempt, and the policy does not preempt
+        (PROJECTS, ("allocate", "reclaim"), {"project": "theirs"}),
+        # it could only reclaim, and the policy does not reclaim
+        (PROJECTS, ("allocate", "preempt"), {"project": "ours", "may_preempt": False}),
+        # or has no projects to reclaim from
+        ((), ("allocate", "reclaim", "preempt"), {"project": "unheard-of", "may_preempt": False}),
+    ],
+)
+def test_a_job_that_no_action_permits_to_evict_anybody_takes_no_place_from_those_behind_it(
+    projects: Any, actions: Any, first: dict[str, Any]
+) -> None:
+    """It returns before `back`, and from a machine that is lost: the only place for it would be that of `back`."""
+    bench, back = pool(*projects, preemption={"actions": actions, "scope": "pool"})
+    bench.sketch.node("c")
+    ahead = bench.waiting("first", priority=80, gpus=8)
+    ahead.project, ahead.may_preempt = first["project"], first.get("may_preempt", True)
+    bench.sketch.at(ahead, ("c", range(8)), phase="evicting")
+    bench.state.evicting["first"] = None
+    bench.state.nodes[1].state = "lost"
+    back.project = "ours" if "reclaim" in actions and projects else "theirs"
+    assert taking_back(bench, project="theirs") == "back"
+
+
+def gang(bench: Bench, *devices: int, **demand: Any) -> Job:
+    """Two tasks of one GPU each, which leave these devices of node a."""
+    back = bench.waiting("back", priority=75, gpus=1, tasks=2)
+    bench.sketch.at(back, *(("a", [number]) for number in devices), phase="evicting")
+    back.demand = back.demand.model_copy(update=demand)
+    bench.state.evicting["back"] = None
+    return back
+
+
+def test_a_gang_may_return_to_its_old_place_although_it_would_be_placed_nowhere_anew() -> None:
+    bench = Bench()
+    elsewhere = bench.preemptor.demand.tasks[0].model_copy(update={"count": 2, "nodes": ("elsewhere",)})
+    gang(bench, 0, 1, tasks=(elsewhere,))
+    assert taking_back(bench, gpus=2) == "back"
+    assert taking_back(bench, gpus=2, first=2) is None, "beside it"
+
+
+def test_what_is_left_of_a_gang_is_not_all_that_it_needs_to_return() -> None:
+    bench = Bench()
+    back = gang(bench, 0, 1)
+    bench.sketch.running("stays", "a", range(2, 8))
+    assert taking_back(bench, gpus=1) == "back"
+    del back.tasks[1]
+    bench.state.nodes[0].releasing.devices = 0b1
+    bench.sketch.running("too", "a", [1])
+    assert taking_back(bench, gpus=1) is None, "there is a place for one of its two tasks only"
+
+
 def test_a_job_that_has_no_place_is_refused_for_that_alone() -> None:
     """While a job of higher priority is being evicted, and would have a place."""
     story = Story(check=check_pool)

@@ -6,6 +6,7 @@ import pytest
 from tests.builders import requested_unit
 from tests.unit.core_protections.kit import Bench
 
+from bailiff_core.actions import requesting as requesting_module
 from bailiff_core.actions.requesting import MAX_SELECTION_TIMEOUTS, RequestingJobs, requesting_units
 from bailiff_core.actions.possible_victims import PossibleVictims
 from bailiff_core.model.state import Job, OpenRequest, Selection
@@ -125,3 +126,30 @@ def test_who_requests_at_all(later: int, victims: bool, actions: Any) -> None:
     bench.state.indices.snapshot = None
     found = requesting_units(bench.state, PossibleVictims(bench.state), 9)
     assert [(unit.job.id, tried) for unit, tried in found] == actions
+
+
+PROJECTS = ({"name": "ours", "quota": {"gpus": 8}}, {"name": "theirs", "quota": {"gpus": 0}})
+
+
+@pytest.mark.parametrize(
+    ("about", "actions"),
+    [
+        ({}, ("reclaim", "preempt")),
+        ({"may_preempt": False}, ("reclaim",)),
+        ({"later": 1}, ("preempt",)),  # the backfilled jobs leave for it whatever its backoff; for others it has to wait
+        ({"later": 1, "preemptible": False, "quota": 0}, None),  # its project may not have the GPUs
+    ],
+)
+def test_the_head_requests_the_gpus_of_backfilled_jobs_besides_what_it_may_request_anyway(
+    monkeypatch: pytest.MonkeyPatch, about: dict[str, Any], actions: tuple[str, ...] | None
+) -> None:
+    projects = [{**PROJECTS[0], "quota": {"gpus": about.get("quota", 8)}}, PROJECTS[1]]
+    bench = Bench(preemption={"scope": "pool", "actions": ["allocate", "reclaim", "preempt"]}, projects=projects)
+    bench.running("x", gpus=8, priority=10, project="theirs")
+    head = bench.preemptor
+    head.next_request_at = bench.state.now + about.get("later", 0)
+    head.may_preempt, head.preemptible = about.get("may_preempt", True), about.get("preemptible", True)
+    bench.state.indices.snapshot = None
+    monkeypatch.setattr(requesting_module, "_head_with_backfilled_victims", lambda _: head)
+    found = requesting_units(bench.state, PossibleVictims(bench.state), 9)
+    assert [(unit.job.id, tried) for unit, tried in found] == ([("preemptor", actions)] if actions else [])
