@@ -1,5 +1,6 @@
 """Jobs that are being evicted and pending again at once: no job starts on what they would take back."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.core_invariants import check_pool
 from tests.log_builder import Story
 from tests.unit.core_protections.kit import Bench
 
+from bailiff_core.actions import returning
 from bailiff_core.actions.returning import ReturningJobs
 from bailiff_core.model.state import Job, Task
 from bailiff_core.placement import GangPlacement, TaskPlacement
@@ -157,6 +159,28 @@ def test_the_shares_are_those_once_it_asks_again() -> None:
     assert taking_back(bench, project="theirs", gpus=8) == "back"
 
 
+def test_what_its_project_uses_anyway_counts_for_its_share() -> None:
+    """Both projects want the GPUs: four for each. Two run, and two that return make four."""
+    bench = Bench(projects=({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 0}}))
+    bench.running("also", gpus=2, priority=75, project="ours")
+    bench.running("back", gpus=2, priority=75, project="ours", phase="evicting")
+    del bench.state.jobs["preemptor"]
+    bench.state.queue.clear()
+    assert taking_back(bench, project="theirs", gpus=6, first=2) == "back"
+
+
+@pytest.mark.parametrize(
+    ("allows", "imbalance", "found"), [(True, None, "back"), (False, None, None), (True, "it would only reverse it", None)]
+)
+def test_not_where_the_set_of_victims_would_not_be_permitted(
+    monkeypatch: pytest.MonkeyPatch, allows: bool, imbalance: str | None, found: str | None
+) -> None:
+    bench, _ = pool()
+    constraints = SimpleNamespace(allows=lambda _: allows, imbalance=lambda _: imbalance)
+    monkeypatch.setattr(returning, "Constraints", lambda *_: constraints)
+    assert taking_back(bench) == found
+
+
 @pytest.mark.parametrize(
     ("projects", "actions", "first"),
     [
@@ -198,6 +222,18 @@ def test_a_gang_may_return_to_its_old_place_although_it_would_be_placed_nowhere_
     gang(bench, 0, 1, tasks=(elsewhere,))
     assert taking_back(bench, gpus=2) == "back"
     assert taking_back(bench, gpus=2, first=2) is None, "beside it"
+
+
+def test_not_if_a_task_of_it_has_exited_or_its_machine_is_lost() -> None:
+    bench = Bench()
+    elsewhere = bench.preemptor.demand.tasks[0].model_copy(update={"count": 2, "nodes": ("elsewhere",)})
+    back = gang(bench, 0, 1, tasks=(elsewhere,))
+    back.tasks[1].state = "exited"
+    assert taking_back(bench, gpus=2) is None
+    back.tasks[1].state = "running"
+    bench.sketch.node("c").state = "lost"
+    back.tasks[1].node = 1
+    assert taking_back(bench, gpus=2) is None
 
 
 def test_what_is_left_of_a_gang_is_not_all_that_it_needs_to_return() -> None:
