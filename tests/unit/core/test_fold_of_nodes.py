@@ -90,7 +90,9 @@ def test_a_released_task_has_no_share_any_more(sketch: Sketch) -> None:
 # --- announcements and silence
 
 
-@pytest.mark.parametrize(("announced", "enrolled", "known"), [(9, True, 9), (None, True, 5), (9, False, None), (None, False, None)])
+@pytest.mark.parametrize(
+    ("announced", "enrolled", "known"), [(9, True, 9), (None, True, 5), (9, False, None), (None, False, None)]
+)
 def test_the_newest_announcement_of_an_enrolled_node_is_kept(
     sketch: Sketch, announced: int | None, enrolled: bool, known: int | None
 ) -> None:

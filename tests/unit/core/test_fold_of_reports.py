@@ -66,7 +66,9 @@ def test_only_tasks_that_are_to_stay_count_as_starting(sketch: Sketch, leaves: b
 @pytest.mark.parametrize(
     ("on_term", "done", "reported"), [("finish", False, True), ("finish", True, True), (None, True, True), (None, False, False)]
 )
-def test_a_task_has_said_that_it_is_done_itself_or_by_its_job_file(sketch: Sketch, on_term: Any, done: bool, reported: bool) -> None:
+def test_a_task_has_said_that_it_is_done_itself_or_by_its_job_file(
+    sketch: Sketch, on_term: Any, done: bool, reported: bool
+) -> None:
     job = pair(sketch)
     if on_term:
         job.demand = job.demand.model_copy(update={"on_term": on_term})

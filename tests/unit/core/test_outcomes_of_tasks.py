@@ -123,7 +123,9 @@ def test_the_fault_of_a_device_that_is_still_broken_is_the_reason() -> None:
     assert found.reason == "a-1 of a: xid 79"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("others", "tasks"), [(("running", "running"), "0"), (("exited", "running"), "0"), (("exited", "exited"), "")])
+@pytest.mark.parametrize(
+    ("others", "tasks"), [(("running", "running"), "0"), (("exited", "running"), "0"), (("exited", "exited"), "")]
+)
 def test_a_job_whose_last_task_is_on_a_broken_device_is_evicted_whole_although_others_have_succeeded(
     others: tuple[Any, ...], tasks: str
 ) -> None:

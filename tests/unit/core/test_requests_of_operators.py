@@ -111,7 +111,13 @@ def gang(sketch: Sketch, *nodes: str, minimum: int | None = None) -> Job:
 
 @pytest.mark.parametrize(
     ("deadline", "due", "decided"),
-    [(0, False, ["DrainDeadlineReached"]), (1, False, []), (-1, False, ["DrainDeadlineReached"]), (-1, True, []), (None, False, [])],
+    [
+        (0, False, ["DrainDeadlineReached"]),
+        (1, False, []),
+        (-1, False, ["DrainDeadlineReached"]),
+        (-1, True, []),
+        (None, False, []),
+    ],
 )
 def test_the_deadline_of_a_drain_is_recorded_once(sketch: Sketch, deadline: int | None, due: bool, decided: list[str]) -> None:
     drain(sketch, "a", deadline=None if deadline is None else sketch.state.now + deadline, due=due)

@@ -7,8 +7,8 @@ from tests.builders import requested_unit
 from tests.unit.core_protections.kit import Bench
 
 from bailiff_core.actions import requesting as requesting_module
-from bailiff_core.actions.requesting import MAX_SELECTION_TIMEOUTS, RequestingJobs, requesting_units
 from bailiff_core.actions.possible_victims import PossibleVictims
+from bailiff_core.actions.requesting import MAX_SELECTION_TIMEOUTS, RequestingJobs, requesting_units
 from bailiff_core.model.state import Job, OpenRequest, Selection
 
 
