@@ -1,4 +1,4 @@
-"""What an attempt ends with, and which ended tasks a gang goes on without: one rule of termination at a time."""
+"""What an attempt ends with, and which ended tasks a gang continues without: one rule of termination at a time."""
 
 from typing import Any
 

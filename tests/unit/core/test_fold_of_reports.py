@@ -66,7 +66,7 @@ def test_only_tasks_that_are_to_stay_count_as_starting(sketch: Sketch, leaves: b
 @pytest.mark.parametrize(
     ("on_term", "done", "reported"), [("finish", False, True), ("finish", True, True), (None, True, True), (None, False, False)]
 )
-def test_a_task_has_said_that_it_is_done_itself_or_by_its_job_file(
+def test_a_task_reports_that_it_is_done_itself_or_its_job_file_does(
     sketch: Sketch, on_term: Any, done: bool, reported: bool
 ) -> None:
     job = pair(sketch)
@@ -121,7 +121,7 @@ def test_a_cancelled_eviction_of_one_task_is_over_when_its_agent_confirms(sketch
     fold(sketch, facts.TaskEvictionCancelled(**of(job, 0)))
     assert (job.tasks[0].eviction, job.tasks[0].noticed) == (None, False)
     fold(sketch, facts.TaskEvictionCancelled(**of(job, 1)))
-    assert job.tasks[1].eviction is not None, "that one goes on"
+    assert job.tasks[1].eviction is not None, "that one continues"
     assert job.tasks[1].eviction_cancelled
 
 
