@@ -2,7 +2,7 @@
 
 import pytest
 from tests.builders import Sketch, group, requested_unit
-from tests.log_builder import Story
+from tests.log_builder import GIB, HOUR, Story, policy
 from tests.unit.core_protections.kit import rules
 
 from bailiff_core.actions.allocate import allocate, is_behind_selection, pending_reason, scheduling_class_of
@@ -92,6 +92,24 @@ def test_surplus_of_a_gang_that_is_only_reserved_is_reserved_as_well(story: Stor
     story.releases("leaves")
     story.expect("JobStarting", job="job")
     assert story.members("job", "starting") == [0, 1]
+
+
+def test_a_job_that_may_only_start_where_it_costs_its_project_too_much_is_not_started() -> None:
+    """40 GiB are half of a large GPU, which its project may have, and all of a small one, which it may not. The head of the queue
+    waits for both large ones.
+    """
+    projects = [{"name": "p", "quota": {"gpus": 0.5}, "limit": {"gpus": 0.5}}, {"name": "q", "quota": {"gpus": 8}}]
+    story = Story(policy(projects=projects, backfill="reserve", preemption={"actions": ["allocate"]}))
+    story.node("large", gpus=2, labels={"size": "large"})
+    small = story.joined("small", gpus=1)
+    story.cycle(small.model_copy(update={"devices": (small.devices[0].model_copy(update={"memory_bytes": 40 * GIB}),)}))
+    story.runs("running", TaskGroup(gpu_milli=1000, node_labels={"size": "large"}), project="q", run_time_limit=HOUR)
+    story.submit("head", TaskGroup(gpu_milli=2000, node_labels={"size": "large"}), project="q")
+    part = TaskGroup(gpu_share_bytes=40 * GIB)
+    story.cycle(*(story.submitted(name, part, project="p") for name in ("first", "second")))
+    assert story.phases() == {"running": "running", "head": "pending", "first": "pending", "second": "pending"}
+    story.cancel("head")
+    assert story.phases()["first"] == "starting", "on half of a large one"
 
 
 # --- whether a preemption is still needed

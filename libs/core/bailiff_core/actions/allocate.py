@@ -136,7 +136,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         outside = backfill.place(unit, _budget(state))  # a placement outside the head's reservation is a placement in the pool
         snapshot.rollback(mark)
         if isinstance(outside, GangPlacement):
-            return over_bounds(snapshot, unit, outside) or outside
+            return outside  # what whole devices cost its project does not depend on the place
     place = place_within_bounds(snapshot, unit, _budget(state))
     snapshot.rollback(mark)
     if isinstance(place, str):
