@@ -112,6 +112,33 @@ def test_a_job_that_may_only_start_where_it_costs_its_project_too_much_is_not_st
     assert story.phases()["first"] == "starting", "on half of a large one"
 
 
+@pytest.mark.parametrize(
+    ("backfill", "free", "starts"),
+    [
+        ("reserve", 0, []),
+        ("reserve", 1, ["first"]),  # beside what is reserved for the head
+        ("reserve", 2, ["first", "second"]),
+        ("preemptible", 0, ["first", "second"]),  # there as well: they may be evicted for the head
+    ],
+)
+def test_each_of_several_equal_jobs_starts_where_the_policy_lets_it_pass_the_head(
+    backfill: str, free: int, starts: list[str]
+) -> None:
+    """The head needs four GPUs of one node, of which two are in use, nobody knows for how long."""
+    story = Story(policy(backfill=backfill, protections={"preemption_delay": "1h"}))
+    story.node("n1", gpus=4)
+    story.runs("running", gpus=2, cls="inference")
+    story.submit("head", gpus=4, cls="interactive")
+    if free:
+        story.node("n2", gpus=free)
+    story.cycle(*(story.submitted(name, gpus=1) for name in ("first", "second")))
+    assert [name for name in ("first", "second") if story.job(name).phase == "starting"] == starts
+    pending = [decision.job for decision in story.last_decisions if type(decision).__name__ == "JobPending"]  # type: ignore[attr-defined]
+    assert pending == [name for name in ("first", "second") if name not in starts], (
+        "no job is recorded as pending that starts at once"
+    )
+
+
 # --- whether a preemption is still needed
 
 
