@@ -23,10 +23,15 @@ def sketch() -> Sketch:
     return made
 
 
-def enforced(sketch: Sketch, department: Any = None, project: Any = None, *, enforce: bool = True) -> list[tuple[str, str, str]]:
+def enforced(
+    sketch: Sketch, department: Any = None, project: Any = None, *, enforce: bool = True, other: int = 0
+) -> list[tuple[str, str, str]]:
     """Kind, job and tasks of each decision once the department `dept`, and its projects, have these bounds."""
     projects = [{"name": "dept", **NOTHING_ELSE, **(department or {})}]
-    projects += [{"name": "p", "parent": "dept", **NOTHING_ELSE, **(project or {})}, {"name": "other", "parent": "dept"}]
+    projects += [
+        {"name": "p", "parent": "dept", **NOTHING_ELSE, **(project or {})},
+        {"name": "other", "parent": "dept", "quota": {"gpus": other}},
+    ]
     sketch.state.policy, sketch.state.enforcing = rules(projects=projects), enforce
     sketch.state.indices.snapshot = None
     return [(type(each).__name__, each.job, each.tasks) for each in enforcement(sketch.state)]  # type: ignore[attr-defined]
@@ -73,6 +78,19 @@ def test_a_job_without_gpus_keeps_its_cpus_while_gpus_are_taken(sketch: Sketch, 
     has(sketch, "top", group(gpus=1), 40, "other")
     found = enforced(sketch, {"limit": {"gpus": 2}}, {"limit": {"cpus": 1}})
     assert sorted(found) == [(kind, "large", ""), (kind, "middle", "")]
+
+
+def test_a_preemptible_job_is_not_taken_for_the_quota_of_work_that_is_not_preemptible(sketch: Sketch) -> None:
+    """As above: without `middle` and `large` the department is within its quota again, and `cheap` was never in the way."""
+    runs(sketch, "cheap", group(gpus=1, cpu=1), 10)
+    for name, need, priority, project in (
+        ("middle", group(gpus=1, cpu=1), 20, "p"),
+        ("large", group(gpus=2), 30, "other"),
+        ("top", group(gpus=1), 40, "other"),
+    ):
+        runs(sketch, name, need, priority, project).preemptible = False
+    found = enforced(sketch, {"quota": {"gpus": 2, "cpus": 9}}, {"quota": {"gpus": 8, "cpus": 9}, "limit": {"cpus": 1}}, other=8)
+    assert sorted(found) == [("EvictionDecided", "large", ""), ("EvictionDecided", "middle", "")]
 
 
 def test_a_reservation_that_goes_for_the_department_counts_once_for_its_project(sketch: Sketch) -> None:
