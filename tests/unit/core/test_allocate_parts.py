@@ -10,6 +10,8 @@ from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.state import OpenRequest, Selection, Task
 from bailiff_core.model.units import Unit
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.queue.backfill import Backfill
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 
@@ -78,6 +80,18 @@ def test_jobs_that_waited_for_a_head_are_tried_again_once_there_is_no_head(sketc
     state.indices.head_reservation = (current_snapshot(state).usage.changes_since(0)[0], ("head", {}, None))
     assert list(allocate(state)) == []
     assert (state.indices.backfill_blocked, state.indices.to_schedule) == ({}, {"job": None})
+
+
+def test_a_job_that_does_not_fit_at_all_any_more_does_not_wait_for_the_head(sketch: Sketch) -> None:
+    state = sketch.state
+    sketch.at(sketch.job("running", group(gpus=2)), ("a", [0, 1]))
+    head, _ = sketch.job("head", group(gpus=2), priority=60), sketch.job("job", group(gpus=1))
+    snapshot = current_snapshot(state)
+    reservation = Backfill(snapshot, requested_unit(head), StepBudget(1_000)).reservation()
+    state.indices.backfill_blocked = {"job": None}
+    state.indices.head_reservation = (snapshot.usage.changes_since(0)[0], reservation)
+    assert {type(decision).__name__ for decision in allocate(state)} == {"JobPending"}
+    assert state.indices.backfill_blocked == {}
 
 
 def test_surplus_of_a_gang_that_is_only_reserved_is_reserved_as_well(story: Story) -> None:

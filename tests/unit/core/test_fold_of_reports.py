@@ -143,6 +143,14 @@ def test_the_eviction_of_a_gang_is_over_when_all_tasks_that_stay_have_confirmed(
     assert (job.eviction is None, job.phase) == (over, "running" if over else "evicting")
 
 
+def test_an_eviction_that_nobody_cancelled_continues_whatever_agents_report(sketch: Sketch) -> None:
+    job = pair(sketch, "evicting")
+    for task in job.tasks:
+        task.state, task.eviction_cancelled = "running", True
+    complete_cancellation(sketch.state, job)
+    assert (job.eviction is not None, job.phase) == (True, "evicting")
+
+
 @pytest.mark.parametrize(
     ("own", "gang", "restored"),
     [

@@ -97,6 +97,17 @@ def test_a_job_that_is_not_queued_cannot_leave_the_queue(sketch: Sketch, queued:
     assert sketch.state.queue == list(queued)
 
 
+def test_nothing_is_noted_any_more_of_a_job_that_has_left_the_queue(sketch: Sketch) -> None:
+    indices = sketch.state.indices
+    jobs = [sketch.job(name) for name in ("leaves", "stays")]
+    noted = (indices.to_schedule, indices.backfill_blocked, indices.withheld)
+    for index in noted:
+        index.update(dict.fromkeys(job.id for job in jobs))
+    dequeue(sketch.state, jobs[0])
+    assert [list(index) for index in noted] == [["stays"]] * 3
+    assert (sketch.state.queue, list(indices.queued)) == (["stays"], ["stays"])
+
+
 # --- limits of the run time
 
 

@@ -190,6 +190,8 @@ def test_not_where_the_set_of_victims_would_not_be_permitted(
         (PROJECTS, ("allocate", "preempt"), {"project": "ours", "may_preempt": False}),
         # or has no projects to reclaim from
         ((), ("allocate", "reclaim", "preempt"), {"project": "unheard-of", "may_preempt": False}),
+        # or the other job has the higher priority, and is of the same project
+        (PROJECTS, ("allocate", "reclaim", "preempt"), {"project": "theirs", "other": 90}),
     ],
 )
 def test_a_job_that_no_action_permits_to_evict_anybody_takes_no_place_from_those_behind_it(
@@ -204,7 +206,7 @@ def test_a_job_that_no_action_permits_to_evict_anybody_takes_no_place_from_those
     bench.state.evicting["first"] = None
     bench.state.nodes[1].state = "lost"
     back.project = "ours" if "reclaim" in actions and projects else "theirs"
-    assert taking_back(bench, project="theirs") == "back"
+    assert taking_back(bench, project="theirs", priority=first.get("other", 50)) == "back"
 
 
 def gang(bench: Bench, *devices: int, **demand: Any) -> Job:
