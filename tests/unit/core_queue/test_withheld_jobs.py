@@ -8,6 +8,7 @@ from tests.unit.core_protections.kit import Bench
 
 from bailiff_core.actions import requesting as requesting_module
 from bailiff_core.actions.possible_victims import PossibleVictims
+from bailiff_core.actions.preempt import request_preemptions
 from bailiff_core.actions.requesting import MAX_SELECTION_TIMEOUTS, RequestingJobs, requesting_units
 from bailiff_core.model.state import Job, OpenRequest, Selection
 
@@ -126,6 +127,22 @@ def test_who_requests_at_all(later: int, victims: bool, actions: Any) -> None:
     bench.state.indices.snapshot = None
     found = requesting_units(bench.state, PossibleVictims(bench.state), 9)
     assert [(unit.job.id, tried) for unit, tried in found] == actions
+
+
+@pytest.mark.parametrize(
+    ("about", "requests"),
+    [
+        ({}, True),
+        ({"truncation_unreconciled": True}, False),  # jobs that the log lost may still run there
+        ({"selection": Selection(1, 1, None, [OpenRequest(1, "preemptor")])}, False),
+    ],
+)
+def test_when_a_selection_is_opened(about: dict[str, Any], requests: bool) -> None:
+    bench = pool()
+    for name, value in about.items():
+        setattr(bench.state, name, value)
+    found = [each.job for each in request_preemptions(bench.state)]  # type: ignore[attr-defined]
+    assert found == (["preemptor"] if requests else [])
 
 
 PROJECTS = ({"name": "ours", "quota": {"gpus": 8}}, {"name": "theirs", "quota": {"gpus": 0}})
