@@ -153,6 +153,15 @@ def test_each_of_several_equal_jobs_starts_where_the_policy_lets_it_pass_the_hea
     )
 
 
+def test_a_job_that_ends_before_the_head_starts_may_use_what_equal_jobs_without_a_limit_may_not() -> None:
+    story = Story(policy(backfill="reserve"))
+    story.node("n1", gpus=4)
+    story.runs("running", gpus=2, cls="inference", run_time_limit=HOUR)
+    story.submit("head", gpus=4, cls="interactive")
+    story.cycle(story.submitted("endless"), story.submitted("short", run_time_limit=HOUR // 2))
+    assert (story.job("endless").phase, story.job("short").phase) == ("pending", "starting")
+
+
 # --- whether a preemption is still needed
 
 
