@@ -7,6 +7,7 @@ from tests.builders import Sketch, group
 
 from bailiff_core.fold.preemptions import _evict_victim
 from bailiff_core.fold.registry import FOLDS
+from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import VictimChoice
 from bailiff_core.model.state import Eviction, Job, Preemption
 from bailiff_core.records import decisions
@@ -52,6 +53,20 @@ def test_the_preemption_is_complete_when_the_last_reserved_task_starts(
     assert (job.reserved_until, job.preemption) == ((None, None) if complete else (99, 7))
     assert list(sketch.state.preemptions) == ([] if complete else [7])
     assert job.phase == "running"
+
+
+@pytest.mark.parametrize("reserved", [True, False])
+def test_a_task_has_an_order_to_start_only_once_it_is_to_start(sketch: Sketch, reserved: bool) -> None:
+    """Its number fences older orders: a task that is only reserved has none yet."""
+    job = sketch.job("job", group(2, gpus=1))
+    sketch.state.seq = 8
+    first, second = (NodeShare(node=0, tasks=str(number), devices=str(number)) for number in range(2))
+    fold(sketch, decisions.JobPlaced(job="job", attempt=1, placement=(first,), reserved=reserved))
+    fold(sketch, decisions.JobGrown(job="job", attempt=1, placement=(second,), reserved=reserved))
+    assert [task.start_seq for task in job.tasks] == ([None, None] if reserved else [8, 8])
+    sketch.state.seq = 9
+    fold(sketch, decisions.JobStarting(job="job", attempt=1))
+    assert [task.start_seq for task in job.tasks] == ([9, 9] if reserved else [8, 8])
 
 
 def test_a_job_without_a_preemption_starts_as_well(sketch: Sketch) -> None:

@@ -121,3 +121,21 @@ def test_the_fault_of_a_device_that_is_still_broken_is_the_reason() -> None:
     sketch.state.indices.touched["job"] = None
     (found,) = device_evictions(sketch.state)
     assert found.reason == "a-1 of a: xid 79"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("others", "tasks"), [(("running", "running"), "0"), (("exited", "running"), "0"), (("exited", "exited"), "")]
+)
+def test_a_job_whose_last_task_is_on_a_broken_device_is_evicted_whole_although_others_have_succeeded(
+    others: tuple[Any, ...], tasks: str
+) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    job = sketch.at(sketch.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2]))
+    job.demand = job.demand.model_copy(update={"min_tasks": 2})
+    job.tasks[0].device_failed = True
+    for member, state in zip(job.tasks[1:], others, strict=True):
+        member.state, member.exit_code = state, 0 if state == "exited" else None
+    sketch.state.indices.touched["job"] = None
+    (found,) = device_evictions(sketch.state)
+    assert found.tasks == tasks  # type: ignore[attr-defined]

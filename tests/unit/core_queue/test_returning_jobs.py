@@ -1,5 +1,6 @@
 """Jobs that are being evicted and pending again at once: no job starts on what they would take back."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.core_invariants import check_pool
 from tests.log_builder import Story
 from tests.unit.core_protections.kit import Bench
 
+from bailiff_core.actions import returning
 from bailiff_core.actions.returning import ReturningJobs
 from bailiff_core.model.state import Job, Task
 from bailiff_core.placement import GangPlacement, TaskPlacement
@@ -155,6 +157,96 @@ def test_the_shares_are_those_once_it_asks_again() -> None:
     free = ({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 0}})
     bench, _ = pool(*free, gpus=4, preemption={"scope": "project"})
     assert taking_back(bench, project="theirs", gpus=8) == "back"
+
+
+def test_what_its_project_uses_anyway_counts_for_its_share() -> None:
+    """Both projects want the GPUs: four for each. Two run, and two that return make four."""
+    bench = Bench(projects=({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 0}}))
+    bench.running("also", gpus=2, priority=75, project="ours")
+    bench.running("back", gpus=2, priority=75, project="ours", phase="evicting")
+    del bench.state.jobs["preemptor"]
+    bench.state.queue.clear()
+    assert taking_back(bench, project="theirs", gpus=6, first=2) == "back"
+
+
+@pytest.mark.parametrize(
+    ("allows", "imbalance", "found"), [(True, None, "back"), (False, None, None), (True, "it would only reverse it", None)]
+)
+def test_not_where_the_set_of_victims_would_not_be_permitted(
+    monkeypatch: pytest.MonkeyPatch, allows: bool, imbalance: str | None, found: str | None
+) -> None:
+    bench, _ = pool()
+    constraints = SimpleNamespace(allows=lambda _: allows, imbalance=lambda _: imbalance)
+    monkeypatch.setattr(returning, "Constraints", lambda *_: constraints)
+    assert taking_back(bench) == found
+
+
+@pytest.mark.parametrize(
+    ("projects", "actions", "first"),
+    [
+        # `first` could only preempt, and the policy does not preempt
+        (PROJECTS, ("allocate", "reclaim"), {"project": "theirs"}),
+        # it could only reclaim, and the policy does not reclaim
+        (PROJECTS, ("allocate", "preempt"), {"project": "ours", "may_preempt": False}),
+        # or has no projects to reclaim from
+        ((), ("allocate", "reclaim", "preempt"), {"project": "unheard-of", "may_preempt": False}),
+        # or the other job has the higher priority, and is of the same project
+        (PROJECTS, ("allocate", "reclaim", "preempt"), {"project": "theirs", "other": 90}),
+    ],
+)
+def test_a_job_that_no_action_permits_to_evict_anybody_takes_no_place_from_those_behind_it(
+    projects: Any, actions: Any, first: dict[str, Any]
+) -> None:
+    """It returns before `back`, and from a machine that is lost: the only place for it would be that of `back`."""
+    bench, back = pool(*projects, preemption={"actions": actions, "scope": "pool"})
+    bench.sketch.node("c")
+    ahead = bench.waiting("first", priority=80, gpus=8)
+    ahead.project, ahead.may_preempt = first["project"], first.get("may_preempt", True)
+    bench.sketch.at(ahead, ("c", range(8)), phase="evicting")
+    bench.state.evicting["first"] = None
+    bench.state.nodes[1].state = "lost"
+    back.project = "ours" if "reclaim" in actions and projects else "theirs"
+    assert taking_back(bench, project="theirs", priority=first.get("other", 50)) == "back"
+
+
+def gang(bench: Bench, *devices: int, **demand: Any) -> Job:
+    """Two tasks of one GPU each, which leave these devices of node a."""
+    back = bench.waiting("back", priority=75, gpus=1, tasks=2)
+    bench.sketch.at(back, *(("a", [number]) for number in devices), phase="evicting")
+    back.demand = back.demand.model_copy(update=demand)
+    bench.state.evicting["back"] = None
+    return back
+
+
+def test_a_gang_may_return_to_its_old_place_although_it_would_be_placed_nowhere_anew() -> None:
+    bench = Bench()
+    elsewhere = bench.preemptor.demand.tasks[0].model_copy(update={"count": 2, "nodes": ("elsewhere",)})
+    gang(bench, 0, 1, tasks=(elsewhere,))
+    assert taking_back(bench, gpus=2) == "back"
+    assert taking_back(bench, gpus=2, first=2) is None, "beside it"
+
+
+def test_not_if_a_task_of_it_has_exited_or_its_machine_is_lost() -> None:
+    bench = Bench()
+    elsewhere = bench.preemptor.demand.tasks[0].model_copy(update={"count": 2, "nodes": ("elsewhere",)})
+    back = gang(bench, 0, 1, tasks=(elsewhere,))
+    back.tasks[1].state = "exited"
+    assert taking_back(bench, gpus=2) is None
+    back.tasks[1].state = "running"
+    bench.sketch.node("c").state = "lost"
+    back.tasks[1].node = 1
+    assert taking_back(bench, gpus=2) is None
+
+
+def test_what_is_left_of_a_gang_is_not_all_that_it_needs_to_return() -> None:
+    bench = Bench()
+    back = gang(bench, 0, 1)
+    bench.sketch.running("stays", "a", range(2, 8))
+    assert taking_back(bench, gpus=1) == "back"
+    del back.tasks[1]
+    bench.state.nodes[0].releasing.devices = 0b1
+    bench.sketch.running("too", "a", [1])
+    assert taking_back(bench, gpus=1) is None, "there is a place for one of its two tasks only"
 
 
 def test_a_job_that_has_no_place_is_refused_for_that_alone() -> None:

@@ -126,21 +126,17 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         return forbidden
     if scheduling_class in state.indices.unschedulable:
         return state.indices.unschedulable[scheduling_class]
-    may_delay_head = backfill is not None and not backfill.completes_before_head(unit)
-    if (
-        backfill is not None
-        and may_delay_head
-        and scheduling_class in backfill.unplaceable
-        and not _may_be_evicted_for_head(state, unit, backfill)
-    ):
+    if backfill is not None and backfill.completes_before_head(unit):
+        backfill = None  # it cannot delay the head
+    if backfill is not None and scheduling_class in backfill.unplaceable and not _may_be_evicted_for_head(state, unit, backfill):
         return _block(state, unit, backfill)
     mark = snapshot.mark()
     outside: GangPlacement | NoFit | None = None
-    if backfill is not None and may_delay_head and backfill.known and has_uniform_tasks(unit):
+    if backfill is not None and backfill.known and has_uniform_tasks(unit):
         outside = backfill.place(unit, _budget(state))  # a placement outside the head's reservation is a placement in the pool
         snapshot.rollback(mark)
         if isinstance(outside, GangPlacement):
-            return over_bounds(snapshot, unit, outside) or outside
+            return outside  # what whole devices cost its project does not depend on the place
     place = place_within_bounds(snapshot, unit, _budget(state))
     snapshot.rollback(mark)
     if isinstance(place, str):
@@ -148,7 +144,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     if not isinstance(place, GangPlacement):
         state.indices.unschedulable[scheduling_class] = place.why
         return place.why
-    if backfill is not None and may_delay_head:
+    if backfill is not None:
         outside = outside or backfill.place(unit, _budget(state))
         snapshot.rollback(mark)
         if not isinstance(outside, GangPlacement):

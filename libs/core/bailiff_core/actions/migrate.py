@@ -55,7 +55,7 @@ def drain_migrations(state: PoolState) -> Iterator[Decision]:
 
 def graceful_drain_of(state: PoolState, job: Job) -> Drain | None:
     """The graceful drain for which the job may migrate: of a node without which it cannot run; else `None`."""
-    if job.phase not in ACTIVE or job.suspended_reason is not None or not job.tasks:
+    if job.phase not in ACTIVE or job.suspended_reason is not None:
         return None
     if not all(task.state == "running" and task.attached and task.eviction is None for task in job.tasks):
         return None

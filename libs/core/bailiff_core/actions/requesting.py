@@ -114,7 +114,7 @@ def requesting_units(
     while len(found) < limit and (unit := order.next()) is not None:
         job = unit.job
         actions: tuple[Action, ...] = ()
-        if job is not head or (victims.exist_for(job) and may_request(state, job)):
+        if may_request(state, job):
             actions = possible_actions(snapshot, order.shares, unit, victims)
         if job is head and "preempt" not in actions and action_not_permitted(snapshot, order.shares, unit, "preempt") is None:
             actions = (*actions, "preempt")

@@ -52,7 +52,7 @@ def job_shrunk(state: PoolState, decision: decisions.JobShrunk) -> None:
     with changing(state, job):
         job.tasks = [task for task in job.tasks if task.index not in removed]
     job.not_before = max(job.not_before, decision.not_before)
-    job.restart_pending = job.restart_pending or job.demand.elastic == "restart"
+    job.restart_pending = job.demand.elastic == "restart"
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
     note_stale(state, job)

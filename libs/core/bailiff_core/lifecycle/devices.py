@@ -21,7 +21,7 @@ def device_evictions(state: PoolState) -> Iterator[Decision]:
         if job.phase not in ("starting", "running") or job.eviction is not None:
             continue
         faulty = [task for task in active_tasks(job) if task.device_failed]
-        exceeding = [task for task in active_tasks(job) if task.over_share and not task.device_failed]
+        exceeding = [task for task in active_tasks(job) if task.over_share]
         if faulty:
             yield _eviction(state, job, faulty, "device", _fault_text(state, faulty[0]))
         elif exceeding:

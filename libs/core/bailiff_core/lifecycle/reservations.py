@@ -78,7 +78,7 @@ def _of_reserved_tasks(state: PoolState, job: Job, members: list[Task]) -> Itera
         return  # tasks that the log lost may still run there
     elif part and not active_tasks(job):
         return  # no task of the attempt is left to join; when they are released, the job ends or is requeued
-    elif part and has_started_members(state, job):
+    elif has_started_members(state, job):
         yield from _restart_to_grow(state, job, members)
     elif not part or job.demand.sub_groups:
         if _resources_free(state, job, members):

@@ -1,0 +1,159 @@
+"""Evictions and preemptions as the fold keeps them: of one task among others, of reserved tasks, with reservations that stay."""
+
+from typing import Any
+
+import pytest
+from tests.builders import Sketch, group
+
+from bailiff_core.fold.preemptions import _evict_victim
+from bailiff_core.fold.registry import FOLDS
+from bailiff_core.model.placement_ranges import NodeShare
+from bailiff_core.model.proposal import Explanation, VictimChoice
+from bailiff_core.model.state import Eviction, Job, Preemption, Task
+from bailiff_core.records import decisions, facts
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    made = Sketch()
+    made.node("a", gpus=8)
+    made.node("b", gpus=8)
+    return made
+
+
+def fold(sketch: Sketch, record: Any) -> None:
+    FOLDS[type(record)](sketch.state, record)
+
+
+def elastic(sketch: Sketch, *states: Any, name: str = "job") -> Job:
+    """Tasks in these states, one GPU each on node a."""
+    places = [("a", [len(sketch.state.jobs) * 3 + number]) for number in range(len(states))]
+    job = sketch.at(sketch.job(name, group(len(states), gpus=1)), *places)
+    for task, state in zip(job.tasks, states, strict=True):
+        task.state = state
+    return job
+
+
+def choice(job: str, **about: Any) -> VictimChoice:
+    return VictimChoice(job=job, attempt=1, priority=50, gpus=1, lost_gpu_ms=0, **about)
+
+
+def preempted(action: Any, *victims: VictimChoice, expires: int = 300) -> decisions.PreemptionDecided:
+    """For the pending job `preemptor`, on device 7 of node a."""
+    return decisions.PreemptionDecided(
+        request=1, action=action, preemptor=decisions.Preemptor(job="preemptor", class_name="train", priority=60), attempt=1,
+        victims=victims, graces=(5,) * len(victims), placement=(NodeShare(node=0, tasks="0", devices="7"),), expires=expires,
+        explanation=Explanation(),
+    )  # fmt: skip
+
+
+# --- evictions of single tasks
+
+
+def test_of_the_evicted_tasks_those_that_are_only_reserved_are_dropped(sketch: Sketch) -> None:
+    job = elastic(sketch, "running", "running", "reserved")
+    eviction = decisions.EvictionDecided(job="job", attempt=1, cause="drain", grace=5, tasks="1-2")
+    fold(sketch, eviction)
+    assert [(task.index, task.eviction is not None) for task in job.tasks] == [(0, False), (1, True)]
+
+
+def test_an_eviction_starts_once_and_starts_no_other(sketch: Sketch) -> None:
+    state, job = sketch.state, elastic(sketch, "running", "running", "running")
+    first, second = Eviction(3, "drain", 5), Eviction(4, "scaled", 5)
+    job.tasks[0].eviction, job.tasks[1].eviction = first, second
+    state.seq = 6
+    fold(sketch, facts.EvictionStarted(job="job", attempt=1, decided_by=4))
+    assert (first.started_seq, second.started_seq, second.started_at) == (None, 6, state.now)
+    state.seq, state.now = 7, state.now + 1
+    fold(sketch, facts.EvictionStarted(job="job", attempt=1, decided_by=4))
+    assert (second.started_seq, second.started_at) == (6, state.now - 1), "from here on its agents are notified"
+
+
+@pytest.mark.parametrize("notified", [True, False])
+def test_the_cancelled_eviction_of_a_task_leaves_that_of_its_gang(sketch: Sketch, notified: bool) -> None:
+    state, job = sketch.state, elastic(sketch, "running", "running", "running")
+    job.phase, job.eviction = "evicting", Eviction(5, "preemption", 5)
+    job.tasks[1].eviction = Eviction(3, "drain", 5)
+    state.seq = 8
+    cancelled = decisions.EvictionCancelled(job="job", attempt=1, preemption=None, notified=notified, reason="", tasks="1")
+    fold(sketch, cancelled)
+    assert (job.phase, job.eviction.cancel_seq) == ("evicting", None)
+    own = job.tasks[1].eviction
+    assert (own.cancel_seq if own is not None else None) == (8 if notified else None)
+    assert (own is None) is not notified
+
+
+# --- victims of a preemption
+
+
+def test_of_a_job_that_has_not_started_a_reserved_task_alone_may_be_taken(sketch: Sketch) -> None:
+    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]), phase="reserved")
+    preemption = Preemption(9, "preemptor", [])
+    _evict_victim(sketch.state, job, choice("job", tasks="1", reserved=True), 0, preemption, ())
+    assert (job.phase, [task.index for task in job.tasks]) == ("reserved", [0])
+    _evict_victim(sketch.state, job, choice("job", reserved=True), 0, preemption, ())
+    assert (job.phase, job.tasks) == ("pending", [])
+
+
+def test_a_job_that_loses_only_reserved_tasks_is_no_victim_whose_eviction_is_awaited(sketch: Sketch) -> None:
+    job = elastic(sketch, "running", "running", "reserved")
+    preemption = Preemption(9, "preemptor", [])
+    _evict_victim(sketch.state, job, choice("job", tasks="2"), 5, preemption, ())
+    assert preemption.victims == []
+    _evict_victim(sketch.state, job, choice("job", tasks="1"), 5, preemption, ())
+    assert preemption.victims == ["job"]
+
+
+def test_victims_of_a_reservation_pass_to_the_preemptor_only_with_the_last_of_its_reserved_tasks(sketch: Sketch) -> None:
+    state = sketch.state
+    victim = sketch.at(sketch.job("victim", group(gpus=1)), ("a", [7]), phase="evicting", preemption=7)
+    holder = elastic(sketch, "running", "reserved", "reserved", name="holder")
+    holder.preemption = 7
+    state.preemptions[7] = Preemption(7, "holder", ["victim"])
+    assert victim.eviction is not None
+    _evict_victim(state, holder, choice("holder", tasks="2"), 5, Preemption(9, "preemptor", []), ())
+    assert victim.eviction.preemption == 7
+    _evict_victim(state, holder, choice("holder", tasks="1"), 5, last := Preemption(10, "preemptor", []), ())
+    assert (victim.eviction.preemption, last.victims) == (10, ["victim"])
+
+
+def test_a_gang_whose_tasks_are_evicted_one_by_one_is_one_victim(sketch: Sketch) -> None:
+    state = sketch.state
+    victim = elastic(sketch, "running", "running", "running", name="victim")
+    victim.tasks[0].eviction = Eviction(7, "preemption", 5, preemption=7)
+    victim.tasks[1].eviction = Eviction(7, "preemption", 5, preemption=7)
+    victim.tasks[2].eviction = Eviction(6, "preemption", 5, preemption=6)
+    holder = sketch.running("holder", "b", [0], phase="reserved")
+    holder.preemption = 7
+    state.preemptions[7] = Preemption(7, "holder", ["forgotten", "victim"])
+    new = Preemption(9, "preemptor", [])
+    _evict_victim(state, holder, choice("holder", reserved=True), 0, new, ())
+    assert new.victims == ["victim"]
+    assert [task.eviction.preemption for task in victim.tasks if task.eviction is not None] == [9, 9, 6]
+
+
+@pytest.mark.parametrize(("before", "until"), [(900, 900), (200, 300), (None, 300)])
+def test_a_victim_keeps_its_earlier_reservation_beside_the_new_one_until_the_later_time(
+    sketch: Sketch, before: int | None, until: int
+) -> None:
+    job = elastic(sketch, "running", "running", "running")
+    sketch.job("preemptor")
+    if before is not None:
+        job.tasks[2].eviction = Eviction(3, "preemption", 5)
+        job.reservation, job.reservation_until = [Task(2, 1, 0b10, "reserved")], before
+    moved = choice("job", tasks="1", moved_to=(NodeShare(node=1, tasks="1", devices="0"),))
+    fold(sketch, preempted("preempt", moved))
+    assert [task.index for task in job.reservation] == [1] if before is None else [1, 2]
+    assert job.reservation_until == until
+
+
+@pytest.mark.parametrize(
+    ("action", "moved", "displaced"),
+    [("preempt", False, True), ("reclaim", False, True), ("preempt", True, False), ("consolidate", True, False)],
+)
+def test_who_counts_as_displaced(sketch: Sketch, action: Any, moved: bool, displaced: bool) -> None:
+    sketch.running("job", "a", [0])
+    sketch.job("preemptor")
+    places = (NodeShare(node=1, tasks="0", devices="0"),) if moved else ()
+    fold(sketch, preempted(action, choice("job", moved_to=places)))
+    assert ("job" in sketch.state.displaced_by) is displaced
