@@ -7,7 +7,7 @@ from tests.builders import HOUR, MINUTE, Sketch, group
 
 from bailiff_core.fold.allocation import is_releasing, needs_placement, phase_of
 from bailiff_core.fold.apply import forget
-from bailiff_core.fold.attachments import UNANSWERED_AFTER, is_live
+from bailiff_core.fold.attachments import is_live
 from bailiff_core.fold.displacements import is_current, note_displacement, note_reclaimed
 from bailiff_core.fold.gang import note_stale
 from bailiff_core.fold.jobs import MAX_EVICTION_TIMES
@@ -259,6 +259,19 @@ def test_a_backoff_is_over_by_the_clock_whatever_the_number_of_the_job(until: in
 
 
 @pytest.mark.parametrize(
+    ("phase", "is_due"), [("starting", True), ("running", True), ("evicting", False), ("reserved", False), ("succeeded", False)]
+)
+@pytest.mark.parametrize("timer", ["backoff", "next-request"])
+def test_only_a_job_that_may_get_tasks_waits_for_the_time_when_it_may(phase: Any, is_due: bool, timer: str) -> None:
+    sketch = Sketch()
+    sketch.node("a")
+    job = sketch.job("job", group(2, gpus=1))
+    job.phase, job.tasks = phase, [Task(0, 0, 1, "running")]
+    job.not_before = job.next_request_at = sketch.state.now
+    assert timers_of(sketch.state).due(sketch.state, timer) == ([job] if is_due else [])
+
+
+@pytest.mark.parametrize(
     ("tasks", "since"),
     [
         (((1, "running", 5), (1, "running", 7)), 7),  # since the last of them
@@ -457,9 +470,9 @@ def test_the_newest_rejections_are_kept_for_people(sketch: Sketch) -> None:
     ("about", "live"),
     [
         ({}, True),
-        ({"granted_at": UNANSWERED_AFTER - 1}, True),
-        ({"granted_at": UNANSWERED_AFTER}, False),
-        ({"granted_at": UNANSWERED_AFTER, "ready": True}, True),
+        ({"granted_at": MINUTE - 1}, True),
+        ({"granted_at": MINUTE}, False),
+        ({"granted_at": MINUTE, "ready": True}, True),
         ({"attempt": 2}, False),
         ({"task": 1}, False),
         ({"job": "other"}, False),

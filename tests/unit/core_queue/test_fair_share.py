@@ -40,6 +40,7 @@ TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
         [({"priority": 1}, 9, 3), ({"priority": 1}, 9, 3), ({}, 9, 1)],
     ),
     "a limit bounds what may be asked for": (8, [({"quota": 6, "limit": 3}, 8, 3), ({}, 9, 5)]),
+    "a limit of nothing is one, too": (8, [({"limit": 0}, 8, 0), ({}, 9, 8)]),
     "quotas may sum above the pool": (8, [({"quota": 6}, 9, 6), ({"quota": 6}, 9, 6), ({}, 9, 0)]),
     "an endless quota is the whole pool": (8, [({"quota": -1}, 9, 8), ({"quota": 1}, 9, 1)]),
 }

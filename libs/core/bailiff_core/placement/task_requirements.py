@@ -48,7 +48,6 @@ class TaskRequirements(NamedTuple):
             gpus = group.gpu_milli // 1000
             return cls(gpus, group.cpu_milli, group.memory_bytes, devices=gpus)
         devices, shared = devices_of(group), shares_devices(group)
-        by_bytes = group.gpu_share_bytes or 0
         return cls(
             0 if shared else devices,
             group.cpu_milli,
@@ -57,8 +56,8 @@ class TaskRequirements(NamedTuple):
             tuple(sorted(group.node_labels.items())),
             tuple(sorted(dict.fromkeys(group.nodes))),
             devices,
-            (group.gpu_share_milli or 0) if shared and not by_bytes else 0,
-            by_bytes,
+            group.gpu_share_milli or 0,
+            group.gpu_share_bytes or 0,
             group.mig_profile or "",
         )
 
