@@ -23,6 +23,7 @@ from tests.bench.weight import pss
 from bailiff.client.client import Client
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.port import BusUnavailable
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_devstack.stack import AUDITOR, CONSOLE, ROLLUP, SERVICES, WITNESS, Plan, Stack
 
@@ -80,7 +81,17 @@ class Soak:
         for arrival in planned:
             await asyncio.sleep(max(0.0, arrival.at - self._now()))
             self._sent[arrival.demand.job] = time.time()
-            await arrival.submit(self._client)
+            await self._until_acknowledged(arrival)
+
+    async def _until_acknowledged(self, arrival: Arrival) -> None:
+        """A submission that Kafka has not acknowledged in time is sent again."""
+        while True:
+            try:
+                await arrival.submit(self._client)
+            except BusUnavailable as late:
+                print(f"{self._now():6.0f} s: {arrival.demand.job} is submitted again: {late}", flush=True)
+            else:
+                return
 
     async def _kill(self) -> None:
         while self._now() + KILL_EVERY_S < self._seconds:

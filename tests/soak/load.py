@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from bailiff.client.client import Client
-from bailiff_bus.messages import JobSpec
+from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_sim.traces.catalogue import trace
 from bailiff_sim.traces.jobs import TraceJob
@@ -31,8 +31,9 @@ class Arrival:
     demand: JobDemand
 
     async def submit(self, client: Client) -> None:
-        """Publish it."""
-        await client.submit(self.demand, JobSpec(command=("sleep", f"{self.run_s:.2f}")), pool=POOL)
+        """Publish it. Sent again, it is the same request. Raises `BusUnavailable`."""
+        body = SubmitJob(demand=self.demand, spec=JobSpec(command=("sleep", f"{self.run_s:.2f}")))
+        await client.request(POOL, body, id=self.demand.job)
 
 
 def arrivals(seconds: float) -> Iterator[Arrival]:
