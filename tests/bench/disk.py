@@ -43,9 +43,9 @@ async def _measure(run: Run, stack: Stack) -> list[Row]:
             await jobs.until(f"train-{number}", "TaskStarted", 1)
         preempted = await _grown(data, jobs, lambda: _preemptions(client, jobs, preemptions))
     run.say(f"idle for {idle_s} s")
-    before, began = _bytes(data, ""), time.monotonic()
+    before, began = log_sizes(data), time.monotonic()
     await asyncio.sleep(idle_s)
-    grown = {name: size - before.get(name, 0) for name, size in _bytes(data, "").items()}
+    grown = {name: size - before.get(name, 0) for name, size in log_sizes(data).items()}
     hours = (time.monotonic() - began) / 3600
     run.say(f"bytes: { {name: size for name, size in grown.items() if size} }")
     idle = sum(grown.values()) / hours
@@ -89,12 +89,12 @@ async def _submit(client: Client, job: str, priority_class: str, *command: str) 
 
 async def _grown(data: Path, jobs: Jobs, work: Callable[[], Awaitable[None]]) -> tuple[int, int]:
     """Bytes that the work adds to the audit log: on disk, and as headers and values."""
-    before, plain = sum(_bytes(data, topics.AUDIT.name).values()), jobs.bytes
+    before, plain = sum(log_sizes(data, topics.AUDIT.name).values()), jobs.bytes
     await work()
-    return sum(_bytes(data, topics.AUDIT.name).values()) - before, jobs.bytes - plain
+    return sum(log_sizes(data, topics.AUDIT.name).values()) - before, jobs.bytes - plain
 
 
-def _bytes(data: Path, topic: str) -> dict[str, int]:
+def log_sizes(data: Path, topic: str = "") -> dict[str, int]:
     """Sizes of the partitions' logs, without the indices, which Kafka derives."""
     return {
         partition.name: sum(file.stat().st_size for file in partition.glob("*.log")) for partition in data.glob(f"{topic}*-*")

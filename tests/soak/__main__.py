@@ -11,12 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
 import yaml
 from aiokafka import ConsumerRecord
+from tests.bench.disk import log_sizes
 from tests.bench.system import Watch, all_joined, job_of, watching
 from tests.bench.weight import pss
 
@@ -120,10 +122,9 @@ class Soak:
 
 def disk_of(data: Path) -> dict[str, int]:
     """Bytes of each topic's log segments."""
-    found: dict[str, int] = {}
-    for file in data.glob("*/*.log"):
-        topic = file.parent.name.rpartition("-")[0]
-        found[topic] = found.get(topic, 0) + file.stat().st_size
+    found = Counter[str]()
+    for partition, size in log_sizes(data).items():
+        found[partition.rpartition("-")[0]] += size
     return found
 
 

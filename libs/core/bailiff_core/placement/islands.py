@@ -13,7 +13,7 @@ from bailiff_core.model.state import Job, PoolState
 
 from .cluster_resources import ClusterResources, NodeResources, slots_for
 from .node_scoring import lowest, node_rank
-from .packing import PlacementScope, TasksOnNode, fill, take_chunk
+from .packing import PlacementScope, TasksOnNode, fill_all, take_chunk
 from .result import TaskPlacement
 from .task_requirements import TaskRequirements
 
@@ -62,22 +62,11 @@ def place_on_islands(cluster: ClusterResources, wanted: Wanted, scope: Placement
     others = {need: count for need, count in wanted.items() if need not in linked}
     mark = cluster.mark()
     for on_islands in _choices(cluster, linked, scope):
-        elsewhere = _fill_all(cluster, others, scope)
+        elsewhere = fill_all(cluster, others, scope, future=False)
         cluster.rollback(mark)
         if elsewhere is not None:
             return on_islands + elsewhere
     return None
-
-
-def _fill_all(cluster: ClusterResources, wanted: Wanted, scope: PlacementScope) -> list[TasksOnNode] | None:
-    """Free places for these tasks, on islands or not; `None`: they do not all fit."""
-    chunks: list[TasksOnNode] = []
-    for need, count in wanted.items():
-        found = fill(cluster, need, count, scope, future=False)
-        if found is None:
-            return None
-        chunks += found
-    return chunks
 
 
 def _choices(cluster: ClusterResources, linked: Wanted, scope: PlacementScope) -> Iterator[list[TasksOnNode]]:

@@ -1,6 +1,6 @@
 """Greedy packing of equal tasks onto nodes, best node first (docs/concepts/semantics/placement.md)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bailiff_core.model.state import Resources
@@ -66,6 +66,19 @@ def has_capacity(cluster: ClusterResources, need: TaskRequirements, wanted: int,
         if wanted <= 0:
             return True
     return False
+
+
+def fill_all(
+    cluster: ClusterResources, wanted: Mapping[TaskRequirements, int], scope: PlacementScope = ANYWHERE, *, future: bool
+) -> list[TasksOnNode] | None:
+    """`fill` for each of these requirements, in their order; `None` if one does not fit (then roll back)."""
+    chunks: list[TasksOnNode] = []
+    for need, count in wanted.items():
+        found = fill(cluster, need, count, scope, future=future)
+        if found is None:
+            return None
+        chunks += found
+    return chunks
 
 
 def fill(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from .cluster_resources import ClusterResources
 from .devices import find_devices
 from .islands import choose_within_nodes, place_on_islands
-from .packing import PlacementScope, TasksOnNode, fill
+from .packing import PlacementScope, TasksOnNode, fill_all
 from .result import NoFit
 from .search import find_packing
 from .step_budget import StepBudget
@@ -36,16 +36,10 @@ def pack(
         return found if isinstance(found, NoFit) else choose_within_nodes(cluster, found, future=future)
     order = sorted(wanted, key=hardest_first) if len(wanted) > 1 else list(wanted)
     mark = cluster.mark()
-    chunks: list[TasksOnNode] = []
-    for need in order:
-        placed = fill(cluster, need, wanted[need], scope, future=future)
-        if placed is None:
-            break
-        chunks += placed
-    else:
-        cluster.rollback(mark)
-        return chunks
+    chunks = fill_all(cluster, {need: wanted[need] for need in order}, scope, future=future)
     cluster.rollback(mark)
+    if chunks is not None:
+        return chunks
     if len(wanted) == 1 and not explain:
         return NoFit("impossible", "")
     why = unschedulable_reason(cluster, wanted, scope, future=future)
