@@ -111,14 +111,14 @@ class JobNode:
         self._listener.bind(f"/proc/self/fd/{here}/socket")
         os.close(here)
         self._listener.listen()
-        self._thread = threading.Thread(target=self._accept)
+        self._thread = threading.Thread(target=self._accept, args=(self._listener,))
         self._thread.start()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         talks = []
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection, _ = listener.accept()
             except OSError:
                 break
             talk = threading.Thread(target=self._talk, args=(connection,))

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,12 @@ async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path
 
 
 async def preempted(watch: Watch) -> None:
-    """Run a job of eight GPUs, preempt it by an urgent one, and let both end."""
+    """Run a job of eight GPUs, preempt it by an urgent one, and let both end.
+
+    The job saves nothing, so its work is what it does after its return. That must be more than what it could do before the urgent
+    job comes, however quickly a simulation starts it; or the simulation finds it ended, and nobody to preempt.
+    """
+    began = time.time_ns() // 1000
     await watch.submit("patient-if", watch.until_signalled(), gpus=8)
     await watch.until_running("patient-if")
     await watch.submit("urgent-if", watch.until_signalled(), gpus=8, kind="inference")
@@ -97,6 +103,12 @@ async def preempted(watch: Watch) -> None:
     watch.let_finish("urgent-if")
     await watch.until_ended("urgent-if")
     await watch.until_running("patient-if")
+    enough = 2 * watch.state.now - began
+
+    async def worked() -> bool:
+        return time.time_ns() // 1000 > enough
+
+    await watch.until_true("the job has run as long as all before its return took", worked)
     watch.let_finish("patient-if")
     await watch.until_ended("patient-if")
 
