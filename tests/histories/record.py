@@ -310,6 +310,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-15": shared_devices_and_moves,
     "cancelled-evictions-15": cancelled_evictions,
     "node-lost-15": node_lost,
+    "preemption-of-one-node-16": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-16": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-16": borrow_and_reclaim,
+    "operator-requests-16": operator_requests,
+    "no-counter-reclaim-16": no_counter_reclaim,
+    "shared-devices-and-moves-16": shared_devices_and_moves,
+    "cancelled-evictions-16": cancelled_evictions,
+    "node-lost-16": node_lost,
 }
 
 

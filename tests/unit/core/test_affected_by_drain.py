@@ -3,7 +3,7 @@
 import pytest
 from tests.builders import Sketch, group
 
-from bailiff_core.actions.migrate import graceful_drain_of
+from bailiff_core.actions.migrate import moves_off_drained_nodes
 from bailiff_core.lifecycle.operator_actions import affected_by_drain
 from bailiff_core.model.state import Drain
 
@@ -82,6 +82,6 @@ def test_under_a_graceful_drain_only_a_gang_that_cannot_run_without_the_node_is_
     job.demand = job.demand.model_copy(update={"min_tasks": minimum})
     for task in job.tasks:
         task.attached = True
-    drain = sketch.state.nodes[0].drain = Drain(1, "graceful")
+    sketch.state.nodes[0].drain = Drain(1, "graceful")
     sketch.state.draining[0] = None
-    assert graceful_drain_of(sketch.state, job) is (drain if moves else None)
+    assert moves_off_drained_nodes(sketch.state, job) is moves

@@ -4,7 +4,7 @@ import pytest
 from tests.log_builder import HOUR, MINUTE, policy
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.records.facts import ClockStepped, JobCancelled, JobEvictionRequested, TaskProgressed
+from bailiff_core.records.facts import ClockStepped, JobCancelled, JobEvictionRequested, NodeDrained, TaskProgressed
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 
@@ -284,6 +284,18 @@ def test_other_drain_modes_evict_at_once(story, mode, grace):
     running(story)
     story.drain("n1", mode)
     story.expect("EvictionDecided", job="train", cause="drain", grace=grace)
+
+
+@pytest.mark.parametrize(("first", "second"), [("quick", "fast"), ("fast", "quick"), ("graceful", "fast"), ("fast", "graceful")])
+def test_of_two_drains_under_a_gang_the_one_with_less_grace_counts(story, first, second):
+    """In one cycle, since a gang that is evicted for the first keeps its grace."""
+    story.node("n1", gpus=8)
+    story.node("n2", gpus=8)
+    story.runs("gang", gpus=8, tasks=2)
+    fast = "n1" if first == "fast" else "n2"
+    drains = [NodeDrained(request=story.request(), node=node, mode=mode) for node, mode in (("n1", first), ("n2", second))]
+    story.cycle(*drains)
+    story.expect("EvictionDecided", job="gang", grace=5_000_000, reason=f"{fast} is drained (fast)")
 
 
 def test_a_deadline_shortens_the_grace(story):

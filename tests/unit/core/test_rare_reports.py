@@ -6,7 +6,7 @@ import pytest
 from tests.builders import GIB, MINUTE, Sketch, group
 from tests.unit.core_protections.kit import rules
 
-from bailiff_core.actions.migrate import graceful_drain_of
+from bailiff_core.actions.migrate import moves_off_drained_nodes
 from bailiff_core.fold.nodes import device_numbers_after
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.lifecycle.operator_actions import paused_jobs
@@ -151,7 +151,7 @@ def test_which_jobs_move_off_a_node_that_is_drained_gracefully(
     for name, drain in drains.items():
         node = sketch.state.nodes[sketch.state.node_numbers[name]]
         node.drain, sketch.state.draining[node.number] = drain, None
-    assert graceful_drain_of(sketch.state, job) is (GRACEFUL if may_move else None)
+    assert moves_off_drained_nodes(sketch.state, job) is may_move
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from tests.builders import Sketch, group
 
-from bailiff_core.actions.migrate import drain_migrations, graceful_drain_of, migrations, place_elsewhere
+from bailiff_core.actions.migrate import drain_migrations, migrations, moves_off_drained_nodes, place_elsewhere
 from bailiff_core.lifecycle.operator_actions import drains, paused_jobs, requested_evictions
 from bailiff_core.model.state import Drain, Eviction, Job, OperatorRequest
 from bailiff_core.placement.gang import GangPlacement
+from bailiff_core.records.decisions import MigrationDecided
 
 EVICTION = Eviction(1, "preemption", 5)
 
@@ -146,27 +147,26 @@ def test_a_job_moves_off_a_drained_node_if_all_of_it_runs_and_listens(
         setattr(found, name, value)
     for name, value in task.items():
         setattr(found.tasks[1], name, value)
-    assert (graceful_drain_of(sketch.state, found) is not None) is moves
+    assert moves_off_drained_nodes(sketch.state, found) is moves
 
 
 @pytest.mark.parametrize(
-    ("nodes", "modes", "minimum", "reason"),
+    ("nodes", "modes", "minimum", "moves"),
     [
-        (("b", "a"), {"a": "graceful"}, None, "a"),
-        (("a", "b"), {"a": "quick", "b": "graceful"}, None, "b"),
-        (("a", "b"), {"a": "quick"}, None, None),
-        (("c",), {"a": "graceful"}, None, None),
-        (("a", "b"), {"a": "graceful"}, 1, None),  # it can do without its task there
-        (("a", "b"), {"a": "graceful"}, 2, "a"),
+        (("b", "a"), {"a": "graceful"}, None, True),
+        (("a", "b"), {"a": "quick", "b": "graceful"}, None, True),
+        (("a", "b"), {"a": "quick"}, None, False),
+        (("c",), {"a": "graceful"}, None, False),
+        (("a", "b"), {"a": "graceful"}, 1, False),  # it can do without its task there
+        (("a", "b"), {"a": "graceful"}, 2, True),
     ],
 )
-def test_for_which_drain_a_job_moves(
-    sketch: Sketch, nodes: tuple[str, ...], modes: dict[str, Any], minimum: int | None, reason: str | None
+def test_for_which_drains_a_job_moves(
+    sketch: Sketch, nodes: tuple[str, ...], modes: dict[str, Any], minimum: int | None, moves: bool
 ) -> None:
     for name, mode in modes.items():
         drain(sketch, name, mode=mode)
-    found = graceful_drain_of(sketch.state, gang(sketch, *nodes, minimum=minimum))
-    assert (None if found is None else found.reason) == reason
+    assert moves_off_drained_nodes(sketch.state, gang(sketch, *nodes, minimum=minimum)) is moves
 
 
 def test_the_reason_of_a_migration_is_the_drained_node_on_which_a_task_runs(sketch: Sketch) -> None:
@@ -174,6 +174,17 @@ def test_the_reason_of_a_migration_is_the_drained_node_on_which_a_task_runs(sket
     drain(sketch, "b")
     gang(sketch, "a", "b")
     assert reasons(drain_migrations(sketch.state)) == [("MigrationDecided", "b is drained (graceful): b")]
+
+
+@pytest.mark.parametrize("fast", ["a", "b"])
+def test_a_migration_keeps_to_the_drain_that_leaves_the_least_grace(sketch: Sketch, fast: str) -> None:
+    sketch.node("d", gpus=2)
+    drain(sketch, "ab".replace(fast, ""))
+    drain(sketch, fast, mode="fast")
+    gang(sketch, "a", "b")
+    (decision,) = drain_migrations(sketch.state)
+    assert isinstance(decision, MigrationDecided)
+    assert (decision.grace, decision.reason) == (sketch.state.rules.eviction.short_grace, f"{fast} is drained (fast): {fast}")
 
 
 def test_tasks_that_have_not_started_do_not_migrate_with_the_others(sketch: Sketch) -> None:

@@ -130,7 +130,10 @@ def test_the_slots_that_are_missing_are_the_same_however_often_one_asks() -> Non
 # --- victims that are not needed
 
 
-@pytest.mark.parametrize(("share", "needed"), [({"gpu_share_milli": 600}, False), ({"gpu_share_bytes": 60 * GIB}, True)])
+@pytest.mark.parametrize(
+    ("share", "needed"),
+    [({"gpu_share_milli": 600}, False), ({"gpu_share_milli": 500}, False), ({"gpu_share_bytes": 60 * GIB}, True)],
+)
 def test_what_another_answer_leaves_free_is_used_unless_the_demand_depends_on_the_device(
     share: dict[str, int], needed: bool
 ) -> None:
@@ -146,6 +149,20 @@ def test_what_another_answer_leaves_free_is_used_unless_the_demand_depends_on_th
     assert [choice.job for choice in two.victims] == ["large"]
     assert [choice.job for choice in one.victims] == (["small"] if needed else [])
     assert one.action == ("preempt" if needed else "allocate")
+
+
+def test_a_gang_keeps_the_place_that_no_victim_had() -> None:
+    """The first answer evicts `small` for one of two tasks; the second evicts `large`, of whose GPUs one remains."""
+    sketch = Sketch()
+    for name, gpus in (("a", 1), ("b", 4), ("c", 1)):
+        sketch.node(name, gpus=gpus)
+    sketch.running("small", "a", [0], age=MINUTE)
+    sketch.running("large", "b", range(4), age=HOUR)
+    first = sketch.job("first", group(2, gpus=1), priority=100)
+    second = sketch.job("second", group(gpus=3), priority=75)
+    one, two = answers(sketch, first.id, second.id)
+    assert [choice.job for choice in two.victims] == ["large"]
+    assert (one.action, one.victims, [share.node for share in one.placement]) == ("allocate", (), [1, 2])
 
 
 @pytest.mark.parametrize(("within", "restored"), [(True, True), (False, True), (True, False)])

@@ -1,12 +1,13 @@
 """A proposal must keep the topology rules on its nodes with their current labels."""
 
 from tests.builders import Sketch, group
-from tests.unit.core_placement.test_revalidate import policy, why
+from tests.unit.core_placement.test_revalidate import policy, verdict, why
 
 from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job
+from bailiff_core.victims import Accepted
 
 RACK = TopologyRule(topology="dc", required="rack")
 APART = "the tasks are no longer in one domain at level 'rack'"
@@ -44,6 +45,16 @@ def test_tasks_that_join_must_be_in_the_domain_of_the_others():
     made.at(wide, ("n0", [0]))
     wide.demand = JobDemand(job="gang", tasks=(group(2, gpus=1),), min_tasks=1, topology=RACK)
     assert why(made, wide, on(1, tasks="1")) == APART
+
+
+def test_so_must_they_while_the_node_of_the_others_is_unreachable():
+    made = racks("r1", "r2", "r1")
+    wide = gang(made, group(gpus=1))
+    made.at(wide, ("n0", [0]))
+    wide.demand = JobDemand(job="gang", tasks=(group(2, gpus=1),), min_tasks=1, topology=RACK)
+    made.state.nodes[0].state = "unreachable"
+    assert why(made, wide, on(1, tasks="1")) == APART
+    assert isinstance(verdict(made, wide, on(2, tasks="1")), Accepted)
 
 
 def test_sub_groups_have_rules_of_their_own():

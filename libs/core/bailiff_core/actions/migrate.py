@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bailiff_core.lifecycle.operator_actions import drain_grace, requires_nodes, with_reason
+from bailiff_core.lifecycle.operator_actions import drain_terms, requires_nodes
 from bailiff_core.lifecycle.termination import ACTIVE
 from bailiff_core.model.grace import grace_of
-from bailiff_core.model.state import Drain, Job, PoolState
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, allocated_tasks
 from bailiff_core.placement.gang import GangPlacement, NoFit, place_unit
 from bailiff_core.placement.islands import islands_used
@@ -42,26 +42,23 @@ def drain_migrations(state: PoolState) -> Iterator[Decision]:
     if not state.draining:
         return
     for job in list(state.active_jobs()) if state.indices.retry_unschedulable else state.touched_jobs():
-        drain = graceful_drain_of(state, job)
-        if drain is None:
+        if not moves_off_drained_nodes(state, job):
             continue
         with attribute_errors_to(job):
             found = place_elsewhere(state, job, None)
             if not isinstance(found, str):
-                node = next(state.nodes[task.node] for task in job.tasks if task.node in state.draining)
-                reason = with_reason(f"{node.name} is drained ({drain.mode})", drain.reason)
-                yield _migration(state, job, found, drain_grace(state, job, drain), reason)
+                yield _migration(state, job, found, *drain_terms(state, job, job.tasks))
 
 
-def graceful_drain_of(state: PoolState, job: Job) -> Drain | None:
-    """The graceful drain for which the job may migrate: of a node without which it cannot run; else `None`."""
+def moves_off_drained_nodes(state: PoolState, job: Job) -> bool:
+    """Whether all of the job listens, one of its nodes is drained gracefully, and it cannot run without its drained nodes."""
     if job.phase not in ACTIVE or job.suspended_reason is not None:
-        return None
+        return False
     if not all(task.state == "running" and task.attached and task.eviction is None for task in job.tasks):
-        return None
+        return False
     drains = {task.node: state.nodes[task.node].drain for task in job.tasks if task.node in state.draining}
-    drain = next((each for each in drains.values() if each is not None and each.mode == "graceful"), None)
-    return drain if requires_nodes(job, dict.fromkeys(drains)) else None
+    graceful = any(drain is not None and drain.mode == "graceful" for drain in drains.values())
+    return graceful and requires_nodes(job, dict.fromkeys(drains))
 
 
 def _migration(state: PoolState, job: Job, place: GangPlacement, grace: int, reason: str) -> Decision:

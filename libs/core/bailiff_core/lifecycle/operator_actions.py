@@ -1,12 +1,12 @@
 """Carries out operators' requests: paused jobs, requested evictions, drained nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bailiff_core.fold.gang import active_tasks
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
-from bailiff_core.model.state import Drain, Job, Node, PoolState
+from bailiff_core.model.state import Drain, Job, Node, PoolState, Task
 from bailiff_core.model.units import core_complete
 from bailiff_core.records.decisions import DrainDeadlineReached, ReservationDropped
 from bailiff_core.records.payload import Decision
@@ -51,11 +51,9 @@ def drains(state: PoolState) -> Iterator[Decision]:
             continue
         on_due_nodes = [task for task in active_tasks(job) if task.node in due]
         if on_due_nodes:
-            node = state.nodes[on_due_nodes[0].node]
-            assert node.drain is not None
             tasks = "" if requires_nodes(job, due) else ranges(task.index for task in on_due_nodes)
-            reason = with_reason(f"{node.name} is drained ({node.drain.mode})", node.drain.reason)
-            yield eviction_decision(state, job, "drain", reason, tasks, grace=drain_grace(state, job, node.drain))
+            grace, reason = drain_terms(state, job, on_due_nodes)
+            yield eviction_decision(state, job, "drain", reason, tasks, grace=grace)
 
 
 def drain_deadlines(state: PoolState) -> Iterator[int]:
@@ -64,6 +62,14 @@ def drain_deadlines(state: PoolState) -> Iterator[int]:
         drain = state.nodes[number].drain
         if drain is not None and not drain.due and drain.deadline is not None:
             yield drain.deadline
+
+
+def drain_terms(state: PoolState, job: Job, tasks: Iterable[Task]) -> tuple[int, str]:
+    """The grace that the drains of these tasks' nodes leave the job, µs, and the reason: those of the drain that leaves least."""
+    drained = {node.name: node.drain for task in tasks if (node := state.nodes[task.node]).drain is not None}
+    graces = {name: drain_grace(state, job, drain) for name, drain in drained.items()}
+    name = min(graces, key=graces.__getitem__)
+    return graces[name], with_reason(f"{name} is drained ({drained[name].mode})", drained[name].reason)
 
 
 def drain_grace(state: PoolState, job: Job, drain: Drain) -> int:

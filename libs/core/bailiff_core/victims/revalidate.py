@@ -282,7 +282,7 @@ def _topology_violation(cluster: ClusterResources, part: TopologyPart, node_of: 
     if rule is not None and rule.required is not None:
         level = rule.required + 1
         nodes = [*part.running_on, *(node_of[index] for indices in part.wanted().values() for index in indices)]
-        keys = dict.fromkeys(key_of(cluster.nodes[node].labels, rule.levels[:level]) for node in nodes if node in cluster.nodes)
+        keys = dict.fromkeys(key_of(cluster.labels[node], rule.levels[:level]) for node in nodes)
         if len(keys) != 1 or len(next(iter(keys))) < level:
             return f"the tasks are no longer in one domain at level {rule.levels[rule.required]!r}"
     return next((problem for problem in (_topology_violation(cluster, inner, node_of) for inner in part.parts) if problem), None)

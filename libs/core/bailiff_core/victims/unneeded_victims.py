@@ -74,10 +74,10 @@ def _fits_elsewhere(
 ) -> GangPlacement | None:
     """A place of the unit on free and releasing resources that leaves its victims theirs, or `None`."""
     cluster, mark = snapshot.cluster, snapshot.mark()
-    place = place_unit(cluster, unit, budget, reserve=True)
-    if isinstance(place, GangPlacement):
-        _give_back(cluster, unit, GangPlacement(tuple(decode_placement(unit.job, proposal.placement, unit.indices)), future=True))
-        if _restored(snapshot, victims):
+    _give_back(cluster, unit, GangPlacement(tuple(decode_placement(unit.job, proposal.placement, unit.indices)), future=True))
+    if _restored(snapshot, victims):
+        place = place_unit(cluster, unit, budget, reserve=True)
+        if isinstance(place, GangPlacement):
             return place
     snapshot.rollback(mark)
     return None
