@@ -17,6 +17,8 @@ FEW = 10
 MANY = 10_000
 STEP = 5
 SHRINK_S = 60.0
+FAILED_BEFORE = (20008,)
+"""20008: a replica became the writer after a record that the log had lost, and nobody else read what it wrote."""
 
 
 def _hold(seeds: range) -> None:
@@ -28,6 +30,11 @@ def _hold(seeds: range) -> None:
 @pytest.mark.parametrize("first", range(0, FEW, STEP))
 def test_no_invariant_is_violated(first: int) -> None:
     _hold(range(first, first + STEP))
+
+
+@pytest.mark.parametrize("seed", FAILED_BEFORE)
+def test_seeds_that_failed_before(seed: int) -> None:
+    _hold(range(seed, seed + 1))
 
 
 @pytest.mark.long

@@ -43,8 +43,8 @@ OnEntries = Callable[[Sequence[Entry]], Awaitable[None]]
 class AuditReader:
     """Follows the chain of one pool in its partition, from the start or from a snapshot's (head, offset).
 
-    head: the chain after the last record read. offset: the next Kafka offset to read. known_end: the end of the partition
-    when it was last queried.
+    head: the chain after the last record read. head_offset: the offset of that record, if it is known. offset: the next Kafka
+    offset to read. known_end: the end of the partition when it was last queried.
     """
 
     topic = AUDIT.name
@@ -68,7 +68,7 @@ class AuditReader:
         self.latest_orphans: deque[Orphan] = deque(maxlen=MAX_LATEST_ORPHANS)
         self._on_orphan = on_orphan
         self._orphans_counted_to = offset
-        self._head_offset: int | None = None  # offset of the record whose hash is `head`
+        self.head_offset: int | None = None
         self._reader: Reader | None = None
         self._woken = False
         self._check = LogSignatureCheck(pool)
@@ -82,28 +82,41 @@ class AuditReader:
 
     async def read_all(self, wait: float = READ_WAIT) -> list[Entry | Orphan]:
         """As `read`, including orphans."""
-        if self._reader is None:
-            self._reader = await self.bus.reader([(AUDIT.name, self.partition, self.offset)])
-        messages = await self._reader.read(wait=0.0 if self._woken else wait)
+        reader = await self._opened()
+        messages = await reader.read(wait=0.0 if self._woken else wait)
         self._woken = False
         found = self.classify_all(messages)
-        self.offset = self._reader.position(AUDIT.name, self.partition)
-        if self._head_offset is not None and all(isinstance(each, Orphan) for each in found) and found:
-            await self._verify_head(self._reader, self._head_offset)
+        self.offset = reader.position(AUDIT.name, self.partition)
+        if all(isinstance(each, Orphan) for each in found) and found:
+            await self.verify_head()
         return found
 
-    async def _verify_head(self, reader: Reader, head_offset: int) -> None:
-        """Read the head record again: if it changed, the log was truncated and has grown past this reader since."""
+    async def verify_head(self) -> None:
+        """Read the head record again, where its offset is known and Kafka still has it.
+
+        Raises `OffsetOutOfRange` if it changed: the log was truncated, and may have grown past this reader since.
+        """
+        head_offset = self.head_offset
+        if head_offset is None:
+            return
+        reader = await self._opened()
         reader.follow(AUDIT.name, self.partition, head_offset)
         found: Sequence[Message] = ()
         while not found:
             span = (await self.bus.spans(AUDIT.name))[self.partition]
+            if head_offset < span.begin:
+                break
             if head_offset >= span.end:
                 raise OffsetOutOfRange(AUDIT.name, self.partition, head_offset, span)
             found = await reader.read(wait=READ_WAIT)
         reader.follow(AUDIT.name, self.partition, self.offset)
-        if found[0].offset != head_offset or record_hash(Wire(found[0].headers, found[0].value)) != self.head.hash:
+        if found and (found[0].offset, record_hash(Wire(found[0].headers, found[0].value))) != (head_offset, self.head.hash):
             raise OffsetOutOfRange(AUDIT.name, self.partition, head_offset, span)
+
+    async def _opened(self) -> Reader:
+        if self._reader is None:
+            self._reader = await self.bus.reader([(AUDIT.name, self.partition, self.offset)])
+        return self._reader
 
     def wake(self) -> None:
         """A waiting read returns at once; if none waits, the next one does not wait."""
@@ -146,9 +159,9 @@ class AuditReader:
         self.offset = message.offset + 1
         return found
 
-    def move(self, head: ChainHead, offset: int) -> None:
+    def move(self, head: ChainHead, offset: int, head_offset: int | None = None) -> None:
         """Continue at `offset`, as the reader of a log with this head."""
-        self.head, self.offset, self._head_offset = head, offset, None
+        self.head, self.offset, self.head_offset = head, offset, head_offset
         if self._reader is not None:
             self._reader.follow(AUDIT.name, self.partition, offset)
 
@@ -163,11 +176,11 @@ class AuditReader:
 
         Returns those before an unreadable record. Raises `UnreadableRecord` if that comes first.
         """
-        start = self.head, self.offset, self._head_offset
+        start = self.head, self.offset, self.head_offset
         try:
             return self._classify_each(messages, DeferredSignatureCheck(self.pool))
         except InvalidSignature:
-            self.head, self.offset, self._head_offset = start
+            self.head, self.offset, self.head_offset = start
             return self._classify_each(messages, self._check)
 
     def _classify_each(self, messages: Sequence[Message], check: LogSignatureCheck) -> list[Entry | Orphan]:
@@ -180,7 +193,7 @@ class AuditReader:
             raise
         except Exception:
             check.settle()
-            self.move(self.head, self.offset)
+            self.move(self.head, self.offset, self.head_offset)
             if not found:
                 raise
             return found  # the next call reads the unreadable record first
@@ -200,5 +213,5 @@ class AuditReader:
                 self._on_orphan(orphan)
             return orphan
         self.head, record = followed
-        self._head_offset = message.offset
+        self.head_offset = message.offset
         return Entry(record, wire, message.offset, message.time, self.head.hash)

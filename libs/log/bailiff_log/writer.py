@@ -83,7 +83,8 @@ class AuditWriter:
         self._sent_head = reader.head  # after all sent records
         self._head = reader.head  # after all committed records
         self._offset = reader.offset  # after the last committed record
-        self._returned = (reader.head, reader.offset)
+        self._head_offset = reader.head_offset  # of the last committed record
+        self._returned = self._position
         self._last_append_time: int | None = None
         self._sent: deque[_Sent] = deque()
         self._appending = asyncio.Lock()  # one call of `append` after another
@@ -92,6 +93,11 @@ class AuditWriter:
         self._has_sent = asyncio.Event()
         self._committing: asyncio.Task[None] | None = None
         self._stopped: Exception | None = None
+
+    @property
+    def _position(self) -> tuple[ChainHead, int, int | None]:
+        """Where the reader continues after the committed records."""
+        return self._head, self._offset, self._head_offset
 
     @property
     def head(self) -> ChainHead:
@@ -120,12 +126,14 @@ class AuditWriter:
         pool come first. on_entries: receives every record read here in order, including our own; make_first may rely on
         the state that it folds.
 
-        If another writer was faster, reads on and tries again, `attempts` times; then raises `SteppedDown`.
+        If another writer was faster, reads on and tries again, `attempts` times; then raises `SteppedDown`. Raises
+        `OffsetOutOfRange` if the log was truncated.
         """
         try:
             self._producer = await self._bus.producer()
             for _ in range(self._attempts):
                 await self._reader.catch_up(on_entries)
+                await self._reader.verify_head()  # or the first record would continue one that the log has lost
                 started = await self._append_first(make_first(self._reader.head), on_entries)
                 if started is not None:
                     break
@@ -133,17 +141,17 @@ class AuditWriter:
                 raise SteppedDown(f"another writer of {self._reader.pool} was faster {self._attempts} times")
         except BusUnavailable as error:
             self._adopt_reader_position()
-            self._returned = (self._head, self._offset)
+            self._returned = self._position
             raise self._stop(OutcomeUnknown(str(error))) from error
         except BaseException as error:
             self._adopt_reader_position()
-            self._returned = (self._head, self._offset)
+            self._returned = self._position
             self._stop(error if isinstance(error, Exception) else OutcomeUnknown("the start was cancelled"))
             raise
         self._last_append_time = started.append_time
         self._adopt_reader_position()
         await self._reader.close()  # what is appended from now on need not be fetched
-        self._returned = (self._head, self._offset)
+        self._returned = self._position
         self._sent_head = self._head
         self._committing = asyncio.create_task(self._commit_sent())
         return started
@@ -182,7 +190,7 @@ class AuditWriter:
             if self._sent:
                 return  # their acknowledgements will show it
             try:
-                self._reader.move(self._head, self._offset)
+                self._reader.move(*self._position)
                 end = await self._reader.end()
                 while self._reader.offset < end:
                     end = await self._read_on(end)
@@ -269,12 +277,12 @@ class AuditWriter:
 
     def _commit(self, offset: int, append_time: int) -> None:
         sent = self._sent.popleft()
-        self._head, self._offset, self._last_append_time = sent.head, offset + 1, append_time
+        self._head, self._offset, self._head_offset, self._last_append_time = sent.head, offset + 1, offset, append_time
         append = sent.append
         append.entries.append(Entry(sent.record, sent.wire, offset, append_time, sent.head.hash))
         if len(append.entries) == append.count and not append.committed.done():
             append.committed.set_result(Committed(sent.head, offset, append_time, tuple(append.entries)))
-            self._returned = (self._head, self._offset)
+            self._returned = self._position
         self._window_open.set()
 
     async def _read_back(self) -> None:
@@ -285,7 +293,7 @@ class AuditWriter:
         async with self._sending:
             for sent in self._sent:
                 await sent.acknowledgement
-            self._reader.move(self._head, self._offset)
+            self._reader.move(*self._position)
             end = await self._reader.end()
             while self._sent and self._reader.offset < end:
                 end = await self._read_on(end)
@@ -315,7 +323,7 @@ class AuditWriter:
 
     def _adopt_reader_position(self) -> None:
         """Move the committed position to the reader's."""
-        self._head, self._offset = self._reader.head, self._reader.offset
+        self._head, self._offset, self._head_offset = self._reader.head, self._reader.offset, self._reader.head_offset
 
     # --- stopping
 

@@ -388,6 +388,81 @@ def test_a_log_that_was_cut_short_and_has_grown_past_a_reader_is_noticed() -> No
     run(main())
 
 
+def test_a_writer_starts_only_after_a_record_that_the_log_still_has() -> None:
+    """A reader in standby; the log loses the newest record, and grows to the same length before it starts to write."""
+
+    async def main() -> None:
+        cluster = make_cluster()
+        writing = Incarnation(cluster.client("w1"))
+        await writing.begin()
+        await (await writing.append(3))
+        standby = Incarnation(cluster.client("w2"))
+        await standby.reader.catch_up(standby.fold)
+
+        cluster.truncate(AUDIT.name, 1, 4)
+        cluster.store(AUDIT.name, 1, None, (), b"junk")
+        with pytest.raises(OffsetOutOfRange):
+            await standby.begin()
+        assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3]
+
+        after = Incarnation(cluster.client("w3"))
+        await after.begin()
+        assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3, 4]
+
+    run(main())
+
+
+def test_a_log_that_is_cut_short_as_a_writer_starts_is_noticed_at_its_second_try() -> None:
+    async def main() -> None:
+        cluster = make_cluster()
+        writing = Incarnation(cluster.client("w1"))
+        await writing.begin()
+        await (await writing.append(3))
+        standby = Incarnation(cluster.client("w2"))
+
+        def first(head: ChainHead) -> list[Record]:
+            if head.next_seq == 5 and cluster.partitions(AUDIT.name)[1].end == 5:
+                cluster.truncate(AUDIT.name, 1, 4)
+            return standby.first(head)
+
+        with pytest.raises(OffsetOutOfRange):
+            await standby.writer.begin(first, standby.fold)
+        assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3]
+
+    run(main())
+
+
+def test_a_writer_that_checks_its_log_notices_that_it_was_cut_short_and_has_grown() -> None:
+    async def main() -> None:
+        cluster = make_cluster()
+        writing = Incarnation(cluster.client("w1"))
+        await writing.begin()
+        await (await writing.append(3))
+        await writing.writer.check()
+        cluster.truncate(AUDIT.name, 1, 4)
+        for _ in range(2):
+            cluster.store(AUDIT.name, 1, None, (), b"junk")
+        with pytest.raises(OffsetOutOfRange):
+            await writing.writer.check()
+        with pytest.raises(OffsetOutOfRange):
+            await writing.append()
+
+    run(main())
+
+
+def test_a_head_that_retention_has_deleted_is_not_looked_for() -> None:
+    async def main() -> None:
+        cluster = make_cluster()
+        writing = Incarnation(cluster.client("w1"))
+        await writing.begin()
+        standby = Incarnation(cluster.client("w2"))
+        await standby.reader.catch_up(standby.fold)
+        cluster.trim(AUDIT.name, 1, 2)
+        assert (await standby.begin()).record.seq == 2
+
+    run(main())
+
+
 class Late(Faulty):
     """Every message is seen by readers a second after they ask for it."""
 
