@@ -54,6 +54,18 @@ def test_a_running_job_that_grows_is_no_candidate_for_itself() -> None:
     assert groups(index(sketch), jobs[0]).excluded == {"lower-priority-only": 2}
 
 
+@pytest.mark.parametrize(("units", "candidates"), [(1, 2), (2, 2), (3, 2), (4, 1), (0, 1)])
+def test_a_job_of_which_an_earlier_answer_evicts_a_part_is_still_a_candidate(units: int, candidates: int) -> None:
+    """It counts as evicting as well. The other job is untouched."""
+    sketch, job = elastic()
+    sketch.node("b", gpus=1)
+    sketch.running("other", "b", [0])
+    made = index(sketch)
+    made.mark_evicted(job, units)
+    found = groups(made, sketch.job("preemptor", group(gpus=1), priority=75))
+    assert (found.candidates, found.excluded) == (candidates, {"already-evicting": 1})
+
+
 @pytest.mark.parametrize(("protections", "counted"), [({}, True), ({"min_runtime": {"preempt": "5m"}}, False)])
 def test_classes_are_counted_unless_a_rule_distinguishes_their_jobs(protections: Any, counted: bool) -> None:
     sketch, _ = pool(2)

@@ -8,6 +8,8 @@ import pytest
 from tests.builders import GIB, Sketch, group
 
 from bailiff_core.model.state import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import set_weights
 from bailiff_core.victims.candidates import CandidateIndex
@@ -119,6 +121,18 @@ def test_a_gang_releases_a_node_on_which_any_of_its_tasks_has_started(shared_nod
         assert use == (0, 2, True)
     gang.tasks[0].state = gang.tasks[1].state = "reserved"
     assert node_uses(shared_node.state, gang, gang.tasks) == ((0, 2, False),)
+
+
+def test_what_an_earlier_answer_evicts_of_a_job_is_not_in_use_any_more_and_what_it_places_is(shared_node: Sketch) -> None:
+    gang = shared_node.at(shared_node.job("gang", group(3, gpus=1)), ("a", [4]), ("a", [5]), ("a", [6]))
+    fragmentation = fragmentation_of(shared_node)
+    assert fragmentation.in_use(0) == 7
+    fragmentation.remove(Unit(gang, (2,), core=False))
+    assert fragmentation.in_use(0) == 6
+    fragmentation.remove(Unit(gang, (0, 1), core=True))
+    assert fragmentation.in_use(0) == 4
+    fragmentation.add(gang, GangPlacement((TaskPlacement(0, 0, 0b1), TaskPlacement(1, 0, 0b10)), future=True))
+    assert fragmentation.in_use(0) == 6
 
 
 def test_the_weight_of_a_set_is_that_of_its_steps_and_of_each_node_it_leaves_in_part(shared_node: Sketch) -> None:
