@@ -105,3 +105,15 @@ def test_a_step_that_is_restored_has_its_resources_and_its_place_in_the_usage_ag
     assert now() == (1, 1, 0 if limited else 1000)
     oracle.restore(step)
     assert now() == before == (0, 0, 1000)
+
+
+@pytest.mark.parametrize(("only", "slots"), [(None, 3), ("a", 2), ("b", 1)])
+def test_slots_may_be_counted_on_some_of_the_nodes_only(only: str | None, slots: int) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=1)
+    cluster = ClusterResources.of(sketch.state)
+    need, wanted = single_requirement(requested_unit(sketch.job("asks", group(3, gpus=1)))) or ()
+    nodes = None if only is None else {node: mask for node, mask in cluster.eligible_nodes(need) if node.name == only}
+    oracle = SlotOracle(cluster, need, wanted, nodes)
+    assert (oracle.total, oracle.fits()) == (slots, only is None)

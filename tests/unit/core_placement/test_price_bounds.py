@@ -125,6 +125,29 @@ def test_where_a_price_has_too_many_digits_its_loss_is_rounded_down_and_no_lower
     assert least[0] == index.scale.weight(10, EvictionCost(gpu_milli=2000, lost_gpu_ms=rounded))
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize("lost", [60_001, 65_532, 65_534, 65_536, 90_000, 250_000])
+def test_a_loss_is_rounded_no_more_than_prices_below_that_of_an_impossible_gain_need(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, lost: int
+) -> None:
+    monkeypatch.setattr(shortlist, "IMPOSSIBLE", 1 << 16)
+    sketch = Sketch()
+    sketch.node("a", gpus=gpus)
+    sketch.running("low", "a", range(gpus), priority=10, age=1000 * lost - sketch.state.rules.preemption.restart_cost)
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=gpus)), [10])
+    (bound,) = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption) or ()
+    most = gpus * lost
+
+    def prices(shift: int) -> int:
+        """Different prices of at most so many GPUs and so much work."""
+        return (gpus + 1) * ((most >> shift) + 1)
+
+    assert prices(bound.shift) < 1 << 16 <= prices(bound.shift - 1)
+    assert bound.unit == (most >> bound.shift) + 1
+    assert bound.prices.tolist() == [gpus * bound.unit + (most >> bound.shift)]
+
+
 def test_a_node_where_all_evictions_together_make_no_room_costs_no_steps() -> None:
     """Its GPUs would be free, but not its CPUs."""
     sketch = Sketch()

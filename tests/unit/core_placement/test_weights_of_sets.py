@@ -198,3 +198,13 @@ def test_no_sum_of_lower_levels_reaches_a_higher_one() -> None:
     below += scale.weight(25, EvictionCost(gpu_milli=gpu_milli))
     assert scale.weight(50, EvictionCost(gpu_milli=1)) > below
     assert scale.weight(25, EvictionCost(), slow=1) == 1
+
+
+def test_reservations_of_a_growing_job_weigh_less_than_a_task() -> None:
+    """More of them than there are jobs."""
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    sketch.running("one", "a", [0])
+    sketch.at(sketch.job("grows", group(3, gpus=1)), *(("a", [number]) for number in (1, 2, 3)))
+    scale = scale_of(sketch)
+    assert scale.weight(50, EvictionCost(reservations=3)) < scale.weight(50, EvictionCost(tasks=1))
