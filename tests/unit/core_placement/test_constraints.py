@@ -1,7 +1,7 @@
 """Constraints of each action on its preemptor, and on a set of victims as a whole."""
 
 import pytest
-from tests.builders import HOUR, Sketch, requested_unit
+from tests.builders import GIB, HOUR, Sketch, group, requested_unit
 from tests.unit.core_placement.tables import AT_MOST_ONE_WEB, preemptor_of_another_project, two_full_nodes
 from tests.unit.core_placement.test_revalidate import policy
 
@@ -75,3 +75,29 @@ def test_reclaim_does_not_take_what_is_placed_again(sketch, preemptor):
     both = [whole_job(sketch.state.jobs[name]) for name in ("one", "two")]
     assert terms(sketch, preemptor, "reclaim").violation(both) is not None
     assert terms(sketch, preemptor, "reclaim").violation(both, []) is None
+
+
+@pytest.mark.parametrize(
+    ("about", "preemptible", "capped", "constrained"),
+    [
+        ({}, True, False, False),
+        ({"limit": {"gpus": 4}}, True, False, True),
+        ({"quota": {"gpus": 4}}, True, False, False),  # it may use more than its quota
+        ({"quota": {"gpus": 4}}, False, False, True),
+        ({"quota": {"gpus": 4}}, True, True, True),
+        (None, False, False, False),  # without projects there is no quota
+    ],
+)
+@pytest.mark.parametrize("by_bytes", [True, False])
+def test_a_request_for_bytes_of_a_gpu_is_counted_where_it_is_placed_if_anything_bounds_it(
+    sketch, about, preemptible, capped, constrained, by_bytes
+):
+    """Bytes are a different part of each model."""
+    sketch.state.policy = policy(*([] if about is None else [{"name": "b", **about}]), preemption={"cap_at_fair_share": capped})
+    asked = group(gpu_share_bytes=GIB) if by_bytes else group(gpu_share_milli=500)
+    job = sketch.job("asks", asked, priority=75, preemptible=preemptible)
+    job.project = "b"
+    made = terms(sketch, job, "preempt")
+    assert made.constrains_placement is (by_bytes and constrained)
+    assert made.has_limits is made.constrains_placement
+    assert not made.limited

@@ -117,3 +117,18 @@ def test_slots_may_be_counted_on_some_of_the_nodes_only(only: str | None, slots:
     nodes = None if only is None else {node: mask for node, mask in cluster.eligible_nodes(need) if node.name == only}
     oracle = SlotOracle(cluster, need, wanted, nodes)
     assert (oracle.total, oracle.fits()) == (slots, only is None)
+
+
+def test_a_step_that_is_restored_on_other_nodes_does_not_move_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where more CPUs are in use than the node has by now."""
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    node = sketch.node("b", gpus=0, cpu=4)
+    step: Any = SimpleNamespace(unit=whole_job(sketch.at(sketch.job("low", group(cpu=4)), ("b", []))))
+    node.capacity.cpu_milli = 1000
+    cluster = ClusterResources.of(sketch.state)
+    cluster.evict(step.unit)
+    oracle = PlacementOracle(cluster, requested_unit(sketch.job("asks", group(gpus=1))), StepBudget(100))
+    place = oracle.place
+    monkeypatch.setattr(oracle, "_find", lambda: None)
+    assert (oracle.reprieve(step), oracle.place) == (True, place)

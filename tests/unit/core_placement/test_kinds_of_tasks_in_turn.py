@@ -13,6 +13,7 @@ from bailiff_core.placement import StepBudget
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import candidates, heterogeneous_gangs, shortlist
 from bailiff_core.victims.heterogeneous_gangs import HeterogeneousGangSolver, _infeasible_in_total, _place
+from bailiff_core.victims.shortlist import ShortlistSolver
 from bailiff_core.victims.solver_interface import Solution
 
 
@@ -37,15 +38,17 @@ def mixed(sketch: Sketch, *groups: Any) -> Job:
     return sketch.job("mixed", *groups, priority=75)
 
 
-def solve(sketch: Sketch, *groups: Any, action: Any = "preempt") -> Solution | None:
-    return HeterogeneousGangSolver().solve(problem(sketch, mixed(sketch, *groups), action))
+def solve(sketch: Sketch, *groups: Any) -> Solution | None:
+    return HeterogeneousGangSolver().solve(problem(sketch, mixed(sketch, *groups)))
 
 
 ONE, OTHER = group(gpus=1), group(gpus=1, cpu=1)
 
 
-def test_jobs_that_must_all_move_are_not_its_business() -> None:
-    assert solve(small_nodes("a", "b"), ONE, OTHER, action="consolidate") is None
+@pytest.mark.parametrize(("solver", "groups"), [(HeterogeneousGangSolver(), (ONE, OTHER)), (ShortlistSolver(), (ONE,))])
+def test_jobs_that_must_all_move_are_not_the_business_of_searches_on_large_pools(solver: Any, groups: Any) -> None:
+    sketch = small_nodes("a", "b")
+    assert solver.solve(problem(sketch, mixed(sketch, *groups), "consolidate")) is None
 
 
 @pytest.mark.parametrize(

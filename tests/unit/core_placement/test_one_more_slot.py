@@ -116,3 +116,36 @@ def test_a_node_that_must_cost_more_than_the_cheapest_is_not_searched(sketch: Sk
     searched = {part.nodes[0].name: part.known for part in search.knapsack.parts}
     assert searched == {"a": False, "b": True}
     assert search.cheapest(without="wide") == (["small-1", "small-0"], True)
+
+
+@pytest.mark.parametrize(("used", "missing"), [(0, 1), (1, 2), (2, 3), (3, 1), (5, 3), (6, 1), (8, 3)])
+def test_a_node_costs_at_least_as_many_of_its_cheapest_jobs_as_gpus_are_missing(used: int, missing: int) -> None:
+    """Eight of its GPUs are free but for `used`, and each of four jobs has another one. A task needs three."""
+    sketch = Sketch()
+    sketch.node("a", gpus=12)
+    if used:
+        sketch.running("firm", "a", range(used), preemptible=False)
+    for number in range(4):
+        sketch.running(f"j{number}", "a", [8 + number], age=(4 - number) * MINUTE)
+    snapshot = current_snapshot(sketch.state)
+    index = CandidateIndex(snapshot)
+    found = index.candidates("preempt", sketch.job("preemptor", group(gpus=3), priority=75))
+    need = TaskRequirements.of(group(gpus=3))
+    made = Knapsack(snapshot.cluster, need, found, index.fragmentation, single=True)
+    weights = sorted(step.weight for step in found.steps())
+    assert made._bound(made.parts[0]) == sum(weights[:missing])
+
+
+def test_the_options_of_a_node_are_searched_once() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=6)
+    for number in range(5):
+        sketch.at(sketch.job(f"j{number}", group(gpus=1, cpu=1 + number)), ("a", [number]))
+    search, budget = Search(sketch), StepBudget(100)
+    (part,) = search.knapsack.parts
+    options = search.knapsack.options(part, budget)
+    assert options
+    assert budget.used > 0
+    used = budget.used
+    assert search.knapsack.options(part, budget) is options
+    assert budget.used == used

@@ -1,7 +1,10 @@
 """The lowest price of a node that the shortlist leaves out: never above that of the cheapest victims on it."""
 
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.builders import MINUTE, Sketch, group, requested_unit
 
@@ -12,7 +15,7 @@ from bailiff_core.victims import SelectionBatch, select_victims, shortlist
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
 from bailiff_core.victims.objective import EvictionCost
-from bailiff_core.victims.shortlist import Shortlist
+from bailiff_core.victims.shortlist import Shortlist, _LevelColumns
 
 MOST = 3
 
@@ -146,6 +149,36 @@ def test_a_loss_is_rounded_no_more_than_prices_below_that_of_an_impossible_gain_
     assert prices(bound.shift) < 1 << 16 <= prices(bound.shift - 1)
     assert bound.unit == (most >> bound.shift) + 1
     assert bound.prices.tolist() == [gpus * bound.unit + (most >> bound.shift)]
+
+
+@pytest.mark.parametrize(
+    ("age", "most", "restart", "lost"),
+    [
+        (0, 10_000, 999, 0),  # rounded down for each GPU
+        (0, 10_000, 1000, 1),
+        (2000, 10_000, 999, 2),
+        (2001, 10_000, 999, 3),
+        (2001, 2000, 999, 2),
+        (1 << 60, 2000, 1000, 3),
+        (-5000, 10_000, 1000, 1),  # work that has not started has no time to lose
+    ],
+)
+def test_the_work_lost_per_gpu_is_the_time_since_its_start_up_to_a_limit_and_the_restart(
+    age: int, most: int, restart: int, lost: int
+) -> None:
+    """In ms; the first GPU of two nodes, the second of which has one that started 1 ms later, too."""
+    now = 1 << 61
+    since = np.array([[now - age, now], [now - age, now - age + 1000]])
+    counts = np.array([[0, 1, 2], [0, 1, 2]])
+    level: Any = SimpleNamespace(gpus=np.array([1, 2]), least=counts, jobs_for=counts, tasks_for=counts, since=since)
+    rules: Any = SimpleNamespace(max_counted_loss=most, restart_cost=restart)
+    columns = _LevelColumns(level, np.array([1, 0]), now, rules)
+    assert columns.gpus.tolist() == [2, 1]
+    assert columns.first.tolist() == [3, 0]
+    assert columns.lost.take(columns.first).tolist() == [0, 0]
+    assert columns.lost.take(columns.first + 1).tolist() == [lost, lost]
+    assert columns.lost.take(columns.first[0] + 2) == lost + (min(max(age - 1000, 0), most) + restart) // 1000
+    assert columns.jobs.take(columns.first + 2).tolist() == columns.tasks.take(columns.first + 2).tolist() == [2, 2]
 
 
 def test_a_node_where_all_evictions_together_make_no_room_costs_no_steps() -> None:

@@ -77,3 +77,32 @@ def test_a_whole_elastic_gang_is_relocated_with_as_many_tasks_as_fit_but_not_bel
     elastic(sketch, group(4, gpus=1), places=[("a", range(at, at + 1)) for at in range(4)], minimum=2)
     found = relocated(sketch, {"wide": 3})
     assert found == ({"wide": [(index, "b") for index in kept]} if kept else {})
+
+
+def test_what_a_gang_gets_beside_the_places_that_it_keeps_is_a_reservation() -> None:
+    """Task 0 of `pair` keeps its place on c. Task 1 moves to b, where two CPUs are free and two are released: not to d."""
+    sketch = Sketch()
+    sketch.node("a", gpus=0, cpu=4)
+    for name, cpus in (("b", 4), ("c", 2), ("d", 3)):
+        sketch.node(name, gpus=0, cpu=cpus)
+    sketch.at(sketch.job("leaving", group(cpu=2)), ("b", []), phase="evicting")
+    pair = sketch.at(sketch.job("pair", group(2, cpu=2)), ("c", []), ("a", []))
+    other = sketch.at(sketch.job("other", group(cpu=2)), ("a", []))
+    snapshot = current_snapshot(sketch.state)
+    chains = CandidateIndex(snapshot).candidates("preempt", sketch.job("preemptor", priority=75)).chains
+    steps = [chains[job.id][0] for job in (pair, other)]
+    for step in steps:
+        snapshot.cluster.evict(step.unit)
+    snapshot.cluster.close(snapshot.cluster.nodes[0])
+    found = find_relocations(snapshot.cluster, steps, StepBudget(1000))
+    nodes = {name: [snapshot.cluster.nodes[task.node].name for task in place.tasks] for name, place in found.items()}
+    assert nodes == {"pair": ["c", "b"], "other": ["b"]}
+
+
+def test_a_surplus_task_has_one_new_place_although_a_larger_one_has_none() -> None:
+    sketch = Sketch()
+    for name, gpus in (("a", 8), ("b", 1), ("c", 1)):
+        sketch.node(name, gpus=gpus)
+    wide = sketch.at(sketch.job("wide", group(2, gpus=1), group(gpus=2)), ("a", [0]), ("a", [1]), ("a", [2, 3]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    assert relocated(sketch, {"wide": 2}) == {"wide": [(1, "b")]}

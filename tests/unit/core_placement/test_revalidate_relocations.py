@@ -54,6 +54,7 @@ def test_of_two_surplus_tasks_with_one_new_place_the_one_evicted_last_gets_it() 
     made, preemptor, answer = surplus_of_two()
     found = accepted(made, preemptor, answer, (there(1, "2-3", "0-1"),))
     assert (only(found).tasks, only(found).moved_to) == ("2-3", (there(1, "2"),)), "b has a CPU for one of them"
+    assert only(found).not_relocated == "", "said of jobs that are evicted whole"
 
 
 def test_surplus_without_a_new_place_does_not_skip_the_check_of_the_other() -> None:

@@ -173,3 +173,12 @@ def test_tied_slots_are_sought_up_to_small_weights_first(monkeypatch: pytest.Mon
     found = slot_combinations._lightest_of_tied(choices, 1, FRAGMENTATION)
     assert found is not None
     assert [each.key[0] for each in found] == [10]
+
+
+def test_the_limit_of_tied_weights_is_doubled_until_a_set_is_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 20 there are two totals; up to 30, five."""
+    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 2)
+    choices: Any = [[(0, None), (1, option(1, weight, at))] for at, weight in enumerate((25, 27, 29, 20))]
+    found = slot_combinations._lightest_of_tied(choices, 1, FRAGMENTATION)
+    assert found is not None
+    assert [each.key[0] for each in found] == [20]
