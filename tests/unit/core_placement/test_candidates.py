@@ -123,6 +123,17 @@ def test_what_an_answer_evicts_is_evicting_for_preemptors_whose_candidates_are_k
     assert [step.unit.indices for step in found.chains.get("wide", ())] == left
 
 
+def test_what_an_answer_evicts_may_be_protected_from_other_preemptors() -> None:
+    sketch, job = elastic()
+    made = index(sketch)
+    high, equal = (sketch.job(name, group(gpus=1), priority=priority) for name, priority in (("high", 75), ("equal", 50)))
+    protected = made.candidates("preempt", equal)
+    found = made.candidates("preempt", high)
+    made.mark_evicted(job, 1)
+    assert (list(protected.excluded), protected.chains) == (["lower-priority-only"], {})
+    assert [step.unit.indices for step in found.chains["wide"]] == [(2,), (1,), (0,)]
+
+
 # --- victims that are slow to leave
 
 

@@ -8,6 +8,7 @@ from tests.unit.core_placement.test_revalidate import policy
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, whole_job
+from bailiff_core.placement import GangPlacement, StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.constraints import Constraints, action_not_permitted
@@ -101,3 +102,10 @@ def test_a_request_for_bytes_of_a_gpu_is_counted_where_it_is_placed_if_anything_
     assert made.constrains_placement is (by_bytes and constrained)
     assert made.has_limits is made.constrains_placement
     assert not made.limited
+
+
+def test_the_place_of_a_preemptor_is_a_reservation(sketch, preemptor):
+    sketch.node("free", gpus=4)
+    place = terms(sketch, preemptor, "preempt").place(StepBudget(100))
+    assert isinstance(place, GangPlacement)
+    assert (place.future, [task.node for task in place.tasks]) == (True, [2])

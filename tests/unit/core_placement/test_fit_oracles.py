@@ -132,3 +132,13 @@ def test_a_step_that_is_restored_on_other_nodes_does_not_move_the_unit(monkeypat
     place = oracle.place
     monkeypatch.setattr(oracle, "_find", lambda: None)
     assert (oracle.reprieve(step), oracle.place) == (True, place)
+
+
+@pytest.mark.parametrize("over", [None, "project a would use 2 of its limit of 1 GPUs"])
+@pytest.mark.parametrize("slots", [True, False])
+def test_within_limits_a_unit_fits_if_it_has_the_slots_and_keeps_the_limits(slots: bool, over: str | None) -> None:
+    sketch = Sketch()
+    snapshot = current_snapshot(sketch.state)
+    constraints: Any = SimpleNamespace(snapshot=snapshot, over_limit_now=lambda: over)
+    oracle: Any = SimpleNamespace(fits=lambda: slots, exact=True)
+    assert QuotaOracle(oracle, constraints).fits() is (slots and over is None)

@@ -149,3 +149,38 @@ def test_the_options_of_a_node_are_searched_once() -> None:
     used = budget.used
     assert search.knapsack.options(part, budget) is options
     assert budget.used == used
+
+
+def test_without_a_job_only_the_nodes_of_that_job_are_searched_again() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=6)
+    sketch.running("cheap", "a", range(2), age=MINUTE)
+    for number in range(6):
+        sketch.at(sketch.job(f"j{number}", group(gpus=1, cpu=1 + number)), ("b", [number]), age=HOUR)
+    search = Search(sketch)
+    found = search.cheapest(without="cheap")
+    assert found[0] is not None
+    assert search.cheapest(without="cheap", steps=0) == found
+
+
+def test_a_set_that_costs_more_than_one_that_gains_as_much_as_all_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The free CPUs are enough for one task. `x` has no GPU, so the set of `x` and `second` costs a reservation more."""
+    monkeypatch.setattr(knapsack, "SETS_PER_STEP", 1)
+    sketch = Sketch()
+    sketch.node("a", gpus=2, cpu=1)
+    for name, asked, devices in (
+        ("first", group(gpus=1), [0]), ("x", group(gib=1), []), ("second", group(gpus=1, gib=1), [1]),
+    ):  # fmt: skip
+        sketch.at(sketch.job(name, asked), ("a", devices), phase="reserved")
+    snapshot = current_snapshot(sketch.state)
+    index = CandidateIndex(snapshot)
+    need = TaskRequirements.of(group(gpus=1, cpu=1))
+    candidates = index.candidates("preempt", sketch.job("preemptor", group(gpus=1, cpu=1), priority=75))
+    made = Knapsack(snapshot.cluster, need, candidates, index.fragmentation, single=True)
+    budget = StepBudget(100)
+    (part,) = made.parts
+    found = made.options(part, budget)
+    assert found is not None
+    assert [[step.job.id for step in option.steps] for option in found] == [["second"]]
+    assert budget.used == 3

@@ -214,3 +214,14 @@ def test_where_the_priorities_are_too_many_to_encode_all_candidates_are_searched
         SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(99)
     )
     assert ([choice.job for choice in answer.victims], answer.explanation.proven) == (["on-b"], True)
+
+
+def test_the_nodes_of_a_shortlist_are_in_the_order_of_the_pool() -> None:
+    sketch = Sketch()
+    for age, name in zip((3, 1, 2), "abc", strict=True):
+        sketch.node(name, gpus=1)
+        sketch.running(f"on-{name}", name, [0], age=age * MINUTE)
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=1)), [50])
+    bounds = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption) or []
+    assert [[node.name for node in made.first(size, bounds)] for size in (1, 2, 3)] == [["b"], ["b", "c"], ["a", "b", "c"]]

@@ -4,10 +4,12 @@ import pytest
 from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.model.state import Job
+from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.placement import GangPlacement, StepBudget, TaskPlacement
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.candidates import CandidateIndex
-from bailiff_core.victims.relocation import find_relocations
+from bailiff_core.victims import relocation
+from bailiff_core.victims.relocation import find_relocations, relocate
 
 Places = dict[str, list[tuple[int, str]]]  # by job: task and node
 
@@ -106,3 +108,27 @@ def test_a_surplus_task_has_one_new_place_although_a_larger_one_has_none() -> No
     wide = sketch.at(sketch.job("wide", group(2, gpus=1), group(gpus=2)), ("a", [0]), ("a", [1]), ("a", [2, 3]))
     wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
     assert relocated(sketch, {"wide": 2}) == {"wide": [(1, "b")]}
+
+
+@pytest.mark.parametrize(("kept", "found", "used"), [(False, True, 7), (False, False, 7), (True, True, 7), (True, False, 14)])
+def test_the_steps_of_the_search_for_a_new_place_are_charged(
+    monkeypatch: pytest.MonkeyPatch, kept: bool, found: bool, used: int
+) -> None:
+    """kept: one of two tasks keeps its place. Where the other one has none beside it, both are placed anew."""
+    sketch = Sketch()
+    for name in ("a", "b", "c"):
+        sketch.node(name, gpus=2)
+    pair = sketch.at(sketch.job("pair", group(2, gpus=1)), ("a", [0]), ("b" if kept else "a", [1]))
+    cluster = current_snapshot(sketch.state).cluster
+    unit = whole_job(pair)
+    cluster.evict(unit)
+    cluster.close(cluster.nodes[0])
+
+    def place(_cluster: object, asked: Unit, part: StepBudget, **_: object) -> GangPlacement | None:
+        part.charge(7)
+        return GangPlacement(tuple(TaskPlacement(index, 2, 1) for index in asked.indices), future=True) if found else None
+
+    monkeypatch.setattr(relocation, "place_unit", place)
+    budget = StepBudget(100)
+    assert (relocate(cluster, unit, budget) is not None) is found
+    assert budget.used == used

@@ -152,3 +152,13 @@ def test_whether_it_fits_without_victims_is_asked_with_a_quarter(monkeypatch: py
     budget = StepBudget(STEPS)
     select_victims(SelectionBatch.on(current_snapshot(sketch.state)), unit, "preempt", budget)
     assert (parts.granted, budget.used >= 1) == ([25], True)
+
+
+def test_a_kind_of_tasks_that_lacks_no_slot_costs_no_steps(
+    monkeypatch: pytest.MonkeyPatch, parts: Parts, made: GeneralSearch
+) -> None:
+    watch_knapsacks(monkeypatch, parts)
+    slots = SimpleNamespace(cheapest=lambda *_: parts.use(StepBudget(1)))
+    monkeypatch.setattr(search, "knapsack_for", lambda *_: (slots, 0))
+    assert made._relaxed() is None
+    assert parts.granted == []

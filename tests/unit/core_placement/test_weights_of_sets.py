@@ -208,3 +208,15 @@ def test_reservations_of_a_growing_job_weigh_less_than_a_task() -> None:
     sketch.at(sketch.job("grows", group(7, gpus=1)), *(("a", [number]) for number in range(1, 8)))
     scale = scale_of(sketch)
     assert scale.weight(50, EvictionCost(reservations=6)) < scale.weight(50, EvictionCost(tasks=1))
+
+
+def test_tasks_of_next_to_nothing_count_a_thousandth_of_a_gpu_each() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=0)
+    for number in range(4):
+        sketch.at(sketch.job(f"j{number}", group(cpu_milli=1), priority=25 + number // 3), ("a", []))
+    scale = scale_of(sketch)
+    assert scale.weight(25, EvictionCost(), under_share_gpu_milli=4) < scale.weight(25, EvictionCost(gpu_milli=1))
+    assert scale.weight(25, EvictionCost(gpu_milli=3)) < scale.weight(26, EvictionCost(gpu_milli=1))
+    lost = 4 * (sketch.state.rules.preemption.max_counted_loss + sketch.state.rules.preemption.restart_cost) // 1_000_000
+    assert scale.weight(25, EvictionCost(lost_gpu_ms=lost)) < scale.weight(25, EvictionCost(), under_share_gpu_milli=1)
