@@ -123,6 +123,18 @@ def test_what_an_answer_evicts_is_evicting_for_preemptors_whose_candidates_are_k
     assert [step.unit.indices for step in found.chains.get("wide", ())] == left
 
 
+def test_equal_preemptors_share_their_candidates() -> None:
+    sketch, _ = elastic()
+    made = index(sketch)
+    first, second, other = (
+        sketch.job(name, group(gpus=1), priority=priority) for name, priority in (("x", 75), ("y", 75), ("z", 74))
+    )
+    found = made.candidates("preempt", first)
+    assert made.candidates("preempt", second) is found
+    assert made.candidates("preempt", other) is not found
+    assert made.candidates("reclaim", second) is not found
+
+
 def test_what_an_answer_evicts_may_be_protected_from_other_preemptors() -> None:
     sketch, job = elastic()
     made = index(sketch)

@@ -1,5 +1,6 @@
 """Conditions on a whole set of victims in the search: which are tested, when, and with which of its victims taken."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,17 @@ from tests.unit.core_placement.test_revalidate import policy
 
 from bailiff_core.placement.gang import NoFit
 from bailiff_core.victims import search
-from bailiff_core.victims.search import GeneralSearch, _FullSetConstraint, _LossConstraint
+from bailiff_core.victims.search import GeneralSearch, _FullSetConstraint, _has_unneeded_victim, _LossConstraint
 
 STEPS: Any = [SimpleNamespace(unit=name) for name in ("first", "second", "third")]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step, and the one before it of the same job."""
+
+    name: str
+    before: "Step | None"
 
 
 def made(action: Any, protections: dict[str, Any] | None = None) -> GeneralSearch:
@@ -109,3 +118,15 @@ def test_that_a_set_is_never_permitted_is_asked_until_one_is_not(monkeypatch: py
         assert not found._acceptable(found.candidates.chains["one"], found.budget, with_relocations=True)
         known.append(found._certain)
     assert known == [True, False, False]
+
+
+@pytest.mark.parametrize(("kept", "unneeded"), [((), False), (("core",), True), (("surplus",), False), (("other",), True)])
+def test_a_unit_after_which_another_of_its_job_is_evicted_is_needed(kept: tuple[str, ...], unneeded: bool) -> None:
+    """kept: what could be restored while the preemptor still fits."""
+    surplus = Step("surplus", None)
+    core, other = Step("core", surplus), Step("other", None)
+    again: list[str] = []
+    oracle: Any = SimpleNamespace(reprieve=lambda step: step.name in kept, evict=lambda step: again.append(step.name))
+    steps: Any = [surplus, core, other]
+    assert _has_unneeded_victim(oracle, steps) is unneeded
+    assert again == (list(kept) if unneeded else [])

@@ -109,3 +109,13 @@ def test_the_place_of_a_preemptor_is_a_reservation(sketch, preemptor):
     place = terms(sketch, preemptor, "preempt").place(StepBudget(100))
     assert isinstance(place, GangPlacement)
     assert (place.future, [task.node for task in place.tasks]) == (True, [2])
+
+
+@pytest.mark.parametrize(("victims", "rejected"), [(["one", "two"], False), (["one"], True), ([], True)])
+def test_a_set_that_keeps_the_preemptor_within_its_limit_is_not_rejected(sketch, preemptor, victims, rejected):
+    """Both jobs and the preemptor are of one project, whose limit is that of the preemptor alone."""
+    sketch.state.policy = policy({"name": "a", "limit": {"gpus": 4}})
+    preemptor.project = "a"
+    made = terms(sketch, preemptor, "preempt")
+    assert made.limited
+    assert made.rejects([whole_job(sketch.state.jobs[name]) for name in victims]) is rejected

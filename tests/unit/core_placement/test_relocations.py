@@ -9,7 +9,7 @@ from bailiff_core.placement import GangPlacement, StepBudget, TaskPlacement
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims import relocation
-from bailiff_core.victims.relocation import find_relocations, relocate
+from bailiff_core.victims.relocation import find_relocations, relocate, units_by_job
 
 Places = dict[str, list[tuple[int, str]]]  # by job: task and node
 
@@ -132,3 +132,15 @@ def test_the_steps_of_the_search_for_a_new_place_are_charged(
     budget = StepBudget(100)
     assert (relocate(cluster, unit, budget) is not None) is found
     assert budget.used == used
+
+
+@pytest.mark.parametrize(("count", "indices", "core"), [(1, (3,), False), (2, (2, 3), False), (3, (0, 1, 2, 3), True)])
+def test_what_a_job_loses_is_one_unit_with_its_tasks_in_order(count: int, indices: tuple[int, ...], core: bool) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=8)
+    wide = sketch.at(sketch.job("wide", group(4, gpus=1)), *(("a", [number]) for number in range(4)))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 2})
+    preemptor = sketch.job("preemptor", group(gpus=8), priority=75)
+    steps = CandidateIndex(current_snapshot(sketch.state)).candidates("preempt", preemptor).chains["wide"][:count]
+    (unit,) = units_by_job(steps)
+    assert (unit.job, unit.indices, unit.core) == (wide, indices, core)
