@@ -69,6 +69,7 @@ def test_without_a_gang_on_both_nodes_the_cheaper_of_the_others_goes(cheaper: st
     for node in ("a", "b"):
         sketch.running(f"on-{node}", node, range(2, 4), age=MINUTE if node == cheaper else HOUR)
     search = Search(sketch)
+    assert [len(part.nodes) for part in search.knapsack.parts] == [1, 1]
     assert search.cheapest() == (["gang"], True)
     assert search.cheapest(without="gang") == ([f"on-{cheaper}"], True)
 

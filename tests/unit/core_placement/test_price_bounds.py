@@ -78,9 +78,9 @@ def check(sketch: Sketch, gpus: int, *, exact: bool) -> int:
     return compared
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", range(12))
 def test_for_jobs_of_one_gpu_the_bound_is_the_price(block: int) -> None:
-    assert sum(check(pool(Random(seed), sizes=(1,)), 1, exact=True) for seed in range(block * 60, block * 60 + 60)) > 100
+    assert sum(check(pool(Random(seed), sizes=(1,)), 1, exact=True) for seed in range(block * 10, block * 10 + 10)) > 10
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
