@@ -7,8 +7,8 @@ from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.placement import GangPlacement, StepBudget, TaskPlacement
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims import relocation
+from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.relocation import find_relocations, relocate, units_by_job
 
 Places = dict[str, list[tuple[int, str]]]  # by job: task and node
