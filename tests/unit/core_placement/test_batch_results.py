@@ -62,3 +62,31 @@ def test_where_an_action_had_candidates_the_refusal_is_that_of_the_last_such_act
     sketch.job("large", group(gpus=4), priority=75)
     (answer,) = answers(sketch, "large")
     assert (answer.refused, answer.action, answer.explanation.candidates) == ("impossible", "preempt", 1)
+
+
+def test_after_an_answer_took_the_surplus_of_a_job_the_next_one_takes_what_is_left_of_it() -> None:
+    """Both look for one GPU. To free that on a, both tasks would have to go before the first answer; after it, only one."""
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name, gpus=1)
+    wide = sketch.at(sketch.job("wide", group(2, gpus=1)), ("a", [0]), ("b", [0]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    for name in ("first", "second"):
+        sketch.job(name, group(gpus=1), priority=75)
+    first, second = answers(sketch, "first", "second")
+    assert [(choice.job, choice.tasks, choice.gpus) for choice in first.victims] == [("wide", "1", 1)]
+    assert [(choice.job, choice.tasks, choice.gpus) for choice in second.victims] == [("wide", "", 1)]
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_job_of_which_a_part_gets_a_new_place_is_not_evicted_further(moves: bool) -> None:
+    sketch = Sketch()
+    for name in ("a", "b", *(["c"] if moves else [])):
+        sketch.node(name, gpus=1)
+    wide = sketch.at(sketch.job("wide", group(2, gpus=1)), ("a", [0]), ("b", [0]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    for name, node in (("first", "b"), ("second", "a")):
+        sketch.job(name, group(gpus=1, nodes=(node,)), priority=75)
+    first, second = answers(sketch, "first", "second")
+    assert [(choice.tasks, choice.relocated) for choice in first.victims] == [("1", moves)]
+    assert second.refused == ("impossible" if moves else None)

@@ -7,6 +7,7 @@ import pytest
 from tests.builders import group
 from tests.unit.core_queue.kit import Town, gpus, project, whole
 
+from bailiff_core.model.project_tree import ROOT
 from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.unneeded_victims import Answer, _within_bounds
@@ -30,7 +31,7 @@ def test_a_reclaim_keeps_to_the_fair_share_and_a_preemption_where_the_policy_say
     preemption = policy.preemption.model_copy(update={"cap_at_fair_share": capped})
     town.state.policy = policy.model_copy(update={"preemption": preemption})
     job = town.runs("asks", "ours", group(gpus=2), devices=3)
-    answer = Answer(whole(job), SimpleNamespace(action=action), ["ours"])  # type: ignore[arg-type]
+    answer = Answer(whole(job), SimpleNamespace(action=action), ["ours", ROOT])  # type: ignore[arg-type]
     assert _within_bounds(current_snapshot(town.state), {"ours": gpus(share)}, answer) is within
 
 

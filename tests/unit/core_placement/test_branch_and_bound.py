@@ -134,3 +134,51 @@ def test_a_set_is_found_if_it_is_lighter_than_the_limit_by_however_little(seed: 
     assert best is not None
     assert lightest(weights.of(best) + 1) == best
     assert lightest(weights.of(best)) is None
+
+
+class AtMost:
+    """Permits sets of at most so many steps."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.evicted: list[EvictionStep] = []
+
+    def push(self, step: EvictionStep) -> bool:
+        self.evicted.append(step)
+        return len(self.evicted) <= self.most
+
+    def pop(self) -> None:
+        self.evicted.pop()
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3])
+def test_no_permitted_set_is_lighter_and_no_other_is_found(most: int) -> None:
+    found_some = 0
+    for seed in range(120):
+        chains, weights, wanted = some_pool(seed)
+        steps = [step for chain in chains for step in chain]
+        if not steps or len(steps) > 8:
+            continue
+        oracle: Any = Oracle(steps, wanted)
+        constraint = AtMost(most)
+        order = reprieve_order(chains, weights.of_step)
+        best, finished = branch_and_bound(oracle, order, weights, None, StepBudget(100_000), set_constraint=constraint)
+        assert (finished, constraint.evicted) == (True, [])
+        possible = [
+            weights.of(chosen) for chosen in sets(chains) if len(chosen) <= most and Oracle([*chosen, nothing()], wanted).fits()
+        ]
+        if oracle.fits():
+            assert (None if best is None else weights.of(best)) == min(possible, default=None), f"seed {seed}"
+            found_some += best is not None
+    assert (found_some > 10) is (most > 0)
+
+
+def test_without_steps_the_search_is_not_complete_and_leaves_all_evicted() -> None:
+    chains, weights, wanted = some_pool(1)
+    order = reprieve_order(chains, weights.of_step)
+    for steps in range(5):
+        oracle: Any = Oracle(order, wanted)
+        before = dict(oracle.free)
+        budget = StepBudget(steps)
+        _, finished = branch_and_bound(oracle, order, weights, None, budget)
+        assert (finished, oracle.free, budget.used) == (False, before, steps)

@@ -54,6 +54,18 @@ def test_a_running_job_that_grows_is_no_candidate_for_itself() -> None:
     assert groups(index(sketch), jobs[0]).excluded == {"lower-priority-only": 2}
 
 
+@pytest.mark.parametrize(("units", "candidates"), [(1, 2), (2, 2), (3, 2), (4, 1), (0, 1)])
+def test_a_job_of_which_an_earlier_answer_evicts_a_part_is_still_a_candidate(units: int, candidates: int) -> None:
+    """It counts as evicting as well. The other job is untouched."""
+    sketch, job = elastic()
+    sketch.node("b", gpus=1)
+    sketch.running("other", "b", [0])
+    made = index(sketch)
+    made.mark_evicted(job, units)
+    found = groups(made, sketch.job("preemptor", group(gpus=1), priority=75))
+    assert (found.candidates, found.excluded) == (candidates, {"already-evicting": 1})
+
+
 @pytest.mark.parametrize(("protections", "counted"), [({}, True), ({"min_runtime": {"preempt": "5m"}}, False)])
 def test_classes_are_counted_unless_a_rule_distinguishes_their_jobs(protections: Any, counted: bool) -> None:
     sketch, _ = pool(2)
@@ -109,6 +121,29 @@ def test_what_an_answer_evicts_is_evicting_for_preemptors_whose_candidates_are_k
     made.mark_evicted(job, units)
     assert [unit.indices for unit in found.excluded["already-evicting"]] == evicting
     assert [step.unit.indices for step in found.chains.get("wide", ())] == left
+
+
+def test_equal_preemptors_share_their_candidates() -> None:
+    sketch, _ = elastic()
+    made = index(sketch)
+    first, second, other = (
+        sketch.job(name, group(gpus=1), priority=priority) for name, priority in (("x", 75), ("y", 75), ("z", 74))
+    )
+    found = made.candidates("preempt", first)
+    assert made.candidates("preempt", second) is found
+    assert made.candidates("preempt", other) is not found
+    assert made.candidates("reclaim", second) is not found
+
+
+def test_what_an_answer_evicts_may_be_protected_from_other_preemptors() -> None:
+    sketch, job = elastic()
+    made = index(sketch)
+    high, equal = (sketch.job(name, group(gpus=1), priority=priority) for name, priority in (("high", 75), ("equal", 50)))
+    protected = made.candidates("preempt", equal)
+    found = made.candidates("preempt", high)
+    made.mark_evicted(job, 1)
+    assert (list(protected.excluded), protected.chains) == (["lower-priority-only"], {})
+    assert [step.unit.indices for step in found.chains["wide"]] == [(2,), (1,), (0,)]
 
 
 # --- victims that are slow to leave

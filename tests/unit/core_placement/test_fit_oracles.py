@@ -105,3 +105,40 @@ def test_a_step_that_is_restored_has_its_resources_and_its_place_in_the_usage_ag
     assert now() == (1, 1, 0 if limited else 1000)
     oracle.restore(step)
     assert now() == before == (0, 0, 1000)
+
+
+@pytest.mark.parametrize(("only", "slots"), [(None, 3), ("a", 2), ("b", 1)])
+def test_slots_may_be_counted_on_some_of_the_nodes_only(only: str | None, slots: int) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=1)
+    cluster = ClusterResources.of(sketch.state)
+    need, wanted = single_requirement(requested_unit(sketch.job("asks", group(3, gpus=1)))) or ()
+    nodes = None if only is None else {node: mask for node, mask in cluster.eligible_nodes(need) if node.name == only}
+    oracle = SlotOracle(cluster, need, wanted, nodes)
+    assert (oracle.total, oracle.fits()) == (slots, only is None)
+
+
+def test_a_step_that_is_restored_on_other_nodes_does_not_move_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where more CPUs are in use than the node has by now."""
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    node = sketch.node("b", gpus=0, cpu=4)
+    step: Any = SimpleNamespace(unit=whole_job(sketch.at(sketch.job("low", group(cpu=4)), ("b", []))))
+    node.capacity.cpu_milli = 1000
+    cluster = ClusterResources.of(sketch.state)
+    cluster.evict(step.unit)
+    oracle = PlacementOracle(cluster, requested_unit(sketch.job("asks", group(gpus=1))), StepBudget(100))
+    place = oracle.place
+    monkeypatch.setattr(oracle, "_find", lambda: None)
+    assert (oracle.reprieve(step), oracle.place) == (True, place)
+
+
+@pytest.mark.parametrize("over", [None, "project a would use 2 of its limit of 1 GPUs"])
+@pytest.mark.parametrize("slots", [True, False])
+def test_within_limits_a_unit_fits_if_it_has_the_slots_and_keeps_the_limits(slots: bool, over: str | None) -> None:
+    sketch = Sketch()
+    snapshot = current_snapshot(sketch.state)
+    constraints: Any = SimpleNamespace(snapshot=snapshot, over_limit_now=lambda: over)
+    oracle: Any = SimpleNamespace(fits=lambda: slots, exact=True)
+    assert QuotaOracle(oracle, constraints).fits() is (slots and over is None)

@@ -14,6 +14,7 @@ from bailiff_core.victims import SelectionBatch, candidates, heterogeneous_gangs
 def every_pool_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0)
     monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
+    monkeypatch.setattr(candidates, "SHORTLIST_COST", 0)  # as in a pool of very many jobs, where a shortlist is always cheaper
 
 
 def ask(sketch: Sketch, preemptor: Job) -> Proposal:
@@ -88,11 +89,8 @@ def test_a_task_on_a_mig_device_does_not_count_among_those_on_whole_gpus() -> No
     assert sorted(choice.job for choice in answer.victims) == ["on-gpu", "on-mig"], answer
 
 
-def test_where_each_type_fits_alone_but_not_both_all_victims_are_searched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_each_type_fits_alone_but_not_both_all_victims_are_searched() -> None:
     """Two tasks of two GPUs fit on the node, as the count of slots says, and one of three; not one of each."""
-    monkeypatch.setattr(candidates, "SHORTLIST_COST", 0)  # as in a pool of very many jobs, where a shortlist is always cheaper
     sketch = Sketch()
     sketch.node("a", gpus=4)
     for number in range(4):

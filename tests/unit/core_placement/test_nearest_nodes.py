@@ -67,3 +67,16 @@ def test_bounds_of_many_priorities_are_rounded_until_they_are_too_many() -> None
         shortlist = Shortlist(index, snapshot.cluster, need, sorted(index.levels))
         bounds = shortlist.price_bounds(1, sketch.state.now, sketch.state.rules.preemption)
         assert (None if bounds is None else bounds[0].shift > 0) is rounded, priorities
+
+
+@pytest.mark.parametrize(
+    ("gpus", "short", "gains"), [(1, 3, 3), (1, 9, 8), (3, 9, 2), (4, 2, 2), (4, 3, 2), (4, 1, 1), (9, 5, 0)]
+)
+def test_a_node_gains_no_more_slots_than_are_wanted_or_than_it_has_gpus_for(gpus: int, short: int, gains: int) -> None:
+    sketch = Sketch()
+    sketch.node("small", gpus=4)
+    sketch.node("large", gpus=8)
+    sketch.running("evictable", "large", range(8), priority=25)
+    snapshot = current_snapshot(sketch.state)
+    need = TaskRequirements.of(group(gpus=gpus))
+    assert Shortlist(snapshot.allocation_index, snapshot.cluster, need, [25]).most_gains(short) == gains

@@ -43,3 +43,13 @@ def test_of_too_many_protected_jobs_none_is_named(monkeypatch: pytest.MonkeyPatc
     for number in range(2):
         sketch.running(f"j{number}", "a", [number], preemptible=False)
     assert bool(refusal(sketch, group(gpus=2))) is named
+
+
+def test_what_a_protected_job_has_where_the_preemptor_may_not_run_is_not_needed() -> None:
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name, gpus=1)
+    wide = sketch.at(sketch.job("wide", group(2, gpus=1), preemptible=False), ("a", [0]), ("b", [0]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    text = "the resources (1 GPU) of 'wide', which is not preemptible"
+    assert refusal(sketch, group(gpus=1, nodes=("a",))) == text

@@ -69,6 +69,7 @@ def test_without_a_gang_on_both_nodes_the_cheaper_of_the_others_goes(cheaper: st
     for node in ("a", "b"):
         sketch.running(f"on-{node}", node, range(2, 4), age=MINUTE if node == cheaper else HOUR)
     search = Search(sketch)
+    assert [len(part.nodes) for part in search.knapsack.parts] == [1, 1]
     assert search.cheapest() == (["gang"], True)
     assert search.cheapest(without="gang") == ([f"on-{cheaper}"], True)
 
@@ -116,3 +117,71 @@ def test_a_node_that_must_cost_more_than_the_cheapest_is_not_searched(sketch: Sk
     searched = {part.nodes[0].name: part.known for part in search.knapsack.parts}
     assert searched == {"a": False, "b": True}
     assert search.cheapest(without="wide") == (["small-1", "small-0"], True)
+
+
+@pytest.mark.parametrize(("used", "missing"), [(0, 1), (1, 2), (2, 3), (3, 1), (5, 3), (6, 1), (8, 3)])
+def test_a_node_costs_at_least_as_many_of_its_cheapest_jobs_as_gpus_are_missing(used: int, missing: int) -> None:
+    """Eight of its GPUs are free but for `used`, and each of four jobs has another one. A task needs three."""
+    sketch = Sketch()
+    sketch.node("a", gpus=12)
+    if used:
+        sketch.running("firm", "a", range(used), preemptible=False)
+    for number in range(4):
+        sketch.running(f"j{number}", "a", [8 + number], age=(4 - number) * MINUTE)
+    snapshot = current_snapshot(sketch.state)
+    index = CandidateIndex(snapshot)
+    found = index.candidates("preempt", sketch.job("preemptor", group(gpus=3), priority=75))
+    need = TaskRequirements.of(group(gpus=3))
+    made = Knapsack(snapshot.cluster, need, found, index.fragmentation, single=True)
+    weights = sorted(step.weight for step in found.steps())
+    assert made._bound(made.parts[0]) == sum(weights[:missing])
+
+
+def test_the_options_of_a_node_are_searched_once() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=6)
+    for number in range(5):
+        sketch.at(sketch.job(f"j{number}", group(gpus=1, cpu=1 + number)), ("a", [number]))
+    search, budget = Search(sketch), StepBudget(100)
+    (part,) = search.knapsack.parts
+    options = search.knapsack.options(part, budget)
+    assert options
+    assert budget.used > 0
+    used = budget.used
+    assert search.knapsack.options(part, budget) is options
+    assert budget.used == used
+
+
+def test_without_a_job_only_the_nodes_of_that_job_are_searched_again() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=6)
+    sketch.running("cheap", "a", range(2), age=MINUTE)
+    for number in range(6):
+        sketch.at(sketch.job(f"j{number}", group(gpus=1, cpu=1 + number)), ("b", [number]), age=HOUR)
+    search = Search(sketch)
+    found = search.cheapest(without="cheap")
+    assert found[0] is not None
+    assert search.cheapest(without="cheap", steps=0) == found
+
+
+def test_a_set_that_costs_more_than_one_that_gains_as_much_as_all_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The free CPUs are enough for one task. `x` has no GPU, so the set of `x` and `second` costs a reservation more."""
+    monkeypatch.setattr(knapsack, "SETS_PER_STEP", 1)
+    sketch = Sketch()
+    sketch.node("a", gpus=2, cpu=1)
+    for name, asked, devices in (
+        ("first", group(gpus=1), [0]), ("x", group(gib=1), []), ("second", group(gpus=1, gib=1), [1]),
+    ):  # fmt: skip
+        sketch.at(sketch.job(name, asked), ("a", devices), phase="reserved")
+    snapshot = current_snapshot(sketch.state)
+    index = CandidateIndex(snapshot)
+    need = TaskRequirements.of(group(gpus=1, cpu=1))
+    candidates = index.candidates("preempt", sketch.job("preemptor", group(gpus=1, cpu=1), priority=75))
+    made = Knapsack(snapshot.cluster, need, candidates, index.fragmentation, single=True)
+    budget = StepBudget(100)
+    (part,) = made.parts
+    found = made.options(part, budget)
+    assert found is not None
+    assert [[step.job.id for step in option.steps] for option in found] == [["second"]]
+    assert budget.used == 3

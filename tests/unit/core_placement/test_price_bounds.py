@@ -1,7 +1,10 @@
 """The lowest price of a node that the shortlist leaves out: never above that of the cheapest victims on it."""
 
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.builders import MINUTE, Sketch, group, requested_unit
 
@@ -12,7 +15,7 @@ from bailiff_core.victims import SelectionBatch, select_victims, shortlist
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
 from bailiff_core.victims.objective import EvictionCost
-from bailiff_core.victims.shortlist import Shortlist
+from bailiff_core.victims.shortlist import Shortlist, _LevelColumns
 
 MOST = 3
 
@@ -75,9 +78,9 @@ def check(sketch: Sketch, gpus: int, *, exact: bool) -> int:
     return compared
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", range(12))
 def test_for_jobs_of_one_gpu_the_bound_is_the_price(block: int) -> None:
-    assert sum(check(pool(Random(seed), sizes=(1,)), 1, exact=True) for seed in range(block * 60, block * 60 + 60)) > 100
+    assert sum(check(pool(Random(seed), sizes=(1,)), 1, exact=True) for seed in range(block * 10, block * 10 + 10)) > 10
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
@@ -125,6 +128,59 @@ def test_where_a_price_has_too_many_digits_its_loss_is_rounded_down_and_no_lower
     assert least[0] == index.scale.weight(10, EvictionCost(gpu_milli=2000, lost_gpu_ms=rounded))
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize("lost", [60_001, 65_532, 65_534, 65_536, 90_000, 250_000])
+def test_a_loss_is_rounded_no_more_than_prices_below_that_of_an_impossible_gain_need(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, lost: int
+) -> None:
+    monkeypatch.setattr(shortlist, "IMPOSSIBLE", 1 << 16)
+    sketch = Sketch()
+    sketch.node("a", gpus=gpus)
+    sketch.running("low", "a", range(gpus), priority=10, age=1000 * lost - sketch.state.rules.preemption.restart_cost)
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=gpus)), [10])
+    (bound,) = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption) or ()
+    most = gpus * lost
+
+    def prices(shift: int) -> int:
+        """Different prices of at most so many GPUs and so much work."""
+        return (gpus + 1) * ((most >> shift) + 1)
+
+    assert prices(bound.shift) < 1 << 16 <= prices(bound.shift - 1)
+    assert bound.unit == (most >> bound.shift) + 1
+    assert bound.prices.tolist() == [gpus * bound.unit + (most >> bound.shift)]
+
+
+@pytest.mark.parametrize(
+    ("age", "most", "restart", "lost"),
+    [
+        (0, 10_000, 999, 0),  # rounded down for each GPU
+        (0, 10_000, 1000, 1),
+        (2000, 10_000, 999, 2),
+        (2001, 10_000, 999, 3),
+        (2001, 2000, 999, 2),
+        (1 << 60, 2000, 1000, 3),
+        (-5000, 10_000, 1000, 1),  # work that has not started has no time to lose
+    ],
+)
+def test_the_work_lost_per_gpu_is_the_time_since_its_start_up_to_a_limit_and_the_restart(
+    age: int, most: int, restart: int, lost: int
+) -> None:
+    """In ms; the first GPU of two nodes, the second of which has one that started 1 ms later, too."""
+    now = 1 << 61
+    since = np.array([[now - age, now], [now - age, now - age + 1000]])
+    counts = np.array([[0, 1, 2], [0, 1, 2]])
+    level: Any = SimpleNamespace(gpus=np.array([1, 2]), least=counts, jobs_for=counts, tasks_for=counts, since=since)
+    rules: Any = SimpleNamespace(max_counted_loss=most, restart_cost=restart)
+    columns = _LevelColumns(level, np.array([1, 0]), now, rules)
+    assert columns.gpus.tolist() == [2, 1]
+    assert columns.first.tolist() == [3, 0]
+    assert columns.lost.take(columns.first).tolist() == [0, 0]
+    assert columns.lost.take(columns.first + 1).tolist() == [lost, lost]
+    assert columns.lost.take(columns.first[0] + 2) == lost + (min(max(age - 1000, 0), most) + restart) // 1000
+    assert columns.jobs.take(columns.first + 2).tolist() == columns.tasks.take(columns.first + 2).tolist() == [2, 2]
+
+
 def test_a_node_where_all_evictions_together_make_no_room_costs_no_steps() -> None:
     """Its GPUs would be free, but not its CPUs."""
     sketch = Sketch()
@@ -158,3 +214,14 @@ def test_where_the_priorities_are_too_many_to_encode_all_candidates_are_searched
         SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(99)
     )
     assert ([choice.job for choice in answer.victims], answer.explanation.proven) == (["on-b"], True)
+
+
+def test_the_nodes_of_a_shortlist_are_in_the_order_of_the_pool() -> None:
+    sketch = Sketch()
+    for age, name in zip((3, 1, 2), "abc", strict=True):
+        sketch.node(name, gpus=1)
+        sketch.running(f"on-{name}", name, [0], age=age * MINUTE)
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=1)), [50])
+    bounds = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption) or []
+    assert [[node.name for node in made.first(size, bounds)] for size in (1, 2, 3)] == [["b"], ["b", "c"], ["a", "b", "c"]]

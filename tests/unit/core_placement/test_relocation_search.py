@@ -248,3 +248,21 @@ def test_a_refusal_says_what_relocation_cannot_change() -> None:
     big = requested_unit(sketch.job("big", group(gpus=2)))
     answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), big, "consolidate", StepBudget(1000))
     assert answer.would_need == "needs 2 GPUs in total, 1 are free or releasing: relocating jobs does not change that"
+
+
+@pytest.mark.parametrize(("tasks", "sought"), [(2, True), (3, False)])
+def test_no_place_is_sought_where_a_set_frees_too_few_slots(monkeypatch: pytest.MonkeyPatch, tasks: int, sought: bool) -> None:
+    """One of three GPUs is free, and the set frees another."""
+    sketch = Sketch()
+    sketch.state.policy = policy(preemption={"max_migrations": None})
+    sketch.node("a", gpus=3)
+    for number in range(2):
+        sketch.running(f"j{number}", "a", [number])
+    snapshot, unit = current_snapshot(sketch.state), requested_unit(sketch.job("asks", group(tasks, gpus=1)))
+    batch = SelectionBatch.on(snapshot)
+    constraints = Constraints(snapshot, batch.shares, unit, "consolidate")
+    asked = Problem(snapshot, batch.index, unit, "consolidate", constraints, {}, StepBudget(100), batch.knapsacks)
+    calls: list[int] = []
+    monkeypatch.setattr(constraints, "place", lambda _: calls.append(1) or NoFit("impossible", ""))
+    assert _RelocationSearch(asked).places(asked.candidates().chains["j0"]) is None
+    assert bool(calls) is sought

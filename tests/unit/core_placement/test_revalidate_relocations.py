@@ -8,7 +8,10 @@ from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Proposal, VictimChoice
 from bailiff_core.model.state import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import TaskPlacement
 from bailiff_core.victims import Accepted
+from bailiff_core.victims.revalidate import _Victim
 
 
 def there(node: int, tasks: str, devices: str = "0") -> NodeShare:
@@ -54,6 +57,7 @@ def test_of_two_surplus_tasks_with_one_new_place_the_one_evicted_last_gets_it() 
     made, preemptor, answer = surplus_of_two()
     found = accepted(made, preemptor, answer, (there(1, "2-3", "0-1"),))
     assert (only(found).tasks, only(found).moved_to) == ("2-3", (there(1, "2"),)), "b has a CPU for one of them"
+    assert only(found).not_relocated == "", "said of jobs that are evicted whole"
 
 
 def test_surplus_without_a_new_place_does_not_skip_the_check_of_the_other() -> None:
@@ -78,6 +82,31 @@ def test_where_the_preemptor_needs_less_by_now_the_surplus_evicted_last_stays() 
     assert only(accepted(made, preemptor, answer, moved)).moved_to == moved
     found = accepted(made, preemptor, answer, moved, placement=placement)
     assert (only(found).tasks, only(found).moved_to, found.dropped) == ("3", (there(2, "3"),), ())
+
+
+@pytest.mark.parametrize(
+    ("moved", "core", "units"),
+    [
+        ((0, 1, 2, 3), True, [(0, 1, 2, 3)]),
+        ((1, 2, 3), True, [(1, 2, 3)]),
+        ((2, 3), True, [(2, 3)]),
+        ((3,), True, [(0, 1, 2, 3)]),  # it needs two
+        ((), True, [(0, 1, 2, 3)]),
+        ((2, 3), False, [(2,), (3,)]),
+    ],
+)
+def test_which_tasks_of_a_victim_move_together(moved: tuple[int, ...], core: bool, units: list[tuple[int, ...]]) -> None:
+    made = Sketch()
+    made.node("a", gpus=4)
+    wide = made.at(made.job("wide", group(4, gpus=1)), *[("a", [device]) for device in range(4)])
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 2})
+    surplus = [Unit(wide, (3,), core=False), Unit(wide, (2,), core=False)]
+    evicted = [*surplus, Unit(wide, (0, 1), core=True)] if core else surplus
+    victim = _Victim(made.state, wide, evicted, {index: TaskPlacement(index, 1, 1) for index in moved})
+    found = victim.relocation_units()
+    assert [unit.indices for unit in found] == units
+    whole = len(moved) in (0, 1, 4) or not core
+    assert all((unit.job is wide) is whole for unit in found), "without some tasks it is a smaller job"
 
 
 @pytest.mark.parametrize("whole", [True, False])

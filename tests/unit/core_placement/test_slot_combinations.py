@@ -173,3 +173,27 @@ def test_tied_slots_are_sought_up_to_small_weights_first(monkeypatch: pytest.Mon
     found = slot_combinations._lightest_of_tied(choices, 1, FRAGMENTATION)
     assert found is not None
     assert [each.key[0] for each in found] == [10]
+
+
+def test_the_limit_of_tied_weights_is_doubled_until_a_set_is_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 20 there are two totals; up to 30, five."""
+    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 2)
+    choices: Any = [[(0, None), (1, option(1, weight, at))] for at, weight in enumerate((25, 27, 29, 20))]
+    found = slot_combinations._lightest_of_tied(choices, 1, FRAGMENTATION)
+    assert found is not None
+    assert [each.key[0] for each in found] == [20]
+
+
+def test_no_eviction_weighs_nothing_beside_a_component_of_which_two_slots_weigh_as_much_as_one() -> None:
+    choices: Any = [[(0, None), (1, option(1, 1, 5)), (2, option(2, 1, 5, 6))], [(0, None), (1, option(1, 1, 0))]]
+    found = slot_combinations._lightest_of_tied(choices, 2, FRAGMENTATION)
+    assert found is not None
+    assert [each.gain for each in found] == [2]
+
+
+def test_of_options_that_cost_the_same_above_fragmentation_the_one_that_breaks_fewer_nodes_is_taken() -> None:
+    """Though it has a victim that is slow to leave."""
+    breaks: Any = (Step((1, "j1", 0), uses=1),)
+    slow: Any = (Step((2, "j2", 0)),)
+    found = _best_of([Option(1, (ABOVE, 1, ()), breaks), Option(1, (ABOVE + 1, 1, ()), slow)], FRAGMENTATION)
+    assert [each.steps for each in found] == [slow]

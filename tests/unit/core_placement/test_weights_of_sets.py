@@ -8,6 +8,8 @@ import pytest
 from tests.builders import GIB, Sketch, group
 
 from bailiff_core.model.state import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import set_weights
 from bailiff_core.victims.candidates import CandidateIndex
@@ -121,6 +123,18 @@ def test_a_gang_releases_a_node_on_which_any_of_its_tasks_has_started(shared_nod
     assert node_uses(shared_node.state, gang, gang.tasks) == ((0, 2, False),)
 
 
+def test_what_an_earlier_answer_evicts_of_a_job_is_not_in_use_any_more_and_what_it_places_is(shared_node: Sketch) -> None:
+    gang = shared_node.at(shared_node.job("gang", group(3, gpus=1)), ("a", [4]), ("a", [5]), ("a", [6]))
+    fragmentation = fragmentation_of(shared_node)
+    assert fragmentation.in_use(0) == 7
+    fragmentation.remove(Unit(gang, (2,), core=False))
+    assert fragmentation.in_use(0) == 6
+    fragmentation.remove(Unit(gang, (0, 1), core=True))
+    assert fragmentation.in_use(0) == 4
+    fragmentation.add(gang, GangPlacement((TaskPlacement(0, 0, 0b1), TaskPlacement(1, 0, 0b10)), future=True))
+    assert fragmentation.in_use(0) == 6
+
+
 def test_the_weight_of_a_set_is_that_of_its_steps_and_of_each_node_it_leaves_in_part(shared_node: Sketch) -> None:
     fragmentation = fragmentation_of(shared_node)
     one, two = (step(shared_node, shared_node.state.jobs[name]) for name in ("one", "two"))
@@ -184,3 +198,25 @@ def test_no_sum_of_lower_levels_reaches_a_higher_one() -> None:
     below += scale.weight(25, EvictionCost(gpu_milli=gpu_milli))
     assert scale.weight(50, EvictionCost(gpu_milli=1)) > below
     assert scale.weight(25, EvictionCost(), slow=1) == 1
+
+
+def test_reservations_of_a_growing_job_weigh_less_than_a_task() -> None:
+    """Each of its tasks that has not started is one; there are more of them than jobs."""
+    sketch = Sketch()
+    sketch.node("a", gpus=8)
+    sketch.running("one", "a", [0])
+    sketch.at(sketch.job("grows", group(7, gpus=1)), *(("a", [number]) for number in range(1, 8)))
+    scale = scale_of(sketch)
+    assert scale.weight(50, EvictionCost(reservations=6)) < scale.weight(50, EvictionCost(tasks=1))
+
+
+def test_tasks_of_next_to_nothing_count_a_thousandth_of_a_gpu_each() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=0)
+    for number in range(4):
+        sketch.at(sketch.job(f"j{number}", group(cpu_milli=1), priority=25 + number // 3), ("a", []))
+    scale = scale_of(sketch)
+    assert scale.weight(25, EvictionCost(), under_share_gpu_milli=4) < scale.weight(25, EvictionCost(gpu_milli=1))
+    assert scale.weight(25, EvictionCost(gpu_milli=3)) < scale.weight(26, EvictionCost(gpu_milli=1))
+    lost = 4 * (sketch.state.rules.preemption.max_counted_loss + sketch.state.rules.preemption.restart_cost) // 1_000_000
+    assert scale.weight(25, EvictionCost(lost_gpu_ms=lost)) < scale.weight(25, EvictionCost(), under_share_gpu_milli=1)

@@ -158,8 +158,6 @@ class Knapsack:
                         max_freed = max(max_freed, allocated.devices.bit_count() + len(allocated.shares))
         if not weights:
             return None
-        if not self.need.gpus:
-            return min(weights)
         node = part.nodes[0]
         missing_gpus = self.need.gpus * (part.slots + 1) - (node.future.devices & self.eligible_nodes[node]).bit_count()
         weights.sort()

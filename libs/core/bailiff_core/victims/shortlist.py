@@ -46,14 +46,14 @@ class _LevelColumns:
     def __init__(self, level: PriorityLevel, rows: Ints, now: int, rules: PreemptionRules) -> None:
         width = level.least.shape[1]
         self.gpus: Ints = level.gpus[rows]
-        self.least, self.jobs, self.tasks = level.least.reshape(-1), level.jobs_for.reshape(-1), level.tasks_for.reshape(-1)
+        self.least, self.jobs, self.tasks = level.least.ravel(), level.jobs_for.ravel(), level.tasks_for.ravel()
         self.first: Ints = rows * width
         lost = np.zeros((len(level.gpus), width), np.int64)
         work = np.subtract(now, level.since, out=lost[:, 1:])
         np.clip(work, 0, rules.max_counted_loss, out=work)
         work += rules.restart_cost
         work //= 1_000  # rounded down per GPU, so never above the rounded loss of a job
-        self.lost: Ints = np.cumsum(lost, axis=1, out=lost).reshape(-1)
+        self.lost: Ints = np.cumsum(lost, axis=1, out=lost).ravel()
 
 
 @dataclass(slots=True)
