@@ -37,6 +37,10 @@ def shared_node(cpu: int = 4, gib: int = 4, slots: int = 4) -> NodeResources:
         ({"slots": 1}, {}, False),
         ({}, {"gpu_share_milli": 500}, True),
         ({}, {"gpu_share_milli": 501}, False),
+        ({"cpu": 0}, {"cpu_milli": 1}, False),
+        ({"gib": 0}, {"memory_bytes": 1}, False),
+        ({"cpu": -1}, {}, True),  # it has fewer than its tasks use, and the task needs none
+        ({"gib": -1}, {}, True),
     ],
 )
 def test_a_shared_gpu_takes_a_task_only_with_all_that_it_needs(room, asked, fits):

@@ -230,3 +230,13 @@ def test_a_gpu_that_got_a_share_is_fuller_and_gets_the_next_one_as_well() -> Non
         sketch.at(sketch.job(f"part-{number}", group(gpu_share_milli=milli)), ("a", [number]))
     node = ClusterResources.of(sketch.state).nodes[0]
     assert choose_devices(need(gpu_share_milli=200), node, 0b11, 3, future=False) == [0b01, 0b01, 0b10]
+
+
+def test_a_gpu_whose_shares_are_all_taken_gets_no_further_task() -> None:
+    """One share is left of the fullest GPU, which the first task takes."""
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    for number, milli in enumerate((800, 400, 400)):
+        sketch.at(sketch.job(f"part-{number}", group(gpu_share_milli=milli)), ("a", [number]))
+    node = ClusterResources.of(sketch.state).nodes[0]
+    assert choose_devices(need(gpu_share_milli=200), node, 0b111, 3, future=False) == [0b001, 0b010, 0b010]
