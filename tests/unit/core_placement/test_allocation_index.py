@@ -15,6 +15,7 @@ def sketch() -> Sketch:
     for name, gpus in (("a", 8), ("b", 4), ("c", 2), ("d", 0)):
         made.node(name, gpus=gpus)
     made.running("one", "a", [0], age=5 * MINUTE)
+    made.running("younger", "a", [6], age=MINUTE)
     made.running("two", "a", [1, 2], age=3 * MINUTE, priority=75)
     made.running("alike", "b", [0], age=5 * MINUTE)
     made.running("firm", "b", [1], preemptible=False)
@@ -33,7 +34,7 @@ def test_building_it_at_once_equals_building_it_job_by_job(sketch: Sketch) -> No
     for one in ("of", "tasks", "gpus"):
         assert getattr(at_once, one) == getattr(singly, one), one
     assert {node: here for node, here in singly.on.items() if here} == at_once.on
-    assert at_once.all_gpus.tolist() == singly.all_gpus.tolist() == [5, 4, 2, 0]
+    assert at_once.all_gpus.tolist() == singly.all_gpus.tolist() == [6, 4, 2, 0]
     assert at_once.levels.keys() == singly.levels.keys() == {10, 50, 75}
     for priority, level in at_once.levels.items():
         for part in fields(level):

@@ -240,3 +240,14 @@ def test_a_gpu_whose_shares_are_all_taken_gets_no_further_task() -> None:
         sketch.at(sketch.job(f"part-{number}", group(gpu_share_milli=milli)), ("a", [number]))
     node = ClusterResources.of(sketch.state).nodes[0]
     assert choose_devices(need(gpu_share_milli=200), node, 0b111, 3, future=False) == [0b001, 0b010, 0b010]
+
+
+def test_the_next_task_waits_for_the_gpu_that_the_first_one_has_made_fuller() -> None:
+    """Of both GPUs 800 thousandths will be free; of the first one half of them is still leaving."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    for number in (0, 1):
+        sketch.at(sketch.job(f"stays-{number}", group(gpu_share_milli=200)), ("a", [number]))
+    sketch.at(sketch.job("goes", group(gpu_share_milli=400)), ("a", [0]), phase="evicting")
+    node = ClusterResources.of(sketch.state).nodes[0]
+    assert choose_devices(need(gpu_share_milli=400), node, 0b11, 2, future=True) == [0b01, 0b01]
