@@ -251,3 +251,11 @@ def test_the_next_task_waits_for_the_gpu_that_the_first_one_has_made_fuller() ->
     sketch.at(sketch.job("goes", group(gpu_share_milli=400)), ("a", [0]), phase="evicting")
     node = ClusterResources.of(sketch.state).nodes[0]
     assert choose_devices(need(gpu_share_milli=400), node, 0b11, 2, future=True) == [0b01, 0b01]
+
+
+def test_tasks_that_wait_take_the_shares_that_are_leaving() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.at(sketch.job("goes", group(gpu_share_milli=600)), ("a", [0]), phase="evicting")
+    (chunk,) = packing._fill_future(ClusterResources.of(sketch.state), need(gpu_share_milli=500), 4, ANYWHERE)
+    assert sorted(chunk.masks) == [0b01, 0b01, 0b10, 0b10]

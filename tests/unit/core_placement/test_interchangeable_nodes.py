@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.builders import Sketch
+from tests.builders import Sketch, group
 from tests.unit.core_placement.tables import need
 
+from bailiff_core.model.demand import TaskGroup
 from bailiff_core.placement import ClusterResources
+from bailiff_core.placement.devices import _equivalence_key
 from bailiff_core.placement.packing import ANYWHERE, offers
 from bailiff_core.placement.search import _interchangeable_before
 
@@ -65,12 +67,15 @@ def test_where_only_some_tasks_share_gpus_it_matters_which_ones_are_free() -> No
     assert _interchangeable_before(cluster, found, requirements, future=False) == [None, None]
 
 
+@pytest.mark.parametrize("leaving", [group(gpus=1), group(cpu=1), group(gib=1), group()], ids=["gpus", "cpus", "memory", "slots"])
 @pytest.mark.parametrize("future", [False, True])
-def test_what_is_leaving_counts_only_for_tasks_that_may_wait(future: bool) -> None:
+def test_what_is_leaving_counts_only_for_tasks_that_may_wait(leaving: TaskGroup, future: bool) -> None:
     sketch = Sketch()
     for name, phase in (("a", "running"), ("b", "evicting")):
         sketch.node(name, gpus=2)
-        sketch.running(f"on-{name}", name, [0], phase=phase)
+        sketch.at(sketch.job(f"on-{name}", leaving), (name, [0] if leaving.gpu_milli else []), phase=phase)
     cluster, requirements = ClusterResources.of(sketch.state), need(gpus=1)
     found = list(offers(cluster, requirements, ANYWHERE, future=False))
     assert _interchangeable_before(cluster, found, [requirements], future=future) == ([None, None] if future else [None, 0])
+    a, b = (_equivalence_key(node, [requirements], future=future) for node in cluster.nodes.values())
+    assert (a == b) is not future, "so it is for a search for devices"
