@@ -90,6 +90,7 @@ def test_cpus_count_of_tasks_without_gpus_only(sketch: Sketch) -> None:
         (HOUR, HOUR - MINUTE, HOUR),  # saved by the attempt before
         (None, None, NO_LOSS),
         (None, HOUR, NO_LOSS),
+        (0, None, 0),
     ],
 )
 def test_the_work_to_lose_is_that_since_the_start_or_the_last_checkpoint(

@@ -62,16 +62,17 @@ def test_nodes_are_interchangeable_where_all_tasks_may_use_either(asked: Any, eq
 @pytest.mark.parametrize(
     ("sizes", "placed_on", "tried"),
     [
-        ((2, 2, 4), None, ["a", "c"]),  # a and b are equal
+        ((2, 2, 4), "", ["a", "c"]),  # a and b are equal
         ((2, 2, 4), "c", ["c"]),  # an equal task goes to no earlier node
         ((2, 2, 4), "b", ["b", "c"]),
+        ((2, 2, 4), "ab", ["b", "c"]),  # the last one counts
     ],
 )
 def test_of_equal_nodes_one_is_tried_and_equal_tasks_go_to_nodes_in_their_order(
-    sizes: tuple[int, ...], placed_on: str | None, tried: list[str]
+    sizes: tuple[int, ...], placed_on: str, tried: list[str]
 ) -> None:
     cluster, asked = pool(*sizes), need(gpus=1)
-    placed = [] if placed_on is None else [take_chunk(cluster, asked, cluster.by_name()[placed_on], 0b1, 1, future=False)]
+    placed = [take_chunk(cluster, asked, cluster.by_name()[name], 0b1, 1, future=False) for name in placed_on]
     found = _choices(cluster, [asked, asked, asked], placed, ANYWHERE, future=False)
     assert [node.name for node, _ in found] == tried
 
@@ -81,6 +82,14 @@ def test_a_task_of_another_kind_may_go_to_an_earlier_node() -> None:
     placed = [take_chunk(cluster, asked, cluster.nodes[1], 0b1, 1, future=False)]
     found = _choices(cluster, [asked, need(gpus=1, cpu=1)], placed, ANYWHERE, future=False)
     assert [node.name for node, _ in found] == ["a", "b"]
+
+
+def test_of_several_kinds_only_the_last_task_bounds_an_equal_one() -> None:
+    cluster, other, asked = pool(2, 2, 4), need(gpus=1, cpu=1), need(gpus=1)
+    places = ((other, 2), (asked, 1))
+    placed = [take_chunk(cluster, kind, cluster.nodes[number], 0b1, 1, future=False) for kind, number in places]
+    found = _choices(cluster, [other, asked, asked], placed, ANYWHERE, future=False)
+    assert [node.name for node, _ in found] == ["b", "c"]
 
 
 def test_no_device_is_tried_where_a_later_task_fits_nowhere_any_more() -> None:
