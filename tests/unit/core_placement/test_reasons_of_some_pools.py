@@ -46,3 +46,15 @@ def test_the_reason_says_whether_what_is_leaving_counts(future: bool, what: str)
 
 def test_kinds_without_gpus_have_no_total() -> None:
     assert unschedulable_reason(pool(0), {need(cpu=1): 1, need(cpu=2): 1}, ANYWHERE, future=False) is None
+
+
+def test_the_reason_follows_a_node_that_joins() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    cluster, wanted = ClusterResources.of(sketch.state), {need(gpus=5): 1}
+    found = unschedulable_reason(cluster, wanted, ANYWHERE, future=False)
+    assert found == "needs 1 task of 5 GPUs, no node fits one; 1 node has fewer than 5 usable GPUs"
+    sketch.node("b", gpus=4)
+    cluster.refresh(sketch.state, [1])
+    found = unschedulable_reason(cluster, wanted, ANYWHERE, future=False)
+    assert found == "needs 1 task of 5 GPUs, no node fits one; 2 nodes have fewer than 5 usable GPUs"
