@@ -176,7 +176,9 @@ def test_a_task_that_is_placed_later_is_held_then(sketch: Sketch, gang: Job) -> 
 
 
 @pytest.mark.parametrize(("taken", "free"), [((), True), (("a",), False), (("b",), False), (("a", "b"), False)])
-def test_a_unit_fits_again_where_all_of_its_places_are_free(sketch: Sketch, gang: Job, taken: tuple[str, ...], free: bool) -> None:
+def test_a_unit_fits_again_where_all_of_its_places_are_free(
+    sketch: Sketch, gang: Job, taken: tuple[str, ...], free: bool
+) -> None:
     cluster = ClusterResources.of(sketch.state)
     cluster.evict(whole_job(gang))
     for name in taken:

@@ -14,9 +14,7 @@ from bailiff_core.placement.search import _devices_interchangeable, _distributio
 LAST = (need(cpu=1), 1)
 
 
-@pytest.mark.parametrize(
-    "sizes", [(3,), (1, 2), (2, 2), (1, 2, 3), (2, 2, 2), (1, 1, 3), (1, 3, 3), (1, 1, 2, 2), (2, 3, 4)]
-)
+@pytest.mark.parametrize("sizes", [(3,), (1, 2), (2, 2), (1, 2, 3), (2, 2, 2), (1, 1, 3), (1, 3, 3), (1, 1, 2, 2), (2, 3, 4)])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
 def test_every_distribution_once_the_most_packed_first(sizes: tuple[int, ...], count: int) -> None:
     """Nodes are offered by their free GPUs. Of equal ones an earlier one has at least as many tasks."""

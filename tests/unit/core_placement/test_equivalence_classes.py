@@ -53,7 +53,7 @@ def starts(state: PoolState, name: str) -> None:
         pytest.param(lambda state: raised(state, "c"), id="one joins them that is older"),
         pytest.param(lambda state: starts(state, "waits"), id="one becomes active"),
         pytest.param(lambda state: (ends(state, "a"), raised(state, "b"), starts(state, "waits")), id="several"),
-        pytest.param(lambda state: None, id="nothing"),  # noqa: ARG005
+        pytest.param(lambda state: None, id="nothing"),
     ],
 )
 def test_the_classes_after_a_change_are_those_of_the_state(sketch: Sketch, change: Callable[[PoolState], None]) -> None:

@@ -65,7 +65,10 @@ def test_the_fullest_gpus_are_shared_unless_later_tasks_need_them_one_by_one(wan
 @pytest.mark.parametrize(("wanted", "taken"), [(3, [3]), (4, [4]), (5, [4, 1]), (9, [4, 4, 1])])
 def test_no_more_nodes_are_taken_than_are_needed(wanted: int, taken: list[int]) -> None:
     asked = need(gpus=1)
-    for chunks in (_fill_future(pool(4, 4, 4), asked, wanted, ANYWHERE), *(fill(pool(4, 4, 4), asked, wanted, future=f) or [] for f in (0, 1))):
+    for chunks in (
+        _fill_future(pool(4, 4, 4), asked, wanted, ANYWHERE),
+        *(fill(pool(4, 4, 4), asked, wanted, future=f) or [] for f in (0, 1)),
+    ):
         assert [len(chunk.masks) for chunk in chunks] == taken
 
 

@@ -37,7 +37,10 @@ ONE_CPU = {"cpu": 1}
             id="another number of GPUs of the model",
         ),
         pytest.param(
-            ({"labels": IN_X}, {}), (ONE_CPU, {"cpu": 2, "node_labels": IN_X}), [None, None], id="one kind of tasks may not use it"
+            ({"labels": IN_X}, {}),
+            (ONE_CPU, {"cpu": 2, "node_labels": IN_X}),
+            [None, None],
+            id="one kind of tasks may not use it",
         ),
         pytest.param(
             ({"gpus": 1, "labels": IN_X}, {"gpus": 1}),

@@ -34,9 +34,7 @@ def best(cluster: ClusterResources, asked: TaskRequirements, *, spread: bool, sc
 
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("scanned", [False, True])
-@pytest.mark.parametrize(
-    ("milli", "node"), [(200, "d"), (300, "a"), (700, "a"), (800, "c"), (900, "b"), (1000, "b")]
-)
+@pytest.mark.parametrize(("milli", "node"), [(200, "d"), (300, "a"), (700, "a"), (800, "c"), (900, "b"), (1000, "b")])
 def test_the_fullest_shared_gpu_that_takes_the_task(sketch: Sketch, milli: int, node: str, scanned: bool, spread: bool) -> None:
     """What leaves b was the only part of that GPU."""
     assert best(ClusterResources.of(sketch.state), need(gpu_share_milli=milli), spread=spread, scanned=scanned) == node
@@ -59,17 +57,17 @@ def is_lost(sketch: Sketch, cluster: ClusterResources) -> None:
     cluster.refresh(sketch.state, [0])
 
 
-def is_filled(sketch: Sketch, cluster: ClusterResources) -> None:  # noqa: ARG001
+def is_filled(sketch: Sketch, cluster: ClusterResources) -> None:
     node = cluster.nodes[0]
     cluster.take(node, need(gpu_share_milli=600).amount(node.units, 0b01), future=False)
 
 
-def is_shared_more(sketch: Sketch, cluster: ClusterResources) -> None:  # noqa: ARG001
+def is_shared_more(sketch: Sketch, cluster: ClusterResources) -> None:
     node = cluster.nodes[2]
     cluster.take(node, need(gpu_share_milli=550).amount(node.units, 0b01), future=False)
 
 
-def is_shared_now(sketch: Sketch, cluster: ClusterResources) -> None:  # noqa: ARG001
+def is_shared_now(sketch: Sketch, cluster: ClusterResources) -> None:
     node = cluster.nodes[4]
     cluster.take(node, need(gpu_share_milli=720).amount(node.units, 0b01), future=False)
 

@@ -9,12 +9,12 @@ from tests.unit.core_placement.tables import need
 
 from bailiff_core.placement import ClusterResources
 from bailiff_core.placement.node_scoring import choose_devices, node_rank, shared_gpu_rank
-from bailiff_core.placement.packing import ANYWHERE, PlacementScope, offers
+from bailiff_core.placement.packing import PlacementScope, offers
 
 # GPUs of the node, those in use, those that are leaving, and CPUs
 NODES = {
-    "a": (4, 0, 0, 8), "b": (4, 2, 0, 9), "c": (4, 3, 0, 7), "d": (2, 0, 0, 8), "e": (2, 0, 2, 6), "f": (0, 0, 0, 5), "g": (0, 0, 0, 12),
-    "h": (1, 0, 0, 20), "i": (4, 1, 1, 8),
+    "a": (4, 0, 0, 8), "b": (4, 2, 0, 9), "c": (4, 3, 0, 7), "d": (2, 0, 0, 8), "e": (2, 0, 2, 6),
+    "f": (0, 0, 0, 5), "g": (0, 0, 0, 12), "h": (1, 0, 0, 20), "i": (4, 1, 1, 8),
 }  # fmt: skip
 
 
@@ -42,9 +42,7 @@ def cluster() -> ClusterResources:
         ({"cpu": 5}, {"spread": True}, False, "gfabdihce"),  # the most free GPUs, then the most free CPUs
     ],
 )
-def test_nodes_by_what_a_task_leaves_of_them(
-    cluster: ClusterResources, asked: Any, scope: Any, future: bool, names: str
-) -> None:
+def test_nodes_by_what_a_task_leaves_of_them(cluster: ClusterResources, asked: Any, scope: Any, future: bool, names: str) -> None:
     found = "".join(offer.node.name for offer in offers(cluster, need(**asked), PlacementScope(**scope), future=future))
     assert found == names
 
@@ -52,7 +50,9 @@ def test_nodes_by_what_a_task_leaves_of_them(
 @pytest.mark.parametrize("future", [False, True])
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("asked", [{"gpus": gpus, "cpu": cpu} for gpus, cpu in product((0, 1, 2, 4), (0, 5, 8))])
-def test_the_index_and_looking_at_each_node_say_the_same(cluster: ClusterResources, asked: Any, spread: bool, future: bool) -> None:
+def test_the_index_and_looking_at_each_node_say_the_same(
+    cluster: ClusterResources, asked: Any, spread: bool, future: bool
+) -> None:
     indexed, scanned = (
         [(offer.node.name, offer.count) for offer in offers(cluster, need(**asked), scope, future=future)]
         for scope in (PlacementScope(spread=spread), PlacementScope(within=list(cluster.nodes.values()), spread=spread))
@@ -127,7 +127,9 @@ def test_each_task_takes_the_fullest_gpus_that_leave_room_for_the_others(places:
         masks = choose_devices(asked, node, every, tasks, future=False)
         assert all(mask.bit_count() == devices for mask in masks)
         assert all(sum(mask >> number & 1 for mask in masks) <= count for number, count in enumerate(places))
-        assert choose_devices(asked, node, every, 1, future=False, task_count=tasks) == masks[:1], "the others may follow one by one"
+        assert choose_devices(asked, node, every, 1, future=False, task_count=tasks) == masks[:1], (
+            "the others may follow one by one"
+        )
         sets = [mask for mask in range(every + 1) if mask.bit_count() == devices]
         for mask in sets:
             rest = {number: count - (mask >> number & 1) for number, count in enumerate(places)}

@@ -24,7 +24,9 @@ def test_what_is_written_is_read_again(job: Job, first: int, second: int) -> Non
         if nodes[3] in [node for node, mask in zip(nodes, (first, second), strict=False) if mask >> part & 1]:
             continue  # that GPU is in use
         masks = (first, second, 0, 1 << part)
-        place = GangPlacement(tuple(TaskPlacement(at, node, mask) for at, (node, mask) in enumerate(zip(nodes, masks, strict=True))), False)
+        place = GangPlacement(
+            tuple(TaskPlacement(at, node, mask) for at, (node, mask) in enumerate(zip(nodes, masks, strict=True))), False
+        )
         written = encode_placement(place)
         assert [share.node for share in written] == sorted(share.node for share in written)
         assert tuple(decode_placement(job, written)) == place.tasks
