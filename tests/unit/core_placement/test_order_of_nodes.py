@@ -14,7 +14,7 @@ from bailiff_core.placement.packing import PlacementScope, offers
 # GPUs of the node, those in use, those that are leaving, and CPUs
 NODES = {
     "a": (4, 0, 0, 8), "b": (4, 2, 0, 9), "c": (4, 3, 0, 7), "d": (2, 0, 0, 8), "e": (2, 0, 2, 6),
-    "f": (0, 0, 0, 5), "g": (0, 0, 0, 12), "h": (1, 0, 0, 20), "i": (4, 1, 1, 8),
+    "f": (0, 0, 0, 5), "g": (0, 0, 0, 12), "h": (1, 0, 0, 20), "i": (4, 1, 1, 10),
 }  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def cluster() -> ClusterResources:
         ({"gpus": 1}, {"spread": True}, False, "abidch"),
         ({"gpus": 4}, {"spread": True}, True, "a"),
         ({"cpu": 5}, {}, False, "fgechbdia"),  # not on nodes with GPUs, if it can be helped
-        ({"cpu": 5}, {"spread": True}, False, "gfabdihce"),  # the most free GPUs, then the most free CPUs
+        ({"cpu": 5}, {"spread": True}, False, "gfaibdhce"),  # the most free GPUs, then the most free CPUs
     ],
 )
 def test_nodes_by_what_a_task_leaves_of_them(cluster: ClusterResources, asked: Any, scope: Any, future: bool, names: str) -> None:
