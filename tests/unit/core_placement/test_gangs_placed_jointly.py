@@ -149,3 +149,16 @@ def test_a_dead_end_is_not_searched_again() -> None:
     units = [requested_unit(job) for job in (gang, *others)]
     assert place_jointly(ClusterResources.of(sketch.state), units, budget) == "impossible"
     assert budget.used == 21, "37 if it were"
+
+
+def test_of_two_nodes_that_are_in_use_alike_one_is_tried() -> None:
+    sketch = Sketch()
+    for name in "ab":
+        sketch.node(name, gpus=3)
+    gang = sketch.job("gang", group(2, gpus=2))
+    others = [sketch.job(name, group(gpus=1, gib=gib)) for name, gib in (("one", 1), ("two", 2), ("three", 3))]
+    budget = StepBudget(1000)
+    units = [requested_unit(job) for job in (gang, *others)]
+    assert place_jointly(ClusterResources.of(sketch.state), units[:3], StepBudget(1000)) != "impossible"
+    assert place_jointly(ClusterResources.of(sketch.state), units, budget) == "impossible"
+    assert budget.used == 8, "9 if both were"
