@@ -13,7 +13,7 @@ from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
 from bailiff_core.placement.free_gpu_index import free_gpu_index_of
 from bailiff_core.placement.node_scoring import shared_gpu_rank
-from bailiff_core.placement.packing import ANYWHERE, PlacementScope, capacity, offers
+from bailiff_core.placement.packing import ANYWHERE, PlacementScope, capacity, offers, take_chunk
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.placement.task_requirements import TaskRequirements
 
@@ -37,6 +37,10 @@ def shared_node(cpu: int = 4, gib: int = 4, slots: int = 4) -> NodeResources:
         ({"slots": 1}, {}, False),
         ({}, {"gpu_share_milli": 500}, True),
         ({}, {"gpu_share_milli": 501}, False),
+        ({"cpu": 0}, {"cpu_milli": 1}, False),
+        ({"gib": 0}, {"memory_bytes": 1}, False),
+        ({"cpu": -1}, {}, True),  # it has fewer than its tasks use, and the task needs none
+        ({"gib": -1}, {}, True),
     ],
 )
 def test_a_shared_gpu_takes_a_task_only_with_all_that_it_needs(room, asked, fits):
@@ -127,3 +131,13 @@ def test_a_node_has_at_most_64_devices(device: int) -> None:
     else:
         with pytest.raises(ValueError, match="node 0 has no device 64"):
             decode_placement(job, shares)
+
+
+def test_the_index_of_free_gpus_counts_those_of_the_model() -> None:
+    cluster, of_x = pool(4, models=("x", "y")), need(gpus=1, gpu_models=("x",))
+    node = cluster.nodes[0]
+    assert (free_gpu_index_of(cluster, of_x).free.tolist(), free_gpu_index_of(cluster, of_x).devices.tolist()) == ([2], [2])
+    take_chunk(cluster, need(gpus=1, gpu_models=("y",)), node, 0b1010, 1, future=True)
+    assert free_gpu_index_of(cluster, of_x).free.tolist() == [2]
+    take_chunk(cluster, of_x, node, 0b0101, 1, future=True)
+    assert free_gpu_index_of(cluster, of_x).free.tolist() == [1]

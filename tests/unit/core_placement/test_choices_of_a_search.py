@@ -62,16 +62,17 @@ def test_nodes_are_interchangeable_where_all_tasks_may_use_either(asked: Any, eq
 @pytest.mark.parametrize(
     ("sizes", "placed_on", "tried"),
     [
-        ((2, 2, 4), None, ["a", "c"]),  # a and b are equal
+        ((2, 2, 4), "", ["a", "c"]),  # a and b are equal
         ((2, 2, 4), "c", ["c"]),  # an equal task goes to no earlier node
         ((2, 2, 4), "b", ["b", "c"]),
+        ((2, 2, 4), "ab", ["b", "c"]),  # the last one counts
     ],
 )
 def test_of_equal_nodes_one_is_tried_and_equal_tasks_go_to_nodes_in_their_order(
-    sizes: tuple[int, ...], placed_on: str | None, tried: list[str]
+    sizes: tuple[int, ...], placed_on: str, tried: list[str]
 ) -> None:
     cluster, asked = pool(*sizes), need(gpus=1)
-    placed = [] if placed_on is None else [take_chunk(cluster, asked, cluster.by_name()[placed_on], 0b1, 1, future=False)]
+    placed = [take_chunk(cluster, asked, cluster.by_name()[name], 0b1, 1, future=False) for name in placed_on]
     found = _choices(cluster, [asked, asked, asked], placed, ANYWHERE, future=False)
     assert [node.name for node, _ in found] == tried
 
@@ -81,6 +82,14 @@ def test_a_task_of_another_kind_may_go_to_an_earlier_node() -> None:
     placed = [take_chunk(cluster, asked, cluster.nodes[1], 0b1, 1, future=False)]
     found = _choices(cluster, [asked, need(gpus=1, cpu=1)], placed, ANYWHERE, future=False)
     assert [node.name for node, _ in found] == ["a", "b"]
+
+
+def test_of_several_kinds_only_the_last_task_bounds_an_equal_one() -> None:
+    cluster, other, asked = pool(2, 2, 4), need(gpus=1, cpu=1), need(gpus=1)
+    places = ((other, 2), (asked, 1))
+    placed = [take_chunk(cluster, kind, cluster.nodes[number], 0b1, 1, future=False) for kind, number in places]
+    found = _choices(cluster, [other, asked, asked], placed, ANYWHERE, future=False)
+    assert [node.name for node, _ in found] == ["b", "c"]
 
 
 def test_no_device_is_tried_where_a_later_task_fits_nowhere_any_more() -> None:
@@ -230,3 +239,32 @@ def test_a_gpu_that_got_a_share_is_fuller_and_gets_the_next_one_as_well() -> Non
         sketch.at(sketch.job(f"part-{number}", group(gpu_share_milli=milli)), ("a", [number]))
     node = ClusterResources.of(sketch.state).nodes[0]
     assert choose_devices(need(gpu_share_milli=200), node, 0b11, 3, future=False) == [0b01, 0b01, 0b10]
+
+
+def test_a_gpu_whose_shares_are_all_taken_gets_no_further_task() -> None:
+    """One share is left of the fullest GPU, which the first task takes."""
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    for number, milli in enumerate((800, 400, 400)):
+        sketch.at(sketch.job(f"part-{number}", group(gpu_share_milli=milli)), ("a", [number]))
+    node = ClusterResources.of(sketch.state).nodes[0]
+    assert choose_devices(need(gpu_share_milli=200), node, 0b111, 3, future=False) == [0b001, 0b010, 0b010]
+
+
+def test_the_next_task_waits_for_the_gpu_that_the_first_one_has_made_fuller() -> None:
+    """Of both GPUs 800 thousandths will be free; of the first one half of them is still leaving."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    for number in (0, 1):
+        sketch.at(sketch.job(f"stays-{number}", group(gpu_share_milli=200)), ("a", [number]))
+    sketch.at(sketch.job("goes", group(gpu_share_milli=400)), ("a", [0]), phase="evicting")
+    node = ClusterResources.of(sketch.state).nodes[0]
+    assert choose_devices(need(gpu_share_milli=400), node, 0b11, 2, future=True) == [0b01, 0b01]
+
+
+def test_tasks_that_wait_take_the_shares_that_are_leaving() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.at(sketch.job("goes", group(gpu_share_milli=600)), ("a", [0]), phase="evicting")
+    (chunk,) = packing._fill_future(ClusterResources.of(sketch.state), need(gpu_share_milli=500), 4, ANYWHERE)
+    assert sorted(chunk.masks) == [0b01, 0b01, 0b10, 0b10]

@@ -4,11 +4,12 @@ import pytest
 from tests.builders import Sketch, group
 
 from bailiff_core.fold.registry import FOLDS
-from bailiff_core.model.demand import JobDemand, SubGroup
+from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.state import PoolState
 from bailiff_core.placement.feasibility import CACHE_SIZE, could_ever_fit
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 BIG = JobDemand(job="big", tasks=(group(gpus=8),))
 
@@ -58,3 +59,22 @@ def test_the_cache_of_many_shapes_is_bounded() -> None:
     for cpu in range(CACHE_SIZE + 10):
         could_ever_fit(state, JobDemand(job="a", tasks=(group(cpu=cpu),)))
     assert len(state.indices.infeasible) <= CACHE_SIZE
+
+
+def test_an_unknown_topology_is_refused_whatever_the_pool_has() -> None:
+    state = Sketch().state
+    folded(state, joined(0, gpus=4))
+    demand = JobDemand(job="a", tasks=(group(gpus=1),), topology=TopologyRule(topology="lan", required="rack"))
+    expected = "the job refers to topology 'lan', which the policy does not define (defined: none)"
+    assert could_ever_fit(state, demand) == expected
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_no_job_takes_from_the_empty_pool_what_the_next_one_needs(first: bool) -> None:
+    """first: the pool is scheduled before, and not only after, the first question."""
+    state = Sketch().state
+    folded(state, joined(0, gpus=8))
+    for number in range(4):
+        if first or number:
+            current_snapshot(state)
+        assert could_ever_fit(state, JobDemand(job="a", tasks=(group(gpus=8, cpu=number),))) is None

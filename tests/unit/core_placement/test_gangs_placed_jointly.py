@@ -7,7 +7,7 @@ from bailiff_core.model.demand import TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Topology
 from bailiff_core.model.state import Job
 from bailiff_core.placement import ClusterResources, StepBudget
-from bailiff_core.placement.joint_placement import place_jointly
+from bailiff_core.placement.joint_placement import _JointPlacement, place_jointly
 
 RACK = TopologyRule(topology="dc", required="rack")
 
@@ -94,3 +94,71 @@ def test_a_node_in_use_by_another_gang_is_no_place_outside_of_the_own_domain() -
         sketch.node(name, gpus=gpus, labels={"rack": name[0]})
     found = jointly(sketch, asks(sketch, "one", 1, 2), asks(sketch, "two", 2, 2))
     assert found == [["x1"], ["y1", "y2"]]
+
+
+def test_a_domain_of_a_coarse_level_has_all_of_its_finer_ones(sketch: Sketch) -> None:
+    wide = asks(sketch, "wide", 5, 4, TopologyRule(topology="dc", required="zone"))
+    assert sorted(jointly(sketch, wide)[0]) == ["bare", "x1", "x2", "y1", "y2"]
+
+
+def test_gangs_that_fill_the_pool_to_the_last_gpu_are_placed(sketch: Sketch) -> None:
+    found = jointly(sketch, asks(sketch, "one", 2, 4), asks(sketch, "two", 4, 2), asks(sketch, "three", 1, 4, None))
+    assert [sorted(nodes) for nodes in found] == [["x1", "x2"], ["y1", "y1", "y2", "y2"], ["bare"]]
+    assert jointly(sketch, asks(sketch, "four", 2, 4), asks(sketch, "five", 5, 2)) == "impossible"
+
+
+def test_places_are_in_the_order_of_the_tasks_though_the_hardest_is_placed_first(sketch: Sketch) -> None:
+    job = sketch.job("asks", group(cpu=1), group(gpus=4), group(gpus=2))
+    (found,) = place_jointly(ClusterResources.of(sketch.state), [requested_unit(job)], StepBudget(1000))
+    assert [(task.index, task.devices.bit_count()) for task in found.tasks] == [(0, 0), (1, 4), (2, 2)]  # type: ignore[attr-defined]
+
+
+def test_tasks_are_placed_only_where_they_may_and_where_there_is_room_beside_the_others() -> None:
+    sketch = Sketch()
+    for name, model, cpu in (("a", "x", 2), ("b", "y", 2), ("c", "x", 3)):
+        sketch.node(name, gpus=4, cpu=cpu, models=(model,))
+    of_x = sketch.job("of-x", group(2, gpus=1, cpu=2, gpu_models=("x",)))
+    any_model = sketch.job("any", group(gpus=1, cpu=2))
+    assert jointly(sketch, of_x, any_model) == [["a", "c"], ["b"]]
+    sketch.running("busy", "b", range(4))
+    assert jointly(sketch, of_x, any_model) == "impossible"
+
+
+@pytest.mark.parametrize("steps", [5, 1000])
+def test_a_search_leaves_nothing_behind(sketch: Sketch, steps: int) -> None:
+    """The first rack that is tried is too small for the second gang."""
+    cluster = ClusterResources.of(sketch.state)
+    units = [requested_unit(asks(sketch, name, 3, 2)) for name in ("one", "two", "three")]
+    search = _JointPlacement(cluster, units, StepBudget(steps))
+    assert search.search() == ("gave-up" if steps == 5 else "impossible")
+    assert all(node.future.devices == 0b1111 for node in cluster.nodes.values())
+    if steps == 1000:
+        assert (search.occupied, search.fixed) == ({}, [None, None, None])
+
+
+def test_a_dead_end_is_not_searched_again() -> None:
+    """Three equal tasks leave room for one of two others, whichever of them is on which node."""
+    sketch = Sketch()
+    for number in range(3):
+        sketch.node(f"n{number}", gpus=2, cpu=2, gib=8 + number)
+    sketch.running("busy", "n0", [1])
+    sketch.running("busy-too", "n1", [1])
+    gang = sketch.job("gang", group(3, gpus=1, cpu=2))
+    others = [sketch.job(name, group(gpus=1, gib=gib)) for name, gib in (("one", 1), ("two", 2))]
+    budget = StepBudget(1000)
+    units = [requested_unit(job) for job in (gang, *others)]
+    assert place_jointly(ClusterResources.of(sketch.state), units, budget) == "impossible"
+    assert budget.used == 21, "37 if it were"
+
+
+def test_of_two_nodes_that_are_in_use_alike_one_is_tried() -> None:
+    sketch = Sketch()
+    for name in "ab":
+        sketch.node(name, gpus=3)
+    gang = sketch.job("gang", group(2, gpus=2))
+    others = [sketch.job(name, group(gpus=1, gib=gib)) for name, gib in (("one", 1), ("two", 2), ("three", 3))]
+    budget = StepBudget(1000)
+    units = [requested_unit(job) for job in (gang, *others)]
+    assert place_jointly(ClusterResources.of(sketch.state), units[:3], StepBudget(1000)) != "impossible"
+    assert place_jointly(ClusterResources.of(sketch.state), units, budget) == "impossible"
+    assert budget.used == 8, "9 if both were"

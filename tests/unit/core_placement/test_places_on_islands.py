@@ -110,3 +110,16 @@ def test_a_topology_rule_that_names_no_level_costs_no_search() -> None:
     job = sketch.job("asks", group(gpus=2))
     job.demand = job.demand.model_copy(update={"topology": TopologyRule(topology="dc")})
     assert isinstance(place_unit(ClusterResources.of(sketch.state), requested_unit(job), StepBudget(0)), GangPlacement)
+
+
+def test_a_reservation_has_the_nodes_of_one_without_the_wish() -> None:
+    """On the node with fewer free GPUs there is no island; on the other one there is."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    for device in sketch.node("b", gpus=4).devices:
+        device.island = "x"
+    cluster, wanted = ClusterResources.of(sketch.state), {need(gpus=2): 1}
+    for future, node in ((True, "a"), (False, "b")):
+        found = pack(cluster, wanted, PREFERS, StepBudget(99), future=future)
+        assert isinstance(found, list)
+        assert [chunk.node.name for chunk in found] == [node]

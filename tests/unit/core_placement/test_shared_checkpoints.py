@@ -90,3 +90,12 @@ def test_nodes_with_too_few_gpus_of_the_profile_do_not_count() -> None:
     sketch.node("c", gpus=4)
     assert unshared_checkpoints(sketch.state, gang(2, 8)) is None
     assert "c shares none" in str(unshared_checkpoints(sketch.state, gang(3, 4))), "a task of four fits on it"
+
+
+def test_nodes_without_a_gpu_of_the_model_do_not_count() -> None:
+    sketch = Sketch()
+    for name in "ab":
+        sketch.node(name, gpus=8, models=("h100", "a100")).checkpoint_store = "disk"
+    sketch.node("c", gpus=8, models=("b200",))
+    assert unshared_checkpoints(sketch.state, gang(2, 8, gpu_models=("a100",))) is None
+    assert "c shares none" in str(unshared_checkpoints(sketch.state, gang(2, 8, gpu_models=("a100", "b200"))))

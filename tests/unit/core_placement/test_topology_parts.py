@@ -9,7 +9,7 @@ from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit
-from bailiff_core.placement import ClusterResources, NoFit, StepBudget, place_unit, topology
+from bailiff_core.placement import ClusterResources, NoFit, StepBudget, packing, place_unit, topology
 from bailiff_core.placement.topology import _is_chain
 from bailiff_core.placement.topology_domains import _domains_of
 from bailiff_core.placement.topology_parts import TopologyPart, topology_parts_of, topology_problem
@@ -117,6 +117,13 @@ def test_of_a_sub_group_in_one_domain_it_says_which_and_what_the_best_domain_has
         "impossible",
         "needs 3 × (1 GPU) of sub-group 'web' in one rack of topology 'dc': the best of 3, x/1, fits 2 of 1 GPU",
     )
+
+
+def test_what_a_domain_fits_is_counted_on_its_own_nodes_however_many(sketch: Sketch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "MAX_SCANNED", 1)
+    sketch.node("x1b", gpus=2, labels={"zone": "x", "rack": "1"})
+    why = "needs 5 × (1 GPU) in one rack of topology 'dc': the best of 3, x/1, fits 4 of 1 GPU"
+    assert refusal(sketch, asks(sketch, group(5, gpus=1), rule=RACK)) == NoFit("impossible", why)
 
 
 @pytest.fixture

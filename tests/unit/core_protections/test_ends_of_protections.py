@@ -133,6 +133,18 @@ def test_the_head_evicts_backfilled_jobs_behind_it_and_no_others() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("waited", "may_preempt", "rule"), [
+    (MINUTE - 1, True, "backfilled-only"), (MINUTE, True, None), (MINUTE, False, "backfilled-only"),
+])  # fmt: skip
+def test_a_head_that_may_preempt_once_its_delay_is_over_evicts_others_from_then_on(
+    waited: int, may_preempt: bool, rule: str | None
+) -> None:
+    bench, _ = with_backfilled({"preemption_delay": "1m"})
+    plain = bench.running("plain")
+    bench.preemptor.submitted_at, bench.preemptor.may_preempt = bench.state.now - waited, may_preempt
+    assert shields(bench).excluded_by(core(plain)) == rule
+
+
 def test_backfilled_jobs_of_a_group_are_judged_otherwise_than_the_others() -> None:
     bench, jobs = with_backfilled({})
     assert not shields(bench).by_group

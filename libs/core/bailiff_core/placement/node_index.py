@@ -29,9 +29,8 @@ class NodeIndex:
         self._eligible: dict[NodeResources, int] = {}
         self._now, self._future = _Buckets(), _Buckets()
         self._sharing: dict[NodeResources, None] = {}
-        self._indexed: dict[
-            NodeResources, tuple[Resources, Resources]
-        ] = {}  # objects in the buckets; a rollback restores the same objects
+        # `future` of the nodes in the buckets: replaced with every change; a rollback restores the same object
+        self._indexed: dict[NodeResources, Resources] = {}
         self._orders: dict[tuple[TaskRequirements, bool], _SharedGpuOrder] = {}
         self.seen = len(cluster.changed)
         for node in cluster.by_name().values():
@@ -99,9 +98,8 @@ class NodeIndex:
             if not self._selector.admits(node.labels):
                 return
             eligible = self._eligible[node] = node.devices_of(self._selector.models, self._selector.profile)
-        indexed = self._indexed.get(node)
-        if indexed is None or indexed[0] is not node.unallocated or indexed[1] is not node.future:
-            self._indexed[node] = node.unallocated, node.future
+        if self._indexed.get(node) is not node.future:
+            self._indexed[node] = node.future
             self._now.set(node, _free_shape(node, node.now(), eligible))
             self._future.set(node, _free_shape(node, node.future, eligible))
         if node.unallocated.shares or node.future.shares:
