@@ -77,7 +77,7 @@ def test_jobs_that_waited_for_a_head_are_tried_again_once_there_is_no_head(sketc
     job.suspended_reason = "deciding about it failed"
     state.indices.retry_unschedulable = False
     state.indices.backfill_blocked, state.indices.to_schedule = {"job": None}, {}
-    state.indices.head_reservation = (current_snapshot(state).usage.changes_since(0)[0], ("head", {}, None))
+    state.indices.head_reservation = (current_snapshot(state).usage.position, ("head", {}, None))
     assert list(allocate(state)) == []
     assert (state.indices.backfill_blocked, state.indices.to_schedule) == ({}, {"job": None})
 
@@ -89,7 +89,7 @@ def test_a_job_that_does_not_fit_at_all_any_more_does_not_wait_for_the_head(sket
     snapshot = current_snapshot(state)
     reservation = Backfill(snapshot, requested_unit(head), StepBudget(1_000)).reservation()
     state.indices.backfill_blocked = {"job": None}
-    state.indices.head_reservation = (snapshot.usage.changes_since(0)[0], reservation)
+    state.indices.head_reservation = (snapshot.usage.position, reservation)
     assert {type(decision).__name__ for decision in allocate(state)} == {"JobPending"}
     assert state.indices.backfill_blocked == {}
 
@@ -160,6 +160,18 @@ def test_a_job_that_ends_before_the_head_starts_may_use_what_equal_jobs_without_
     story.submit("head", gpus=4, cls="interactive")
     story.cycle(story.submitted("endless"), story.submitted("short", run_time_limit=HOUR // 2))
     assert (story.job("endless").phase, story.job("short").phase) == ("pending", "starting")
+
+
+def test_once_the_head_has_started_no_job_may_delay_the_next_head() -> None:
+    """The next head was tried before and is not tried now. It needs all of the node, once nobody knows when."""
+    story = Story(policy(backfill="reserve", protections={"preemption_delay": "1h"}))
+    story.node("n1", gpus=4)
+    story.runs("running", gpus=2, cls="inference")
+    story.submit("next", gpus=4, cls="interactive")
+    story.cycle(story.submitted("head", gpus=1, cls="build"), story.submitted("small", gpus=1))
+    assert {name: story.job(name).phase for name in ("head", "next", "small")} == {
+        "head": "starting", "next": "pending", "small": "pending",
+    }  # fmt: skip
 
 
 # --- whether a preemption is still needed

@@ -87,6 +87,14 @@ def test_a_released_task_has_no_share_any_more(sketch: Sketch) -> None:
     assert sketch.state.nodes[0].allocated.shares == {0: 500 * CARD}
 
 
+@pytest.mark.parametrize("phase", ["running", "reserved"])
+def test_the_number_of_a_missing_device_of_which_a_share_is_in_use_is_not_given_to_another(sketch: Sketch, phase: Any) -> None:
+    sketch.at(sketch.job("job", HALF), ("a", [0]), phase=phase)
+    joins(sketch, device(7), device(8))
+    found = sketch.state.nodes[0].devices
+    assert {known.id: known.number for known in found} == {"a-0": 0, "a-7": 1, "a-8": 2}, "a-7 takes the number of a-1"
+
+
 # --- announcements and silence
 
 

@@ -87,6 +87,19 @@ def test_a_job_whose_class_a_new_policy_lacks_keeps_its_priority(sketch: Sketch)
 # --- the queue
 
 
+def test_jobs_whose_classes_change_places_under_a_new_policy_change_places_in_the_queue(sketch: Sketch) -> None:
+    jobs = [sketch.job(name, priority=value) for name, value in (("first", 75), ("second", 50), ("third", 50))]
+    jobs[0].class_name = "interactive"
+    values = {"interactive": 40}
+    classes = tuple(
+        entry.model_copy(update={"value": values.get(entry.name, entry.value)}) for entry in DEFAULT_POLICY.priority_classes
+    )
+    fold(sketch.state, facts.PolicyApplied(policy=DEFAULT_POLICY.model_copy(update={"priority_classes": classes})))
+    assert [(name, sketch.state.jobs[name].priority) for name in sketch.state.queue] == [
+        ("second", 50), ("third", 50), ("first", 40),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("queued", [(), ("earlier",), ("later",), ("earlier", "later")])
 def test_a_job_that_is_not_queued_cannot_leave_the_queue(sketch: Sketch, queued: tuple[str, ...]) -> None:
     jobs = {name: sketch.job(name, priority=priority) for name, priority in (("earlier", 60), ("job", 50), ("later", 40))}

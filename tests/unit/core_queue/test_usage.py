@@ -195,14 +195,14 @@ def test_a_reader_gets_the_projects_whose_use_changed() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision")
     usage = Usage.of(town.state)
-    seen, _ = usage.changes_since(0)
-    assert usage.changes_since(seen) == (seen, [])
+    seen = usage.position
+    assert usage.changes_since(seen) == []
     usage.evict(whole(job))
-    now, changed = usage.changes_since(seen)
-    assert changed == ["vision", "lab", ""]
+    assert usage.changes_since(seen) == ["vision", "lab", ""]
+    now = usage.position
     town.state.policy = Town(*LAB).state.policy
     usage.refresh(town.state, [])
-    assert usage.changes_since(now)[1] is None
+    assert usage.changes_since(now) is None
 
 
 def test_a_relocated_job_whose_eviction_is_stuck_is_charged_for_both_places() -> None:

@@ -55,7 +55,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     head = None if whole_queue else _head(state)
     if head is not None and head.id not in state.indices.to_schedule:
         pending.append(head)
-    began = current_snapshot(state).usage.changes_since(0)[0]
+    began = current_snapshot(state).usage.position
     order = Pass(current_snapshot(state), pending)
     backfill: Backfill | None = None
     returning = ReturningJobs(state) if state.evicting else None
@@ -207,7 +207,7 @@ def _backfill_unchanged(state: PoolState) -> bool:
     snapshot, recorded = current_snapshot(state), state.indices.head_reservation
     assert isinstance(recorded, tuple)
     position, reservation = recorded
-    if snapshot.usage.changes_since(position)[1] != []:
+    if snapshot.usage.changes_since(position) != []:
         return False
     head = _head(state)
     unit = next_unit(head) if head is not None else None
