@@ -69,6 +69,15 @@ def test_a_device_that_is_gone_keeps_what_was_recorded_of_it(sketch: Sketch) -> 
     assert sketch.state.nodes[0].devices[0].fault == "not-free"
 
 
+def test_a_whole_gpu_that_is_missing_may_come_back(sketch: Sketch) -> None:
+    joins(sketch, device(1))
+    missing, there = sketch.state.nodes[0].devices
+    assert (missing.gone, missing.healthy, missing.fault) == (False, False, "its agent does not see it any more")
+    assert (there.gone, there.healthy, there.fault) == (False, True, "")
+    FOLDS[facts.DeviceHealthy](sketch.state, facts.DeviceHealthy(node="a", device="a-0"))
+    assert (missing.healthy, sketch.state.nodes[0].capacity.devices) == (True, 0b11)
+
+
 # --- shares
 
 

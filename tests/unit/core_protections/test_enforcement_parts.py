@@ -24,13 +24,13 @@ def sketch() -> Sketch:
 
 
 def enforced(
-    sketch: Sketch, department: Any = None, project: Any = None, *, enforce: bool = True, other: int = 0
+    sketch: Sketch, department: Any = None, project: Any = None, *, enforce: bool = True, other: int = 0, beside: Any = None
 ) -> list[tuple[str, str, str]]:
     """Kind, job and tasks of each decision once the department `dept`, and its projects, have these bounds."""
     projects = [{"name": "dept", **NOTHING_ELSE, **(department or {})}]
     projects += [
         {"name": "p", "parent": "dept", **NOTHING_ELSE, **(project or {})},
-        {"name": "other", "parent": "dept", "quota": {"gpus": other}},
+        {"name": "other", "parent": "dept", "quota": {"gpus": other}, **(beside or {})},
     ]
     sketch.state.policy, sketch.state.enforcing = rules(projects=projects), enforce
     sketch.state.indices.snapshot = None
@@ -91,6 +91,16 @@ def test_a_preemptible_job_is_not_taken_for_the_quota_of_work_that_is_not_preemp
         runs(sketch, name, need, priority, project).preemptible = False
     found = enforced(sketch, {"quota": {"gpus": 2, "cpus": 9}}, {"quota": {"gpus": 8, "cpus": 9}, "limit": {"cpus": 1}}, other=8)
     assert sorted(found) == [("EvictionDecided", "large", ""), ("EvictionDecided", "middle", "")]
+
+
+@pytest.mark.parametrize(("has", "kind"), [(runs, "EvictionDecided"), (moves, "ReservationDropped")])
+def test_a_job_of_another_project_does_not_go_for_the_limit_of_a_project(sketch: Sketch, has: Any, kind: str) -> None:
+    """`other` needs only `cheap` to go. For the GPUs of `p`, which `large` alone has too many of, `dear` is of no use."""
+    has(sketch, "cheap", group(cpu=8), 10, "other")
+    has(sketch, "dear", group(gpus=1, cpu=8), 20, "other")
+    has(sketch, "large", group(gpus=2), 30)
+    found = enforced(sketch, project={"limit": {"gpus": 1}}, beside={"limit": {"cpus": 8}})
+    assert sorted(found) == [(kind, "cheap", ""), (kind, "large", "")]
 
 
 def test_a_reservation_that_goes_for_the_department_counts_once_for_its_project(sketch: Sketch) -> None:

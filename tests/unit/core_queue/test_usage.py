@@ -154,6 +154,7 @@ def test_when_the_smallest_device_changes_so_do_requests_in_bytes() -> None:
     town.waits("a", "vision", group(gpu_share_bytes=10 * GIB))
     usage = Usage.of(town.state)
     assert usage.requested("lab") == ResourceVector(Fraction(1000, 3))
+    town.state.indices.changed_jobs.clear()  # no job has changed since
     town.state.nodes[0].quarantined = 0b01
     town.state.indices.changed_nodes[0] = None
     refreshed(town.state, usage)
