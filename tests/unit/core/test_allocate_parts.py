@@ -5,11 +5,13 @@ from tests.builders import Sketch, group, requested_unit
 from tests.log_builder import GIB, HOUR, Story, policy
 from tests.unit.core_protections.kit import rules
 
+from bailiff_core.actions import allocate as allocate_module
 from bailiff_core.actions.allocate import allocate, is_behind_selection, pending_reason, scheduling_class_of
 from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.state import OpenRequest, Selection, Task
 from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import NoFit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -92,6 +94,31 @@ def test_a_job_that_does_not_fit_at_all_any_more_does_not_wait_for_the_head(sket
     state.indices.head_reservation = (snapshot.usage.position, reservation)
     assert {type(decision).__name__ for decision in allocate(state)} == {"JobPending"}
     assert state.indices.backfill_blocked == {}
+
+
+def test_a_job_that_did_not_fit_is_tried_again_only_once_something_has_changed(
+    sketch: Sketch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(allocate_module, "place_within_bounds", lambda _, unit, budget: tried.append(unit.job.id) or NoFit("impossible", "no"))
+    sketch.job("job")
+    assert [type(decision).__name__ for decision in allocate(sketch.state)] == ["JobPending"]
+    sketch.state.jobs["job"].pending_recorded = True
+    assert list(allocate(sketch.state)) == []
+    assert tried == ["job"]
+    sketch.state.indices.retry_unschedulable = True
+    assert list(allocate(sketch.state)) == []
+    assert tried == ["job", "job"]
+
+
+@pytest.mark.parametrize("change", ["", "unreconciled", "no allocate"])
+def test_nothing_starts_while_tasks_that_the_log_lost_may_run_or_without_the_action(sketch: Sketch, change: str) -> None:
+    sketch.job("job")
+    sketch.state.truncation_unreconciled = change == "unreconciled"
+    if change == "no allocate":
+        sketch.state.policy = rules(preemption={"actions": ["preempt"]})
+    first = next(allocate(sketch.state), None)
+    assert type(first).__name__ == ("NoneType" if change else "JobPlaced")
 
 
 def test_surplus_of_a_gang_that_is_only_reserved_is_reserved_as_well(story: Story) -> None:

@@ -83,6 +83,17 @@ def test_the_cancelled_eviction_of_a_task_leaves_that_of_its_gang(sketch: Sketch
     assert (own is None) is not notified
 
 
+@pytest.mark.parametrize(("tasks", "left"), [("1", [2]), ("1-2", []), ("0", [1, 2]), ("", [])])
+def test_with_the_eviction_of_a_task_the_place_that_was_reserved_for_it_is_given_up(
+    sketch: Sketch, tasks: str, left: list[int]
+) -> None:
+    job = elastic(sketch, "running", "running", "running")
+    job.reservation = [Task(index, 1, 1 << index, "reserved") for index in (1, 2)]
+    cancelled = decisions.EvictionCancelled(job="job", attempt=1, preemption=None, notified=True, reason="", tasks=tasks)
+    fold(sketch, cancelled)
+    assert [task.index for task in job.reservation] == left
+
+
 # --- victims of a preemption
 
 
@@ -143,8 +154,9 @@ def test_a_victim_keeps_its_earlier_reservation_beside_the_new_one_until_the_lat
         job.reservation, job.reservation_until = [Task(2, 1, 0b10, "reserved")], before
     moved = choice("job", tasks="1", moved_to=(NodeShare(node=1, tasks="1", devices="0"),))
     fold(sketch, preempted("preempt", moved))
-    assert [task.index for task in job.reservation] == [1] if before is None else [1, 2]
+    assert [task.index for task in job.reservation] == ([1] if before is None else [1, 2])
     assert job.reservation_until == until
+    assert [(task.state, task.start_seq) for task in job.reservation if task.index == 1] == [("reserved", None)]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from tests.builders import Sketch, group
 
+from bailiff_core.fold.allocation import drop_reservation, set_reservation
 from bailiff_core.fold.preemptions import _evict_victim
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import VictimChoice
-from bailiff_core.model.state import Eviction, Job, Preemption
+from bailiff_core.model.state import Eviction, Job, Preemption, Task
 from bailiff_core.records import decisions
 
 
@@ -94,6 +95,34 @@ def test_once_a_job_is_passed_the_others_are_tried_again(sketch: Sketch, action:
     sketch.state.indices.retry_unschedulable = retries
     fold(sketch, decisions.ScheduleTimedOut(job="job", waited=1, action=action))
     assert (job.timeout_recorded, sketch.state.indices.retry_unschedulable) == (True, again)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_gang_is_below_its_minimum_without_the_reservation_and_not_with_it(sketch: Sketch, before: bool) -> None:
+    state, job = sketch.state, sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    job.tasks.pop()
+    places = [Task(1, 0, 0b10, "reserved")]
+    job.reservation, job.stale_since = (places, None) if before else ([], 5)
+    state.indices.changed_times.clear()
+    set_reservation(state, job, [] if before else places)
+    assert job.stale_since == (state.now if before else None)
+    assert list(state.indices.changed_times) == ["job"], "the end of its grace has changed"
+
+
+def test_to_drop_what_is_not_reserved_frees_nothing(sketch: Sketch) -> None:
+    state, job = sketch.state, sketch.running("job", "a", [0])
+    job.reservation = [Task(1, 0, 0b10, "reserved")]
+    for index, freed in ((0, False), (1, True)):
+        state.indices.retry_unschedulable = False
+        drop_reservation(state, job, [index])
+        assert state.indices.retry_unschedulable is freed
+
+
+def test_a_job_that_ends_needs_its_victims_no_longer(sketch: Sketch) -> None:
+    growing(sketch)
+    fold(sketch, decisions.JobEnded(job="job", attempt=1, outcome="cancelled"))
+    assert sketch.state.preemptions == {}
+    assert "victim" in sketch.state.indices.touched, "its eviction may be cancelled"
 
 
 def choice(job: str, **about: Any) -> VictimChoice:

@@ -503,6 +503,19 @@ def test_a_new_policy_does_not_shorten_what_a_silent_agent_was_promised(
     assert sketch.state.nodes[0].lease == expected
 
 
+# --- idle GPUs
+
+
+def test_a_job_that_is_paused_is_not_idle_from_then_on(sketch: Sketch) -> None:
+    state, job = sketch.state, sketch.running("job", "a", [0])
+    state.policy = rules(idle={"after": "1m"})
+    job.tasks[0].idle_since = state.now - MINUTE
+    state.indices.changed_times["job"] = None
+    assert timers_of(state).due(state, idle_since.NAME) == [job]
+    fold(state, facts.JobPaused(request=facts.RequestId(source="laptop", id="r", digest="0" * 64), job="job"))
+    assert timers_of(state).due(state, idle_since.NAME) == []
+
+
 # --- devices
 
 
@@ -618,6 +631,14 @@ def test_why_a_job_has_its_priority(policy: Policy, about: Any, waited: int, rea
     job = waiter(sketch, **about)
     sketch.state.now += waited
     assert ageing.reason(sketch.state, job) == reason
+
+
+@pytest.mark.parametrize("ends", [facts.TaskExited, facts.TaskReleased, facts.TaskVanished])
+def test_a_gang_that_loses_a_task_is_below_its_minimum_from_then_on(sketch: Sketch, ends: Any) -> None:
+    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    exit_code = {"exit_code": 1} if ends is facts.TaskExited else {}
+    fold(sketch.state, ends(job="job", attempt=1, task=1, node="a", **exit_code))
+    assert job.stale_since == sketch.state.now
 
 
 def test_the_deadline_of_a_drain_that_has_been_taken_back_drains_nothing(sketch: Sketch) -> None:

@@ -182,3 +182,10 @@ def test_tasks_that_have_not_started_do_not_migrate_with_the_others(sketch: Sket
     found = place_elsewhere(sketch.state, job, "b")
     assert isinstance(found, GangPlacement)
     assert [task.index for task in found.tasks] == [0]
+
+
+def test_a_job_that_may_run_to_its_end_keeps_no_other_on_a_drained_node(sketch: Sketch) -> None:
+    drain(sketch, "a")
+    placed(sketch)  # it does not listen for notices
+    gang(sketch, "a")
+    assert [(type(each).__name__, each.job) for each in drain_migrations(sketch.state)] == [("MigrationDecided", "gang")]  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import Eviction, PoolState, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.quota.demand_vector import whole as whole_amount
 from bailiff_core.quota.usage import Usage
 
 LAB = (project("lab"), project("vision", "lab"), project("speech", "lab"))
@@ -162,6 +163,24 @@ def test_when_the_smallest_device_changes_so_do_requests_in_bytes() -> None:
     assert (usage.smallest.device_bytes, usage.largest.device_bytes) == (70 * GIB, 70 * GIB)
 
 
+def test_devices_that_change_on_one_node_count_beside_other_changes_on_another() -> None:
+    town = Town(*LAB, gpus=2, memory=(30, 70))
+    town.node("n2")
+    town.waits("a", "vision", group(gpu_share_bytes=10 * GIB))
+    usage = Usage.of(town.state)
+    town.state.indices.changed_jobs.clear()
+    town.state.nodes[0].quarantined = 0b01
+    town.state.nodes[1].capacity.cpu_milli = 1
+    town.state.indices.changed_nodes = {0: None, 1: None}
+    refreshed(town.state, usage)
+    assert usage.requested("lab") == ResourceVector(Fraction(1000, 7))
+
+
+def test_a_whole_number_is_an_int() -> None:
+    assert type(whole_amount(Fraction(2000))) is int
+    assert whole_amount(Fraction(1, 3)) == Fraction(1, 3)
+
+
 def test_fractions_take_thousandths_of_each_device() -> None:
     town = Town(*LAB)
     town.runs("a", "vision", group(gpu_share_milli=300, gpu_devices=2, count=3))
@@ -212,3 +231,15 @@ def test_a_relocated_job_whose_eviction_is_stuck_is_charged_for_both_places() ->
     job.phase, job.eviction = "evicting", Eviction(1, "preemption", 30, stuck=True)
     job.reservation = [Task(0, 0, 1, "reserved"), Task(1, 0, 2, "reserved")]
     assert Usage.of(town.state).allocated("vision") == gpus(4)
+
+
+def test_with_a_job_its_reservation_is_gone_as_well() -> None:
+    """One of its tasks was to be moved, and its eviction is stuck: both its places count, and neither once the job is evicted."""
+    town = Town(*LAB)
+    job = town.runs("a", "vision", group(count=2, gpus=1), minimum=1)
+    job.tasks[1].eviction = Eviction(1, "preemption", 30, stuck=True)
+    job.reservation = [Task(1, 0, 2, "reserved")]
+    usage = Usage.of(town.state)
+    assert usage.allocated("vision") == gpus(3)
+    usage.evict(whole(job))
+    assert usage.allocated("vision") == ZERO

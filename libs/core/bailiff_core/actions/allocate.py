@@ -63,7 +63,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     while (unit := order.next()) is not None:
         job = unit.job
         with attribute_errors_to(job):
-            found = _find(state, unit, backfill if job is not head else None)
+            found = _find(state, unit, backfill)
             if returning is not None and isinstance(found, GangPlacement):
                 found = _unless_taken_back(state, returning, unit, found)
             rival = requesting.may_evict(unit) if isinstance(found, GangPlacement) else None
@@ -73,7 +73,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
                     yield JobPending(job=job.id, reason=f"{rival.id} requests preemption first, and might evict it")
                 continue
             if isinstance(found, GangPlacement):
-                yield _placed(state, unit, found, backfill if job is not head else None)
+                yield _placed(state, unit, found, backfill)
                 current_snapshot(state)  # updates the snapshot: the pass reads project usage from it
                 order.put_back(job)
                 if job is head:
