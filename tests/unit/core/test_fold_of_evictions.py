@@ -169,3 +169,16 @@ def test_who_counts_as_displaced(sketch: Sketch, action: Any, moved: bool, displ
     places = (NodeShare(node=1, tasks="0", devices="0"),) if moved else ()
     fold(sketch, preempted(action, choice("job", moved_to=places)))
     assert ("job" in sketch.state.displaced_by) is displaced
+
+
+@pytest.mark.parametrize(
+    ("tasks", "not_relocated", "parts"),
+    [("", "", ["job", "job+"]), ("1", "", ["job+"]), ("", "1", ["job+"])],
+    ids=("whole", "surplus", "surplus, while the rest moves"),
+)
+def test_what_of_a_victim_counts_as_displaced(sketch: Sketch, tasks: str, not_relocated: str, parts: list[str]) -> None:
+    elastic(sketch, "running", "running")
+    sketch.job("preemptor")
+    places = (NodeShare(node=1, tasks="0", devices="0"),) if not_relocated else ()
+    fold(sketch, preempted("preempt", choice("job", tasks=tasks, not_relocated=not_relocated, moved_to=places)))
+    assert list(sketch.state.displaced_by) == parts
