@@ -8,6 +8,7 @@ from tests.unit.core_protections.kit import rules
 from bailiff_core.actions import allocate as allocate_module
 from bailiff_core.actions.allocate import allocate, is_behind_selection, pending_reason, scheduling_class_of
 from bailiff_core.actions.fits_now import fits_without_evictions
+from bailiff_core.fold.pending_queue import enqueue
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.state import OpenRequest, Selection, Task
 from bailiff_core.model.units import Unit
@@ -70,6 +71,47 @@ def test_who_waits_for_the_proposals_of_a_selection(
     if requesting is not None:
         sketch.state.selection = Selection(1, 1, deadline, [OpenRequest(1, requesting)])
     assert is_behind_selection(sketch.state, job) is behind
+
+
+def test_the_head_waits_for_the_proposals_of_a_selection_as_others_do(sketch: Sketch) -> None:
+    """Two running jobs ask for more: `first` for GPUs that the node does not have, `second` by a request that is open."""
+    state = sketch.state
+    state.policy = rules(preemption={"actions": ["allocate"]})
+    sketch.node("b", gpus=1)
+    for name, number, gpus in (("first", 0, 2), ("second", 1, 1)):
+        job = sketch.at(sketch.job(name, group(gpus=1), priority=70 - number), ("a", [number]))
+        job.demand = job.demand.model_copy(update={"tasks": (group(gpus=1), group(gpus=gpus)), "min_tasks": 1})
+        enqueue(state, job)
+    sketch.job("head", group(gpus=1))
+    state.indices.retry_unschedulable, state.indices.to_schedule = False, {"first": None}
+    state.selection = Selection(1, 1, 9, [OpenRequest(1, "second")])
+    assert next(allocate(state), None) is None
+    state.selection, state.indices.to_schedule = None, {"first": None}
+    placed = next(allocate(state), None)
+    assert (type(placed).__name__, placed and placed.job) == ("JobPlaced", "head")  # type: ignore[attr-defined]
+
+
+def test_jobs_that_wait_for_the_head_are_not_tried_again_before_its_reservation_changes(
+    sketch: Sketch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = sketch.state
+    state.policy = rules(backfill="reserve", preemption={"actions": ["allocate"]})
+    sketch.node("b", gpus=4)
+    sketch.at(sketch.job("running", group(gpus=2)), ("b", [0, 1]))
+    sketch.at(sketch.job("fills", group(gpus=2)), ("a", [0, 1]))
+    sketch.job("head", group(gpus=4), priority=60)
+    sketch.job("job", group(gpus=1))
+    assert [type(decision).__name__ for decision in allocate(state)] == ["JobPending", "JobPending"]
+    assert state.indices.backfill_blocked == {"job": None}
+    tried: list[str] = []
+    monkeypatch.setattr(allocate_module, "scheduling_class_of", lambda unit: tried.append(unit.job.id) or "key")
+    assert list(allocate(state)) == []
+    assert tried == []
+    sketch.job("before", group(gpus=4), priority=61)
+    for name in ("head", "job"):
+        state.jobs[name].pending_recorded = True
+    assert [type(decision).__name__ for decision in allocate(state)] == ["JobPending"]
+    assert tried == ["before", "job"], "it waits for another head"
 
 
 def test_jobs_that_waited_for_a_head_are_tried_again_once_there_is_no_head(sketch: Sketch) -> None:

@@ -105,6 +105,13 @@ def test_it_starts_with_the_last_completion_that_it_needs(sketch: Sketch, gpus: 
     assert behind(sketch, kinds(sketch, gpus)).starts == sketch.state.now + hours * HOUR
 
 
+@pytest.mark.parametrize("needed", [1, 2, 3, 4])
+def test_only_what_it_waits_for_is_expected_to_be_gone(sketch: Sketch, needed: int) -> None:
+    """Its place is searched for after 1, 2, 4 completions, then between."""
+    head = sketch.job("head", group(gpus=2 * needed - 1), group(gpus=1))
+    assert [unit.job.id for unit in behind(sketch, head)._future.ended] == [f"j{number}" for number in range(needed)]
+
+
 def test_tasks_that_fit_only_together_wait_for_more_than_each_of_them_would() -> None:
     """Two tasks of one GPU and two CPUs, and one of three CPUs: of five CPUs, two, and then all come free."""
     made = Sketch()

@@ -128,6 +128,18 @@ def test_surplus_without_gpus_goes_with_the_gpus_above_it(sketch: Sketch) -> Non
     assert enforced(sketch, project={"limit": {"gpus": 1}}) == [("EvictionDecided", "elastic", "1-2")]
 
 
+def test_of_a_job_that_runs_only_what_is_reserved_goes_where_that_is_enough(sketch: Sketch) -> None:
+    job = elastic(sketch, group(3, gpus=1), minimum=1)
+    job.reservation = [Task(index, 1, 1 << index, "reserved") for index in (1, 2)]
+    assert enforced(sketch, project={"limit": {"gpus": 3}}) == [("ReservationDropped", "elastic", "1-2")]
+
+
+def test_what_has_not_started_goes_first_whatever_its_priority(sketch: Sketch) -> None:
+    runs(sketch, "low", group(gpus=1), 10)
+    runs(sketch, "reserved", group(gpus=1), 50, phase="reserved")
+    assert enforced(sketch, project={"limit": {"gpus": 1}}) == [("ReservationDropped", "reserved", "")]
+
+
 def test_of_a_reserved_job_surplus_alone_may_go(sketch: Sketch) -> None:
     elastic(sketch, group(3, gpus=1), minimum=1, phase="reserved")
     assert enforced(sketch, project={"limit": {"gpus": 2}}) == [("EvictionDecided", "elastic", "2")]

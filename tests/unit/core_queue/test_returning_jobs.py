@@ -152,6 +152,15 @@ def test_not_what_the_other_project_is_entitled_to() -> None:
     assert taking_back(bench, project="theirs") is None
 
 
+@pytest.mark.parametrize("quota", [0, 8])
+def test_by_preempt_it_takes_back_what_it_may_not_reclaim(quota: int) -> None:
+    """From its own project; that is beyond its share, or within it and reclaims nothing from itself."""
+    projects = ({"name": "ours", "quota": {"gpus": quota}}, {"name": "theirs", "quota": {"gpus": 8}})
+    bench, _ = pool(*projects)
+    bench.waiting("asks", project="theirs", gpus=8)
+    assert taking_back(bench, project="ours") == "back"
+
+
 def test_the_shares_are_those_once_it_asks_again() -> None:
     """No quota covers anything: as long as only the other project asks, the share of ours is nothing."""
     free = ({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 0}})

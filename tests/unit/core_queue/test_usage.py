@@ -225,6 +225,16 @@ def test_a_reader_gets_the_projects_whose_use_changed() -> None:
     assert usage.changes_since(now) is None
 
 
+def test_a_job_that_asks_for_more_changes_no_use() -> None:
+    town = Town(*LAB)
+    job = town.runs("a", "vision", group(count=2, gpus=1), placed=1)
+    usage = Usage.of(town.state)
+    seen = usage.position
+    job.demand = job.demand.model_copy(update={"tasks": (group(count=3, gpus=1),)})
+    usage.refresh(town.state, ["a"])
+    assert (usage.requested("vision"), usage.changes_since(seen)) == (gpus(3), [])
+
+
 def test_a_relocated_job_whose_eviction_is_stuck_is_charged_for_both_places() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=2, gpus=1))

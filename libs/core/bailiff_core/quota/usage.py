@@ -269,9 +269,9 @@ class Usage:
     def _count_node(self, node: Node) -> bool:
         """Recount the node; returns whether the sizes of its devices changed."""
         capacity, health = node.capacity, [device.healthy for device in node.devices]
-        usable = capacity.devices & ~node.quarantined
         weights = mig_weights_of(self._state.policy)
-        counted_from = (node.devices, health, node.schedulable, usable, capacity.cpu_milli, capacity.memory_bytes, weights)
+        masks, others = (capacity.devices, node.quarantined), (capacity.cpu_milli, capacity.memory_bytes)
+        counted_from = (node.devices, health, node.schedulable, masks, others, weights)
         previous = self._counted_from.get(node.number)
         if previous is not None and previous[0] is node.devices and previous[1:] == counted_from[1:]:
             return False
