@@ -1,5 +1,7 @@
 """Parts of allocate: keys of what fits alike, reasons, who waits behind a selection, surplus of a gang that is only reserved."""
 
+from typing import Any
+
 import pytest
 from tests.builders import Sketch, group, requested_unit
 from tests.log_builder import GIB, HOUR, Story, policy
@@ -138,11 +140,22 @@ def test_a_job_that_does_not_fit_at_all_any_more_does_not_wait_for_the_head(sket
     assert state.indices.backfill_blocked == {}
 
 
+def nothing_fits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs for which a place is searched from now on; none is found."""
+    tried: list[str] = []
+
+    def search(_: Any, unit: Unit, __: Any) -> NoFit:
+        tried.append(unit.job.id)
+        return NoFit("impossible", "no")
+
+    monkeypatch.setattr(allocate_module, "place_within_bounds", search)
+    return tried
+
+
 def test_a_job_that_did_not_fit_is_tried_again_only_once_something_has_changed(
     sketch: Sketch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[str] = []
-    monkeypatch.setattr(allocate_module, "place_within_bounds", lambda _, unit, budget: tried.append(unit.job.id) or NoFit("impossible", "no"))
+    tried = nothing_fits(monkeypatch)
     sketch.job("job")
     assert [type(decision).__name__ for decision in allocate(sketch.state)] == ["JobPending"]
     sketch.state.jobs["job"].pending_recorded = True
@@ -151,6 +164,14 @@ def test_a_job_that_did_not_fit_is_tried_again_only_once_something_has_changed(
     sketch.state.indices.retry_unschedulable = True
     assert list(allocate(sketch.state)) == []
     assert tried == ["job", "job"]
+
+
+def test_of_equal_jobs_that_do_not_fit_one_is_tried_for_all(sketch: Sketch, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = nothing_fits(monkeypatch)
+    for name in ("first", "second"):
+        sketch.job(name)
+    assert [(decision.job, decision.reason) for decision in allocate(sketch.state)] == [("first", "no"), ("second", "no")]  # type: ignore[attr-defined]
+    assert tried == ["first"]
 
 
 @pytest.mark.parametrize("change", ["", "unreconciled", "no allocate"])

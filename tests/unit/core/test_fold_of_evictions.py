@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.builders import Sketch, group
+from tests.unit.core_protections.kit import rules
 
 from bailiff_core.fold.preemptions import _evict_victim
 from bailiff_core.fold.registry import FOLDS
@@ -182,3 +183,12 @@ def test_what_of_a_victim_counts_as_displaced(sketch: Sketch, tasks: str, not_re
     places = (NodeShare(node=1, tasks="0", devices="0"),) if not_relocated else ()
     fold(sketch, preempted("preempt", choice("job", tasks=tasks, not_relocated=not_relocated, moved_to=places)))
     assert list(sketch.state.displaced_by) == parts
+
+
+@pytest.mark.parametrize(("action", "reclaimed"), [("reclaim", ["theirs"]), ("preempt", []), ("consolidate", [])])
+def test_only_reclaim_counts_for_the_cooldown_of_a_project(sketch: Sketch, action: Any, reclaimed: list[str]) -> None:
+    sketch.state.policy = rules(projects=[{"name": "ours"}, {"name": "theirs"}])
+    sketch.running("job", "a", [0])
+    sketch.job("preemptor").project = "ours"
+    fold(sketch, preempted(action, choice("job", project="theirs")))
+    assert list(sketch.state.reclaimed_at) == reclaimed

@@ -112,10 +112,12 @@ def test_a_gang_is_below_its_minimum_without_the_reservation_and_not_with_it(ske
 def test_to_drop_what_is_not_reserved_frees_nothing(sketch: Sketch) -> None:
     state, job = sketch.state, sketch.running("job", "a", [0])
     job.reservation = [Task(1, 0, 0b10, "reserved")]
-    for index, freed in ((0, False), (1, True)):
+    for index, freed in ((0, False), (1, True), (1, False)):
         state.indices.retry_unschedulable = False
+        state.indices.changed_times.clear()
         drop_reservation(state, job, [index])
         assert state.indices.retry_unschedulable is freed
+        assert bool(state.indices.changed_times) is freed
 
 
 def test_a_job_that_ends_needs_its_victims_no_longer(sketch: Sketch) -> None:

@@ -13,15 +13,18 @@ from bailiff_core.fold.gang import note_stale
 from bailiff_core.fold.jobs import MAX_EVICTION_TIMES
 from bailiff_core.fold.log import MAX_REASON, MAX_REJECTED
 from bailiff_core.fold.registry import FOLDS
+from bailiff_core.fold.selection import close_request
 from bailiff_core.lifecycle import idle_since, stale_grace
 from bailiff_core.lifecycle.timers import timers_of
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import (
     Attachment,
     Device,
     Drain,
     Eviction,
     Job,
+    OpenRequest,
     PoolState,
     SeenRequest,
     Selection,
@@ -501,6 +504,32 @@ def test_a_new_policy_does_not_shorten_what_a_silent_agent_was_promised(
     sketch.state.nodes[0].lease = leases[0]
     fold(sketch.state, facts.PolicyApplied(policy=after))
     assert sketch.state.nodes[0].lease == expected
+
+
+# --- starts
+
+
+@pytest.mark.parametrize(
+    ("elastic", "last_start", "waits"), [("restart", None, True), ("live", None, False), ("restart", 5, False)]
+)
+def test_a_gang_that_restarts_to_grow_does_not_grow_at_once(sketch: Sketch, elastic: Any, last_start: Any, waits: bool) -> None:
+    state, job = sketch.state, sketch.running("job", "a", [0], phase="starting")
+    job.demand, job.last_start = job.demand.model_copy(update={"elastic": elastic}), last_start
+    fold(state, facts.TaskStarted(job="job", attempt=1, task=0, node="a"))
+    assert job.not_before == (state.now + state.rules.restarts.grow_after if waits else 0)
+
+
+# --- selections
+
+
+def test_the_proposal_of_a_request_that_is_closed_is_dropped(sketch: Sketch) -> None:
+    state = sketch.state
+    state.selection = Selection(1, 1, None, [OpenRequest(1, "first"), OpenRequest(2, "second")])
+    state.proposals = {number: Proposal(request=number, job="job", action="preempt") for number in (1, 2)}
+    close_request(state, 1)
+    assert (list(state.proposals or ()), [request.seq for request in state.selection.requests]) == ([2], [2])
+    close_request(state, 2)
+    assert (state.proposals, state.selection) == (None, None)
 
 
 # --- idle GPUs

@@ -124,6 +124,9 @@ def test_the_fault_of_a_device_that_is_still_broken_is_the_reason() -> None:
     sketch.state.indices.touched["job"] = None
     (found,) = device_evictions(sketch.state)
     assert found.reason == "a-1 of a: xid 79"  # type: ignore[attr-defined]
+    node.devices[1].fault = "x" * 2000
+    (found,) = device_evictions(sketch.state)
+    assert found.reason == f"a-1 of a: {'x' * 1000}"[:1000]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ def test_when_the_wait_of_a_gang_times_out(about: dict[str, Any], due: int | Non
     assert schedule_timeout.due(bench.state, waits(bench, **about)) is None
 
 
-@pytest.mark.parametrize(("action", "timed_out", "passes"), [("pass", True, True), ("pass", False, False), ("report", True, False)])
+@pytest.mark.parametrize(
+    ("action", "timed_out", "passes"), [("pass", True, True), ("pass", False, False), ("report", True, False)]
+)
 def test_whom_others_may_pass(action: str, timed_out: bool, passes: bool) -> None:
     bench = Bench(protections={"schedule_timeout": {"after": "1m", "action": action}})
     job = waits(bench, timeout_recorded=timed_out)
