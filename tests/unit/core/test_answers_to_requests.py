@@ -7,6 +7,7 @@ from tests.builders import Sketch, group
 from tests.unit.core_protections.kit import SECOND, rules
 
 from bailiff_core.actions.preempt import proposal_decisions, timed_out_selection
+from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import OpenRequest, Selection
 
 
@@ -27,6 +28,14 @@ def test_the_backoff_doubles_up_to_64_times(refused: int, backoff: int) -> None:
     sketch = asks(refused_requests=refused)
     (answer,) = proposal_decisions(sketch.state)
     assert (answer.reason, answer.retry_at) == ("stale", sketch.state.now + backoff * SECOND)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("proposed", "action"), [("allocate", "preempt"), ("preempt", "preempt"), ("reclaim", "reclaim")])
+def test_a_refusal_names_an_action_that_evicts(proposed: Any, action: str) -> None:
+    sketch = asks()
+    sketch.state.proposals = {1: Proposal(request=1, job="job", action=proposed, refused="impossible", would_need="more")}
+    (answer,) = proposal_decisions(sketch.state)
+    assert (answer.reason, answer.action, answer.would_need) == ("impossible", action, "more")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("about", [{"phase": "paused"}, {"cancelled": True}, {"suspended_reason": "gave up"}], ids=str)

@@ -95,6 +95,13 @@ def test_with_the_eviction_of_a_task_the_place_that_was_reserved_for_it_is_given
     assert [task.index for task in job.reservation] == left
 
 
+def test_a_gang_without_the_tasks_that_are_evicted_is_below_its_minimum_from_then_on(sketch: Sketch) -> None:
+    job = elastic(sketch, "running", "running")
+    fold(sketch, decisions.EvictionDecided(job="job", attempt=1, cause="drain", grace=5, tasks="1"))
+    assert job.stale_since == sketch.state.now
+    assert list(sketch.state.evicting) == ["job"], "a part of it is being evicted"
+
+
 # --- victims of a preemption
 
 

@@ -120,6 +120,27 @@ def test_to_drop_what_is_not_reserved_frees_nothing(sketch: Sketch) -> None:
         assert bool(state.indices.changed_times) is freed
 
 
+@pytest.mark.parametrize(("backoff", "evicted", "kept"), [(0, True, True), (1, True, False), (0, False, False)])
+def test_a_job_that_moves_keeps_its_new_place_unless_it_has_to_wait(
+    sketch: Sketch, backoff: int, evicted: bool, kept: bool
+) -> None:
+    state, job = sketch.state, sketch.running("job", "a", [0], phase="evicting")
+    job.eviction = Eviction(1, "preemption", 5) if evicted else None
+    job.reservation = [Task(0, 0, 0b10, "reserved")]
+    fold(
+        sketch,
+        decisions.JobRequeued(job="job", attempt=1, outcome="preempted", cause="preemption", not_before=state.now + backoff),
+    )
+    assert bool(job.reservation) is kept
+
+
+def test_a_gang_that_lost_a_task_while_it_was_being_evicted_is_below_its_minimum_once_it_goes_on(sketch: Sketch) -> None:
+    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    job.tasks[1].state = "released"
+    fold(sketch, decisions.JobShrunk(job="job", attempt=1, tasks="1", outcome="lost", cause="exit"))
+    assert ([task.index for task in job.tasks], job.stale_since) == ([0], sketch.state.now)
+
+
 def test_a_job_that_ends_needs_its_victims_no_longer(sketch: Sketch) -> None:
     growing(sketch)
     fold(sketch, decisions.JobEnded(job="job", attempt=1, outcome="cancelled"))

@@ -102,6 +102,15 @@ def test_changes_are_counted_once_and_ended_jobs_not_at_all() -> None:
     assert usage.requested("") == gpus(1)
 
 
+def test_a_job_whose_class_changes_counts_among_those_that_are_not_preemptible_from_then_on() -> None:
+    town = Town(*LAB)
+    job = town.runs("a", "vision", group(gpus=2))
+    usage = Usage.of(town.state)
+    job.preemptible = False
+    refreshed(town.state, usage)
+    assert usage.non_preemptible("vision") == gpus(2)
+
+
 def test_a_new_policy_may_bring_another_tree_and_other_classes() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(gpus=2))
