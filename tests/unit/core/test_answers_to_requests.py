@@ -6,7 +6,7 @@ import pytest
 from tests.builders import Sketch, group
 from tests.unit.core_protections.kit import SECOND, rules
 
-from bailiff_core.actions.preempt import proposal_decisions, timed_out_selection
+from bailiff_core.actions.preempt import proposal_decisions, request_preemptions, timed_out_selection
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import OpenRequest, Selection
 
@@ -63,3 +63,14 @@ def test_a_selection_that_is_not_overdue_goes_on(change: str) -> None:
     if change == "no selection":
         state.selection = None
     assert list(timed_out_selection(state)) == []
+
+
+@pytest.mark.parametrize(("failures", "limited"), [(0, True), (2, True), (3, False), (9, False)])
+def test_after_three_selections_in_a_row_that_timed_out_no_job_waits_for_the_next(failures: int, limited: bool) -> None:
+    state = asks().state
+    state.selection = state.proposals = None
+    Sketch(state).running("victim", "a", [0], priority=10)
+    state.selection_failures = failures
+    (asked,) = request_preemptions(state)
+    timeout = state.now + state.rules.preemption.selection_timeout
+    assert (asked.job, asked.deadline) == ("job", timeout if limited else None)  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.builders import Sketch, group
 
-from bailiff_core.fold.allocation import drop_reservation, set_reservation
+from bailiff_core.fold.allocation import drop_reservation, reindex, set_phase, set_reservation
 from bailiff_core.fold.preemptions import _evict_victim
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.model.placement_ranges import NodeShare
@@ -195,3 +195,26 @@ def test_a_victim_is_named_once_and_keeps_what_is_reserved_for_tasks_that_stay(s
     _evict_victim(state, job, choice("job", tasks="0"), 10, new, ())
     _evict_victim(state, job, choice("job", tasks="0"), 10, new, ())
     assert new.victims == ["job"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("index", ["reserved", "starting", "evicting"])
+def test_one_task_of_a_job_is_enough_for_an_index(sketch: Sketch, index: str, first: bool) -> None:
+    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    task: Any = job.tasks[0 if first else 1]
+    if index == "evicting":
+        task.eviction = Eviction(1, "drain", 5)
+    else:
+        task.state = index
+    reindex(sketch.state, job)
+    found = {name: list(getattr(sketch.state, name)) for name in ("reserved", "starting", "evicting")}
+    assert found == {name: ["job"] if name == index else [] for name in found}
+
+
+def test_a_phase_that_stays_changes_nothing(sketch: Sketch) -> None:
+    job = sketch.running("job", "a", [0])
+    sketch.state.indices.changed_jobs.clear()
+    set_phase(sketch.state, job, "running")
+    assert sketch.state.indices.changed_jobs == {}
+    set_phase(sketch.state, job, "evicting")
+    assert list(sketch.state.indices.changed_jobs) == ["job"]
