@@ -60,6 +60,15 @@ def test_a_released_task_is_not_affected_any_more(story):
     assert affected(story, "n1") == [("gang", (1,), True, False)]
 
 
+def test_a_job_whose_tasks_there_are_released_is_not_affected():
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name)
+    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("b", [0]))
+    job.tasks[0].state = "released"
+    assert affected_by_drain(sketch.state, sketch.state.nodes[0]) == []
+
+
 def test_a_pending_gang_would_lose_its_reservation(story):
     story.node("n1")
     story.node("n2")

@@ -52,6 +52,13 @@ def test_a_gang_goes_on_without_tasks_that_are_gone(tasks: tuple[dict[str, Any],
     assert found == removed
 
 
+@pytest.mark.parametrize(("last", "removed"), [({}, [("0", "lost")]), ({"state": "released", "exit_code": 0}, [])])
+def test_a_lost_task_is_replaced_only_while_another_runs(last: dict[str, Any], removed: Any) -> None:
+    """Below its minimum it may run for ever."""
+    sketch, _ = gang(LOST, last, minimum=2, demand={"stale_grace": "never"})
+    assert [(each.tasks, each.outcome) for each in shrunk_gangs(sketch.state)] == removed  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("tasks", "about", "reason"),
     [

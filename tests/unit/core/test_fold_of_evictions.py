@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.builders import Sketch, group
+from tests.unit.core_protections.kit import rules
 
 from bailiff_core.fold.preemptions import _evict_victim
 from bailiff_core.fold.registry import FOLDS
@@ -83,6 +84,24 @@ def test_the_cancelled_eviction_of_a_task_leaves_that_of_its_gang(sketch: Sketch
     assert (own is None) is not notified
 
 
+@pytest.mark.parametrize(("tasks", "left"), [("1", [2]), ("1-2", []), ("0", [1, 2]), ("", [])])
+def test_with_the_eviction_of_a_task_the_place_that_was_reserved_for_it_is_given_up(
+    sketch: Sketch, tasks: str, left: list[int]
+) -> None:
+    job = elastic(sketch, "running", "running", "running")
+    job.reservation = [Task(index, 1, 1 << index, "reserved") for index in (1, 2)]
+    cancelled = decisions.EvictionCancelled(job="job", attempt=1, preemption=None, notified=True, reason="", tasks=tasks)
+    fold(sketch, cancelled)
+    assert [task.index for task in job.reservation] == left
+
+
+def test_a_gang_without_the_tasks_that_are_evicted_is_below_its_minimum_from_then_on(sketch: Sketch) -> None:
+    job = elastic(sketch, "running", "running")
+    fold(sketch, decisions.EvictionDecided(job="job", attempt=1, cause="drain", grace=5, tasks="1"))
+    assert job.stale_since == sketch.state.now
+    assert list(sketch.state.evicting) == ["job"], "a part of it is being evicted"
+
+
 # --- victims of a preemption
 
 
@@ -143,8 +162,9 @@ def test_a_victim_keeps_its_earlier_reservation_beside_the_new_one_until_the_lat
         job.reservation, job.reservation_until = [Task(2, 1, 0b10, "reserved")], before
     moved = choice("job", tasks="1", moved_to=(NodeShare(node=1, tasks="1", devices="0"),))
     fold(sketch, preempted("preempt", moved))
-    assert [task.index for task in job.reservation] == [1] if before is None else [1, 2]
+    assert [task.index for task in job.reservation] == ([1] if before is None else [1, 2])
     assert job.reservation_until == until
+    assert [(task.state, task.start_seq) for task in job.reservation if task.index == 1] == [("reserved", None)]
 
 
 @pytest.mark.parametrize(
@@ -157,3 +177,25 @@ def test_who_counts_as_displaced(sketch: Sketch, action: Any, moved: bool, displ
     places = (NodeShare(node=1, tasks="0", devices="0"),) if moved else ()
     fold(sketch, preempted(action, choice("job", moved_to=places)))
     assert ("job" in sketch.state.displaced_by) is displaced
+
+
+@pytest.mark.parametrize(
+    ("tasks", "not_relocated", "parts"),
+    [("", "", ["job", "job+"]), ("1", "", ["job+"]), ("", "1", ["job+"])],
+    ids=("whole", "surplus", "surplus, while the rest moves"),
+)
+def test_what_of_a_victim_counts_as_displaced(sketch: Sketch, tasks: str, not_relocated: str, parts: list[str]) -> None:
+    elastic(sketch, "running", "running")
+    sketch.job("preemptor")
+    places = (NodeShare(node=1, tasks="0", devices="0"),) if not_relocated else ()
+    fold(sketch, preempted("preempt", choice("job", tasks=tasks, not_relocated=not_relocated, moved_to=places)))
+    assert list(sketch.state.displaced_by) == parts
+
+
+@pytest.mark.parametrize(("action", "reclaimed"), [("reclaim", ["theirs"]), ("preempt", []), ("consolidate", [])])
+def test_only_reclaim_counts_for_the_cooldown_of_a_project(sketch: Sketch, action: Any, reclaimed: list[str]) -> None:
+    sketch.state.policy = rules(projects=[{"name": "ours"}, {"name": "theirs"}])
+    sketch.running("job", "a", [0])
+    sketch.job("preemptor").project = "ours"
+    fold(sketch, preempted(action, choice("job", project="theirs")))
+    assert list(sketch.state.reclaimed_at) == reclaimed

@@ -69,6 +69,15 @@ def test_a_device_that_is_gone_keeps_what_was_recorded_of_it(sketch: Sketch) -> 
     assert sketch.state.nodes[0].devices[0].fault == "not-free"
 
 
+def test_a_whole_gpu_that_is_missing_may_come_back(sketch: Sketch) -> None:
+    joins(sketch, device(1))
+    missing, there = sketch.state.nodes[0].devices
+    assert (missing.gone, missing.healthy, missing.fault) == (False, False, "its agent does not see it any more")
+    assert (there.gone, there.healthy, there.fault) == (False, True, "")
+    FOLDS[facts.DeviceHealthy](sketch.state, facts.DeviceHealthy(node="a", device="a-0"))
+    assert (missing.healthy, sketch.state.nodes[0].capacity.devices) == (True, 0b11)
+
+
 # --- shares
 
 
@@ -85,6 +94,14 @@ def test_a_released_task_has_no_share_any_more(sketch: Sketch) -> None:
     job.tasks[1].state = "released"
     joins(sketch, device(0), device(1))
     assert sketch.state.nodes[0].allocated.shares == {0: 500 * CARD}
+
+
+@pytest.mark.parametrize("phase", ["running", "reserved"])
+def test_the_number_of_a_missing_device_of_which_a_share_is_in_use_is_not_given_to_another(sketch: Sketch, phase: Any) -> None:
+    sketch.at(sketch.job("job", HALF), ("a", [0]), phase=phase)
+    joins(sketch, device(7), device(8))
+    found = sketch.state.nodes[0].devices
+    assert {known.id: known.number for known in found} == {"a-0": 0, "a-7": 1, "a-8": 2}, "a-7 takes the number of a-1"
 
 
 # --- announcements and silence

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from tests.builders import Sketch, group
 
+from bailiff_core.fold.allocation import drop_reservation, reindex, set_phase, set_reservation
 from bailiff_core.fold.preemptions import _evict_victim
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import VictimChoice
-from bailiff_core.model.state import Eviction, Job, Preemption
+from bailiff_core.model.state import Eviction, Job, Preemption, Task
 from bailiff_core.records import decisions
 
 
@@ -96,6 +97,57 @@ def test_once_a_job_is_passed_the_others_are_tried_again(sketch: Sketch, action:
     assert (job.timeout_recorded, sketch.state.indices.retry_unschedulable) == (True, again)
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_gang_is_below_its_minimum_without_the_reservation_and_not_with_it(sketch: Sketch, before: bool) -> None:
+    state, job = sketch.state, sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    job.tasks.pop()
+    places = [Task(1, 0, 0b10, "reserved")]
+    job.reservation, job.stale_since = (places, None) if before else ([], 5)
+    state.indices.changed_times.clear()
+    set_reservation(state, job, [] if before else places)
+    assert job.stale_since == (state.now if before else None)
+    assert list(state.indices.changed_times) == ["job"], "the end of its grace has changed"
+
+
+def test_to_drop_what_is_not_reserved_frees_nothing(sketch: Sketch) -> None:
+    state, job = sketch.state, sketch.running("job", "a", [0])
+    job.reservation = [Task(1, 0, 0b10, "reserved")]
+    for index, freed in ((0, False), (1, True), (1, False)):
+        state.indices.retry_unschedulable = False
+        state.indices.changed_times.clear()
+        drop_reservation(state, job, [index])
+        assert state.indices.retry_unschedulable is freed
+        assert bool(state.indices.changed_times) is freed
+
+
+@pytest.mark.parametrize(("backoff", "evicted", "kept"), [(0, True, True), (1, True, False), (0, False, False)])
+def test_a_job_that_moves_keeps_its_new_place_unless_it_has_to_wait(
+    sketch: Sketch, backoff: int, evicted: bool, kept: bool
+) -> None:
+    state, job = sketch.state, sketch.running("job", "a", [0], phase="evicting")
+    job.eviction = Eviction(1, "preemption", 5) if evicted else None
+    job.reservation = [Task(0, 0, 0b10, "reserved")]
+    fold(
+        sketch,
+        decisions.JobRequeued(job="job", attempt=1, outcome="preempted", cause="preemption", not_before=state.now + backoff),
+    )
+    assert bool(job.reservation) is kept
+
+
+def test_a_gang_that_lost_a_task_while_it_was_being_evicted_is_below_its_minimum_once_it_goes_on(sketch: Sketch) -> None:
+    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    job.tasks[1].state = "released"
+    fold(sketch, decisions.JobShrunk(job="job", attempt=1, tasks="1", outcome="lost", cause="exit"))
+    assert ([task.index for task in job.tasks], job.stale_since) == ([0], sketch.state.now)
+
+
+def test_a_job_that_ends_needs_its_victims_no_longer(sketch: Sketch) -> None:
+    growing(sketch)
+    fold(sketch, decisions.JobEnded(job="job", attempt=1, outcome="cancelled"))
+    assert sketch.state.preemptions == {}
+    assert "victim" in sketch.state.indices.touched, "its eviction may be cancelled"
+
+
 def choice(job: str, **about: Any) -> VictimChoice:
     return VictimChoice(job=job, attempt=1, priority=50, gpus=1, lost_gpu_ms=0, **about)
 
@@ -143,3 +195,26 @@ def test_a_victim_is_named_once_and_keeps_what_is_reserved_for_tasks_that_stay(s
     _evict_victim(state, job, choice("job", tasks="0"), 10, new, ())
     _evict_victim(state, job, choice("job", tasks="0"), 10, new, ())
     assert new.victims == ["job"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("index", ["reserved", "starting", "evicting"])
+def test_one_task_of_a_job_is_enough_for_an_index(sketch: Sketch, index: str, first: bool) -> None:
+    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    task: Any = job.tasks[0 if first else 1]
+    if index == "evicting":
+        task.eviction = Eviction(1, "drain", 5)
+    else:
+        task.state = index
+    reindex(sketch.state, job)
+    found = {name: list(getattr(sketch.state, name)) for name in ("reserved", "starting", "evicting")}
+    assert found == {name: ["job"] if name == index else [] for name in found}
+
+
+def test_a_phase_that_stays_changes_nothing(sketch: Sketch) -> None:
+    job = sketch.running("job", "a", [0])
+    sketch.state.indices.changed_jobs.clear()
+    set_phase(sketch.state, job, "running")
+    assert sketch.state.indices.changed_jobs == {}
+    set_phase(sketch.state, job, "evicting")
+    assert list(sketch.state.indices.changed_jobs) == ["job"]

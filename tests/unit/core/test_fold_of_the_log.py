@@ -11,8 +11,10 @@ from bailiff_core.fold.allocation import set_phase
 from bailiff_core.fold.apply import FORGOTTEN_KEPT, STALE_KEPT, forget
 from bailiff_core.fold.pending_queue import dequeue
 from bailiff_core.fold.registry import FOLDS
-from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.model.state import Eviction, PoolState
+from bailiff_core.model.demand import TopologyRule
+from bailiff_core.model.policy import DEFAULT_POLICY, Topology
+from bailiff_core.model.state import Eviction, PoolState, SeenRequest
+from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.records import Record, facts
 
 ROOT = "1" * 42 + "A"
@@ -84,7 +86,29 @@ def test_a_job_whose_class_a_new_policy_lacks_keeps_its_priority(sketch: Sketch)
     assert (kept.priority, other.priority) == (33, 60)
 
 
+def test_a_job_for_which_a_policy_lacked_a_topology_may_fit_under_the_next(sketch: Sketch) -> None:
+    sketch.state.nodes[0].labels["rack"] = "r"
+    demand = sketch.job("job").demand.model_copy(update={"topology": TopologyRule(topology="dc", required="rack")})
+    assert could_ever_fit(sketch.state, demand) is not None
+    topologies = (Topology(name="dc", levels=("rack",)),)
+    fold(sketch.state, facts.PolicyApplied(policy=DEFAULT_POLICY.model_copy(update={"topologies": topologies})))
+    assert could_ever_fit(sketch.state, demand) is None
+
+
 # --- the queue
+
+
+def test_jobs_whose_classes_change_places_under_a_new_policy_change_places_in_the_queue(sketch: Sketch) -> None:
+    jobs = [sketch.job(name, priority=value) for name, value in (("first", 75), ("second", 50), ("third", 50))]
+    jobs[0].class_name = "interactive"
+    values = {"interactive": 40}
+    classes = tuple(
+        entry.model_copy(update={"value": values.get(entry.name, entry.value)}) for entry in DEFAULT_POLICY.priority_classes
+    )
+    fold(sketch.state, facts.PolicyApplied(policy=DEFAULT_POLICY.model_copy(update={"priority_classes": classes})))
+    assert [(name, sketch.state.jobs[name].priority) for name in sketch.state.queue] == [
+        ("second", 50), ("third", 50), ("first", 40),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("queued", [(), ("earlier",), ("later",), ("earlier", "later")])
@@ -170,6 +194,15 @@ def test_the_gaps_of_forgotten_entries_are_closed_once_there_are_many(sketch: Sk
     forget(state)
     assert state.indices.forgotten == left
     assert state.ended == {"done": state.now}
+
+
+def test_forgotten_entries_are_counted(sketch: Sketch) -> None:
+    state = sketch.state
+    sketch.job("done")
+    state.ended, state.requests = {"done": 0}, {name: SeenRequest("digest", 0, 1) for name in ("first", "second")}
+    state.now = 10**18
+    forget(state)
+    assert (state.ended, state.requests, state.indices.forgotten) == ({}, {}, 3)
 
 
 def test_a_log_without_a_policy_yet_forgets_nothing() -> None:

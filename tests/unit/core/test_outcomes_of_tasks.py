@@ -74,6 +74,9 @@ def rank(index: int, **about: Any) -> Task:
         ((rank(0, notice_step=None), rank(1, notice_step=None)), (2, False)),
         # 100 steps per second for two round trips of 0.1 s are 20 steps, of the fastest rank
         ((rank(0, notice_step_rate_milli=100_000), rank(1, notice_step_rate_milli=1_000)), (30, False)),
+        # a step more than two, however little of it: 1.001 steps per second for twice 0.999001 s are 2.000000002 steps
+        ((rank(0, notice_step_rate_milli=1_001, stage_times={"noticed": 999_001}), rank(1)), (13, False)),
+        ((rank(0, notice_step_rate_milli=1_500, stage_times={"noticed": 1_000_000}), rank(1)), (13, False)),
         ((rank(0, attached=False, notice_step_rate_milli=100_000), rank(1)), (12, False)),
         ((rank(0, confirmed_step=12), rank(1, confirmed_step=12)), (12, True)),
         ((rank(0, confirmed_step=12), rank(1, confirmed_step=14)), (14, False)),
@@ -121,6 +124,9 @@ def test_the_fault_of_a_device_that_is_still_broken_is_the_reason() -> None:
     sketch.state.indices.touched["job"] = None
     (found,) = device_evictions(sketch.state)
     assert found.reason == "a-1 of a: xid 79"  # type: ignore[attr-defined]
+    node.devices[1].fault = "x" * 2000
+    (found,) = device_evictions(sketch.state)
+    assert found.reason == f"a-1 of a: {'x' * 1000}"[:1000]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 from tests.builders import Sketch, group
+from tests.unit.core_protections.kit import SECOND, rules
 
 from bailiff_core.actions.migrate import drain_migrations, migrations, moves_off_drained_nodes, place_elsewhere
-from bailiff_core.lifecycle.operator_actions import drains, paused_jobs, requested_evictions
-from bailiff_core.model.state import Drain, Eviction, Job, OperatorRequest
+from bailiff_core.fold.registry import FOLDS
+from bailiff_core.lifecycle.operator_actions import drain_grace, drains, paused_jobs, requested_evictions
+from bailiff_core.model.state import Drain, Eviction, Job, OperatorRequest, Task
 from bailiff_core.placement.gang import GangPlacement
+from bailiff_core.records import facts
 from bailiff_core.records.decisions import MigrationDecided
 
 EVICTION = Eviction(1, "preemption", 5)
@@ -193,3 +196,52 @@ def test_tasks_that_have_not_started_do_not_migrate_with_the_others(sketch: Sket
     found = place_elsewhere(sketch.state, job, "b")
     assert isinstance(found, GangPlacement)
     assert [task.index for task in found.tasks] == [0]
+
+
+def test_a_job_that_may_run_to_its_end_keeps_no_other_on_a_drained_node(sketch: Sketch) -> None:
+    drain(sketch, "a")
+    placed(sketch)  # it does not listen for notices
+    gang(sketch, "a")
+    assert [(type(each).__name__, each.job) for each in drain_migrations(sketch.state)] == [("MigrationDecided", "gang")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("about", "request_of", "decide", "decided"),
+    [
+        ({"paused_seq": 3}, None, paused_jobs, "EvictionDecided"),
+        ({}, "evict", requested_evictions, "EvictionDecided"),
+        ({}, "migrate", migrations, "MigrationDecided"),
+    ],
+    ids=("pause", "evict", "migrate"),
+)
+def test_a_request_is_carried_out_whatever_else_happens_to_a_job_before_it(
+    sketch: Sketch, about: dict[str, Any], request_of: Any, decide: Any, decided: str
+) -> None:
+    sketch.running("other", "b", [0])
+    sketch.state.indices.touched["other"] = None
+    placed(sketch, **about, operator_request=request_of and OperatorRequest(1, request_of))
+    assert [(type(each).__name__, each.job) for each in decide(sketch.state)] == [(decided, "job")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "left", "grace"),
+    [
+        ("quick", None, 30), ("quick", 40, 30), ("quick", 7, 7), ("quick", 0, 0), ("quick", -1, 0),
+        ("fast", None, 5), ("fast", 7, 5), ("fast", 3, 3), ("graceful", 7, 30),
+    ],
+)  # fmt: skip
+def test_the_grace_of_a_job_ends_with_the_deadline_of_the_drain(sketch: Sketch, mode: Any, left: int | None, grace: int) -> None:
+    job = placed(sketch)
+    job.demand = job.demand.model_copy(update={"grace": 30 * SECOND})
+    deadline = None if left is None else sketch.state.now + left * SECOND
+    sketch.state.policy = rules(eviction={"short_grace": "5s"})
+    assert drain_grace(sketch.state, job, Drain(1, mode, deadline=deadline)) == grace * SECOND
+
+
+def test_a_drain_concerns_the_jobs_that_have_or_get_something_on_the_node(sketch: Sketch) -> None:
+    sketch.running("there", "a", [0])
+    sketch.running("comes", "b", [0]).reservation = [Task(0, 0, 0b10, "reserved")]
+    sketch.running("elsewhere", "b", [1])
+    request = facts.RequestId(source="laptop", id="r", digest="0" * 64)
+    FOLDS[facts.NodeDrained](sketch.state, facts.NodeDrained(request=request, node="a", mode="quick"))
+    assert list(sketch.state.indices.touched) == ["there", "comes"]

@@ -105,6 +105,25 @@ def test_it_starts_with_the_last_completion_that_it_needs(sketch: Sketch, gpus: 
     assert behind(sketch, kinds(sketch, gpus)).starts == sketch.state.now + hours * HOUR
 
 
+@pytest.mark.parametrize("other", [1, 2, 3])
+def test_only_what_it_waits_for_is_expected_to_be_gone(other: int) -> None:
+    """Each of its two tasks fits after two completions at the latest; for both of them, more are tried than are needed."""
+    made = Sketch()
+    made.node("a", gpus=4, cpu=6)
+    for number in range(6):
+        limited(made.at(made.job(f"j{number}", group(cpu=1)), ("a", ()), age=0), (number + 1) * HOUR)
+    found = behind(made, made.job("head", group(gpus=1, cpu=2), group(cpu=other)))
+    assert [unit.job.id for unit in found._future.ended] == [f"j{number}" for number in range(2 + other)]
+
+
+def test_what_is_reserved_stays_as_it_is_while_jobs_behind_the_head_are_tried(sketch: Sketch) -> None:
+    found = behind(sketch, sketch.job("head", group(gpus=3)))
+    reserved = found.reserved
+    limited(sketch.state.jobs["j1"], HOUR // 2)
+    sketch.state.seq += 1
+    assert found.reserved is reserved
+
+
 def test_tasks_that_fit_only_together_wait_for_more_than_each_of_them_would() -> None:
     """Two tasks of one GPU and two CPUs, and one of three CPUs: of five CPUs, two, and then all come free."""
     made = Sketch()

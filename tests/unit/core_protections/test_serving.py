@@ -68,6 +68,18 @@ def test_a_pending_job_counts_as_late_from_its_deadline(tell):
     assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 1)]
 
 
+@pytest.mark.parametrize(("percent", "jobs", "allowed"), [(95, 1, 0), (95, 19, 0), (95, 20, 1), (95, 99, 4), (95, 100, 5),
+                                                          (99, 99, 0), (99, 100, 1), (99, 199, 1)])  # fmt: skip
+def test_a_job_more_than_the_percentage_allows_is_one_too_many(percent, jobs, allowed):
+    bench = Bench(priority_classes=classes(train={"start_slo": {f"p{percent}": "1m"}}))
+    bench.preemptor.class_name = "other"
+    for number in range(jobs):
+        bench.waiting(f"j{number}").first_wait = MINUTE + 1 if number < allowed else MINUTE
+    assert [(slo.allowed, slo.late, slo.missed) for slo in slo_status(bench.state)] == [(allowed, allowed, False)]
+    bench.state.jobs[f"j{jobs - 1}"].first_wait = MINUTE + 1
+    assert [(slo.late, slo.missed) for slo in slo_status(bench.state)] == [(allowed + 1, True)]
+
+
 def test_only_the_first_start_counts_and_five_percent_may_be_late(tell):
     story = tell(serving(p95="1m"))
     story.node("n1")

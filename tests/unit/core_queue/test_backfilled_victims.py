@@ -48,6 +48,13 @@ def test_where_the_policy_has_no_projects_their_names_do_not_matter() -> None:
     assert victims(bench).permits(backfilled(bench, "x", project="theirs"))
 
 
+def test_nor_how_much_others_use() -> None:
+    bench = pool()
+    bench.running("runs", gpus=6)
+    job = backfilled(bench, "x", project="theirs", gpus=2)
+    assert victims(bench).permits(job)
+
+
 def test_a_job_before_the_head_in_the_queue_may_not() -> None:
     bench = pool()
     first, second = (backfilled(bench, name, priority=75) for name in ("first", "second"))

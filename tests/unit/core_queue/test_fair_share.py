@@ -85,6 +85,15 @@ def test_a_department_divides_its_own_share() -> None:
     assert {name: shares[name][0] // 1000 for name in ("lab", "shop", "one", "two")} == {"lab": 6, "shop": 2, "one": 2, "two": 4}
 
 
+@pytest.mark.parametrize(("total", "asks"), [(8, 6), (4, 6), (8, 1)], ids=("the same", "a smaller pool", "smaller requests"))
+def test_shares_that_were_kept_are_used_only_where_nothing_has_changed(total: int, asks: int) -> None:
+    tree = ProjectTree([project("lab"), project("shop"), project("one", "lab"), project("two", "lab")])
+    kept: dict[str, Any] = {}
+    fair_shares(tree, gpus(8), {"lab": gpus(7), "shop": gpus(6), "one": gpus(1), "two": gpus(6)}, kept)
+    asked = {"lab": gpus(7), "shop": gpus(asks), "one": gpus(1), "two": gpus(6)}
+    assert fair_shares(tree, gpus(total), asked, kept) == fair_shares(tree, gpus(total), asked)
+
+
 def test_jobs_without_a_project_share_like_a_project_with_default_settings() -> None:
     shares = fair_shares(ProjectTree([project("a", quota=4)]), gpus(8), {"a": gpus(8), "*": gpus(8)})
     assert (shares["a"], shares["*"]) == (gpus(6), gpus(2))

@@ -208,10 +208,10 @@ def test_only_so_many_changes_of_use_are_remembered(monkeypatch: pytest.MonkeyPa
     town = Town(project("a"))
     job = town.waits("job", "a")
     usage = Usage.of(town.state)
-    seen, _ = usage.changes_since(0)
+    seen = usage.position
     usage.place(whole(job), GangPlacement((TaskPlacement(0, 0, 0b1),), future=False))
     usage.refresh(town.state, [])  # project and pool change with the trial, and once more when it is rolled back
-    assert (usage.changes_since(seen)[1] is not None) is known
+    assert (usage.changes_since(seen) is not None) is known
 
 
 # --- cooldown

@@ -152,6 +152,19 @@ def test_not_what_the_other_project_is_entitled_to() -> None:
     assert taking_back(bench, project="theirs") is None
 
 
+def test_by_preempt_it_takes_back_what_it_may_not_reclaim() -> None:
+    """From its own project, which is beyond its share."""
+    bench, _ = pool({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 8}})
+    bench.waiting("asks", project="theirs", gpus=8)
+    assert taking_back(bench, project="ours") == "back"
+
+
+def test_by_preempt_it_takes_back_what_its_own_project_is_entitled_to() -> None:
+    bench, _ = pool(*PROJECTS, gpus=4)
+    bench.running("stays", project="theirs", gpus=4)
+    assert taking_back(bench, project="ours", gpus=1) == "back"
+
+
 def test_the_shares_are_those_once_it_asks_again() -> None:
     """No quota covers anything: as long as only the other project asks, the share of ours is nothing."""
     free = ({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 0}})

@@ -10,6 +10,7 @@ from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import Eviction, PoolState, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.quota.demand_vector import whole as whole_amount
 from bailiff_core.quota.usage import Usage
 
 LAB = (project("lab"), project("vision", "lab"), project("speech", "lab"))
@@ -101,6 +102,15 @@ def test_changes_are_counted_once_and_ended_jobs_not_at_all() -> None:
     assert usage.requested("") == gpus(1)
 
 
+def test_a_job_whose_class_changes_counts_among_those_that_are_not_preemptible_from_then_on() -> None:
+    town = Town(*LAB)
+    job = town.runs("a", "vision", group(gpus=2))
+    usage = Usage.of(town.state)
+    job.preemptible = False
+    refreshed(town.state, usage)
+    assert usage.non_preemptible("vision") == gpus(2)
+
+
 def test_a_new_policy_may_bring_another_tree_and_other_classes() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(gpus=2))
@@ -154,11 +164,30 @@ def test_when_the_smallest_device_changes_so_do_requests_in_bytes() -> None:
     town.waits("a", "vision", group(gpu_share_bytes=10 * GIB))
     usage = Usage.of(town.state)
     assert usage.requested("lab") == ResourceVector(Fraction(1000, 3))
+    town.state.indices.changed_jobs.clear()  # no job has changed since
     town.state.nodes[0].quarantined = 0b01
     town.state.indices.changed_nodes[0] = None
     refreshed(town.state, usage)
     assert usage.requested("lab") == ResourceVector(Fraction(1000, 7))
     assert (usage.smallest.device_bytes, usage.largest.device_bytes) == (70 * GIB, 70 * GIB)
+
+
+def test_devices_that_change_on_one_node_count_beside_other_changes_on_another() -> None:
+    town = Town(*LAB, gpus=2, memory=(30, 70))
+    town.node("n2")
+    town.waits("a", "vision", group(gpu_share_bytes=10 * GIB))
+    usage = Usage.of(town.state)
+    town.state.indices.changed_jobs.clear()
+    town.state.nodes[0].quarantined = 0b01
+    town.state.nodes[1].capacity.cpu_milli = 1
+    town.state.indices.changed_nodes = {0: None, 1: None}
+    refreshed(town.state, usage)
+    assert usage.requested("lab") == ResourceVector(Fraction(1000, 7))
+
+
+def test_a_whole_number_is_an_int() -> None:
+    assert type(whole_amount(Fraction(2000))) is int
+    assert whole_amount(Fraction(1, 3)) == Fraction(1, 3)
 
 
 def test_fractions_take_thousandths_of_each_device() -> None:
@@ -195,14 +224,24 @@ def test_a_reader_gets_the_projects_whose_use_changed() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision")
     usage = Usage.of(town.state)
-    seen, _ = usage.changes_since(0)
-    assert usage.changes_since(seen) == (seen, [])
+    seen = usage.position
+    assert usage.changes_since(seen) == []
     usage.evict(whole(job))
-    now, changed = usage.changes_since(seen)
-    assert changed == ["vision", "lab", ""]
+    assert usage.changes_since(seen) == ["vision", "lab", ""]
+    now = usage.position
     town.state.policy = Town(*LAB).state.policy
     usage.refresh(town.state, [])
-    assert usage.changes_since(now)[1] is None
+    assert usage.changes_since(now) is None
+
+
+def test_a_job_that_asks_for_more_changes_no_use() -> None:
+    town = Town(*LAB)
+    job = town.runs("a", "vision", group(count=2, gpus=1), placed=1)
+    usage = Usage.of(town.state)
+    seen = usage.position
+    job.demand = job.demand.model_copy(update={"tasks": (group(count=3, gpus=1),)})
+    usage.refresh(town.state, ["a"])
+    assert (usage.requested("vision"), usage.changes_since(seen)) == (gpus(3), [])
 
 
 def test_a_relocated_job_whose_eviction_is_stuck_is_charged_for_both_places() -> None:
@@ -211,3 +250,15 @@ def test_a_relocated_job_whose_eviction_is_stuck_is_charged_for_both_places() ->
     job.phase, job.eviction = "evicting", Eviction(1, "preemption", 30, stuck=True)
     job.reservation = [Task(0, 0, 1, "reserved"), Task(1, 0, 2, "reserved")]
     assert Usage.of(town.state).allocated("vision") == gpus(4)
+
+
+def test_with_a_job_its_reservation_is_gone_as_well() -> None:
+    """One of its tasks was to be moved, and its eviction is stuck: both its places count, and neither once the job is evicted."""
+    town = Town(*LAB)
+    job = town.runs("a", "vision", group(count=2, gpus=1), minimum=1)
+    job.tasks[1].eviction = Eviction(1, "preemption", 30, stuck=True)
+    job.reservation = [Task(1, 0, 2, "reserved")]
+    usage = Usage.of(town.state)
+    assert usage.allocated("vision") == gpus(3)
+    usage.evict(whole(job))
+    assert usage.allocated("vision") == ZERO

@@ -110,7 +110,7 @@ def test_the_order_is_right_although_the_changes_are_not_remembered(monkeypatch:
     assert found.job.id == "a1"
     snapshot.usage.evict(whole(town.state.jobs["b1"]))
     snapshot.usage.refresh(town.state, [])
-    assert snapshot.usage.changes_since(0)[1] is None
+    assert snapshot.usage.changes_since(0) is None
     rest = [order.next(), order.next(), order.next()]
     assert [None if unit is None else unit.job.id for unit in rest] == ["a2", "b1", None]
 
@@ -157,3 +157,9 @@ def test_of_projects_that_are_entitled_to_nothing_their_part_of_the_pool_decides
     assert order._dominant(gpus(2), gpus(0)) == (1, Fraction(1, 4))
     assert order._dominant(gpus(2, 500), gpus(0)) == (1, Fraction(1, 2)), "the greatest part, of 1000 CPUs"
     assert order._dominant(gpus(2, 500), gpus(4, 2000)) == (0, Fraction(1, 2))
+
+
+def test_a_share_of_nothing_counts_more_than_any_part_of_another_share() -> None:
+    order = Pass(Town(project("a"), gpus=8).snapshot(), [])  # type: ignore[arg-type]
+    assert order._dominant(gpus(1, 500), gpus(0, 500)) == (1, Fraction(1, 8)), "and all of its CPUs"
+    assert order._dominant(gpus(4, 1), gpus(4, 0)) == (1, Fraction(1, 1000)), "and all of its GPUs"

@@ -55,7 +55,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     head = None if whole_queue else _head(state)
     if head is not None and head.id not in state.indices.to_schedule:
         pending.append(head)
-    began = current_snapshot(state).usage.changes_since(0)[0]
+    began = current_snapshot(state).usage.position
     order = Pass(current_snapshot(state), pending)
     backfill: Backfill | None = None
     returning = ReturningJobs(state) if state.evicting else None
@@ -63,7 +63,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     while (unit := order.next()) is not None:
         job = unit.job
         with attribute_errors_to(job):
-            found = _find(state, unit, backfill if job is not head else None)
+            found = _find(state, unit, backfill)
             if returning is not None and isinstance(found, GangPlacement):
                 found = _unless_taken_back(state, returning, unit, found)
             rival = requesting.may_evict(unit) if isinstance(found, GangPlacement) else None
@@ -73,7 +73,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
                     yield JobPending(job=job.id, reason=f"{rival.id} requests preemption first, and might evict it")
                 continue
             if isinstance(found, GangPlacement):
-                yield _placed(state, unit, found, backfill if job is not head else None)
+                yield _placed(state, unit, found, backfill)
                 current_snapshot(state)  # updates the snapshot: the pass reads project usage from it
                 order.put_back(job)
                 if job is head:
@@ -207,7 +207,7 @@ def _backfill_unchanged(state: PoolState) -> bool:
     snapshot, recorded = current_snapshot(state), state.indices.head_reservation
     assert isinstance(recorded, tuple)
     position, reservation = recorded
-    if snapshot.usage.changes_since(position)[1] != []:
+    if snapshot.usage.changes_since(position) != []:
         return False
     head = _head(state)
     unit = next_unit(head) if head is not None else None

@@ -36,11 +36,7 @@ class ReturningJobs:
 
     def taking_back(self, unit: Unit, place: GangPlacement) -> Job | None:
         """The first of these jobs that has a place now, would have none beside the unit, and may displace it; or `None`."""
-        if not self._evicted or not unit.job.preemptible:
-            return None
         rivals = [(job, again) for job, again in self._pending() if self._may_outrank(job, unit.job)]
-        if not rivals:
-            return None
         snapshot = current_snapshot(self._state)
         mark = snapshot.mark()
         placeable = _placeable(snapshot, rivals)

@@ -49,9 +49,6 @@ def set_reservation(state: PoolState, job: Job, places: list[Task], until: int |
 
 def drop_reservation(state: PoolState, job: Job, indices: Iterable[int]) -> None:
     """Drops the reservation of these tasks."""
-    if not job.reservation:
-        set_reservation(state, job, [])
-        return
     dropped = dict.fromkeys(indices)
     left = [task for task in job.reservation if task.index not in dropped]
     if not left:

@@ -76,7 +76,7 @@ def eviction_cancelled(state: PoolState, decision: decisions.EvictionCancelled) 
 def _remove_eviction(job: Job, tasks: str) -> None:
     if not tasks:
         job.eviction = None
-    for task in _members(job, tasks) if tasks else ():
+    for task in _members(job, tasks):
         task.eviction = None
 
 
@@ -84,7 +84,7 @@ def _evictions_of(job: Job, tasks: str) -> Iterator[Eviction]:
     """Yields the evictions of these tasks, or of the whole job if there are none."""
     if not tasks and job.eviction is not None:
         yield job.eviction
-    for task in _members(job, tasks) if tasks else ():
+    for task in _members(job, tasks):
         if task.eviction is not None:
             yield task.eviction
 

@@ -3,7 +3,7 @@
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import decisions, facts
 
-from .allocation import reindex, set_reservation
+from .allocation import set_reservation
 from .registry import folds
 from .selection import close_requests_of
 
@@ -32,4 +32,3 @@ def job_idle(state: PoolState, decision: decisions.JobIdle) -> None:
         set_reservation(state, job, [])
         close_requests_of(state, job.id)
         state.indices.touched[job.id] = None
-        reindex(state, job)

@@ -183,7 +183,6 @@ def complete_cancellation(state: PoolState, job: Job) -> None:
             job.eviction = None
             for task in job.tasks:
                 task.eviction_cancelled = False
-        note_stale(state, job)
         set_phase(state, job, phase_of(job))
 
 

@@ -46,7 +46,7 @@ def drains(state: PoolState) -> Iterator[Decision]:
         if drain is not None and not drain.due and drain.deadline is not None and state.now >= drain.deadline:
             yield DrainDeadlineReached(node=state.nodes[number].name)
     due = dict.fromkeys(number for number in state.draining if _is_due(state.nodes[number]))
-    for job in state.touched_jobs() if due else ():
+    for job in state.touched_jobs():
         if job.phase not in ACTIVE:
             continue
         on_due_nodes = [task for task in active_tasks(job) if task.node in due]

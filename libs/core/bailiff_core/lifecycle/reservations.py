@@ -110,9 +110,7 @@ def _restart_to_grow(state: PoolState, job: Job, members: list[Task]) -> Iterato
     all_or_none = job.preemption is not None or job.demand.sub_groups
     if ready and (len(ready) == len(members) or not all_or_none):
         size = len(running) + len(ready)
-        yield restart_in_place(
-            state, job, sorted([*running, *ready], key=lambda task: task.index), f"it grows to {count_text(size, 'task')}"
-        )
+        yield restart_in_place(state, job, [*running, *ready], f"it grows to {count_text(size, 'task')}")
 
 
 def _on_drained_node(state: PoolState, members: list[Task]) -> bool:

@@ -43,9 +43,9 @@ def restart_in_place(state: PoolState, job: Job, members: list[Task], reason: st
 
 def has_started_members(state: PoolState, job: Job) -> bool:
     """Whether the job has `elastic: restart` and tasks of it may have started, and so know the size of their gang."""
-    if job.demand.elastic != "restart" or job.phase not in ACTIVE:
-        return False
-    return any(task.start_seq is not None and task.start_seq <= state.last_fact for task in job.tasks)
+    return job.demand.elastic == "restart" and any(
+        task.start_seq is not None and task.start_seq <= state.last_fact for task in job.tasks
+    )
 
 
 def can_restart_in_place(state: PoolState, job: Job) -> bool:

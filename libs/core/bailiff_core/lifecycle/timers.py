@@ -47,13 +47,9 @@ class Timers:
         self._queues = {name: SortedJobs() for name in DUE}
         self._by_rule = [(self._queues[name], due) for name, due in DUE.items()]
 
-    def matches_policy(self, state: PoolState) -> bool:
-        """Whether the timers were computed under the policy in force."""
-        return self._revision == state.policy_revision
-
     def refresh(self, state: PoolState, jobs: Iterable[str]) -> None:
         """Updates these jobs, or all jobs if the policy has changed."""
-        if not self.matches_policy(state):
+        if self._revision != state.policy_revision:
             self._revision = state.policy_revision
             unended = [job for job in state.jobs.values() if job.ended_at is None]
             for rule, due in DUE.items():
@@ -71,8 +67,6 @@ class Timers:
     def due(self, state: PoolState, rule: str) -> list[Job]:
         """Jobs for which the rule is due, earliest due time first."""
         order = self._queues[rule].order
-        if not order or order[0][1] > state.now:
-            return []
         return [state.jobs[key[3]] for key in order[: bisect_left(order, (0, state.now + 1))]]
 
     def next(self, now: int) -> int | None:
@@ -92,9 +86,8 @@ def timers_of(state: PoolState) -> Timers:
         state.indices.timers = Timers()
     timers = state.indices.timers
     assert isinstance(timers, Timers)
-    if state.indices.changed_times or not timers.matches_policy(state):
-        timers.refresh(state, state.indices.changed_times)
-        state.indices.changed_times.clear()
+    timers.refresh(state, state.indices.changed_times)
+    state.indices.changed_times.clear()
     return timers
 
 

@@ -56,7 +56,7 @@ class BackfilledVictims:
         if not self._rules.projects:
             return True
         usage, state = self._snapshot.usage, self._snapshot.state
-        key = usage.changes_since(0)[0], bool(ended)
+        key = usage.position, bool(ended)
         if key not in self._checked:
             backfilled = (state.jobs[name] for name in state.backfilled)
             gone = {other.id: whole_job(other) for other in backfilled if other.phase != "evicting" and self.covers(other)}

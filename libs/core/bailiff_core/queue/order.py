@@ -65,7 +65,7 @@ class Pass:
         self._jobs: dict[str, Job] = {}
         self._candidates: dict[str, _Candidates] = {}
         self._bounds: dict[str, ResourceVector] = {}
-        self._seen, _ = self._usage.changes_since(0)
+        self._seen = self._usage.position
         self._unsure: list[str] = []
         for job in jobs:
             self._jobs[job.id] = job
@@ -114,7 +114,8 @@ class Pass:
         return self._candidates[project]
 
     def _changed(self) -> list[str]:
-        self._seen, changed = self._usage.changes_since(self._seen)
+        changed = self._usage.changes_since(self._seen)
+        self._seen = self._usage.position
         if changed is None:
             return list(self._candidates)
         return [name for name in dict.fromkeys(changed) if name in self._candidates]

@@ -48,10 +48,6 @@ def of_task(group: TaskGroup, scale: DeviceScale) -> ResourceVector:
 
 def of_job(job: Job, scale: DeviceScale) -> ResourceVector:
     """Demand of all tasks of the job."""
-    if len(job.demand.tasks) == 1:
-        (group,) = job.demand.tasks
-        each = of_task(group, scale)
-        return exact(each if group.count == 1 else each.times(group.count))
     found = ZERO
     for group in job.demand.tasks:
         found = found.plus(of_task(group, scale).times(group.count))

@@ -66,14 +66,10 @@ def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: in
     else:
         shares = [quota if quota < want else want for quota, want in bounds]  # noqa: FURB136 - a call takes longer
     rest = total - sum(shares)
-    if rest <= 0:
-        return shares
     # 2. The remainder, by priority and weight, until a round satisfies no more projects.
     step = STEPS[at]
     rounding_losses: list[list[tuple[Amount, int]]] = []
     for rank in family.ranks[at]:
-        if rest <= 0:
-            break
         unsatisfied = [place for place in rank if shares[place] < wanted[place]]
         lost: list[tuple[Amount, int]] = []
         while unsatisfied and rest > 0:

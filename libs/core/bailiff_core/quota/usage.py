@@ -118,14 +118,18 @@ class Usage:
         """Usage of the unit in this placement."""
         return of_places(self._state, unit.job, place.tasks, self.smallest)
 
-    def changes_since(self, position: int) -> tuple[int, list[str] | None]:
-        """The current position, and projects whose `allocated` changed since `position`, with duplicates.
+    @property
+    def position(self) -> int:
+        """The current position in the journal, for `changes_since`."""
+        return self._discarded + len(self._journal)
+
+    def changes_since(self, position: int) -> list[str] | None:
+        """Projects whose `allocated` changed since `position`, with duplicates.
 
         `None`: the journal no longer reaches back to `position`; any project may have changed.
         """
         start = position - self._discarded
-        now = self._discarded + len(self._journal)
-        return now, (self._journal[start:] if start >= 0 else None)
+        return self._journal[start:] if start >= 0 else None
 
     def mark(self) -> int:
         """A savepoint for `rollback`."""
@@ -265,9 +269,9 @@ class Usage:
     def _count_node(self, node: Node) -> bool:
         """Recount the node; returns whether the sizes of its devices changed."""
         capacity, health = node.capacity, [device.healthy for device in node.devices]
-        usable = capacity.devices & ~node.quarantined
         weights = mig_weights_of(self._state.policy)
-        counted_from = (node.devices, health, node.schedulable, usable, capacity.cpu_milli, capacity.memory_bytes, weights)
+        masks, others = (capacity.devices, node.quarantined), (capacity.cpu_milli, capacity.memory_bytes)
+        counted_from = (node.devices, health, node.schedulable, masks, others, weights)
         previous = self._counted_from.get(node.number)
         if previous is not None and previous[0] is node.devices and previous[1:] == counted_from[1:]:
             return False
