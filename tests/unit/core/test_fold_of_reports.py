@@ -125,6 +125,14 @@ def test_a_cancelled_eviction_of_one_task_is_over_when_its_agent_confirms(sketch
     assert job.tasks[1].eviction_cancelled
 
 
+def test_a_gang_with_enough_tasks_again_after_a_cancelled_eviction_is_not_stale(sketch: Sketch) -> None:
+    job = pair(sketch)
+    job.tasks[0].eviction = decided(cancelled=True)
+    job.stale_since = 1
+    fold(sketch, facts.TaskEvictionCancelled(**of(job, 0)))
+    assert job.stale_since is None
+
+
 @pytest.mark.parametrize(
     ("own", "over"),
     [

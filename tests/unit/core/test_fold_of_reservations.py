@@ -211,6 +211,17 @@ def test_one_task_of_a_job_is_enough_for_an_index(sketch: Sketch, index: str, fi
     assert found == {name: ["job"] if name == index else [] for name in found}
 
 
+@pytest.mark.parametrize(
+    ("phase", "backfilled", "listed"),
+    [("running", True, True), ("evicting", True, True), ("running", False, False), ("succeeded", True, False)],
+)
+def test_backfilled_jobs_are_listed_while_they_have_tasks(sketch: Sketch, phase: Any, backfilled: bool, listed: bool) -> None:
+    job = sketch.running("job", "a", [0])
+    job.phase, job.backfilled = phase, backfilled
+    reindex(sketch.state, job)
+    assert ("job" in sketch.state.backfilled) is listed
+
+
 def test_a_phase_that_stays_changes_nothing(sketch: Sketch) -> None:
     job = sketch.running("job", "a", [0])
     sketch.state.indices.changed_jobs.clear()

@@ -134,6 +134,18 @@ def test_the_steps_of_the_search_for_a_new_place_are_charged(
     assert budget.used == used
 
 
+def test_tasks_that_all_keep_their_places_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    unit = whole_job(sketch.at(sketch.job("pair", group(2, gpus=1)), ("a", [0]), ("a", [1])))
+    cluster = current_snapshot(sketch.state).cluster
+    cluster.evict(unit)
+    monkeypatch.setattr(relocation, "place_unit", None)
+    place = relocate(cluster, unit, StepBudget(100))
+    assert place is not None
+    assert [(task.index, task.node, task.devices) for task in place.tasks] == [(0, 0, 1), (1, 0, 2)]
+
+
 @pytest.mark.parametrize(("count", "indices", "core"), [(1, (3,), False), (2, (2, 3), False), (3, (0, 1, 2, 3), True)])
 def test_what_a_job_loses_is_one_unit_with_its_tasks_in_order(count: int, indices: tuple[int, ...], core: bool) -> None:
     sketch = Sketch()

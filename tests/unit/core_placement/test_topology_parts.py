@@ -140,6 +140,14 @@ def test_two_parts_that_fit_alone_and_not_together(sketch: Sketch, two_parts: tu
     assert refusal(sketch, job) == NoFit("impossible", why)
 
 
+def test_of_two_parts_that_do_not_fit_the_one_that_cannot_fit_alone_is_named(
+    sketch: Sketch, two_parts: tuple[SubGroup, SubGroup]
+) -> None:
+    job = asks(sketch, group(1, gpus=1, sub_group="a"), group(3, gpus=1, sub_group="b"), parts=two_parts)
+    why = "needs 3 × (1 GPU) of sub-group 'b' in one rack of topology 'dc': the best of 3, x/1, fits 2 of 1 GPU"
+    assert refusal(sketch, job) == NoFit("impossible", why)
+
+
 def test_however_few_steps_there_are_it_gives_up_on_the_whole_gang(sketch: Sketch, two_parts: tuple[SubGroup, SubGroup]) -> None:
     job = asks(sketch, group(2, gpus=1, sub_group="a"), group(2, gpus=1, cpu=1, sub_group="b"), parts=two_parts)
     both = "2 × (1 GPU) and 2 × (1 GPU, 1 CPU)"

@@ -100,13 +100,12 @@ class TopologySearch:
                 yield replace(enclosing, within=nodes, labels=enclosing.labels + labels)
 
     def _no_fit(self) -> NoFit:
-        """The reason why no placement was found; proven if possible, even if only for some of the parts."""
+        """The reason why no placement was found: the part that fits nowhere by itself, or that not all parts fit together."""
         proof = self._is_proof and self._is_exhaustive()
-        if not proof:
-            for part in [] if _is_chain(self._root) else _relaxations(self._root):
-                why = TopologySearch(self._cluster, part, self._budget, self._scope).place(reserve=True)
-                if isinstance(why, NoFit) and why.kind == "impossible":
-                    return why
+        for part in [] if _is_chain(self._root) else _relaxations(self._root):
+            why = TopologySearch(self._cluster, part, self._budget, self._scope).place(reserve=True)
+            if isinstance(why, NoFit) and why.kind == "impossible":
+                return why
         kind: Literal["impossible", "gave-up"] = "impossible" if proof else "gave-up"
         return NoFit(kind, _reason(self._cluster, self._root, kind, spread=self._scope.spread))
 
