@@ -318,6 +318,7 @@ def test_idle_gpus_are_taken_first(usable: int, idle: int, gpus: int, mask: int)
         ((0b0011, 0b1100), 0b1010, 0b1111, 2, 0),
         ((0b0011, 0b1100), 0b1111, 0b1110, 2, 0b1100),  # fewer are releasing
         ((0b0111, 0b11000), 0b11111, 0b11111, 2, 0b11000),  # the fuller island
+        ((0b0110, 0b1001), 0b1111, 0b1111, 2, 0b1001),  # the one with the lowest GPU
         ((), 0b1, 0b1, 1, 0),
     ],
 )

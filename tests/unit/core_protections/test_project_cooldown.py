@@ -38,6 +38,7 @@ def test_a_reclaimed_project_does_not_exceed_its_quota_during_its_cooldown():
         == pool_bench.state.now + 5 * MINUTE
         == project_cooldown.next_cooldown_end(pool_bench.state)
     )
+    assert project_cooldown.may_borrow_at(pool_bench.state, "web") == 0, "nothing was reclaimed from it"
     pool_bench.later(5 * MINUTE - 1)
     assert barred(pool_bench, again) is not None
     pool_bench.later(1)
