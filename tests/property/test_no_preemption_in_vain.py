@@ -1,7 +1,7 @@
 """No decision displaces anybody for a job that the same cycle, or time alone, ends."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core_invariants import nobody_is_displaced_for_a_job_that_ends
 from tests.log_builder import MINUTE, SECOND, Story, policy
@@ -74,11 +74,14 @@ PROJECTS = [
     {"name": "b", "quota": {"gpus": 4}, "over_quota_weight": 2},
     {"name": "c", "over_quota_weight": 0},
 ]
+PREEMPTS_AND_RETURNS = [("a", 1, "train")] * 2 + [("a", 4, "train")] + [("b", 4, "train")] * 2 + [("a", 4, "interactive")]
+"""The last one is evicted by hand, preempts the first two when it returns, and these find a place again."""
 job = st.tuples(st.sampled_from("abc"), st.sampled_from((1, 2, 4, 8)), st.sampled_from(("train", "train", "interactive")))
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(job, min_size=2, max_size=10), st.integers(0, 9), st.booleans(), st.booleans())
+@given(jobs=st.lists(job, min_size=2, max_size=10), evicted=st.integers(0, 9), slow=st.booleans(), pool=st.booleans())
+@example(jobs=PREEMPTS_AND_RETURNS, evicted=2, slow=False, pool=False)
 def test_the_next_job_is_not_started_on_what_a_job_evicted_by_hand_takes_back(jobs, evicted, slow, pool):
     story = Story(policy(projects=PROJECTS, preemption={"scope": "pool" if pool else "project", "selection_timeout": "10m"}))
     story.node("n1")
@@ -95,8 +98,10 @@ def test_the_next_job_is_not_started_on_what_a_job_evicted_by_hand_takes_back(jo
     if slow:
         made += at_rest(story, leaves=[])
     made += [*story.yields(name), *at_rest(story)]
-    placed = [decision.job for decision in made if isinstance(decision, JobPlaced) and decision.action == "allocate"]
+    placed: list[str] = []
     for decision in made:
+        if isinstance(decision, JobPlaced) and decision.action == "allocate":
+            placed.append(decision.job)
         if isinstance(decision, PreemptionDecided) and decision.preemptor.job == name:
             started = [each.job for each in decision.victims if each.job in placed]
             assert not started, f"{name} takes back what {started} were given while it was evicted"
