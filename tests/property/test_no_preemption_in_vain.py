@@ -75,7 +75,7 @@ PROJECTS = [
     {"name": "c", "over_quota_weight": 0},
 ]
 PREEMPTS_AND_RETURNS = [("a", 1, "train")] * 2 + [("a", 4, "train")] + [("b", 4, "train")] * 2 + [("a", 4, "interactive")]
-"""The last one is evicted by hand, preempts the first two when it returns, and these find a place again."""
+"""The last one is evicted on request, preempts the first two when it returns, and these find a place again."""
 job = st.tuples(st.sampled_from("abc"), st.sampled_from((1, 2, 4, 8)), st.sampled_from(("train", "train", "interactive")))
 
 

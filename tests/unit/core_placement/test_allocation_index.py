@@ -22,6 +22,7 @@ def sketch() -> Sketch:
     made.running("promised", "b", [2], phase="reserved")
     made.running("leaving", "a", [3], phase="evicting")
     made.at(made.job("gang", group(2, gpus=2), priority=10), ("a", [4, 5]), ("c", [0, 1]))
+    made.at(made.job("cpus", group(cpu=2)), ("d", ()))
     made.at(made.job("shared", group(1, gpu_share_milli=500)), ("b", [3]))
     return made
 
@@ -31,7 +32,8 @@ def test_building_it_at_once_equals_building_it_job_by_job(sketch: Sketch) -> No
     singly.all_gpus, singly.max_devices = np.zeros(4, np.int64), 8
     for name in sketch.state.active:
         singly.refresh(sketch.state, [name])
-    for one in ("of", "tasks", "gpus"):
+    assert singly.cpu_milli == 2000
+    for one in ("of", "tasks", "gpus", "cpu_milli"):
         assert getattr(at_once, one) == getattr(singly, one), one
     assert {node: here for node, here in singly.on.items() if here} == at_once.on
     assert at_once.all_gpus.tolist() == singly.all_gpus.tolist() == [6, 4, 2, 0]

@@ -1,5 +1,6 @@
 """Among very many candidates, sets that cost the same are equally good: which of them is taken does not change."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,3 +46,19 @@ def test_a_next_best_set_takes_the_place_of_one_that_is_not_proven(monkeypatch: 
     chains: Any = list(made.candidates.chains.values())
     solution = made._best(oracle, chains, with_relocations=False)
     assert (names(solution.victims), names(solution.runner_up)) == (["two"], ["one"])
+
+
+class Candidate:
+    """A step of weight 1."""
+
+    def __init__(self, number: int) -> None:
+        self.weight, self.age_key = 1, (number,)
+
+
+@pytest.mark.parametrize(("candidates", "broken"), [(2_000, True), (2_001, False)])
+def test_ties_are_broken_among_two_thousand_candidates(candidates: int, broken: bool) -> None:
+    steps: Any = [Candidate(number) for number in range(candidates)]
+    fragmentation: Any = SimpleNamespace(per_node=1)
+    weights = SetWeights.of_steps(steps, fragmentation)
+    assert (weights.per_node > 1) is broken
+    assert len(set(weights.of_step.values())) == (candidates if broken else 1)

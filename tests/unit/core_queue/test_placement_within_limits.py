@@ -105,6 +105,15 @@ def test_a_job_with_a_topology_rule_is_not_placed_size_by_size() -> None:
     assert "of its limit of 1.5 GPUs" in placed(sketch, job)
 
 
+@pytest.mark.parametrize(("wanted", "problem"), [({"gpus": 1}, None), ({"gpu_share_bytes": 20 * GIB}, "over")])
+def test_whole_gpus_are_placed_without_a_look_at_the_bounds(wanted: dict[str, int], problem: str | None) -> None:
+    sketch = pool(9, a=40)
+    found = place_within_bounds(
+        current_snapshot(sketch.state), requested_unit(asks(sketch, group(**wanted))), StepBudget(1000), over=lambda _: "over"
+    )
+    assert (None if isinstance(found, GangPlacement) else found) == problem
+
+
 def test_size_by_size_a_part_that_must_wait_makes_all_of_it_wait() -> None:
     """The GPU of 80 GiB, which is filled first, is not free yet; that of 40 is."""
     sketch = pool(9, a=40, b=80, c=24)
