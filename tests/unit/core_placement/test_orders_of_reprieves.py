@@ -47,13 +47,16 @@ def test_for_a_first_set_one_project_after_the_other_keeps_its_jobs_and_then_the
     chains = [made.candidates.chains[name] for name in ("one", "small", "large", "two")]
     oracle: Any = None
     assert made._first(oracle, order, chains, lambda *_: True) == order[:1]
-    assert orders == [
-        ["small", "one", "large", "two"],
-        ["one", "two", "small", "large"],
-        ["small", "one", "large", "two"],
-        ["large", "small", "one", "two"],
-        ["large", "one", "two", "small"],
-    ][:found]
+    assert (
+        orders
+        == [
+            ["small", "one", "large", "two"],
+            ["one", "two", "small", "large"],
+            ["small", "one", "large", "two"],
+            ["large", "small", "one", "two"],
+            ["large", "one", "two", "small"],
+        ][:found]
+    )
 
 
 class Keeps:

@@ -197,3 +197,8 @@ def test_of_options_that_cost_the_same_above_fragmentation_the_one_that_breaks_f
     slow: Any = (Step((2, "j2", 0)),)
     found = _best_of([Option(1, (ABOVE, 1, ()), breaks), Option(1, (ABOVE + 1, 1, ()), slow)], FRAGMENTATION)
     assert [each.steps for each in found] == [slow]
+
+
+def test_the_first_slot_of_a_component_costs_what_it_weighs() -> None:
+    """The second slot of one component costs 100, the first of the other 101, of the youngest job."""
+    assert best([[option(1, 101, 0)], [option(1, 50, 5), option(2, 150, 5, 6)]], 2) == [5, 6]
