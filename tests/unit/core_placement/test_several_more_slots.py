@@ -138,3 +138,20 @@ def test_a_component_with_more_sets_than_may_be_tried_is_not_known(
     options = made.options(part, StepBudget(100))
     assert (options is not None) is known
     assert options is None or [[step.job.id for step in option.steps] for option in options] == [["j0", "j1"]]
+    assert options is None or [option.key[0] for option in options] == [made.fragmentation.weight(options[0].steps)]
+
+
+def test_tasks_that_go_before_one_on_the_node_are_no_set_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knapsack, "SETS_PER_STEP", 1)
+    sketch = four_nodes(gpus=1)
+    wide = sketch.at(sketch.job("wide", group(4, gpus=1)), *((name, [0]) for name in "abcd"))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    made, budget = knapsack_of(sketch, group(gpus=1), single=True), StepBudget(100)
+    found = {part.nodes[0].name: made.options(part, budget) or [] for part in made.parts}
+    assert {name: [len(option.steps) for option in options] for name, options in found.items()} == {
+        "a": [4],
+        "b": [3],
+        "c": [2],
+        "d": [1],
+    }
+    assert budget.used == 4, "one set for each node"
