@@ -9,7 +9,7 @@ from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import knapsack
 from bailiff_core.victims.candidates import CandidateIndex, EvictionStep
-from bailiff_core.victims.knapsack import Knapsack
+from bailiff_core.victims.knapsack import Knapsack, KnapsackCache, knapsack_for
 
 
 def knapsack_of(sketch: Sketch, asked: TaskGroup, *, single: bool = False) -> Knapsack:
@@ -155,3 +155,16 @@ def test_tasks_that_go_before_one_on_the_node_are_no_set_of_their_own(monkeypatc
         "d": [1],
     }
     assert budget.used == 4, "one set for each node"
+
+
+def test_searches_for_equal_tasks_are_shared_among_those_that_lack_one_slot_and_among_the_others() -> None:
+    made = Search().knapsack
+    cache: KnapsackCache = {}
+    found = [
+        knapsack_for(cache, made.cluster, made.need, made.candidates, made.fragmentation, wanted) for wanted in (1, 2, 3, 1, 2)
+    ]
+    assert [short for _, short in found] == [1, 2, 3, 1, 2]
+    one, two, three, again_one, again_two = (knapsack for knapsack, _ in found)
+    assert (one.single, two.single) == (True, False)
+    assert again_one is one
+    assert two is three is again_two
