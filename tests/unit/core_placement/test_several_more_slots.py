@@ -131,7 +131,7 @@ def test_a_component_in_which_all_victims_together_make_no_room_costs_nothing(mo
 def test_a_component_with_more_sets_than_may_be_tried_is_not_known(
     monkeypatch: pytest.MonkeyPatch, most: int, known: bool
 ) -> None:
-    """Three sets: one job, the other, and both, which make room."""
+    """Three sets: one job, the other, and both, which free a place."""
     monkeypatch.setattr(knapsack, "MAX_SETS_PER_COMPONENT", most)
     made = knapsack_of(two_kinds_of_jobs(), group(gpus=2))
     (part,) = made.parts
