@@ -123,6 +123,16 @@ def test_what_an_answer_evicts_is_evicting_for_preemptors_whose_candidates_are_k
     assert [step.unit.indices for step in found.chains.get("wide", ())] == left
 
 
+@pytest.mark.parametrize(("action", "left"), [("preempt", [(2,), (1,), (0,)]), ("consolidate", [])])
+def test_of_a_job_that_an_earlier_answer_evicts_in_part_the_rest_is_not_moved(action: Any, left: list[tuple[int, ...]]) -> None:
+    sketch, job = elastic()
+    made = index(sketch)
+    made.mark_evicted(job, 1)
+    found = made.candidates(action, sketch.job("preemptor", group(gpus=1), priority=75))
+    assert [unit.indices for unit in found.excluded["already-evicting"]] == [(3,)]
+    assert [step.unit.indices for step in found.chains.get("wide", ())] == left
+
+
 def test_equal_preemptors_share_their_candidates() -> None:
     sketch, _ = elastic()
     made = index(sketch)

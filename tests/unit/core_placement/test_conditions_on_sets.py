@@ -113,6 +113,7 @@ def test_that_a_set_is_never_permitted_is_asked_until_one_is_not(monkeypatch: py
     monkeypatch.setattr(found.constraints, "allows", lambda *_: False)
     answers = iter((True, False))
     monkeypatch.setattr(found, "_never_acceptable", lambda *_: next(answers))
+    found._certain = True  # as before each search
     known = []
     for _ in range(3):
         assert not found._acceptable(found.candidates.chains["one"], found.budget, with_relocations=True)

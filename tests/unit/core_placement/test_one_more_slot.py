@@ -185,3 +185,36 @@ def test_a_set_that_costs_more_than_one_that_gains_as_much_as_all_is_not_tried(m
     assert found is not None
     assert [[step.job.id for step in option.steps] for option in found] == [["second"]]
     assert budget.used == 3
+
+
+def bound_of_first_node(sketch: Sketch) -> tuple[int | None, dict[str, int]]:
+    """The least that a task of two GPUs costs on it, and the weight of each job."""
+    search = Search(sketch)
+    part = next(part for part in search.knapsack.parts if part.nodes[0].name == "a")
+    return search.knapsack._bound(part), {name: step.weight for name, step in search.step.items()}
+
+
+def test_what_a_gang_frees_on_other_nodes_does_not_count() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=4)
+    sketch.at(sketch.job("gang", group(gpus=1), group(gpus=4), priority=10), ("a", [0]), ("b", range(4)))
+    sketch.running("alone", "a", [1])
+    bound, weights = bound_of_first_node(sketch)
+    assert bound == weights["gang"] + weights["alone"]
+
+
+def test_a_job_that_shares_two_gpus_may_free_both() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.at(sketch.job("halves", group(2, gpu_share_milli=500)), ("a", [0]), ("a", [1]))
+    sketch.at(sketch.job("dear", group(gpu_share_milli=100), priority=60), ("a", [0]))
+    bound, weights = bound_of_first_node(sketch)
+    assert bound == weights["halves"] < weights["dear"]
+
+
+def test_a_node_without_victims_cannot_gain_a_slot() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.running("firm", "a", range(2), preemptible=False)
+    assert bound_of_first_node(sketch) == (None, {})

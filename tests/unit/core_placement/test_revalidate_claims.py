@@ -259,3 +259,11 @@ def test_a_running_job_below_its_minimum_gets_all_missing_tasks_at_once() -> Non
     answer = ask(sketch, wide)
     assert answer.tasks == "2-3"
     assert [choice.job for choice in accepted(sketch, wide, answer).victims] == ["low"]
+
+
+@pytest.mark.parametrize("condition", ["over_limit_after", "violation", "imbalance"])
+def test_the_set_must_keep_every_condition_as_it_is_now(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
+    sketch, high = low_and_high()
+    answer = ask(sketch, high)
+    monkeypatch.setattr(Constraints, condition, lambda *_: f"broken: {condition}")
+    assert why(sketch, high, answer) == f"broken: {condition}"

@@ -197,3 +197,37 @@ def test_of_options_that_cost_the_same_above_fragmentation_the_one_that_breaks_f
     slow: Any = (Step((2, "j2", 0)),)
     found = _best_of([Option(1, (ABOVE, 1, ()), breaks), Option(1, (ABOVE + 1, 1, ()), slow)], FRAGMENTATION)
     assert [each.steps for each in found] == [slow]
+
+
+def test_the_first_slot_of_a_component_costs_what_it_weighs() -> None:
+    """The second slot of one component costs 100, the first of the other 101, of the youngest job."""
+    assert best([[option(1, 101, 0)], [option(1, 50, 5), option(2, 150, 5, 6)]], 2) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("parts", "short", "chosen"),
+    [
+        ([[option(1, 300, 0)], [option(1, 100, 1)], [option(1, 200, 2)]], 2, [1, 2]),
+        ([[option(1, 100, 0), option(2, 250, 0, 1)], [option(1, 120, 2), option(2, 250, 2, 3)]], 3, [0, 2, 3]),
+        ([[option(1, 100, 0), option(2, 290, 0, 1)], [option(1, 120, 2), option(2, 310, 2, 3)]], 3, [0, 1, 2]),  # ages
+        ([[option(1, 100, 0, 1)], [option(1, 100, 2)], [option(1, 100, 3)]], 1, [2]),  # fewer victims
+    ],
+)
+def test_where_each_further_slot_of_a_component_costs_no_less_the_cheapest_slots_are_taken_without_a_search(
+    parts: list[list[Option]], short: int, chosen: list[int]
+) -> None:
+    assert best(parts, short, steps=0) == chosen == combinations(parts, short)[0][2]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        option(2, 150, 0, 1),  # the second slot costs less than the first
+        option(2, 300, 1, 2),  # it is not gained by one more victim
+        option(3, 300, 0, 1),
+    ],
+)
+def test_otherwise_they_are_searched(second: Option) -> None:
+    parts = [[option(1, 100, 0), second], [option(1, 120, 5), option(2, 260, 5, 6)]]
+    assert best(parts, 3, steps=0) is None
+    assert best(parts, 3) == combinations(parts, 3)[0][2]

@@ -251,8 +251,7 @@ class Knapsack:
                     if len(tries) > allowed:
                         return False
                     if gained == most:
-                        highest = (total_weight // above + 1) * above - 1
-                        limit[0] = highest if limit[0] is None else min(limit[0], highest)
+                        limit[0] = (total_weight // above + 1) * above - 1  # no more than before, as the set is within that
                         break
                     if not try_sets(number + 1, gained, total_weight, evicted):
                         return False
