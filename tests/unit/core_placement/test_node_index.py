@@ -142,7 +142,9 @@ def test_a_large_domain_has_an_index_of_its_own_nodes(sketch: Sketch, monkeypatc
     for number, node in sketch.state.nodes.items():
         node.labels |= {"zone": "xy"[number % 2], "disk": "fast" if number > 2 else "slow"}
     cluster, asked = ClusterResources.of(sketch.state), need(gpus=1, node_labels={"disk": "fast"})
-    scope = PlacementScope(within=[node for node in cluster.nodes.values() if node.labels["zone"] == "y"], labels=(("zone", "y"),))
+    scope = PlacementScope(
+        within=[node for node in cluster.nodes.values() if node.labels["zone"] == "y"], labels=(("zone", "y"),)
+    )
     assert [offer.node.name for offer in offers(cluster, asked, scope, future=False)] == ["d", "f"]
     assert scope.selector(asked).labels == (("disk", "fast"), ("zone", "y"))
     assert ANYWHERE.selector(asked) == asked.selector
