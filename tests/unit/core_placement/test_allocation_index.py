@@ -22,7 +22,7 @@ def sketch() -> Sketch:
     made.running("promised", "b", [2], phase="reserved")
     made.running("leaving", "a", [3], phase="evicting")
     made.at(made.job("gang", group(2, gpus=2), priority=10), ("a", [4, 5]), ("c", [0, 1]))
-    made.at(made.job("cpus", group(cpu=2)), ("d", ()))
+    made.at(made.job("cpus", group(cpu=2), priority=10), ("d", []))
     made.at(made.job("shared", group(1, gpu_share_milli=500)), ("b", [3]))
     return made
 
@@ -45,7 +45,7 @@ def test_building_it_at_once_equals_building_it_job_by_job(sketch: Sketch) -> No
 
 def test_what_jobs_leave_is_no_longer_counted(sketch: Sketch) -> None:
     index = AllocationIndex.of_pool(sketch.state)
-    for name in ("gang", "shared", "leaving"):
+    for name in ("gang", "shared", "leaving", "cpus"):
         del sketch.state.active[name]
         index.refresh(sketch.state, [name])
         anew = AllocationIndex.of_pool(sketch.state)

@@ -38,6 +38,18 @@ def test_devices_of_other_models_profiles_or_sizes_are_not_equal() -> None:
     assert len({device_class(known, number, future=False) for number in range(5)}) == 5
 
 
+@pytest.mark.parametrize(("future", "free"), [(False, [0, 0, 0, 400 * ROOM]), (True, [0, 1000 * ROOM, 0, 400 * ROOM])])
+def test_a_device_has_the_units_that_are_free_and_one_in_use_has_none(future: bool, free: list[int]) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    sketch.running("stays", "a", [0])
+    sketch.running("goes", "a", [1], phase="evicting")
+    for number, milli in ((2, 1000), (3, 600)):
+        sketch.at(sketch.job(f"part-{number}", group(gpu_share_milli=milli)), ("a", [number]))
+    node = ClusterResources.of(sketch.state).nodes[0]
+    assert [device_class(node, number, future=future)[0] for number in range(4)] == free
+
+
 # --- which nodes
 
 

@@ -8,7 +8,7 @@ from tests.builders import GIB, Sketch, group
 from tests.unit.core_placement.tables import need
 
 from bailiff_core.model.state import Resources
-from bailiff_core.placement import ClusterResources
+from bailiff_core.placement import ClusterResources, packing
 from bailiff_core.placement.node_index import index_for
 from bailiff_core.placement.packing import ANYWHERE, PlacementScope, _best_shared_gpu_node, capacity, offers
 from bailiff_core.placement.task_requirements import TaskRequirements
@@ -135,3 +135,16 @@ def test_an_index_of_labelled_nodes_does_not_have_the_others(sketch: Sketch) -> 
     cluster.take(cluster.nodes[4], Resources(0b01, 0, GIB, 1), future=False)
     assert index_for(cluster, asked.selector) is index
     assert [offer.node.name for offer in index.offers(asked, future=False, spread=False)] == ["f"]
+
+
+def test_a_large_domain_has_an_index_of_its_own_nodes(sketch: Sketch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "MAX_SCANNED", 1)
+    for number, node in sketch.state.nodes.items():
+        node.labels |= {"zone": "xy"[number % 2], "disk": "fast" if number > 2 else "slow"}
+    cluster, asked = ClusterResources.of(sketch.state), need(gpus=1, node_labels={"disk": "fast"})
+    scope = PlacementScope(
+        within=[node for node in cluster.nodes.values() if node.labels["zone"] == "y"], labels=(("zone", "y"),)
+    )
+    assert [offer.node.name for offer in offers(cluster, asked, scope, future=False)] == ["d", "f"]
+    assert scope.selector(asked).labels == (("disk", "fast"), ("zone", "y"))
+    assert ANYWHERE.selector(asked) == asked.selector

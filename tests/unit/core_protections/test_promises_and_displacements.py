@@ -108,3 +108,18 @@ def test_a_task_without_a_place_or_a_start_started_last() -> None:
     assert [counter._Shares(bench.state)._start(job, index) for index in (0, 5)] == [9, 9]
     job.tasks[0].start_seq = 3
     assert counter._Shares(bench.state)._start(job, 0) == 3
+
+
+@pytest.mark.parametrize(("runs", "lost", "protects"), [
+    (False, "preemptor", True), (False, "preemptor+", False), (True, "preemptor", False), (True, "preemptor+", True),
+])  # fmt: skip
+def test_a_job_that_runs_asks_for_surplus_and_reclaims_none_from_those_that_took_its_surplus(
+    runs: bool, lost: str, protects: bool
+) -> None:
+    bench = Bench(projects=DEPARTMENTS)
+    other = bench.running("x", project="web")
+    if runs:
+        bench.sketch.at(bench.preemptor, ("a", [7]))
+    bench.state.displaced_by = {lost: {"x": 1000}}
+    found = counter.shield(bench.state, "reclaim", bench.preemptor)
+    assert (found is not None and found(core(other))) is protects

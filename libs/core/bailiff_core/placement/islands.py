@@ -70,24 +70,22 @@ def place_on_islands(cluster: ClusterResources, wanted: Wanted, scope: Placement
 
 
 def _choices(cluster: ClusterResources, linked: Wanted, scope: PlacementScope) -> Iterator[list[TasksOnNode]]:
-    """Placements of these tasks on islands; the resources of the current one are taken."""
+    """Placements of these tasks on islands. The resources of each are taken; roll back before the next."""
     mark = cluster.mark()
     gpus = sum(need.gpus * count for need, count in linked.items())
     if gpus > 1 and not (scope.spread and sum(linked.values()) > 1):
         found = _on_one_island(cluster, linked, gpus, scope)
         if found is not None:
             yield found
-        cluster.rollback(mark)
     if any(need.gpus > 1 for need in linked):
         found = []
         for need, count in sorted(linked.items(), key=lambda entry: -entry[0].gpus):
             chunks = _one_island_each(cluster, need, count, scope)
             if chunks is None:
-                break
+                cluster.rollback(mark)
+                return
             found += chunks
-        else:
-            yield found
-        cluster.rollback(mark)
+        yield found
 
 
 def _on_one_island(cluster: ClusterResources, linked: Wanted, gpus: int, scope: PlacementScope) -> list[TasksOnNode] | None:
@@ -187,7 +185,7 @@ def _best_island(islands: Iterable[int], usable: int, idle: int, gpus: int) -> i
 
 
 def _idle_first(usable: int, idle: int, gpus: int) -> int:
-    mask = lowest(usable & idle, min(gpus, (usable & idle).bit_count()))
+    mask = lowest(usable & idle, gpus)
     return mask | lowest(usable & ~idle, gpus - mask.bit_count())
 
 

@@ -155,7 +155,7 @@ def choose_devices(
 
 
 def lowest(mask: int, count: int) -> int:
-    """The `count` lowest bits of the mask."""
+    """The `count` lowest bits of the mask; all of them if it has fewer."""
     taken = 0
     for _ in range(count):
         bit = mask & -mask

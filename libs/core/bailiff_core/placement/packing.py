@@ -153,7 +153,7 @@ def take_chunk(
         return TasksOnNode(need, node, tuple(masks), needs_releasing)
     idle = node.now().devices & eligible
     releasing = node.future.devices & eligible & ~idle
-    devices = lowest(idle, min(need.gpus * count, idle.bit_count()))
+    devices = lowest(idle, need.gpus * count)
     devices |= lowest(releasing, need.gpus * count - devices.bit_count())
     amount = Resources(devices, need.cpu_milli * count, need.memory_bytes * count, count)
     needs_releasing = _take(cluster, node, amount)
