@@ -29,7 +29,7 @@ class ReturningJobs:
     def __init__(self, state: PoolState) -> None:
         self._state = state
         self._actions = [action for action in DISPLACING if action in state.rules.preemption.actions]
-        jobs = sorted((state.jobs[name] for name in state.evicting if self._actions), key=queue_key)
+        jobs = sorted((state.jobs[name] for name in state.evicting), key=queue_key)
         self._evicted = [job for job in jobs if _returns(job) and delay_of(state, job) == 0]
         self._units: list[tuple[Job, Unit]] | None = None
         self._shares: dict[str, ResourceVector] | None = None
