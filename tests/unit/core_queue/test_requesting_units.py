@@ -85,3 +85,21 @@ def test_when_the_head_is_one_that_fits_once_backfilled_jobs_leave(
     if "no_head" in about:
         monkeypatch.setattr(requesting, "head_of_queue", lambda _: None)
     assert requesting._head_with_backfilled_victims(state) is (head if is_head else None)
+
+
+@pytest.mark.parametrize("later", [-1, 1])
+def test_a_job_that_may_not_request_yet_does_not_count_for_the_place_of_its_project(later: int) -> None:
+    """With the four GPUs of `large`, project a would use more than project b with the two of `b1`."""
+    bench = Bench(projects=[{"name": name} for name in "ab"], preemption={"scope": "pool", "actions": ["allocate", "preempt"],
+                                                                          "cap_at_fair_share": False})  # fmt: skip
+    del bench.state.jobs["preemptor"]
+    bench.state.queue.clear()
+    bench.running("x", gpus=8, priority=10, project="b")
+    bench.state.jobs["x"].project = ""
+    large = bench.waiting("large", gpus=4, priority=90, project="a")
+    bench.waiting("b1", gpus=2, priority=80, project="b")
+    bench.waiting("a1", gpus=1, priority=80, project="a")
+    large.next_request_at = bench.state.now + later
+    bench.state.indices.snapshot = None
+    order = [name for name, _ in found(bench)]
+    assert order == (["b1", "large", "a1"] if later < 0 else ["a1", "b1"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from bailiff_core.fold.jobs import VOLUNTARY
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.model.policy import Action
-from bailiff_core.model.resource_vector import ResourceVector
+from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, has_resources, next_unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement, place_unit
@@ -84,7 +84,7 @@ class ReturningJobs:
             for job, again in self._pending():
                 for project in usage.tree.branches[usage.leaf_of(job)].path:
                     asked = of_unit(again, usage.smallest)
-                    requests[project] = requests[project].plus(asked) if project in requests else asked
+                    requests[project] = requests.get(project, ZERO).plus(asked)
             self._shares = fair_shares(usage.tree, usage.total, requests)
         return self._shares
 
