@@ -7,8 +7,10 @@ import pytest
 from tests.unit.core_protections.kit import MINUTE, Bench
 
 from bailiff_core.actions import requesting
+from bailiff_core.actions.allocate import allocate
 from bailiff_core.actions.possible_victims import PossibleVictims
 from bailiff_core.actions.requesting import requesting_units
+from bailiff_core.fold import enact
 
 
 @pytest.fixture
@@ -103,3 +105,22 @@ def test_a_job_that_may_not_request_yet_does_not_count_for_the_place_of_its_proj
     bench.state.indices.snapshot = None
     order = [name for name, _ in found(bench)]
     assert order == (["b1", "large", "a1"] if later < 0 else ["a1", "b1"])
+
+
+def test_nobody_starts_whom_a_job_may_evict_that_lost_its_place_in_this_pass() -> None:
+    """Two GPUs are free. `b1` would have fitted, but project a is first, and leaves one GPU."""
+    bench = Bench(projects=[{"name": name} for name in "abc"], backfill="greedy",
+                  preemption={"scope": "pool", "actions": ["allocate", "preempt"], "cap_at_fair_share": False})  # fmt: skip
+    del bench.state.jobs["preemptor"]
+    bench.state.queue.clear()
+    bench.state.indices.to_schedule.clear()
+    bench.running("x", gpus=6, priority=10, project="c")
+    bench.waiting("a1", gpus=1, priority=30, project="a")
+    bench.waiting("b1", gpus=2, priority=60, project="b")
+    bench.waiting("c1", gpus=1, priority=40, project="c")
+    found = []
+    for decision in allocate(bench.state):
+        enact(bench.state, decision)
+        found.append((type(decision).__name__, decision.job))  # type: ignore[attr-defined]
+    assert found == [("JobPlaced", "a1"), ("JobPending", "b1"), ("JobPending", "c1")]
+    assert list(bench.state.indices.withheld) == ["c1"], "it is tried again every cycle"
