@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.builders import Sketch, group
 
-from bailiff_core.fold.allocation import drop_reservation, reindex, set_phase, set_reservation
+from bailiff_core.fold.allocation import drop_reservation, evict_job, reindex, set_phase, set_reservation
 from bailiff_core.fold.preemptions import _evict_victim
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.model.placement_ranges import NodeShare
@@ -229,3 +229,31 @@ def test_a_phase_that_stays_changes_nothing(sketch: Sketch) -> None:
     assert sketch.state.indices.changed_jobs == {}
     set_phase(sketch.state, job, "evicting")
     assert list(sketch.state.indices.changed_jobs) == ["job"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "backfilled", "starting"),
+    [
+        ("starting", ["job"], ["job"]),
+        ("running", ["job"], ["job"]),
+        ("evicting", ["job"], []),
+        ("pending", [], []),
+    ],
+)
+def test_a_job_that_has_no_resources_any_more_or_leaves_them_is_in_no_index_for_jobs_that_do(
+    sketch: Sketch, phase: Any, backfilled: list[str], starting: list[str]
+) -> None:
+    job = sketch.at(sketch.job("job", group(1, gpus=1)), ("a", [0]), phase="starting")
+    job.backfilled, job.phase = True, phase
+    reindex(sketch.state, job)
+    assert (list(sketch.state.backfilled), list(sketch.state.starting)) == (backfilled, starting)
+
+
+def test_a_job_that_is_evicted_gives_up_all_that_is_reserved_for_it(sketch: Sketch) -> None:
+    state, job = sketch.state, growing(sketch)
+    job.tasks[1].state, job.reservation = "running", [Task(1, 0, 0b1000, "reserved")]
+    node = state.nodes[0]
+    node.allocated.devices, node.reserved.devices, node.reserved.slots = 0b011, 0b1100, 2
+    evict_job(state, job, Eviction(5, "drain", 5))
+    assert ([task.index for task in job.tasks], job.reservation) == ([0, 1], [])
+    assert (node.reserved.devices, node.allocated.devices, node.releasing.devices) == (0, 0b011, 0b011)

@@ -13,18 +13,15 @@ from bailiff_core.fold.gang import note_stale
 from bailiff_core.fold.jobs import MAX_EVICTION_TIMES
 from bailiff_core.fold.log import MAX_REASON, MAX_REJECTED
 from bailiff_core.fold.registry import FOLDS
-from bailiff_core.fold.selection import close_request
 from bailiff_core.lifecycle import idle_since, stale_grace
 from bailiff_core.lifecycle.timers import timers_of
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import (
     Attachment,
     Device,
     Drain,
     Eviction,
     Job,
-    OpenRequest,
     PoolState,
     SeenRequest,
     Selection,
@@ -506,45 +503,6 @@ def test_a_new_policy_does_not_shorten_what_a_silent_agent_was_promised(
     assert sketch.state.nodes[0].lease == expected
 
 
-# --- starts
-
-
-@pytest.mark.parametrize(
-    ("elastic", "last_start", "waits"), [("restart", None, True), ("live", None, False), ("restart", 5, False)]
-)
-def test_a_gang_that_restarts_to_grow_does_not_grow_at_once(sketch: Sketch, elastic: Any, last_start: Any, waits: bool) -> None:
-    state, job = sketch.state, sketch.running("job", "a", [0], phase="starting")
-    job.demand, job.last_start = job.demand.model_copy(update={"elastic": elastic}), last_start
-    fold(state, facts.TaskStarted(job="job", attempt=1, task=0, node="a"))
-    assert job.not_before == (state.now + state.rules.restarts.grow_after if waits else 0)
-
-
-# --- selections
-
-
-def test_the_proposal_of_a_request_that_is_closed_is_dropped(sketch: Sketch) -> None:
-    state = sketch.state
-    state.selection = Selection(1, 1, None, [OpenRequest(1, "first"), OpenRequest(2, "second")])
-    state.proposals = {number: Proposal(request=number, job="job", action="preempt") for number in (1, 2)}
-    close_request(state, 1)
-    assert (list(state.proposals or ()), [request.seq for request in state.selection.requests]) == ([2], [2])
-    close_request(state, 2)
-    assert (state.proposals, state.selection) == (None, None)
-
-
-# --- idle GPUs
-
-
-def test_a_job_that_is_paused_is_not_idle_from_then_on(sketch: Sketch) -> None:
-    state, job = sketch.state, sketch.running("job", "a", [0])
-    state.policy = rules(idle={"after": "1m"})
-    job.tasks[0].idle_since = state.now - MINUTE
-    state.indices.changed_times["job"] = None
-    assert timers_of(state).due(state, idle_since.NAME) == [job]
-    fold(state, facts.JobPaused(request=facts.RequestId(source="laptop", id="r", digest="0" * 64), job="job"))
-    assert timers_of(state).due(state, idle_since.NAME) == []
-
-
 # --- devices
 
 
@@ -660,14 +618,6 @@ def test_why_a_job_has_its_priority(policy: Policy, about: Any, waited: int, rea
     job = waiter(sketch, **about)
     sketch.state.now += waited
     assert ageing.reason(sketch.state, job) == reason
-
-
-@pytest.mark.parametrize("ends", [facts.TaskExited, facts.TaskReleased, facts.TaskVanished])
-def test_a_gang_that_loses_a_task_is_below_its_minimum_from_then_on(sketch: Sketch, ends: Any) -> None:
-    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
-    exit_code = {"exit_code": 1} if ends is facts.TaskExited else {}
-    fold(sketch.state, ends(job="job", attempt=1, task=1, node="a", **exit_code))
-    assert job.stale_since == sketch.state.now
 
 
 def test_the_deadline_of_a_drain_that_has_been_taken_back_drains_nothing(sketch: Sketch) -> None:

@@ -245,3 +245,11 @@ def test_a_drain_concerns_the_jobs_that_have_or_get_something_on_the_node(sketch
     request = facts.RequestId(source="laptop", id="r", digest="0" * 64)
     FOLDS[facts.NodeDrained](sketch.state, facts.NodeDrained(request=request, node="a", mode="quick"))
     assert list(sketch.state.indices.touched) == ["there", "comes"]
+
+
+def test_a_migration_that_is_refused_keeps_no_other_job_where_it_is(sketch: Sketch) -> None:
+    for name, number, node in (("first", 0, "nowhere"), ("second", 1, "b")):
+        sketch.running(name, "a", [number]).operator_request = OperatorRequest(1, "migrate", node=node)
+        sketch.state.indices.touched[name] = None
+    found = [(type(each).__name__, each.job) for each in migrations(sketch.state)]  # type: ignore[attr-defined]
+    assert found == [("MigrationRefused", "first"), ("MigrationDecided", "second")]

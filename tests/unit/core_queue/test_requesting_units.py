@@ -7,8 +7,10 @@ import pytest
 from tests.unit.core_protections.kit import MINUTE, Bench
 
 from bailiff_core.actions import requesting
+from bailiff_core.actions.allocate import allocate
 from bailiff_core.actions.possible_victims import PossibleVictims
 from bailiff_core.actions.requesting import requesting_units
+from bailiff_core.fold import enact
 
 
 @pytest.fixture
@@ -85,3 +87,40 @@ def test_when_the_head_is_one_that_fits_once_backfilled_jobs_leave(
     if "no_head" in about:
         monkeypatch.setattr(requesting, "head_of_queue", lambda _: None)
     assert requesting._head_with_backfilled_victims(state) is (head if is_head else None)
+
+
+@pytest.mark.parametrize("later", [-1, 1])
+def test_a_job_that_may_not_request_yet_does_not_count_for_the_place_of_its_project(later: int) -> None:
+    """With the four GPUs of `large`, project a would use more than project b with the two of `b1`."""
+    bench = Bench(projects=[{"name": name} for name in "ab"], preemption={"scope": "pool", "actions": ["allocate", "preempt"],
+                                                                          "cap_at_fair_share": False})  # fmt: skip
+    del bench.state.jobs["preemptor"]
+    bench.state.queue.clear()
+    bench.running("x", gpus=8, priority=10, project="b")
+    bench.state.jobs["x"].project = ""
+    large = bench.waiting("large", gpus=4, priority=90, project="a")
+    bench.waiting("b1", gpus=2, priority=80, project="b")
+    bench.waiting("a1", gpus=1, priority=80, project="a")
+    large.next_request_at = bench.state.now + later
+    bench.state.indices.snapshot = None
+    order = [name for name, _ in found(bench)]
+    assert order == (["b1", "large", "a1"] if later < 0 else ["a1", "b1"])
+
+
+def test_nobody_starts_whom_a_job_may_evict_that_lost_its_place_in_this_pass() -> None:
+    """Two GPUs are free. `b1` would have fitted, but project a is first, and leaves one GPU."""
+    bench = Bench(projects=[{"name": name} for name in "abc"], backfill="greedy",
+                  preemption={"scope": "pool", "actions": ["allocate", "preempt"], "cap_at_fair_share": False})  # fmt: skip
+    del bench.state.jobs["preemptor"]
+    bench.state.queue.clear()
+    bench.state.indices.to_schedule.clear()
+    bench.running("x", gpus=6, priority=10, project="c")
+    bench.waiting("a1", gpus=1, priority=30, project="a")
+    bench.waiting("b1", gpus=2, priority=60, project="b")
+    bench.waiting("c1", gpus=1, priority=40, project="c")
+    found = []
+    for decision in allocate(bench.state):
+        enact(bench.state, decision)
+        found.append((type(decision).__name__, decision.job))  # type: ignore[attr-defined]
+    assert found == [("JobPlaced", "a1"), ("JobPending", "b1"), ("JobPending", "c1")]
+    assert list(bench.state.indices.withheld) == ["c1"], "it is tried again every cycle"

@@ -222,6 +222,19 @@ def test_a_job_that_no_action_permits_to_evict_anybody_takes_no_place_from_those
     assert taking_back(bench, project="theirs", priority=first.get("other", 50)) == "back"
 
 
+def test_a_job_that_has_no_place_beside_one_that_returns_before_it_takes_nothing_back() -> None:
+    """It was on a machine that is lost, and needs all of node a, of which `back` takes one half again."""
+    bench, _ = pool(gpus=4)
+    bench.sketch.node("c")
+    large = bench.waiting("large", priority=70, gpus=8)
+    bench.sketch.at(large, ("c", range(8)), phase="evicting")
+    bench.state.evicting["large"] = None
+    bench.state.nodes[1].state = "lost"
+    assert taking_back(bench, gpus=4, first=4) is None
+    del bench.state.evicting["back"]
+    assert taking_back(bench, gpus=4, first=4) == "large"
+
+
 def gang(bench: Bench, *devices: int, **demand: Any) -> Job:
     """Two tasks of one GPU each, which leave these devices of node a."""
     back = bench.waiting("back", priority=75, gpus=1, tasks=2)

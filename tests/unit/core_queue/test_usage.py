@@ -185,6 +185,17 @@ def test_devices_that_change_on_one_node_count_beside_other_changes_on_another()
     assert usage.requested("lab") == ResourceVector(Fraction(1000, 7))
 
 
+def test_devices_of_a_node_that_joined_again_are_measured_anew() -> None:
+    town = Town(*LAB, gpus=2, memory=(30, 70))
+    town.waits("a", "vision", group(gpu_share_bytes=10 * GIB))
+    usage = Usage.of(town.state)
+    node = town.state.nodes[0]
+    node.devices = [replace(device, memory_bytes=40 * GIB) for device in node.devices]
+    town.state.indices.changed_nodes = {0: None}
+    refreshed(town.state, usage)
+    assert usage.requested("lab") == ResourceVector(250)
+
+
 def test_a_whole_number_is_an_int() -> None:
     assert type(whole_amount(Fraction(2000))) is int
     assert whole_amount(Fraction(1, 3)) == Fraction(1, 3)

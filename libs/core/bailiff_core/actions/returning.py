@@ -6,7 +6,7 @@ from dataclasses import replace
 from bailiff_core.fold.jobs import VOLUNTARY
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.model.policy import Action
-from bailiff_core.model.resource_vector import ResourceVector
+from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, has_resources, next_unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement, place_unit
@@ -29,7 +29,7 @@ class ReturningJobs:
     def __init__(self, state: PoolState) -> None:
         self._state = state
         self._actions = [action for action in DISPLACING if action in state.rules.preemption.actions]
-        jobs = sorted((state.jobs[name] for name in state.evicting if self._actions), key=queue_key)
+        jobs = sorted((state.jobs[name] for name in state.evicting), key=queue_key)
         self._evicted = [job for job in jobs if _returns(job) and delay_of(state, job) == 0]
         self._units: list[tuple[Job, Unit]] | None = None
         self._shares: dict[str, ResourceVector] | None = None
@@ -84,7 +84,7 @@ class ReturningJobs:
             for job, again in self._pending():
                 for project in usage.tree.branches[usage.leaf_of(job)].path:
                     asked = of_unit(again, usage.smallest)
-                    requests[project] = requests[project].plus(asked) if project in requests else asked
+                    requests[project] = requests.get(project, ZERO).plus(asked)
             self._shares = fair_shares(usage.tree, usage.total, requests)
         return self._shares
 

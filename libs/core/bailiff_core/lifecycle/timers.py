@@ -73,10 +73,9 @@ class Timers:
         """The first time after `now` at which a rule is due, µs; `None`: there is none."""
         found = []
         for queue in self._queues.values():
-            if queue.order:
-                at = bisect_left(queue.order, (0, now + 1))
-                if at < len(queue.order):
-                    found.append(queue.order[at][1])
+            at = bisect_left(queue.order, (0, now + 1))
+            if at < len(queue.order):
+                found.append(queue.order[at][1])
         return min(found, default=None)
 
 

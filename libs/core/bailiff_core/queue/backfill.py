@@ -92,7 +92,7 @@ class Backfill:
     @property
     def starts(self) -> int | None:
         """When the head can start."""
-        return self._future.starts if self.reserved else None
+        return self._future.starts
 
     @property
     def starts_by_evictions(self) -> bool:
