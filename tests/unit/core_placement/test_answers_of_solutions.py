@@ -76,6 +76,11 @@ def test_a_set_for_which_no_place_is_found_is_no_answer(monkeypatch: pytest.Monk
     assert (answer.refused, answer.would_need, answer.placement) == ("gave-up", why, ())
 
 
+def test_a_long_reason_is_cut() -> None:
+    answer = solve._refused(Proposal(request=1, job="asks"), "impossible", "x" * 2500, Explanation())
+    assert answer.would_need == "x" * 2000
+
+
 # --- victims
 
 
