@@ -137,7 +137,7 @@ def test_a_search_leaves_nothing_behind(sketch: Sketch, steps: int) -> None:
 
 
 def test_a_dead_end_is_not_searched_again() -> None:
-    """Three equal tasks leave room for one of two others, whichever of them is on which node."""
+    """Three equal tasks leave enough for one of two others, whichever of them is on which node."""
     sketch = Sketch()
     for number in range(3):
         sketch.node(f"n{number}", gpus=2, cpu=2, gib=8 + number)
