@@ -70,7 +70,7 @@ def test_only_nodes_in_the_scope_count() -> None:
     assert places(cluster, (2, 1), scope=PlacementScope(within=[cluster.nodes[1]])) == [(2, "b", 0b11)]
 
 
-def test_a_node_that_takes_only_some_of_the_tasks_keeps_its_room_for_others() -> None:
+def test_a_node_that_takes_only_some_of_the_tasks_keeps_its_resources_for_others() -> None:
     """Node a has the CPUs for the first of both tasks, or for the one without GPUs."""
     sketch = Sketch()
     for name, cpu in (("a", 3), ("b", 4)):

@@ -117,7 +117,7 @@ def test_of_equally_full_gpus_the_first_with_exactly_enough_room_now(milli: int,
 
 @pytest.mark.parametrize("devices", [1, 2, 3])
 @pytest.mark.parametrize("places", [(1, 1, 2), (1, 2, 2), (1, 2, 3), (1, 1, 1, 3), (1, 2, 2, 3), (2, 2, 3, 3), (1, 1, 2, 4)])
-def test_each_task_takes_the_fullest_gpus_that_leave_room_for_the_others(places: tuple[int, ...], devices: int) -> None:
+def test_each_task_takes_the_fullest_gpus_after_which_the_others_still_fit(places: tuple[int, ...], devices: int) -> None:
     """Compared with every choice: the first one, in the order of fullness, after which the other tasks still fit."""
     cluster = shared(*((1000 - 200 * count - 10 * at, 0) for at, count in enumerate(places)))
     node, asked = cluster.nodes[0], need(gpu_share_milli=200, gpu_devices=devices)

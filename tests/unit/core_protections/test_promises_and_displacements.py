@@ -121,5 +121,6 @@ def test_a_job_that_runs_asks_for_surplus_and_reclaims_none_from_those_that_took
     if runs:
         bench.sketch.at(bench.preemptor, ("a", [7]))
     bench.state.displaced_by = {lost: {"x": 1000}}
+    assert counter.may_be_shielded_from(bench.state, "reclaim", bench.preemptor) is protects
     found = counter.shield(bench.state, "reclaim", bench.preemptor)
     assert (found is not None and found(core(other))) is protects
