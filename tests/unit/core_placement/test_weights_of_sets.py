@@ -203,11 +203,11 @@ def test_no_sum_of_lower_levels_reaches_a_higher_one() -> None:
 def test_reservations_of_a_growing_job_weigh_less_than_a_task() -> None:
     """Each of its tasks that has not started is one; there are more of them than jobs."""
     sketch = Sketch()
-    sketch.node("a", gpus=8)
+    sketch.node("a", gpus=20)
     sketch.running("one", "a", [0])
-    sketch.at(sketch.job("grows", group(7, gpus=1)), *(("a", [number]) for number in range(1, 8)))
+    sketch.at(sketch.job("grows", group(19, gpus=1)), *(("a", [number]) for number in range(1, 20)))
     scale = scale_of(sketch)
-    assert scale.weight(50, EvictionCost(reservations=6)) < scale.weight(50, EvictionCost(tasks=1))
+    assert scale.weight(50, EvictionCost(reservations=18)) < scale.weight(50, EvictionCost(tasks=1))
 
 
 def test_tasks_of_next_to_nothing_count_a_thousandth_of_a_gpu_each() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.builders import requested_unit
+from tests.log_builder import Story, policy
 from tests.unit.core_protections.kit import Bench
 
 from bailiff_core.actions import requesting as requesting_module
@@ -170,3 +171,19 @@ def test_the_head_requests_the_gpus_of_backfilled_jobs_besides_what_it_may_reque
     monkeypatch.setattr(requesting_module, "_head_with_backfilled_victims", lambda _: head)
     found = requesting_units(bench.state, PossibleVictims(bench.state), 9)
     assert [(unit.job.id, tried) for unit, tried in found] == ([("preemptor", actions)] if actions else [])
+
+
+def test_a_job_that_the_pass_has_placed_keeps_nobody_from_starting() -> None:
+    """Both fit. The first one to be placed might preempt the second, if it needed to."""
+    story = Story(
+        policy(
+            backfill="greedy", preemption={"scope": "pool", "actions": ["allocate", "preempt"], "cap_at_fair_share": False},
+            projects=[{"name": name, "quota": {"gpus": 8}} for name in "abc"],
+        )
+    )  # fmt: skip
+    story.node("n1", gpus=8)
+    story.runs("x", gpus=6, project="c", cls="train")
+    made = story.cycle(
+        story.submitted("first", gpus=1, project="a", cls="interactive"), story.submitted("second", gpus=1, project="b", cls="train")
+    )
+    assert [(type(each).__name__, each.job) for each in made] == [("JobPlaced", "first"), ("JobPlaced", "second")]

@@ -74,6 +74,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
                 continue
             if isinstance(found, GangPlacement):
                 yield _placed(state, unit, found, backfill)
+                requesting.was_placed(unit)
                 current_snapshot(state)  # updates the snapshot: the pass reads project usage from it
                 order.put_back(job)
                 if job is head:

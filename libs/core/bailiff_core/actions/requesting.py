@@ -42,6 +42,11 @@ class RequestingJobs:
         if state.selection is None and may_request(state, unit.job):
             self._requesting[unit.job.id] = self._actions_of(unit)
 
+    def was_placed(self, unit: Unit) -> None:
+        """Note that the pass placed this unit: its job requests nothing, unless the pass finds no place for its next one."""
+        if self._requesting is not None:
+            self._requesting.pop(unit.job.id, None)
+
     def may_evict(self, unit: Unit) -> Job | None:
         """A requesting job that may have the unit, once placed, as a victim; `None`: there is none."""
         if not unit.job.preemptible:

@@ -102,7 +102,7 @@ class CostScale:
         most_lost = gpu_milli * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
         unit = 2 * tasks + 2  # lowest digit: number of victims whose grace exceeds the preemptor's short grace
         of_level = []
-        for most in (2 * tasks + 2, count + 1, tasks + 1, count + 1, most_lost + 1):
+        for most in (2 * tasks + 2, tasks + count + 1, tasks + 1, count + 1, most_lost + 1):  # a reserved task is a reservation
             of_level.append(unit)
             unit *= 2 * most + 1
         of_share = unit
