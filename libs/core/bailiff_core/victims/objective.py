@@ -102,7 +102,8 @@ class CostScale:
         most_lost = gpu_milli * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
         unit = 2 * tasks + 2  # lowest digit: number of victims whose grace exceeds the preemptor's short grace
         of_level = []
-        for most in (2 * tasks + 2, tasks + count + 1, tasks + 1, count + 1, most_lost + 1):  # a reserved task is a reservation
+        # A reserved task is a reservation, as is a job whose reservation is dropped.
+        for most in (2 * tasks + 2, tasks + count + 1, tasks + 1, count + 1, most_lost + 1):
             of_level.append(unit)
             unit *= 2 * most + 1
         of_share = unit
