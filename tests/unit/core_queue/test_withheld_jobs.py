@@ -183,7 +183,6 @@ def test_a_job_that_the_pass_has_placed_keeps_nobody_from_starting() -> None:
     )  # fmt: skip
     story.node("n1", gpus=8)
     story.runs("x", gpus=6, project="c", cls="train")
-    made = story.cycle(
-        story.submitted("first", gpus=1, project="a", cls="interactive"), story.submitted("second", gpus=1, project="b", cls="train")
-    )
+    first = story.submitted("first", gpus=1, project="a", cls="interactive")
+    made = story.cycle(first, story.submitted("second", gpus=1, project="b", cls="train"))
     assert [(type(each).__name__, each.job) for each in made] == [("JobPlaced", "first"), ("JobPlaced", "second")]
