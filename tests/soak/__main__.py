@@ -35,7 +35,7 @@ from .samples import Comparison, Sample, compare, disk_by_topic
 SAMPLE_EVERY_S, PROBE_EVERY_S = 10.0, 5.0
 KILL_EVERY_S = 240.0
 KILLED = (*SERVICES, AUDITOR, ROLLUP, CONSOLE, WITNESS)
-RESTS_WITHIN_S = 900.0
+RESTS_WITHIN_S = 1800.0
 REMEMBERED_US = 20 * 60 * 1_000_000
 """So long the state remembers what has ended, so that within the first hour it has its full size."""
 
