@@ -203,7 +203,12 @@ ROLLUP_STATE = Topic(
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
     partitions="one per pool",  # as the audit log: the replica that owns a pool's partition owns its roll-up state
-    settings={"cleanup.policy": "compact"},
+    settings={
+        **COMPRESSED,
+        "cleanup.policy": "compact",
+        # the state of a pool is written again and again; compaction leaves the last one of a closed segment
+        "segment.ms": str(timedelta(hours=1) // timedelta(milliseconds=1)),
+    },
 )
 DEAD_LETTERS = Topic(
     name="bailiff.dead-letters",
