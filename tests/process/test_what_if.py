@@ -19,7 +19,7 @@ from tests.archive_kit import query
 from tests.system import PATIENCE_S, System, Watch
 
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_core.records.decisions import JobPlaced
 from bailiff_core.records.wire import time_text
 from bailiff_devstack.stack import API, AUDITOR
 
@@ -50,7 +50,8 @@ async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path
         calm.write_text(yaml.safe_dump(CALM.model_dump(mode="json", exclude_defaults=True)))
         began = watch.projection.head.next_seq
         await preempted(watch)
-        decided = next(e.record for e in watch.entries if e.record.seq >= began and isinstance(e.record.data, PreemptionDecided))
+        placed = [e.record for e in watch.entries if isinstance(e.record.data, JobPlaced)]
+        *_, returned = (record for record in placed if record.data.job == "patient-if")
         last = watch.entries[-1].record.seq  # the log may grow meanwhile
         dsn, log = archived.stack.postgres.dsn, str(tmp_path / "log.jsonl")
 
@@ -83,8 +84,8 @@ async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path
         assert "patient-if" in {job["job"] for job in found["Kafka"]["improved"]}
         assert found["Kafka"]["to"] == next(e.record.time for e in watch.entries if e.record.seq == last)
 
-        # After the decision nothing differs any more; a time is equivalent to the record at that time.
-        later = ("what-if", "-p", str(calm), "--from", time_text(decided.time + 1), "--to", f"#{last}", "-o", "json")
+        # Once the job has returned nothing differs any more; a time is equivalent to the record at that time.
+        later = ("what-if", "-p", str(calm), "--from", time_text(returned.time), "--to", f"#{last}", "-o", "json")
         assert json.loads(output_of(archived, *later))["improved"] == []
         assert "Assumptions:" in output_of(archived, "what-if", "-p", str(calm), "--from", "-1h")
 
