@@ -97,6 +97,14 @@ class Incarnation:
         )
 
 
+async def written(cluster: MemoryCluster) -> Incarnation:
+    """A writer whose log has five records: the two that start it, and three more."""
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    await (await writing.append(3))
+    return writing
+
+
 async def read_whole(cluster: MemoryCluster) -> list[Entry]:
     reader = AuditReader(cluster.client("auditor"), POOL, 1)
     found: list[Entry] = []
@@ -256,9 +264,7 @@ def test_a_writer_that_never_wins_gives_up() -> None:
 def test_an_acknowledged_record_that_is_gone_stops_the_writer() -> None:
     async def main() -> None:
         cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        await (await writing.append(3))
+        writing = await written(cluster)
         cluster.truncate(AUDIT.name, 1, 3)
         with pytest.raises(OffsetOutOfRange):
             await (await writing.append())
@@ -357,9 +363,7 @@ def test_orphans_are_counted_once_and_the_latest_are_kept() -> None:
 def test_a_log_shorter_than_a_snapshot_is_an_error() -> None:
     async def main() -> None:
         cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        await (await writing.append(3))
+        writing = await written(cluster)
         head, offset = writing.writer.head, writing.writer.offset
         cluster.truncate(AUDIT.name, 1, 2)
         reader = AuditReader(cluster.client("r"), POOL, 1, head, offset)
@@ -372,9 +376,7 @@ def test_a_log_shorter_than_a_snapshot_is_an_error() -> None:
 def test_a_log_that_was_cut_short_and_has_grown_past_a_reader_is_noticed() -> None:
     async def main() -> None:
         cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        await (await writing.append(3))
+        await written(cluster)
         reader = AuditReader(cluster.client("r"), POOL, 1)
         assert [entry.record.seq for entry in await reader.read()] == [0, 1, 2, 3, 4]
 
@@ -393,9 +395,7 @@ def test_a_writer_starts_only_after_a_record_that_the_log_still_has() -> None:
 
     async def main() -> None:
         cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        await (await writing.append(3))
+        await written(cluster)
         standby = Incarnation(cluster.client("w2"))
         await standby.reader.catch_up(standby.fold)
 
@@ -415,9 +415,7 @@ def test_a_writer_starts_only_after_a_record_that_the_log_still_has() -> None:
 def test_a_log_that_is_cut_short_as_a_writer_starts_is_noticed_at_its_second_try() -> None:
     async def main() -> None:
         cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        await (await writing.append(3))
+        await written(cluster)
         standby = Incarnation(cluster.client("w2"))
 
         def first(head: ChainHead) -> list[Record]:
@@ -435,9 +433,7 @@ def test_a_log_that_is_cut_short_as_a_writer_starts_is_noticed_at_its_second_try
 def test_a_writer_that_checks_its_log_notices_that_it_was_cut_short_and_has_grown() -> None:
     async def main() -> None:
         cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        await (await writing.append(3))
+        writing = await written(cluster)
         await writing.writer.check()
         cluster.truncate(AUDIT.name, 1, 4)
         for _ in range(2):
@@ -473,9 +469,7 @@ class Late(Faulty):
 def test_a_log_that_is_cut_short_while_it_is_read_to_its_end_is_read_as_far_as_it_goes() -> None:
     async def main() -> None:
         cluster = make_cluster(Late())
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        await (await writing.append(3))
+        writing = await written(cluster)
         reader = AuditReader(cluster.client("r"), POOL, 1)
         reading = asyncio.ensure_future(reader.catch_up(writing.fold))
         await asyncio.sleep(0.5)

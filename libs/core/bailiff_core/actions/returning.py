@@ -36,6 +36,8 @@ class ReturningJobs:
 
     def taking_back(self, unit: Unit, place: GangPlacement) -> Job | None:
         """The first of these jobs that has a place now, would have none beside the unit, and may displace it; or `None`."""
+        if not unit.job.preemptible:
+            return None
         rivals = [(job, again) for job, again in self._pending() if self._may_outrank(job, unit.job)]
         snapshot = current_snapshot(self._state)
         mark = snapshot.mark()
