@@ -4,15 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 DISTRIBUTIONS := libs libs/core libs/job libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent services/auditor services/rollup services/console services/kubernetes_bridge
 STATE ?= .bailiff
-GPUS ?= 8xH100-80GB
 WORKERS ?= 3
 # Tests that share a running system are one group, which one worker runs in one go (tests/conftest.py).
 GROUPED = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 NOT := not long and not gpu and not nvml and not compose and not kubernetes
+SYSTEM := system and not smoke
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of short processes would compile everything anew, each of them
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test quick test-long test-compose test-kubernetes test-nvml test-gpu gpu-bundle seeds chaos soak mutants check docs docs-site kustomize pictures web bench bench-check clean
+.PHONY: help install install-dev demo up status down test test-system quick test-long test-compose test-kubernetes test-nvml test-gpu gpu-bundle seeds chaos soak mutants check docs docs-site kustomize pictures web bench bench-check size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,22 +22,30 @@ install: $(VENV)/.installed ## virtual environment with all distributions and th
 install-dev: $(VENV)/.installed-dev ## the same, with what the tests need
 
 demo: install ## three preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs, STAY=1 to watch it on the web page)
-	@$(BIN)/python -m bailiff_devstack.demo --gpus $(GPUS) $(if $(STAY),--stay)
+	@$(BIN)/python -m bailiff_devstack.demo $(if $(GPUS),--gpus $(GPUS)) $(if $(STAY),--stay)
 
-up: install ## start the same system and leave it running (SECURE=1: Kafka with TLS, users and access lists)
-	@$(BIN)/python -m bailiff_devstack.updown up --state $(STATE) --gpus $(GPUS) $(if $(SECURE),--secure)
+up: install ## start the same system and keep it running; on a running one, start what is missing (SECURE=1: Kafka with TLS, users and access lists)
+	@$(BIN)/python -m bailiff_devstack.updown up --state $(STATE) $(if $(GPUS),--gpus $(GPUS)) $(if $(SECURE),--secure)
+
+status: install ## what of it runs
+	@$(BIN)/python -m bailiff_devstack.updown status --state $(STATE)
 
 down: ## end what `make up` started; its state stays in .bailiff
 	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
 
-quick: install-dev ## the inner loop: unit tests, scenarios and recorded histories, but the slow ones (within a minute)
+quick: WORKERS = 2
+quick: install-dev ## the inner loop: unit tests, scenarios and recorded histories, but the slow ones (about a minute on two cores)
 	$(BIN)/python -m pytest -q -m "$(NOT) and not slow" $(GROUPED) tests/unit tests/scenarios tests/histories
 
-test: check ## the checks and every test but the exhaustive ones (on two cores; WORKERS=3)
-	$(BIN)/python -m pytest -q -m "$(NOT)" $(GROUPED)
+test: check ## the checks, every test that needs no whole system, and one story that does (six minutes on two cores)
+	$(BIN)/python -m pytest -q -m "$(NOT) and not ($(SYSTEM))" $(GROUPED)
+
+test-system: install-dev ## the stories, real services killed and cut off, on systems of their own (WORKERS=2: at most two at once)
+	$(BIN)/python -m pytest -q -m "$(NOT) and $(SYSTEM)" $(GROUPED) tests/acceptance tests/process tests/chaos
 
 test-long: install-dev .venv-frameworks/.installed .venv-spark/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
 	$(BIN)/python -m pytest -q -m "long and not kubernetes" --timeout 3600
+	BAILIFF_TEST_EXAMPLES=all $(BIN)/python -m pytest -q -m "$(NOT)" tests/property
 
 test-compose: install-dev ## the story in containers, where a Docker engine answers
 	$(BIN)/python -m pytest -q -m "compose" --timeout 1800 tests/compose
@@ -72,15 +80,19 @@ check: install-dev ## lint, types, import walls, generated docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m bailiff_service.event_reference --check docs/events
-	$(BIN)/python -m bailiff.client.json_schemas --check docs/schemas
+	$(BIN)/python -m bailiff.json_schemas --check docs/schemas
 	$(BIN)/python -m bailiff.cli_reference --check docs/reference/cli
 	$(BIN)/python -m bailiff_auditor.api.openapi --check docs/schemas/api.json
+	$(BIN)/python -m bailiff_console.openapi --check docs/schemas/console.json
+	$(BIN)/python -m tests.bench.figures --check
 
 docs: install-dev ## regenerate the event, schema and command reference
 	$(BIN)/python -m bailiff_service.event_reference docs/events
-	$(BIN)/python -m bailiff.client.json_schemas docs/schemas
+	$(BIN)/python -m bailiff.json_schemas docs/schemas
 	$(BIN)/python -m bailiff.cli_reference docs/reference/cli
 	$(BIN)/python -m bailiff_auditor.api.openapi docs/schemas/api.json
+	$(BIN)/python -m bailiff_console.openapi docs/schemas/console.json
+	$(BIN)/python -m tests.bench.figures
 
 kustomize: ## deploy/kustomize/bailiff.yaml from the chart (needs Helm)
 	{ echo "# Made from deploy/helm/bailiff by \`make kustomize\`; do not edit."; \
@@ -92,7 +104,7 @@ docs-site: .venv-docs/.installed ## build the documentation site into build/docs
 
 pictures: install-dev ## take every picture of the documentation anew, from the running product (needs chromium)
 	$(BIN)/python -m bailiff_devstack.demo --picture docs/pictures/demo.svg
-	$(BIN)/python -m tests.console_pictures
+	$(BIN)/python -m tests.kits.console_pictures
 
 web: ## the console's pages from their sources (needs Node 20.19 or later; what is in git is built already)
 	npm --prefix services/console/frontend ci --no-fund --no-audit
@@ -100,11 +112,14 @@ web: ## the console's pages from their sources (needs Node 20.19 or later; what 
 	npm --prefix services/console/frontend test
 	npm --prefix services/console/frontend run build
 
-bench: install-dev ## measure, each figure beside its baseline
-	$(BIN)/python -m tests.bench
+bench: install-dev ## measure every figure of docs/reference/figures.md anew, each beside its baseline: some hours
+	$(BIN)/python -m tests.bench --keep
 
 bench-check: install-dev ## compare what is quick to measure with the figures in git, by ratio to its baseline: 20 % worse fails
 	$(BIN)/python -m tests.bench --check
+
+size: ## lines of product and tests, by package (COMMIT=…: as they were)
+	@$(PYTHON) tests/size.py $(COMMIT)
 
 clean: down ## remove the virtual environment and all state
 	rm -rf $(VENV) .venv-frameworks .venv-spark .venv-docs build/docs-site $(STATE)

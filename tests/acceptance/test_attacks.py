@@ -12,32 +12,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.process.test_archive import bailiff
-from tests.system import POLICY, System, Watch
+from tests.kits.archived_pool import bailiff
+from tests.kits.system import POLICY, System, Watch
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import (
-    AcceptTruncation,
-    Evict,
-    JobSpec,
-    NodeHeartbeat,
-    NodeInventory,
-    ProposalBatch,
-    StartEviction,
-    StartTask,
-    SubmitJob,
-    TaskAssignment,
-    TaskReleasedReport,
-)
-from bailiff_bus.messages.commands import RecordRef
-from bailiff_bus.messages.reports import FenceStatus
+from bailiff_bus.messages.commands import Evict, RecordRef, StartTask, TaskAssignment
+from bailiff_bus.messages.progress import StartEviction
+from bailiff_bus.messages.proposals import ProposalBatch
+from bailiff_bus.messages.reports import FenceStatus, NodeHeartbeat, NodeInventory, TaskReleasedReport
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.document import MAX_INTEGER
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.placement_ranges import bits, ranges
 from bailiff_core.records import encode
 from bailiff_core.records.facts import ClockAdvanced, InputRejected, JobSubmitted
+from bailiff_core.records.job_requests import SubmitJob
+from bailiff_core.records.pool_requests import AcceptTruncation
 from bailiff_core.victims.batch import compute_proposals
 from bailiff_log.credentials import read_credentials
 from bailiff_log.keys import new_private_key
@@ -53,12 +45,8 @@ PATIENT = POLICY.model_copy(update={"preemption": SELECTION})
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """One machine with eight GPUs. A separate system: its log will contain orphans."""
     env = {"BAILIFF_SEAL_RECORDS": "1"}
-    made = System(tmp_path_factory.mktemp("attacks"), pools={"pool-a": 1}, audited=True, env=env, policy=PATIENT)
-    try:
-        made.start()
+    with System(tmp_path_factory.mktemp("attacks"), pools={"pool-a": 1}, audited=True, env=env, policy=PATIENT) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture
@@ -77,11 +65,18 @@ async def rejected(pool: Watch, code: str) -> InputRejected:
 async def test_a_forged_start_runs_nothing_and_raises_an_alarm(pool: Watch, tmp_path: Path) -> None:
     (node,) = pool.state.nodes.values()
     forged = StartTask(
-        node=node.name, incarnation=node.incarnation, sender="admission", sender_epoch=pool.state.epoch,
-        ordered_by=RecordRef(epoch=pool.state.epoch, seq=pool.state.seq), job="intruder", attempt=1,
-        tasks=(TaskAssignment(task=0),), spec=JobSpec(command=f"touch {tmp_path}/was-here"), grace=1_000_000,
+        node=node.name,
+        incarnation=node.incarnation,
+        sender="admission",
+        sender_epoch=pool.state.epoch,
+        ordered_by=RecordRef(epoch=pool.state.epoch, seq=pool.state.seq),
+        job="intruder",
+        attempt=1,
+        tasks=(TaskAssignment(task=0),),
+        spec=JobSpec(command=f"touch {tmp_path}/was-here"),
+        grace=1_000_000,
         master_node=node.name,
-    )  # fmt: skip
+    )
     await pool.publish(topics.NODE_COMMANDS.name, forged)
     assert node.name in await pool.until_alarm("commands-refused")
     # commands to one node are obeyed in order: a job that was started after the forged one shows that it was passed over
@@ -146,9 +141,15 @@ async def test_a_forged_release_frees_no_gpu(pool: Watch) -> None:
 async def test_a_forged_record_does_not_continue_the_log(pool: Watch) -> None:
     last = pool.entries[-1]
     forged = replace(
-        last.record, seq=last.record.seq + 1, prev=last.hash, type=ClockAdvanced.TYPE, data=ClockAdvanced(), writer="intruder",
-        next_content="", signature="",
-    )  # fmt: skip
+        last.record,
+        seq=last.record.seq + 1,
+        prev=last.hash,
+        type=ClockAdvanced.TYPE,
+        data=ClockAdvanced(),
+        writer="intruder",
+        next_content="",
+        signature="",
+    )
     wire = encode(forged)
     partition = pool.projection.partition
     await pool.publish_raw(topics.AUDIT.name, wire.value, wire.headers, partition=partition)
@@ -193,12 +194,18 @@ async def test_a_false_trace_header_has_no_effect(pool: Watch, header: bytes) ->
 async def test_a_second_key_for_a_node_is_refused_and_the_node_works_on(pool: Watch) -> None:
     (node,) = pool.state.nodes.values()
     another = NodeInventory(
-        node=node.name, incarnation="another", number=0, machine_id=node.machine_id, boot_id="another", release="0",
-        cpu_milli=MAX_INTEGER, memory_bytes=MAX_INTEGER,
-    )  # fmt: skip
+        node=node.name,
+        incarnation="another",
+        number=0,
+        machine_id=node.machine_id,
+        boot_id="another",
+        release="0",
+        cpu_milli=MAX_INTEGER,
+        memory_bytes=MAX_INTEGER,
+    )
     headers, value = wrap_with_key(
         new_private_key(), another, source="/tests", id="second-key", pool="pool-a", time_us=time.time_ns() // 1000
-    )  # fmt: skip
+    )
     await pool.publish_raw(topics.NODE_REPORTS.name, value, headers)
     assert f"bailiff node approve {node.name}" in (await rejected(pool, "second-key")).reason
     await pool.submit("after-the-second-key", "true")
@@ -219,7 +226,7 @@ async def test_a_node_s_own_key_does_not_end_the_pool_with_a_huge_epoch(pool: Wa
         at = time.time_ns() // 1000 + 1_000
         headers, value = wrap_with_key(
             credentials.private_key, body, source="/tests", id=f"huge-{number}", pool="pool-a", time_us=at
-        )  # fmt: skip
+        )
         await pool.publish_raw(topics.NODE_REPORTS.name, value, headers)
     assert "which no log of this pool can have had" in (await rejected(pool, "beyond-log")).reason
     await pool.submit("after-the-huge-epoch", "true")
@@ -241,11 +248,13 @@ async def test_a_proposal_that_claims_to_be_proven_is_found_by_the_auditor_and_b
         other = next(job for job in ("short", "long") if job != victim.job)
         task = pool.job(other).tasks[0]
         devices = ranges(bits(task.devices))
-        false = honest.model_copy(update={
-            "victims": (victim.model_copy(update={"job": other}),),
-            "placement": (honest.placement[0].model_copy(update={"devices": devices}),),
-            "explanation": honest.explanation.model_copy(update={"proven": True}),
-        })  # fmt: skip
+        false = honest.model_copy(
+            update={
+                "victims": (victim.model_copy(update={"job": other}),),
+                "placement": (honest.placement[0].model_copy(update={"devices": devices}),),
+                "explanation": honest.explanation.model_copy(update={"proven": True}),
+            }
+        )
         assert state.selection is not None
         batch = ProposalBatch(selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=(false,))
         await pool.publish(topics.PROPOSALS.name, batch, signed_by="victim-selection")

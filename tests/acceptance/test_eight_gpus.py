@@ -2,11 +2,15 @@
 
 import json
 import signal
+from collections import Counter
+from pathlib import Path
 
-from tests.system import GIB, System, Watch
+import pytest
+from tests.kits.system import GIB, System, Watch
 
-from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_bus.topics import AUDIT, EVICTION_PROGRESS, JOB_SPECS, NODE_COMMANDS, NODE_REPORTS, PROPOSALS, REQUESTS
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.records.decisions import (
     EvictionCancelled,
     JobPending,
@@ -28,11 +32,13 @@ from bailiff_core.records.facts import (
     TaskReleased,
     TaskStarted,
 )
+from bailiff_core.records.job_requests import EvictJob, SubmitJob
 
 SECRET = "hunter2-but-longer-than-that"
 SECRET_FLAG = "--token=correct-horse-battery"
 
 
+@pytest.mark.smoke
 async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(system: System) -> None:
     async with system.watch("pool-a") as pool:
         # Training jobs use all eight GPUs.
@@ -116,6 +122,86 @@ async def test_all_eight_gpus_are_preempted_for_a_higher_class_and_the_victims_r
         await pool.verify()
 
 
+async def test_what_one_preemption_sends(system: System) -> None:
+    """Each message of the audit topic is one flush of the disk: one more is a step that was added, or one that is said twice."""
+    async with system.watch("pool-a") as pool:
+        await pool.submit("counted-low", pool.training(), gpus=8)
+        await pool.until_running("counted-low")
+        await pool.noted("counted-low", attempt=1)
+        before = await sent(pool)
+        await pool.submit("counted-high", pool.until_signalled(), gpus=8, kind="inference")
+        await pool.until_running("counted-high")
+        assert sorted((await sent(pool) - before).elements()) == sorted(
+            [
+                ("requests", "SubmitJob"),
+                ("job-specs", ""),
+                *(("audit", record) for record in RECORDS_OF_A_PREEMPTION),
+                ("proposals", "ProposalBatch"),
+                ("eviction-progress", "StartEviction"),
+                ("node-commands", "Evict"),
+                ("node-reports", "EvictionStageReport"),
+                ("node-reports", "EvictionStageReport"),
+                ("node-reports", "TaskExitedReport"),
+                ("node-reports", "TaskReleasedReport"),
+                ("node-commands", "EncryptedStartTask"),
+                ("node-reports", "TaskStartedReport"),
+            ]
+        )
+
+
+RECORDS_OF_A_PREEMPTION = (
+    "JobSubmitted",
+    "JobPending",
+    "PreemptionRequested",
+    "ProposalReceived",
+    "PreemptionDecided",
+    "EvictionStarted",
+    "EvictionStageReached",  # noticed
+    "EvictionStageReached",  # told to terminate
+    "TaskExited",
+    "TaskReleased",
+    "JobRequeued",
+    "JobPending",  # the victim
+    "JobStarting",
+    "TaskStarted",
+)
+
+
+async def sent(pool: Watch) -> Counter[tuple[str, str]]:
+    """All messages by topic and type, but heartbeats."""
+    found: Counter[tuple[str, str]] = Counter()
+    for topic in (REQUESTS, JOB_SPECS, AUDIT, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS):
+        for message in await pool.everything(topic.name):
+            kind = dict(message.headers).get("ce_type", b"").decode().removesuffix(".v1").rpartition(".")[2]
+            found[topic.name.removeprefix("bailiff."), kind] += kind != "NodeHeartbeat"
+    return +found
+
+
+async def test_victims_that_turn_term_into_a_code_of_their_own_come_back(system: System) -> None:
+    """Launchers such as torchrun turn TERM into 1, shells into 130 or 143. None of these jobs may fail even once."""
+    codes = {f"code-{code}": code for code in (1, 3, 130, 143)}
+    async with system.watch("pool-a") as pool:
+        for name, code in codes.items():
+            mark = f'echo "$BAILIFF_ATTEMPT $RANK" >> {system.marks}/$BAILIFF_JOB_ID'
+            launcher = f"trap 'exit {code}' TERM; {mark}; while :; do sleep 0.1; done"
+            await pool.submit(name, launcher, gpus=2, max_failures=0)
+        for name in codes:
+            await pool.noted(name, attempt=1)
+
+        await pool.submit("code-urgent", pool.until_signalled(), gpus=8, kind="inference")
+        for name, code in codes.items():
+            assert (await pool.record(TaskExited, job=name)).exit_code == code
+            requeued = await pool.record(JobRequeued, job=name)
+            assert (requeued.outcome, requeued.cause, requeued.not_before) == ("preempted-unclean", "preemption", 0)
+        await pool.until_running("code-urgent")
+
+        pool.let_finish("code-urgent")
+        for name in codes:
+            await pool.noted(name, attempt=2)
+        assert {(pool.job(name).evictions, pool.job(name).failures) for name in codes} == {(1, 0)}
+        await pool.verify()
+
+
 async def test_a_gang_over_two_nodes_preempts_only_the_victims_that_it_needs(system: System) -> None:
     async with system.watch("pool-b") as pool:
         await pool.submit("gang-small", gpus=2)
@@ -151,6 +237,22 @@ async def test_a_job_that_ignores_term_is_killed_after_its_grace(system: System)
         assert (await pool.record(TaskExited, job="ignores-term-train")).exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
         assert (await pool.record(JobRequeued, job="ignores-term-train")).outcome == "preempted-unclean"
         await pool.until_running("ignores-term-urgent")
+        await pool.verify()
+
+
+async def test_a_fresh_attempt_survives_the_deadline_of_the_one_before(system: System) -> None:
+    """It yields at once, comes back, and runs on beyond the end of the grace that it did not use."""
+    async with system.watch("pool-b") as pool:
+        yields = "trap 'exit 85' TERM; while :; do sleep 0.05; done"
+        await pool.submit("again", f"[ $BAILIFF_ATTEMPT = 2 ] && exec sleep 6; {yields}", gpus=4, grace_s=3)
+        await pool.until_running("again")
+        await pool.request(EvictJob(job="again", reason="test"))
+        await pool.until_ended("again")
+        exits = [(fact.attempt, fact.exit_code) for fact in pool.facts(TaskExited, job="again")]
+        assert exits == [(1, 85), (2, 0)]
+        assert {fact.stage for fact in pool.facts(EvictionStageReached, job="again", attempt=1)} == {"noticed", "term_sent"}
+        assert not pool.facts(EvictionStageReached, job="again", attempt=2)
+        assert (pool.job("again").evictions, pool.job("again").failures) == (1, 0)
         await pool.verify()
 
 
@@ -200,6 +302,42 @@ async def test_cancelling_the_preemptor_cancels_evictions_that_were_not_delivere
         assert (pool.job(reached).attempt, pool.job(unreached).attempt) == (2, 1)
         await pool.noted(reached, attempt=2)
         pool.assert_started_once(reached, unreached)
+        await pool.verify()
+
+
+@pytest.mark.parametrize("late", ["the node of the member that falls", "the node that tells first"])
+async def test_a_member_that_falls_with_its_gang_is_preempted_whichever_node_reports_first(
+    battered: System, tmp_path: Path, late: str
+) -> None:
+    """Rank 0 is told to stop and exits with 1; rank 1, whose node is slower, loses its connection and exits with 1, too."""
+    gone, name = tmp_path / "gone", f"fallen-{late.split()[-1]}"
+    agents = {"node-2": "node-agent", "node-3": "node-agent-2"}
+    async with battered.watch("pool-b") as pool:
+        stop = "kill -STOP $(cat $STOPPED)" if late.endswith("first") else ":"
+        told = f"trap '[ $RANK = 0 ] && {{ {stop}; touch {gone}; exit 1; }}' TERM"
+        falls = f"while [ $RANK = 0 ] || [ ! -e {gone} ]; do sleep 0.05; done; exit 1"
+        run = f"[ $BAILIFF_ATTEMPT = 1 ] || exec sleep 3600; {told}; {falls}"
+        pid = tmp_path / "pid"
+        await pool.submit(name, run, tasks=2, gpus=4, max_failures=0, env={"STOPPED": str(pid)})
+        await pool.until_running(name)
+        node_of = [pool.state.nodes[task.node].name for task in pool.job(name).tasks]
+        stopped = agents[node_of[0 if late.endswith("first") else 1]]
+        pid.write_text(str(battered.stack.processes.pid(stopped)))
+        if not late.endswith("first"):
+            battered.signal(stopped, signal.SIGSTOP)
+        await pool.submit(f"{name}-urgent", pool.until_signalled(), tasks=2, gpus=4, kind="inference")
+        try:
+            await pool.record(TaskExited, job=name, task=1 if late.endswith("first") else 0)
+        finally:
+            battered.signal(stopped, signal.SIGCONT)
+        requeued = await pool.record(JobRequeued, job=name)
+        assert [(each.exit_code, each.attempt) for each in pool.facts(TaskExited, job=name)] == [(1, 1), (1, 1)]
+        assert (requeued.outcome, requeued.cause, requeued.not_before) == ("preempted-unclean", "preemption", 0)
+        await pool.until_running(f"{name}-urgent")
+        pool.let_finish(f"{name}-urgent")
+        await pool.until_running(name)
+        job = pool.job(name)
+        assert (job.attempt, job.evictions, job.failures) == (2, 1, 0)
         await pool.verify()
 
 

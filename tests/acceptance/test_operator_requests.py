@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.system import PATIENCE_S, System
+from tests.kits.system import PATIENCE_S, System
 
 from bailiff_core.records.decisions import DrainDeadlineReached, EvictionDecided, JobRequeued, MigrationDecided
 from bailiff_core.records.facts import JobPaused, NodeDrained
@@ -11,9 +11,9 @@ from bailiff_core.records.facts import JobPaused, NodeDrained
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 VARIABLES = (
-    "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    *("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
-)  # fmt: skip
+)
 
 
 async def test_a_gang_over_two_nodes_has_the_environment_that_torchrun_users_expect(system: System) -> None:
@@ -22,8 +22,10 @@ async def test_a_gang_over_two_nodes_has_the_environment_that_torchrun_users_exp
         await watch.submit("gang", f'echo "{values}" >> {system.marks}/gang.env', gpus=4, tasks=2, grace_s=90)
         await watch.until_ended("gang")
         lines = (system.marks / "gang.env").read_text().splitlines()
-        one, two = sorted(({name: value for name, _, value in (word.partition("=") for word in line.split())} for line in lines),
-                          key=lambda env: env["RANK"])  # fmt: skip
+        one, two = sorted(
+            ({name: value for name, _, value in (word.partition("=") for word in line.split())} for line in lines),
+            key=lambda env: env["RANK"],
+        )
         assert (one["RANK"], one["NODE_RANK"], two["RANK"], two["NODE_RANK"]) == ("0", "0", "1", "1")
         for env in (one, two):
             assert (env["LOCAL_RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == ("0", "2", "1")

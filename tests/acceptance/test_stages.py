@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import System, Watch
+from tests.kits.system import System, Watch
 
 from bailiff_core.records.decisions import JobRequeued
 from bailiff_core.records.facts import EvictionStageReached, TaskProgressed, TaskResumed

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.system import System, Watch
+from tests.kits.system import System, Watch
 
 from bailiff_core.records.decisions import JobRequeued
 from bailiff_core.records.facts import Checkpoint, EvictionStageReached, TaskResumed

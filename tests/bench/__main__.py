@@ -1,4 +1,4 @@
-"""`python -m tests.bench [NAME…] [--json FILE] [--quick] [--records N] [--check | --record]`."""
+"""`python -m tests.bench [NAME…] [--keep] [--json FILE] [--quick] [--records N] [--check | --record]`."""
 
 import argparse
 import json
@@ -8,10 +8,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
+
+from bailiff_core.engine import LOGIC
 
 from . import (
     archive,
@@ -23,12 +26,15 @@ from . import (
     disk,
     engine,
     fleet,
+    flood,
     fold,
     hosted,
     intake,
     job,
     kubernetes,
     launches,
+    lighthouse,
+    listing,
     notice,
     pause,
     placements,
@@ -45,6 +51,7 @@ from . import (
     wasted,
     weight,
 )
+from .figures import Measurement, figure_of, keep
 from .regression import measured, read_figures, worse, write_figures
 from .table import Row, Run, show
 
@@ -64,6 +71,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "preemptions": preemptions.measure,
     "replicas": replicas.measure,
     "fleet": fleet.measure,
+    "flood": flood.measure,
     "restart": restart.measure,
     "job": job.measure,
     "control": control.measure,
@@ -75,8 +83,10 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "rollup": rollup.measure,
     "console": console.measure,
     "console-page": console_page.measure,
+    "lighthouse": lighthouse.measure,
     "sim": sim.measure,
     "cli-start": cli_start.measure,
+    "listing": listing.measure,
     "weight": weight.measure,
     "kubernetes": kubernetes.measure,
     "disk": disk.measure,
@@ -95,6 +105,7 @@ def main() -> None:
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; by default all but {', '.join(ON_REQUEST)}"
     )
     parser.add_argument("--json", type=Path, help="write all figures here, too")
+    parser.add_argument("--keep", action="store_true", help="replace the figures of docs/reference/figures.md by these")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, smaller logs: about a minute")
     parser.add_argument("--records", type=int, help="length of the log that a service is restarted on")
     check = parser.add_mutually_exclusive_group()
@@ -105,22 +116,36 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no bench {unknown[0]!r}; there is {', '.join(BENCHES)}")
     console = Console(width=150)
+    if options.keep and options.quick:
+        parser.error("the figures of a short form are not kept")
     if options.check or options.record:
         sys.exit(_compare(options.names, console, record=options.record))
     records = options.records or (10_500 if options.quick else 100_500)
     rows: list[Row] = []
+    failed = False
     with tempfile.TemporaryDirectory(prefix="bailiff-bench-") as folder:
         for name in options.names or (name for name in BENCHES if name not in ON_REQUEST):
             began, load = time.monotonic(), os.getloadavg()[0]
             console.print(f"• {name} (load {load:.1f} on {os.cpu_count()} cores)", highlight=False)
             run = Run(options.quick, Path(folder) / name, records, console)
-            for row in BENCHES[name](run):
+            try:
+                measured = BENCHES[name](run)
+            except Exception:  # noqa: BLE001 - told, and the exit status is 1; the others can be measured
+                console.print(f"FAILED {name}\n{traceback.format_exc()}", style="bold red", highlight=False, markup=False)
+                failed = True
+                continue
+            for row in measured:
                 row.detail["load_before"] = load
-                rows.append(row)
+            rows += measured
+            if options.keep:
+                words = f"{name} --records {options.records}" if options.records else name
+                figures = tuple(figure_of(row) for row in measured)
+                keep(Measurement(words, time.strftime("%Y-%m-%d", time.gmtime()), load_text(load), commit(), LOGIC, figures))
             run.say(f"{time.monotonic() - began:.0f} s")
     show(console, rows)
     if options.json:
         options.json.write_text(json.dumps({"machine": machine(), "rows": [row.to_data() for row in rows]}, indent=2))
+    sys.exit(failed)
 
 
 def _compare(names: list[str], console: Console, *, record: bool) -> int:
@@ -146,15 +171,25 @@ def _compare(names: list[str], console: Console, *, record: bool) -> int:
 
 def machine() -> dict[str, object]:
     """Where and what was measured."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return {
         "cores": os.cpu_count(),
         "load": os.getloadavg(),
         "python": platform.python_version(),
         "system": platform.platform(),
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+def commit() -> str:
+    """What was measured; with `-dirty` if it is not in git as it is."""
+    found = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return found.stdout.strip()
+
+
+def load_text(load: float) -> str:
+    """How loaded the machine was before."""
+    return "idle" if load < 0.5 else f"load {load:.0f}"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import httpx
 from aiokafka import AIOKafkaProducer, ConsumerRecord
-from tests.console_kit import CONSOLE, ConsoleProcess, sign_in
+from tests.kits.console import CONSOLE, ConsoleProcess, sign_in
 
 from bailiff_bus import topics
 from bailiff_core.records import Wire

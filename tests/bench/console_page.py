@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 from aiokafka import AIOKafkaProducer
 from playwright.async_api import CDPSession, Page
-from tests.browser import chromium
-from tests.console_kit import ConsoleProcess
+from tests.kits.browser import chromium
+from tests.kits.console import ConsoleProcess
 
 from bailiff_devstack.stack import Plan, Stack
 

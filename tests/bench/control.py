@@ -3,7 +3,7 @@
 import asyncio
 from statistics import median
 
-from bailiff_bus.messages import EvictJob
+from bailiff_core.records.job_requests import EvictJob
 from bailiff_devstack.stack import Plan, Stack
 
 from .running import POOL, Jobs, noted, running
@@ -67,9 +67,16 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
         for name, figure in (("p50", 50), ("p99", 99)):
             detail = {"ms": [each * 1000 for each in ours], "hops_ms": [each * 1000 for each in hops], "cpu_s": used}
             rows.append(
-                Row(f"{what}, {count} evictions, {name}", percentile(ours, figure) * 1000, "ms", "-",
-                    percentile(hops, figure) * 1000, f"ms: {baseline}, {name}", detail)
-            )  # fmt: skip
+                Row(
+                    f"{what}, {count} evictions, {name}",
+                    percentile(ours, figure) * 1000,
+                    "ms",
+                    "-",
+                    percentile(hops, figure) * 1000,
+                    f"ms: {baseline}, {name}",
+                    detail,
+                )
+            )
     return rows
 
 

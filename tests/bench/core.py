@@ -6,7 +6,7 @@ Times are of the processor, so that what else runs on the machine does not count
 import time
 from statistics import median
 
-from tests.builders import Sketch, group
+from tests.kits.builders import Sketch, group
 
 from bailiff_core.actions.allocate import allocate
 from bailiff_core.actions.preempt import MAX_SELECTION_REQUESTS

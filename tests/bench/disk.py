@@ -9,8 +9,8 @@ from pathlib import Path
 from bailiff.client.client import Client
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import JobSpec
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_devstack.stack import Plan, Stack
 
 from .running import POOL, Jobs, running

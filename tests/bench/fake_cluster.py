@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubernetes_cluster import tool_that_is_built
+from tests.kits.kubernetes_cluster import tool_that_is_built
 
 from bailiff_kubernetes.resources import Object
 

@@ -85,9 +85,21 @@ async def create_and_bind(api: Api, pods: Iterable[tuple[Object, str]]) -> None:
         created = await _until_answered(lambda: api.create(PODS, body, NAMESPACE))
         if node:
             of_name = created or await api.get(PODS, body["metadata"]["name"], NAMESPACE)
-            await _until_answered(lambda: api.bind(of_name, node))
+            await _until_answered(lambda: _bind(api, of_name, node))
 
     await _side_by_side(map(create, pods))
+
+
+async def _bind(api: Api, pod: Object, node: str) -> None:
+    """As a scheduler does."""
+    metadata = pod["metadata"]
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    await api.request("POST", PODS.path(metadata["namespace"], metadata["name"], "binding"), body)
 
 
 async def delete(api: Api, names: Iterable[str]) -> None:

@@ -25,8 +25,8 @@ from pathlib import Path
 from statistics import median
 
 from rich.console import Console
-from tests.builders import Sketch, group
-from tests.console_kit import ConsoleProcess
+from tests.kits.builders import Sketch, group
+from tests.kits.console import ConsoleProcess
 
 from bailiff_core.decision_cycle import build_indices
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot

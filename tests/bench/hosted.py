@@ -65,15 +65,27 @@ async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
         known = [figures[job] * 1000 for job in jobs_of if job in figures]
         first, last = known[: len(known) // 3], known[-len(known) // 3 :]
         rows.append(
-            Row(f"{jobs:,} jobs on one agent, {what}, p99, last third", percentile(last, 99), "ms", "≤ 2× or 100 ms",
-                percentile(first, 99), "ms: first third", {"first_ms": sorted(first), "last_ms": sorted(last)})
-        )  # fmt: skip
+            Row(
+                f"{jobs:,} jobs on one agent, {what}, p99, last third",
+                percentile(last, 99),
+                "ms",
+                "≤ 2× or 100 ms",
+                percentile(first, 99),
+                "ms: first third",
+                {"first_ms": sorted(first), "last_ms": sorted(last)},
+            )
+        )
     share = used["node-agent"] / took
     run.say(f"{ENDS / took:.0f} ends and starts a second; processor seconds in {took:.0f} s: {used}")
     rows.append(
-        Row(f"{jobs:,} jobs on one agent, {ENDS / took:.0f} ends and starts a second, processor", share, "cores", "< 1",
-            detail={"cpu_s": used, "seconds": took})
-    )  # fmt: skip
+        Row(
+            f"{jobs:,} jobs on one agent, {ENDS / took:.0f} ends and starts a second, processor",
+            share,
+            "cores",
+            "< 1",
+            detail={"cpu_s": used, "seconds": took},
+        )
+    )
     return rows
 
 

@@ -8,13 +8,13 @@ import json
 import time
 from statistics import median
 
-from tests.builders import Sketch
+from tests.kits.builders import Sketch
 
 from bailiff_admission.input_decoder import InputDecoder
 from bailiff_admission.liveness import Liveness
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import RequestBody
 from bailiff_bus.port import Message
+from bailiff_core.records.request import RequestBody
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .requests import submit_message

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from tests.job_node import JobNode
-from tests.job_ranks import place
+from tests.kits.job_node import JobNode
+from tests.kits.job_ranks import place
 
 from bailiff_job import Job
 
@@ -32,10 +32,16 @@ def measure(run: Run) -> list[Row]:
         job = Job(place(run.folder / "checkpoints", node), every_steps=1 << 60, every_s=1e9)
         empty = _per_call(_Nothing().method)
         rows = [
-            Row(f"should_checkpoint, nothing to do, p50 of {ROUNDS} rounds", _per_call(job.should_checkpoint), "µs", "≤ 2 µs",
-                empty, "µs: an empty method with one argument"),
+            Row(
+                f"should_checkpoint, nothing to do, p50 of {ROUNDS} rounds",
+                _per_call(job.should_checkpoint),
+                "µs",
+                "≤ 2 µs",
+                empty,
+                "µs: an empty method with one argument",
+            ),
             Row("progress, nothing to say", _per_call(job.progress), "µs", "-", empty, "µs: an empty method with one argument"),
-        ]  # fmt: skip
+        ]
     finally:
         node.close()
     return [*rows, *(_to_disk_and_back(run, mib) for mib in ([64] if run.quick else [256, 1024]))]
@@ -64,8 +70,9 @@ def _to_disk_and_back(run: Run, mib: int) -> Row:
         ours.append(_timed(lambda: _saved_and_restored(run.folder / "kept", content)))
         shutil.rmtree(run.folder / "kept")
     what = f"a checkpoint of {mib} MiB, saved and restored by another attempt"
-    return Row(what, median(ours), "s", "≤ 1.3× + 1 s", median(raw),
-               "s: raw write, fsync, hash and read", {"ours_s": ours, "raw_s": raw})  # fmt: skip
+    return Row(
+        what, median(ours), "s", "≤ 1.3× + 1 s", median(raw), "s: raw write, fsync, hash and read", {"ours_s": ours, "raw_s": raw}
+    )
 
 
 def _timed(work: Callable[[], None]) -> float:

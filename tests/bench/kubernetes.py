@@ -23,11 +23,12 @@ from aiokafka import ConsumerRecord
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.port import Headers
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_devstack import free_port
+from bailiff_core.records.job_requests import SubmitJob
+from bailiff_devstack.ports import free_port
 from bailiff_devstack.stack import Plan, Stack
 from bailiff_kubernetes import Api
 from bailiff_kubernetes.names import POOL
@@ -179,10 +180,13 @@ def _stack(folder: Path, cluster: FakeCluster) -> Iterator[Stack]:
         stack.processes.wait_ready(AGENT, timeout_s=PATIENCE_S)  # very many nodes take longer than the stack waits
         port = free_port()
         settings = {
-            **stack.environment(BRIDGE, port), "BAILIFF_KEY": str(key_file), "BAILIFF_CLUSTER": "bench",
-            "BAILIFF_LEASE_NAMESPACE": "default", "BAILIFF_STATE_DIR": str(folder / "bridge"),
+            **stack.environment(BRIDGE, port),
+            "BAILIFF_KEY": str(key_file),
+            "BAILIFF_CLUSTER": "bench",
+            "BAILIFF_LEASE_NAMESPACE": "default",
+            "BAILIFF_STATE_DIR": str(folder / "bridge"),
             "BAILIFF_KUBECONFIG": str(cluster.kubeconfig),
-        }  # fmt: skip
+        }
         command, url = [sys.executable, "-m", "bailiff_kubernetes_bridge"], f"http://127.0.0.1:{port}/readyz"
         stack.processes.start(BRIDGE, command, env=settings, ready_url=url)
         stack.processes.wait_ready(BRIDGE, timeout_s=PATIENCE_S)

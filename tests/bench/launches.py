@@ -11,9 +11,10 @@ from aiokafka import ConsumerRecord
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.port import Headers
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_devstack.stack import Plan, Stack
 
 from .system import all_joined, cpu_seconds, publishing, spent, watching
@@ -54,9 +55,16 @@ async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
     rate = (jobs - 2 * tenth) / max(0.001, (started[-tenth] - started[tenth]) / 1000)
     run.say(f"processor ms for one job: { ({name: round(value / jobs * 1e3, 1) for name, value in used.items()}) }")
     return [
-        Row(f"processes launched per second by one agent, the middle of {jobs:,} jobs", rate, "/s", "≥ 60 /s",
-            raw, "/s: subprocess.Popen", {"cpu_s": used})
-    ]  # fmt: skip
+        Row(
+            f"processes launched per second by one agent, the middle of {jobs:,} jobs",
+            rate,
+            "/s",
+            "≥ 60 /s",
+            raw,
+            "/s: subprocess.Popen",
+            {"cpu_s": used},
+        )
+    ]
 
 
 def _submit(job: str) -> tuple[Headers, bytes]:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from bailiff_bus.messages import CancelJob, MigrateJob
+from bailiff_core.records.job_requests import CancelJob, MigrateJob
 from bailiff_devstack.stack import Plan, Stack
 
 from .running import POOL, Jobs, noted, running
@@ -73,9 +73,15 @@ async def _moved(run: Run, jobs: Jobs, mib: int, times: int) -> Row:
     run.say(f"{mib} MiB: {saving:.2f} s of them to save, then exit, release, start and restore")
     target = "≤ 4 s" if mib == 256 else "≤ 1.3× + 1 s"
     what = f"pause of a job that is moved to another node, {mib} MiB of state, median of {times}"
-    return Row(what, median(pauses), "s", target,
-               median(raw), "s: raw write, fsync, hash and read of as many bytes",
-               {"pauses_s": pauses, "raw_s": raw, "saving_s": saving})  # fmt: skip
+    return Row(
+        what,
+        median(pauses),
+        "s",
+        target,
+        median(raw),
+        "s: raw write, fsync, hash and read of as many bytes",
+        {"pauses_s": pauses, "raw_s": raw, "saving_s": saving},
+    )
 
 
 def _raw(path: Path, mib: int) -> float:

@@ -7,7 +7,7 @@ from statistics import median
 
 from .table import Row
 
-FIGURES = Path(__file__).with_name("figures.json")
+FIGURES = Path(__file__).with_name("short_ratios.json")
 REPETITIONS = 3
 TOLERATED = 1.2
 """How much worse than in git a ratio may be."""

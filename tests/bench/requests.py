@@ -4,9 +4,10 @@ import time
 import uuid
 
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.port import Headers
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.job_requests import SubmitJob
 
 
 def submit_message(

@@ -16,9 +16,9 @@ from aiokafka import ConsumerRecord
 from bailiff.client.client import Client
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import JobSpec
-from bailiff_bus.messages.requests import RequestBody
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.facts import RequestBody
 from bailiff_devstack.stack import Stack
 
 from .system import Watch, job_of, watching

@@ -13,7 +13,7 @@ from pathlib import Path
 from bailiff.audit.log_files import message_line
 from bailiff.audit.segment_writer import write_manifest, write_segment
 from bailiff.audit.segments import Segment
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records import Break, ChainHead, Wire, continues
 from bailiff_core.records.merkle import Frontier, leaf_hash

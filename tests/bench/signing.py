@@ -28,9 +28,7 @@ def measure(run: Run) -> list[Row]:
     run.say("making a log, and a signed copy of it")
     wires = long_log(5_000 if run.quick else 20_000)
     with tempfile.TemporaryDirectory() as folder:
-        owner = make_credentials(
-            Path(folder), new_private_key(), role="admission", name="bench", not_before=0, expires=2**52
-        )  # fmt: skip
+        owner = make_credentials(Path(folder), new_private_key(), role="admission", name="bench", not_before=0, expires=2**52)
     groups = _groups(wires, owner)
     signed = _written(groups, owner)
     cycles = len(groups)
@@ -45,18 +43,26 @@ def measure(run: Run) -> list[Row]:
     )
     return [
         Row(
-            f"signing the log, part of deciding ({cycles:,} cycles)", 100 * (signing - writing) / deciding, "%",
-            target="≤ 5 %", detail={"seconds": signing, "seconds_unsigned": writing, "seconds_deciding": deciding},
+            f"signing the log, part of deciding ({cycles:,} cycles)",
+            100 * (signing - writing) / deciding,
+            "%",
+            target="≤ 5 %",
+            detail={"seconds": signing, "seconds_unsigned": writing, "seconds_deciding": deciding},
         ),
         Row(
             f"following a signed log, beyond an unsigned one, {READ_AT_ONCE} records a read",
-            100 * (following / folding - 1), "%", target="≤ 10 %", detail={"seconds": following, "seconds_unsigned": folding},
+            100 * (following / folding - 1),
+            "%",
+            target="≤ 10 %",
+            detail={"seconds": following, "seconds_unsigned": folding},
         ),
         Row(
-            "following a signed log, each signature checked, beyond an unsigned one", 100 * (strictly / folding - 1), "%",
+            "following a signed log, each signature checked, beyond an unsigned one",
+            100 * (strictly / folding - 1),
+            "%",
             detail={"seconds": strictly, "seconds_unsigned": folding},
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _interleaved(rounds: int, *works) -> list[float]:

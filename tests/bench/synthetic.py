@@ -70,10 +70,21 @@ def plain_log(records: int, start: int = START) -> Iterator[Wire]:
 def _plain(state: PoolState, seq: int, cycle_end: bool, data: Payload, time: int) -> Record:
     """`turn`: one per job is enough."""
     return Record(
-        pool=POOL, seq=seq, epoch=1, cycle=max(1, state.cycle + 1), cycle_end=cycle_end, time=time, prev="", writer="w",
-        engine=ENGINE, policy=1, type=data.type_name(), data=data, cause=f"bailiff.requests/0/{seq}",
+        pool=POOL,
+        seq=seq,
+        epoch=1,
+        cycle=max(1, state.cycle + 1),
+        cycle_end=cycle_end,
+        time=time,
+        prev="",
+        writer="w",
+        engine=ENGINE,
+        policy=1,
+        type=data.type_name(),
+        data=data,
+        cause=f"bailiff.requests/0/{seq}",
         inputs=(("bailiff.requests/0", seq),),
-    )  # fmt: skip
+    )
 
 
 def _task(number: int, node: str) -> dict[str, object]:
@@ -129,9 +140,19 @@ def _first_records(start: int = START) -> list[Record]:
 
 def _first(seq: int, epoch: int, cycle_end: bool, time: int, fact: Fact) -> Record:
     return Record(
-        pool=POOL, seq=seq, epoch=epoch, cycle=epoch, cycle_end=cycle_end, time=time, prev="", writer="w",
-        engine=ENGINE, policy=0, type=fact.type_name(), data=fact,
-    )  # fmt: skip
+        pool=POOL,
+        seq=seq,
+        epoch=epoch,
+        cycle=epoch,
+        cycle_end=cycle_end,
+        time=time,
+        prev="",
+        writer="w",
+        engine=ENGINE,
+        policy=0,
+        type=fact.type_name(),
+        data=fact,
+    )
 
 
 def _facts(state: PoolState, number: int) -> list[Fact]:
@@ -195,6 +216,15 @@ def _joined(number: int) -> Fact:
         facts.DeviceInfo(id=f"GPU-{number}-{n}", kind="gpu", model="H100-80GB", memory_bytes=80 << 30) for n in range(8)
     )
     return facts.NodeJoined(
-        node=f"node-{number}", number=number, incarnation=f"i-{number}", machine_id=f"m-{number}", boot_id="b",
-        report_number=0, cpu_milli=128_000, memory_bytes=1 << 40, max_tasks=100, labels={}, devices=devices,
-    )  # fmt: skip
+        node=f"node-{number}",
+        number=number,
+        incarnation=f"i-{number}",
+        machine_id=f"m-{number}",
+        boot_id="b",
+        report_number=0,
+        cpu_milli=128_000,
+        memory_bytes=1 << 40,
+        max_tasks=100,
+        labels={},
+        devices=devices,
+    )

@@ -186,9 +186,10 @@ async def all_joined(stack: Stack, pool: str, nodes: int, within_s: float = 60.0
         await view.bus.close()
 
 
-def megabytes(stack: Stack) -> dict[str, float]:
-    """Resident memory of each service, and of the broker."""
-    return {name: _status(stack.processes.pid(name), "VmRSS") / 1024 for name in stack.processes.running()}
+def megabytes(stack: Stack, *, peak: bool = False) -> dict[str, float]:
+    """Resident memory of each service, and of the broker; or the most that each ever had."""
+    field = "VmHWM" if peak else "VmRSS"
+    return {name: _status(stack.processes.pid(name), field) / 1024 for name in stack.processes.running()}
 
 
 def cpu_seconds(stack: Stack) -> dict[str, float]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bailiff_bus.messages import CancelJob, EvictJob
+from bailiff_core.records.job_requests import CancelJob, EvictJob
 from bailiff_devstack.stack import Plan, Stack
 
 from .running import POOL, Jobs, noted, running
@@ -78,9 +78,16 @@ def measure(run: Run) -> list[Row]:
     what = f"GPU-seconds wasted, {WORKERS} workers, {len(PREEMPTED_AFTER)} preemptions, saved just in time"
     detail = {"in_time": vars(in_time), "periodic": vars(periodic), "ray": {"in_time": RAY_IN_TIME, "periodic": RAY_PERIODIC}}
     return [
-        Row(what, in_time.gpu_s, "GPU-s", "≤ 100 (ray#65047: 825)", periodic.gpu_s,
-            f"GPU-s: periodic checkpoints alone, in the same run (there: {RAY_PERIODIC})", detail)
-    ]  # fmt: skip
+        Row(
+            what,
+            in_time.gpu_s,
+            "GPU-s",
+            "≤ 100 (ray#65047: 825)",
+            periodic.gpu_s,
+            f"GPU-s: periodic checkpoints alone, in the same run (there: {RAY_PERIODIC})",
+            detail,
+        )
+    ]
 
 
 async def _measure(run: Run, stack: Stack) -> tuple[Waste, Waste]:

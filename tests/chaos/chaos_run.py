@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.invariants import (
+from tests.kits.invariants import (
     CYCLE_RULES,
     STATE_RULES,
     History,
@@ -25,15 +25,16 @@ from tests.invariants import (
     no_job_runs_twice,
     nothing_is_due,
 )
-from tests.job_processes import processes_of
-from tests.system import POLL_S, System, Watch
+from tests.kits.job_processes import processes_of
+from tests.kits.system import POLL_S, System, Watch
 
-from bailiff_bus.messages import CancelJob, MessageBody
 from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
+from bailiff_core.model.message import MessageBody
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.decisions import JobEnded, JobPlaced, PreemptionDecided
 from bailiff_core.records.facts import DecisionFailed, InputRejected, TaskExited, WriterStarted
+from bailiff_core.records.job_requests import CancelJob
 
 CENTRAL = ("admission", "victim-selection", "eviction-executor")
 PROCESSES = (*CENTRAL, *(f"{name}-b" for name in CENTRAL), "node-agent", "node-agent-2")

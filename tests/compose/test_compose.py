@@ -21,11 +21,12 @@ from bailiff.audit import chain_report
 from bailiff.audit.replay import replay
 from bailiff.client.client import Client
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import JobSpec
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topics import AUDIT
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_devstack import free_ports
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_devstack.ports import free_ports
+from bailiff_log.chain_verifier import Verification
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
@@ -172,7 +173,7 @@ async def watching(port: int) -> AsyncIterator[Watched]:
         yield watched
 
 
-async def proved(port: int) -> chain_report.Verification:
+async def proved(port: int) -> Verification:
     """The whole log once more, by the client's own walk: chain verified, every decision made again."""
     async with watching(port) as watched:
         client = watched.client

@@ -1,17 +1,16 @@
 """Jobs in containers, through the real services: preempted and resumed, adopted, and an engine that restarts."""
 
-import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docker_engine import EngineProxy, docker, need_engine
-from tests.system import System, Watch
+from tests.kits.docker_engine import EngineProxy, docker, image_of, need_engine
+from tests.kits.system import System, Watch
 
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.records.facts import EvictionStageReached, TaskExited, TaskReleased, TaskResumed
+from bailiff_core.records.job_requests import SubmitJob
 
 pytestmark = [pytest.mark.compose, pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -48,16 +47,10 @@ print("weights", weights, flush=True)
 def image(tmp_path: Path) -> Iterator[str]:
     """An image with a training script and the job library."""
     need_engine(PYTHON)
-    name, context = f"bailiff-test-{uuid.uuid4().hex[:8]}:job", tmp_path / "image"
-    subprocess.run(["cp", "-r", str(ROOT / "libs/job/bailiff_job"), str(context)], check=True)
-    (context / "train.py").write_text(TRAINING)
-    (context / "Dockerfile").write_text(
-        f"FROM {PYTHON}\nCOPY . /job/bailiff_job\nRUN mv /job/bailiff_job/train.py /job/train.py\n"
-    )
-    built = docker("build", "-q", "-t", name, str(context), timeout=300)
-    assert built.returncode == 0, built.stderr
-    yield name
-    docker("rmi", "-f", name)
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    with image_of(tmp_path / "image", PYTHON, ROOT / "libs/job/bailiff_job", script) as name:
+        yield name
 
 
 @pytest.fixture
@@ -69,12 +62,8 @@ def engine_proxy(tmp_path: Path) -> EngineProxy:
 def system(tmp_path: Path, engine_proxy: EngineProxy) -> Iterator[System]:
     node = {"pool-a": {"runtimes": ["process", "docker"]}}
     env = {"BAILIFF_DOCKER_ENGINE": engine_proxy.url}
-    system = System(tmp_path / "system", pools={"pool-a": 1}, machine=node, env=env)
-    try:
-        system.start()
+    with System(tmp_path / "system", pools={"pool-a": 1}, machine=node, env=env) as system:
         yield system
-    finally:
-        system.stop()
         assert containers(system) == []
         engine_proxy.close()
 
@@ -107,8 +96,12 @@ async def test_a_job_in_a_container_loses_no_step(system: System, engine_proxy: 
         await watch.until_ended("urgent")
         stages = [each.stage for each in watch.facts(EvictionStageReached, job="train")]
         assert [each for each in stages if each != "saving_in_flight"] == [
-            "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding",
-        ]  # fmt: skip
+            "noticed",
+            "acknowledged",
+            "checkpoint_started",
+            "checkpoint_committed",
+            "yielding",
+        ]
         [left] = watch.facts(TaskExited, job="train", attempt=1)
         [released] = watch.facts(TaskReleased, job="train", attempt=1)
         assert (left.exit_code, {each.processes for each in released.after}) == (85, {0})

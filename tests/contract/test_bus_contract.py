@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
 
@@ -14,12 +15,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.structs import TopicPartition
-from tests.kafka_fixtures import kafka  # noqa: F401 - a fixture
+from tests.kits.kafka import kafka  # noqa: F401 - a fixture
+from tests.kits.memory_bus import MemoryCluster
 
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Receipt, Span
-from bailiff_bus.testing import MemoryCluster
 from bailiff_core.records import ChainHead, Record, Wire, encode, record_hash
 from bailiff_core.records.facts import ClockAdvanced, PoolCreated, WriterStarted
 from bailiff_log import reader as log_reader
@@ -489,6 +490,23 @@ async def test_of_four_members_the_one_that_stood_by_takes_over(world: World) ->
     assert all(each.assigned.owned == owned for each, owned in kept.items() if each is not standby)
 
 
+async def test_whoever_asks_sees_the_living_members_of_a_group_and_what_each_owns(world: World) -> None:
+    topic = await world.topic(2)
+    onlooker = await world.client()
+    assert await onlooker.members(f"group-{topic}") == {}
+    first = await (await world.client()).join(f"group-{topic}", topic, None)
+    (alone,) = (await onlooker.members(f"group-{topic}")).values()
+    assert alone.owned == {0, 1}
+    second = await (await world.client()).join(f"group-{topic}", topic, None)
+    await settle([first, second], lambda: len(first.assigned.owned) == len(second.assigned.owned) == 1)
+    both = await onlooker.members(f"group-{topic}")
+    assert sorted(sorted(each.owned) for each in both.values()) == [[0], [1]]
+    await first.leave()
+    await settle([second], lambda: second.assigned.owned == {0, 1})
+    (left,) = (await onlooker.members(f"group-{topic}")).values()
+    assert left.owned == {0, 1}
+
+
 async def test_a_static_member_releases_its_partitions_when_it_leaves(world: World) -> None:
     topic = await world.topic(2)
     first = await (await world.client()).join(f"group-{topic}", topic, "one")
@@ -554,9 +572,19 @@ class Service:
 
     def record(self, seq: int, epoch: int, data: Any) -> Record:
         return Record(
-            pool="pool-a", seq=seq, epoch=epoch, cycle=seq, cycle_end=True, time=START + seq, prev="",
-            writer=self.name, engine="0", policy=0, type=data.type_name(), data=data,
-        )  # fmt: skip
+            pool="pool-a",
+            seq=seq,
+            epoch=epoch,
+            cycle=seq,
+            cycle_end=True,
+            time=START + seq,
+            prev="",
+            writer=self.name,
+            engine="0",
+            policy=0,
+            type=data.type_name(),
+            data=data,
+        )
 
     def next(self, count: int = 1) -> list[Record]:
         head = self.writer.next_head
@@ -575,7 +603,7 @@ class Service:
 async def audit(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
     """An audit topic of the test's own."""
     name = await world.topic(1)
-    own = topics.Topic(name, "pool", ("admission",), ("audit",), None, topics.AUDIT_LIMIT, "one per pool")
+    own = replace(topics.AUDIT, name=name)
     monkeypatch.setattr(log_reader, "AUDIT", own)
     monkeypatch.setattr(log_writer, "AUDIT", own)
     monkeypatch.setattr(AuditReader, "topic", name)

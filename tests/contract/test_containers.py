@@ -6,15 +6,17 @@ import json
 import os
 import shutil
 import signal
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.docker_engine import IMAGE, EngineProxy, about, containers_of, docker, need_engine
+from tests.kits.docker_engine import IMAGE, EngineProxy, about, containers_of, docker, need_engine
+from tests.kits.shell import Shell
+from tests.kits.waiting import until
 
+from bailiff.attach.frames import INPUT, frame, resize
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, User
 from bailiff_node_agent.runtime.docker import DockerRuntime
 from bailiff_node_agent.runtime.docker_engine import pids_of
@@ -66,18 +68,12 @@ async def ended(agent: DockerRuntime) -> Exit:
     return await asyncio.wait_for(agent.wait_exit(), 60)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - what is awaited happens in other processes
-            await asyncio.sleep(0.02)
-
-
 def running(agent: DockerRuntime, key: TaskKey = KEY) -> dict[str, Any]:
-    return dict(json.loads((agent.task_dir(key) / "running.json").read_text()))
+    return dict(json.loads((agent.folders.task(key) / "running.json").read_text()))
 
 
 def container_of(agent: DockerRuntime, key: TaskKey = KEY) -> str:
-    return str(json.loads((agent.task_dir(key) / "container.json").read_text())["id"])
+    return str(json.loads((agent.folders.task(key) / "container.json").read_text())["id"])
 
 
 def command_of(pid: int) -> str:
@@ -146,8 +142,11 @@ for step in range(job.restore(lambda folder: None), 100000):
         job.exit()
 """
     env = {
-        "PYTHONPATH": str(JOB_LIBRARY), "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": "1", "BAILIFF_CHECKPOINT_DIR": str(kept),
-    }  # fmt: skip
+        "PYTHONPATH": str(JOB_LIBRARY),
+        "BAILIFF_JOB_ID": "train-7",
+        "BAILIFF_ATTEMPT": "1",
+        "BAILIFF_CHECKPOINT_DIR": str(kept),
+    }
     wanted = launch(["python3", "-c", script], tmp_path, env=env)
     await agent.start(replace(wanted, image=PYTHON, folders=(tmp_path, JOB_LIBRARY)))
     await until(lambda: (agent.steps(KEY).published or 0) > 3)
@@ -215,7 +214,7 @@ async def test_an_orphaned_container_is_killed_by_the_next_agent(agent: DockerRu
     await elsewhere.start(launch("exec sleep 300", tmp_path))
     os.kill(running(agent)["supervisor_pid"], signal.SIGKILL)
     await agent.close()
-    shutil.rmtree(agent.task_dir(KEY))
+    shutil.rmtree(agent.folders.task(KEY))
     [orphan] = containers_of(tmp_path / "tasks")
 
     following = DockerRuntime(tmp_path)
@@ -234,7 +233,7 @@ async def test_deadlines_are_kept_when_the_agent_is_dead(agent: DockerRuntime, t
     now = boottime_us()
     await agent.deadlines(KEY, now, now + 1_000_000)
     await agent.close()
-    await until((agent.task_dir(KEY) / "exit.json").exists)
+    await until((agent.folders.task(KEY) / "exit.json").exists)
 
     following = DockerRuntime(tmp_path)
     [end] = await following.adopt()
@@ -300,13 +299,11 @@ async def test_the_agent_waits_for_an_engine_that_is_unavailable_at_its_start(
     tmp_path: Path, engine_proxy: EngineProxy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Commands for other tasks do not wait for it, and the agent says in its log that it went and came."""
-    monkeypatch.setattr("bailiff_node_agent.runtime.docker.LOOK_AT_ENGINE_S", 0.1)
+    monkeypatch.setattr("bailiff_node_agent.runtime.docker.ENGINE_POLL_S", 0.1)
     agent = DockerRuntime(tmp_path, engine=engine_proxy.url)
     engine_proxy.close()
     assert await agent.adopt() == []
-    started = time.monotonic()
     assert isinstance(await agent.start(launch("exit 3", tmp_path)), Running)
-    assert time.monotonic() - started < 30
     assert not containers_of(tmp_path / "tasks")
     engine_proxy.open()
     assert (await ended(agent)).code == 3
@@ -333,3 +330,54 @@ async def test_a_container_evicted_before_its_start_never_starts(tmp_path: Path,
     assert not (tmp_path / "began").exists()
     await agent.close()
     await clean(tmp_path)
+
+
+# --- a shell beside the task
+
+
+async def test_a_shell_is_in_the_container_as_its_user_and_nothing_of_it_outlives_the_connection(
+    agent: DockerRuntime, tmp_path: Path
+) -> None:
+    nobody = User("nobody", 65534, 65534)
+    tmp_path.chmod(0o777)  # noqa: ASYNC240 - of a local disk
+    await agent.start(launch("echo up; sleep 3000", tmp_path, env={"LR": "0.1"}, user=nobody))
+    assert agent.has_shell(KEY)
+    shell = Shell(*await agent.open_shell(KEY))
+    assert await shell.asks("echo $LR in $BAILIFF_TASK as $(id -u), $PWD") == f"0.1 in {KEY} as 65534, {tmp_path}"
+    assert await shell.asks("cat /proc/1/cmdline | tr '\\0' ' ' | cut -c-20; tty") != ""
+    shell.writer.write(resize(40, 120))
+    await until_true(shell, "stty size", "40 120")
+    other = Shell(*await agent.open_shell(KEY))
+    await other.asks("(trap '' HUP TERM; sleep 4000) & sleep 0.1")
+    before = pids_of(container_of(agent))
+    assert any("4000" in command_of(pid) for pid in before)
+    other.writer.close()
+    await until(lambda: not any("4000" in command_of(pid) for pid in pids_of(container_of(agent))))
+    assert await shell.asks("echo still here") == "still here"
+    await agent.kill(KEY)
+    await shell.ended()
+    await ended(agent)
+
+
+async def test_a_shell_that_exits_leaves_its_task_alone_and_without_an_engine_there_is_none(
+    tmp_path: Path, engine_proxy: EngineProxy
+) -> None:
+    agent = DockerRuntime(tmp_path, engine=engine_proxy.url)
+    await agent.start(launch("sleep 3000", tmp_path))
+    shell = Shell(*await agent.open_shell(KEY))
+    await shell.asks("id")
+    shell.writer.write(frame(INPUT, b"exit\r"))
+    await shell.ended()
+    assert agent.pids(KEY)
+    engine_proxy.close()
+    await Shell(*await agent.open_shell(KEY)).ended()
+    engine_proxy.open()
+    assert agent.pids(KEY)
+    await agent.close()
+    await clean(tmp_path)
+
+
+async def until_true(shell: Shell, command: str, answer: str) -> None:
+    async with asyncio.timeout(60):
+        while await shell.asks(command) != answer:
+            pass

@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from tests.docker_engine import IMAGE, containers_of, need_engine
-from tests.dra_kit import DraCluster
-from tests.kubernetes_cluster import IMAGE as POD_IMAGE
-from tests.kubernetes_cluster import PATIENCE_S, Cluster
+from tests.kits.docker_engine import IMAGE, containers_of, need_engine
+from tests.kits.dra import DraCluster
+from tests.kits.kubernetes_cluster import IMAGE as POD_IMAGE
+from tests.kits.kubernetes_cluster import PATIENCE_S, Cluster
+from tests.kits.waiting import exit_of, until
 
+from bailiff_devstack.simulated_node import SimulatedInventory, SimulatedMachine, SimulatedRuntime
 from bailiff_kubernetes import pod_name
-from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.devices.kubernetes import KubernetesInventory
-from bailiff_node_agent.runtime import Exit, Launch, Running, Runtime, SimulatedMachine, TaskKey, TaskStillRunning, UnknownTask
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
+from bailiff_node_agent.runtime import Exit, Launch, Running, Runtime, TaskKey, TaskStillRunning, UnknownTask
 from bailiff_node_agent.runtime.docker import DockerRuntime
 from bailiff_node_agent.runtime.kubernetes import KubernetesRuntime
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
 from bailiff_node_agent.runtime.process import ProcessRuntime, why_not_isolated
-from bailiff_node_agent.runtime.simulated import SimulatedRuntime
-from bailiff_node_agent.settings import KubernetesSettings
 
 KEY = TaskKey("train-7", 1, "0")
 GPU = "GPU-sim-n1-0"
@@ -278,16 +278,6 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     await last_agent.close()
     if request.param == "docker":
         assert containers_of(tmp_path / "tasks") == []
-
-
-async def exit_of(agent: Runtime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.01)
 
 
 async def until_it_listens(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-// Builds the example driver of Kubernetes for dynamic resource allocation, which tests/dra_kit.py runs.
+// Builds the example driver of Kubernetes for dynamic resource allocation, which tests/kits/dra.py runs.
 module bailiff.test/dra-driver
 
 go 1.26.0

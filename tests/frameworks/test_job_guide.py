@@ -6,7 +6,6 @@ Those of frameworks need a Python that has them: `make test-long` installs one, 
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.job_node import STEP, GangOfNodes, JobNode
+from tests.kits.job_node import STEP, GangOfNodes, JobNode
+
+from bailiff_devstack.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "docs/jobs"
@@ -41,9 +42,12 @@ class Attempts:
         command.chmod(0o755)
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("BAILIFF", "RANK", "WORLD"))}
         self.env |= {
-            "PYTHONPATH": str(ROOT / "libs/job"), "PATH": f"{folder / 'bin'}:{self.env['PATH']}", "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1",
-        }  # fmt: skip
+            "PYTHONPATH": str(ROOT / "libs/job"),
+            "PATH": f"{folder / 'bin'}:{self.env['PATH']}",
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "HF_HUB_OFFLINE": "1",
+        }
 
     @contextmanager
     def running(self, place: str, attempt: int | None = None, node: JobNode | None = None, **more: str) -> Iterator[Any]:
@@ -52,8 +56,13 @@ class Attempts:
         where.mkdir(exist_ok=True)
         env = self.env
         if attempt is not None:
-            env = {**env, "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": str(attempt),
-                   "BAILIFF_CHECKPOINT_DIR": str(self.kept), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "60"}  # fmt: skip
+            env = {
+                **env,
+                "BAILIFF_JOB_ID": "train-7",
+                "BAILIFF_ATTEMPT": str(attempt),
+                "BAILIFF_CHECKPOINT_DIR": str(self.kept),
+                "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "60",
+            }
         if node is not None:
             env = {**env, "BAILIFF_CONTROL_DIR": str(node.control), "BAILIFF_SOCKET": str(node.control / "socket")}
         output = (where / f"output-{attempt}-{more.get('RANK', 0)}").open("w+")
@@ -142,9 +151,9 @@ def test_lightning(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_torchrun_with_all_ranks_in_one_task(tmp_path: Path, ranks: int) -> None:
     arguments = [
-        frameworks(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks),
-        str(SCRIPTS / "train_ddp.py"), "300",
-    ]  # fmt: skip
+        *(frameworks(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)),
+        *(str(SCRIPTS / "train_ddp.py"), "300"),
+    ]
     preempted_twice(Attempts(tmp_path, arguments), at=(10, 120), code=1)  # torchrun makes 1 of every worker's code
 
 
@@ -152,9 +161,9 @@ def test_torchrun_with_all_ranks_in_one_task(tmp_path: Path, ranks: int) -> None
 def test_the_ranks_that_are_measured_on_a_gpu(tmp_path: Path) -> None:
     """Two ranks of `make test-gpu`, here on the CPU: preempted at one step, both restored, weights as computed."""
     arguments = [
-        frameworks(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-        str(ROOT / "tests/gpu/ranks.py"), str(tmp_path), "0.001",
-    ]  # fmt: skip
+        *(frameworks(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+        *(str(ROOT / "tests/gpu/ranks.py"), str(tmp_path), "0.001"),
+    ]
     attempts = Attempts(tmp_path, arguments)
     with node_in(tmp_path / "node") as node, attempts.running("under", 1, node) as running:
         node.wait_for(lambda: node.word(STEP) >= 10 or running[0].poll() is not None, PATIENCE_S)
@@ -210,12 +219,6 @@ def test_a_gang_on_two_nodes(tmp_path: Path, workers: int) -> None:
         assert a.messages("checkpoint_committed")[-1]["step"] == b.messages("checkpoint_committed")[-1]["step"], texts
         assert a.stages()[-4:] == b.stages()[-4:] == STAGES[-4:], texts
     assert weights_of(attempts, 2) == alone
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def test_the_page_shows_the_scripts_that_are_run() -> None:

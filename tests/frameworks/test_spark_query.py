@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.integration.test_object_storage import SEALED, STORY, export, parquet
+from tests.kits.parquet import SEALED, STORY, export, parquet
 
 from bailiff_core.records import decode
 from bailiff_core.records.decisions import PreemptionDecided

@@ -23,11 +23,12 @@ from tests.simulation.world import World
 from bailiff_admission.input_decoder import DecodedInput, InputDecoder
 from bailiff_bus import topics
 from bailiff_bus.envelope import MAX_REASON, unwrap_dead_letter
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.port import Headers, Message
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import DEFAULT_POLICY, IdentityRules
 from bailiff_core.model.state import PoolState
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_log.keys import key_id
 
 from .mutations import KEY, Valid, forged_wires, mutated, plain, valid_messages

@@ -13,62 +13,62 @@ from typing import Any
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import (
-    AbandonPreemption,
-    AcceptTruncation,
-    ApplyPolicy,
+from bailiff_bus.messages.commands import (
     CancelEviction,
-    CancelJob,
     CheckpointAtStep,
+    Evict,
+    Fence,
+    RecordRef,
+    SendInventory,
+    StartTask,
+    TaskAssignment,
+)
+from bailiff_bus.messages.devices import (
     ClearDevice,
-    ClearQuarantine,
     DeviceClearedReport,
     DeviceHealthyReport,
     DeviceQuarantinedReport,
     DeviceUnhealthyReport,
-    DrainNode,
-    Evict,
+    ShareExceededReport,
+    TaskIdleReport,
+)
+from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
+from bailiff_bus.messages.proposals import ProposalBatch
+from bailiff_bus.messages.reports import (
     EvictionStageReport,
-    EvictJob,
-    Fence,
-    JobSpec,
-    MessageBody,
-    MigrateJob,
     NodeHeartbeat,
     NodeInventory,
-    PauseJob,
-    ProposalBatch,
     QuarantinedDevice,
-    ReplaceNode,
-    ResumeJob,
-    ReturnNode,
-    ScaleJob,
-    SendInventory,
-    SetPriorityClass,
-    ShareExceededReport,
-    StartEviction,
-    StartTask,
-    SubmitJob,
-    TaskAssignment,
     TaskCancelEvictionRefusedReport,
     TaskEvictionCancelledReport,
     TaskExitedReport,
-    TaskIdleReport,
     TaskProgressReport,
     TaskReleasedReport,
     TaskResumedReport,
     TaskStartedReport,
     TaskStartRefusedReport,
-    UndrainNode,
 )
-from bailiff_bus.messages.commands import RecordRef
 from bailiff_bus.port import Headers
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.message import MessageBody
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.proposal import Proposal, VictimChoice
 from bailiff_core.records.facts import Checkpoint, DeviceReading
+from bailiff_core.records.job_requests import (
+    CancelJob,
+    EvictJob,
+    MigrateJob,
+    PauseJob,
+    ResumeJob,
+    ScaleJob,
+    SetPriorityClass,
+    SubmitJob,
+)
+from bailiff_core.records.node_requests import ClearQuarantine, DrainNode, ReplaceNode, ReturnNode, UndrainNode
+from bailiff_core.records.pool_requests import AcceptTruncation, ApplyPolicy
 from bailiff_log.signatures import sign
 
 GIB = 1 << 30
@@ -79,10 +79,10 @@ POSITIONS = frozenset(("fence", "sender_epoch", "ordered_by", "lease", "lost_mar
 STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
 
 ODD_VALUES: tuple[object, ...] = (
-    None, True, False, 0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, -(2**63), 10**400, 0.5, 1e308, "", " ", "x", "0", "-1",
-    "x" * 300, "x" * 5000, "\u0000", "\ud800", "🦊", "../../etc", "'; drop table", "unknown", [], [[]], {}, {"": {}},
-    [None] * 50, {"a": [1, {"b": 2}]}, "9" * 100, "2026-01-01T00:00:00Z", "NaN",
-)  # fmt: skip
+    *(None, True, False, 0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, -(2**63), 10**400, 0.5, 1e308, "", " ", "x", "0", "-1"),
+    *("x" * 300, "x" * 5000, "\u0000", "\ud800", "🦊", "../../etc", "'; drop table", "unknown", [], [[]], {}, {"": {}}),
+    *([None] * 50, {"a": [1, {"b": 2}]}, "9" * 100, "2026-01-01T00:00:00Z", "NaN"),
+)
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,13 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
     name: dict[str, Any] = {"node": node, "incarnation": incarnation}
     at: dict[str, Any] = {**name, "number": 0, "job": "unknown", "attempt": 1, "task": 0}
     ordered: dict[str, Any] = {
-        **name, "sender": "executor", "sender_epoch": 1, "ordered_by": RecordRef(epoch=1, seq=3), "job": "unknown", "attempt": 1
-    }  # fmt: skip
+        **name,
+        "sender": "executor",
+        "sender_epoch": 1,
+        "ordered_by": RecordRef(epoch=1, seq=3),
+        "job": "unknown",
+        "attempt": 1,
+    }
     group = TaskGroup(gpu_milli=1000, cpu_milli=10, memory_bytes=GIB)
     spec = JobSpec(
         command=("true",), env={"A": "b", "BAILIFF_SIM_RUN_FOR": "1", "BAILIFF_SIM_ON_TERM": "exit:0:1"}, runtime="simulated"

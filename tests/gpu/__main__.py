@@ -73,9 +73,10 @@ async def measure(run: Run, evicted: int | None) -> None:
     """All steps, the short ones first."""
     machine = run.machine
     others: tuple[tuple[str, Step, float], ...] = (
-        ("Telemetry", steps.telemetry, 30), ("Sharing by MPS", steps.shared_by_mps, 45),
+        ("Telemetry", steps.telemetry, 30),
+        ("Sharing by MPS", steps.shared_by_mps, 45),
         ("Two ranks on one GPU", steps.two_ranks, 90),
-    )  # fmt: skip
+    )
     for title, step, limit_s in others:
         await run.step(title, partial(in_pool, partial(step, machine=machine)), limit_s)
     for case in evictions.CASES:

@@ -16,14 +16,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
-    "", "libs/core", "libs/bus", "libs/log", "libs/service", "libs/client", "libs/sim", "libs/job", "libs/devstack",
-    "services/admission", "services/victim_selection", "services/eviction_executor", "services/node_agent",
-)  # fmt: skip
+    *("", "libs/core", "libs/bus", "libs/log", "libs/service", "libs/client", "libs/sim", "libs/job", "libs/devstack"),
+    *("services/admission", "services/victim_selection", "services/eviction_executor", "services/node_agent"),
+)
 NEEDED = (
-    "annotated-types", "cffi", "cryptography", "iniconfig", "nvidia-ml-py", "orjson", "packaging", "pluggy", "prometheus-client",
-    "pycparser", "pydantic", "pydantic-core", "pydantic-settings", "pygments", "pytest", "pytest-asyncio", "pytest-timeout",
-    "python-dotenv", "pyyaml", "structlog", "typing-extensions", "typing-inspection",
-)  # fmt: skip
+    *("annotated-types", "cffi", "cryptography", "iniconfig", "nvidia-ml-py", "orjson", "packaging", "pluggy"),
+    *("prometheus-client", "pycparser", "pydantic", "pydantic-core", "pydantic-settings", "pygments", "pytest"),
+    *("pytest-asyncio", "pytest-timeout", "python-dotenv", "pyyaml", "structlog", "typing-extensions", "typing-inspection"),
+)
 PLATFORMS = (*(f"--platform=manylinux_2_{glibc}_x86_64" for glibc in range(39, 16, -1)), "--platform=manylinux2014_x86_64")
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.kits.memory_bus import MemoryCluster
 
 from bailiff.client.client import Client
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
-from bailiff_bus.messages import JobSpec
-from bailiff_bus.testing import MemoryCluster
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.payload import Payload
@@ -85,9 +85,13 @@ class Pool:
         """Submit a job with so many GPUs, or the part of one that `group` names."""
         part = group or {"gpu_milli": gpus * 1000}
         demand = JobDemand(
-            job=job, tasks=(TaskGroup(cpu_milli=100, memory_bytes=1 << 28, **part),), priority_class=kind,
-            grace=int(grace_s * 1_000_000), restart_backoff=100_000, max_failures=0,
-        )  # fmt: skip
+            job=job,
+            tasks=(TaskGroup(cpu_milli=100, memory_bytes=1 << 28, **part),),
+            priority_class=kind,
+            grace=int(grace_s * 1_000_000),
+            restart_backoff=100_000,
+            max_failures=0,
+        )
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env["GLOO_SOCKET_IFNAME"] = "lo"  # a machine without a network cannot resolve its own name
         env["MEASURED_JOB_LIBRARY"] = str(Path(__file__).parents[2] / "libs" / "job")
@@ -121,21 +125,34 @@ async def running_pool(folder: Path, gpus: str = "nvml") -> AsyncIterator[Pool]:
 
     node = NodeDeclaration(name=NODE, pool=POOL, gpus=gpus, cpu_milli=64_000)
     agent = NodeAgentSettings(
-        **common("agent"), nodes=(node,), release_poll_s=0.002, release_timeout_s=30, device_poll_s=0.5, run_as="agent",
-        ship_logs=False, telemetry_s=1, master_address="127.0.0.1",
-    )  # fmt: skip
+        **common("agent"),
+        nodes=(node,),
+        release_poll_s=0.002,
+        release_timeout_s=30,
+        device_poll_s=0.5,
+        run_as="agent",
+        ship_logs=False,
+        telemetry_s=1,
+        master_address="127.0.0.1",
+    )
     services = [
         AdmissionService(AdmissionSettings(**common("admission")), Metrics(), cluster.client("admission"), clock_and_ids),
         PoolService(
-            "victim-selection", ServiceSettings(**common("selection")), Metrics(), cluster.client("selection"),
+            "victim-selection",
+            ServiceSettings(**common("selection")),
+            Metrics(),
+            cluster.client("selection"),
             lambda projection: run_selector(projection, clock_and_ids, compute_in_thread),
         ),
         PoolService(
-            "eviction-executor", ServiceSettings(**common("executor")), Metrics(), cluster.client("executor"),
+            "eviction-executor",
+            ServiceSettings(**common("executor")),
+            Metrics(),
+            cluster.client("executor"),
             lambda projection: Executor(projection, clock_and_ids, Metrics()).run(),
         ),
         NodeAgentService(agent, Metrics(), cluster.client("agent"), clock_and_ids),
-    ]  # fmt: skip
+    ]
     running = [asyncio.ensure_future(service.run(stop)) for service in services]
     async with Client(cluster.client("client"), source="/measurements") as client:
         pool = Pool(client, folder)

@@ -43,9 +43,9 @@ async def telemetry(pool: Pool, machine: Machine) -> Section:
 async def checkpoint(pool: Pool, machine: Machine) -> Section:
     """The GPU's memory to disk when preempted, and back at the next start."""
     names = (
-        "preempted: GPU to host", "preempted: to disk", "preempted: saved and committed",
-        "restored: from disk", "restored: host to GPU", "restored: in all, verified",
-    )  # fmt: skip
+        *("preempted: GPU to host", "preempted: to disk", "preempted: saved and committed", "restored: from disk"),
+        *("restored: host to GPU", "restored: in all, verified"),
+    )
     gib = min(machine.held_gib, free_disk(pool.folder) / GIB / 2)
     if machine.has_card:
         gib = min(gib, await asyncio.to_thread(disk_speed, pool.folder) * DISK_S / GIB)

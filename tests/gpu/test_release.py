@@ -8,17 +8,18 @@ The programs use CUDA's driver library alone, so the machine needs a driver and 
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kits.waiting import until
 
-from bailiff_bus.messages import DeviceClearedReport, DeviceQuarantinedReport
+from bailiff_bus.messages.devices import DeviceClearedReport, DeviceQuarantinedReport
 from bailiff_node_agent.device_quarantine import DeviceQuarantine
 from bailiff_node_agent.devices import NoDriver, NvmlInventory, prove_release, read_devices
 from bailiff_node_agent.disk import MemoryStorage
-from bailiff_node_agent.runtime import Launch, Running, TaskKey
+from bailiff_node_agent.runtime import Launch, Running, TaskKey, pids_of
 from bailiff_node_agent.runtime.process import ProcessRuntime
 
 pytestmark = pytest.mark.gpu
@@ -65,15 +66,9 @@ def gpu(inventory: NvmlInventory) -> str:
 async def agent(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
     made = ProcessRuntime(tmp_path / "state")
     yield made
-    if made.task_dir(KEY).exists():
+    if made.folders.task(KEY).exists():
         await made.kill(KEY)
     await made.close()
-
-
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.02)
 
 
 async def holds(agent: ProcessRuntime, gpu: str, folder: Path, *how: str) -> None:
@@ -97,11 +92,11 @@ async def test_memory_of_a_killed_process_comes_back(
     await holds(agent, gpu, tmp_path)
     [held] = read_devices(inventory, [gpu])
     assert (held.memory_used or 0) > before[gpu] + 2 * GIB
-    proof = await prove_release(inventory, [gpu], lambda: agent.pids(KEY), before, 0.2, 0.05)
+    proof = await prove_release(inventory, [gpu], lambda: pids_of(agent, KEY), before, 0.2, 0.05)
     assert not proof.free
     await agent.kill(KEY)
     await asyncio.wait_for(agent.wait_exit(), 60)
-    assert (await prove_release(inventory, [gpu], lambda: agent.pids(KEY), before, 60, 0.05)).free
+    assert (await prove_release(inventory, [gpu], lambda: pids_of(agent, KEY), before, 60, 0.05)).free
 
 
 async def test_a_process_that_ignores_term_is_seen_until_it_is_killed(
@@ -110,11 +105,11 @@ async def test_a_process_that_ignores_term_is_seen_until_it_is_killed(
     before = baseline(inventory, gpu)
     await holds(agent, gpu, tmp_path, "deaf")
     await agent.terminate(KEY, 60.0)
-    proof = await prove_release(inventory, [gpu], lambda: agent.pids(KEY), before, 1, 0.05)
+    proof = await prove_release(inventory, [gpu], lambda: pids_of(agent, KEY), before, 1, 0.05)
     assert (proof.free, len(proof.living)) == (False, 1)
     await agent.kill(KEY)
     assert (await asyncio.wait_for(agent.wait_exit(), 60)).code == -9
-    assert (await prove_release(inventory, [gpu], lambda: agent.pids(KEY), before, 60, 0.05)).free
+    assert (await prove_release(inventory, [gpu], lambda: pids_of(agent, KEY), before, 60, 0.05)).free
 
 
 async def test_an_orphan_is_ended_before_its_task_counts_as_gone(
@@ -124,7 +119,7 @@ async def test_an_orphan_is_ended_before_its_task_counts_as_gone(
     await holds(agent, gpu, tmp_path, "orphan")
     ended = await asyncio.wait_for(agent.wait_exit(), 60)
     assert (ended.code, ended.leftovers) == (0, 1)
-    assert (await prove_release(inventory, [gpu], lambda: agent.pids(KEY), before, 60, 0.05)).free
+    assert (await prove_release(inventory, [gpu], lambda: pids_of(agent, KEY), before, 60, 0.05)).free
 
 
 async def test_a_foreign_process_blocks_the_device_until_it_exits(inventory: NvmlInventory, gpu: str, tmp_path: Path) -> None:

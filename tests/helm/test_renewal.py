@@ -1,6 +1,6 @@
 """Certificates renew themselves: a CronJob, with the right to restart the services that have new ones, and no other right."""
 
-from tests.helm_kit import of_kind, rendered
+from tests.kits.helm import of_kind, rendered
 
 from bailiff.security.kubernetes_keys import CERTIFIED
 

@@ -5,7 +5,19 @@ import re
 
 import pytest
 import yaml
-from tests.helm_kit import BOOTSTRAP, CHART, RELEASE, ROOT, VALUE_SETS, Object, containers, helm, of_kind, pod_templates, rendered
+from tests.kits.helm import (
+    BOOTSTRAP,
+    CHART,
+    RELEASE,
+    ROOT,
+    VALUE_SETS,
+    Object,
+    containers,
+    helm,
+    of_kind,
+    pod_templates,
+    rendered,
+)
 
 from bailiff.security.kubernetes_keys import secret_names
 from bailiff_bus.grants import PRINCIPALS

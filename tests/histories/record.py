@@ -1,7 +1,8 @@
-"""Records one history: `python -m tests.histories.record NAME`. Never over one that exists.
+"""Records the histories that are missing: `python -m tests.histories.record [SUFFIX]`. Never over one that exists.
 
 A recorded history is what an engine once wrote. It is never recorded again to make a test pass: where deciding again gives
-something else, `LOGIC` has to rise, and the history stays, folded and verified and no longer decided again.
+something else, `LOGIC` has to rise, and the history stays, folded and verified and no longer decided again. What the new
+`LOGIC` decides is recorded beside it, with a suffix such as `-2`.
 """
 
 import json
@@ -10,14 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.histories.releases import record as releases
-from tests.history_files import to_lines
-from tests.log_builder import HOUR, MINUTE, SECOND, Cut, Story, policy
+from tests.kits.history_files import to_lines
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, Cut, Story, policy
+from tests.kits.older_engine import run_round
 
 from bailiff_core.engine import LOGIC, RELEASE, STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.records.facts import ClockStepped, JobScaled, StateDigest, TaskExited, TaskReleased
+from bailiff_core.records.facts import ClockStepped, JobEvictionRequested, JobScaled, StateDigest, TaskExited, TaskReleased
 
 FOLDER = Path(__file__).parent
 
@@ -25,7 +26,7 @@ FOLDER = Path(__file__).parent
 def run_rounds(story: Story, rounds: int) -> None:
     """Run the services this many times: selections are answered, evicted tasks exit, placed tasks start."""
     for _ in range(rounds):
-        releases.run_round(story, SECOND)
+        run_round(story)
 
 
 def preemption_of_one_node(story: Story) -> None:
@@ -217,6 +218,25 @@ def no_counter_reclaim(story: Story, *, others_submit: bool = True) -> None:
     run_rounds(story, rounds=6)
 
 
+def shortened_graces(story: Story) -> None:
+    """Jobs that ignore their notice: a request, a cancel and a fast drain shorten what is left, and one is believed less."""
+    story.apply_policy(policy(claims={"grace": "30d"}))
+    story.node("gpu-01", gpus=8)
+    story.node("gpu-02", gpus=8)
+    for name in ("asked", "cancelled", "drained"):
+        story.runs(name, gpus=4, grace=24 * HOUR)
+    for name in ("asked", "cancelled"):
+        story.evict(name, after=MINUTE)
+        story.begin(name, after=SECOND)
+    story.cycle(JobEvictionRequested(request=story.request(), job="asked", grace=5 * SECOND), after=MINUTE)
+    story.cancel("cancelled", after=SECOND)
+    story.drain(story.state.nodes[story.job("drained").tasks[0].node].name, "fast", reason="it smokes")
+    for name in list(story.state.evicting):
+        story.yields(name, 137, after=10 * SECOND)
+    run_rounds(story, rounds=3)
+    story.cycle(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.state)), after=MINUTE)
+
+
 HISTORIES: dict[str, Callable[[Story], None]] = {
     "preemption-of-one-node": preemption_of_one_node,
     "gang-over-two-nodes-with-a-cycle-cut-short": gang_over_two_nodes_with_a_cycle_cut_short,
@@ -224,109 +244,18 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "node-lost": node_lost,
     "borrow-and-reclaim": borrow_and_reclaim,
     "shared-devices-and-moves": shared_devices_and_moves,
-    "preemption-of-one-node-3": preemption_of_one_node,
-    "borrow-and-reclaim-3": borrow_and_reclaim,
-    "shared-devices-and-moves-3": shared_devices_and_moves,
     "operator-requests": operator_requests,
-    "gang-over-two-nodes-with-a-cycle-cut-short-4": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-4": borrow_and_reclaim,
-    "operator-requests-4": operator_requests,
-    "gang-over-two-nodes-with-a-cycle-cut-short-5": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-5": borrow_and_reclaim,
-    "operator-requests-5": operator_requests,
-    "no-counter-reclaim-5": no_counter_reclaim,
-    "gang-over-two-nodes-with-a-cycle-cut-short-6": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-6": borrow_and_reclaim,
-    "operator-requests-6": operator_requests,
-    "no-counter-reclaim-6": no_counter_reclaim,
-    "gang-over-two-nodes-with-a-cycle-cut-short-7": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-7": borrow_and_reclaim,
-    "operator-requests-7": operator_requests,
-    "no-counter-reclaim-7": no_counter_reclaim,
-    "shared-devices-and-moves-7": shared_devices_and_moves,
-    "cancelled-evictions-7": cancelled_evictions,
-    "node-lost-7": node_lost,
-    "preemption-of-one-node-8": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-8": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-8": borrow_and_reclaim,
-    "operator-requests-8": operator_requests,
-    "no-counter-reclaim-8": no_counter_reclaim,
-    "shared-devices-and-moves-8": shared_devices_and_moves,
-    "cancelled-evictions-8": cancelled_evictions,
-    "node-lost-8": node_lost,
-    "preemption-of-one-node-9": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-9": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-9": borrow_and_reclaim,
-    "operator-requests-9": operator_requests,
-    "no-counter-reclaim-9": no_counter_reclaim,
-    "shared-devices-and-moves-9": shared_devices_and_moves,
-    "cancelled-evictions-9": cancelled_evictions,
-    "node-lost-9": node_lost,
-    "preemption-of-one-node-10": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-10": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-10": borrow_and_reclaim,
-    "operator-requests-10": operator_requests,
-    "no-counter-reclaim-10": no_counter_reclaim,
-    "shared-devices-and-moves-10": shared_devices_and_moves,
-    "cancelled-evictions-10": cancelled_evictions,
-    "node-lost-10": node_lost,
-    "preemption-of-one-node-11": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-11": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-11": borrow_and_reclaim,
-    "operator-requests-11": operator_requests,
-    "no-counter-reclaim-11": no_counter_reclaim,
-    "shared-devices-and-moves-11": shared_devices_and_moves,
-    "cancelled-evictions-11": cancelled_evictions,
-    "node-lost-11": node_lost,
-    "preemption-of-one-node-12": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-12": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-12": borrow_and_reclaim,
-    "operator-requests-12": operator_requests,
-    "no-counter-reclaim-12": no_counter_reclaim,
-    "shared-devices-and-moves-12": shared_devices_and_moves,
-    "cancelled-evictions-12": cancelled_evictions,
-    "node-lost-12": node_lost,
-    "preemption-of-one-node-13": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-13": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-13": borrow_and_reclaim,
-    "operator-requests-13": operator_requests,
-    "no-counter-reclaim-13": no_counter_reclaim,
-    "shared-devices-and-moves-13": shared_devices_and_moves,
-    "cancelled-evictions-13": cancelled_evictions,
-    "node-lost-13": node_lost,
-    "preemption-of-one-node-14": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-14": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-14": borrow_and_reclaim,
-    "operator-requests-14": operator_requests,
-    "no-counter-reclaim-14": no_counter_reclaim,
-    "shared-devices-and-moves-14": shared_devices_and_moves,
-    "cancelled-evictions-14": cancelled_evictions,
-    "node-lost-14": node_lost,
-    "preemption-of-one-node-15": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-15": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-15": borrow_and_reclaim,
-    "operator-requests-15": operator_requests,
-    "no-counter-reclaim-15": no_counter_reclaim,
-    "shared-devices-and-moves-15": shared_devices_and_moves,
-    "cancelled-evictions-15": cancelled_evictions,
-    "node-lost-15": node_lost,
-    "preemption-of-one-node-16": preemption_of_one_node,
-    "gang-over-two-nodes-with-a-cycle-cut-short-16": gang_over_two_nodes_with_a_cycle_cut_short,
-    "borrow-and-reclaim-16": borrow_and_reclaim,
-    "operator-requests-16": operator_requests,
-    "no-counter-reclaim-16": no_counter_reclaim,
-    "shared-devices-and-moves-16": shared_devices_and_moves,
-    "cancelled-evictions-16": cancelled_evictions,
-    "node-lost-16": node_lost,
+    "no-counter-reclaim": no_counter_reclaim,
+    "shortened-graces": shortened_graces,
 }
 
 
-def record(name: str, folder: Path = FOLDER) -> Path:
+def record(name: str, folder: Path = FOLDER, suffix: str = "") -> Path:
     """Tell the story and write its log. Raises `FileExistsError`."""
-    log, expected = folder / f"{name}.jsonl", folder / f"{name}.expected.json"
+    log, expected = folder / f"{name}{suffix}.jsonl", folder / f"{name}{suffix}.expected.json"
     for path in (log, expected):
         if path.exists():
-            raise FileExistsError(f"{path} exists: a recorded history is never recorded again; use another name")
+            raise FileExistsError(f"{path} exists: a recorded history is never recorded again; use another suffix")
     story = Story(pool="a100")
     HISTORIES[name](story)
     story.holds()
@@ -344,7 +273,12 @@ def record(name: str, folder: Path = FOLDER) -> Path:
     return log
 
 
+def main(suffix: str = "") -> None:
+    """Record every story that has no history with this suffix."""
+    for name in HISTORIES:
+        if not (FOLDER / f"{name}{suffix}.jsonl").exists():
+            print(record(name, suffix=suffix))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in HISTORIES:
-        sys.exit(f"which one? {', '.join(HISTORIES)}")
-    print(record(sys.argv[1]))
+    main(*sys.argv[1:])

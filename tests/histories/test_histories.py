@@ -1,12 +1,13 @@
 """Every history ever recorded still reads, verifies, folds, and, while `LOGIC` is what it was, replays to its own bytes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from tests.histories.record import HISTORIES, record
-from tests.history_files import from_lines, to_lines
-from tests.log_builder import folded, replayed
+from tests.kits.history_files import from_lines, to_lines
+from tests.kits.log_builder import folded, replayed
 
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
@@ -24,7 +25,7 @@ def read(name: str) -> tuple[list[Wire], dict[str, object]]:
 
 
 def test_they_are_all_here():
-    assert set(HISTORIES) <= set(RECORDED)
+    assert set(HISTORIES) == {re.sub("-[0-9]+$", "", name) for name in RECORDED}
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -50,9 +51,8 @@ def test_it_folds_to_the_same_state(name):
     wires, expected = read(name)
     state = folded(wires)
     assert state.seq == len(wires) - 1
-    if expected["state_schema"] != STATE_SCHEMA:
-        pytest.skip("the state is written in another form since")
-    assert state_digest(state) == expected["state_digest"]
+    if expected["state_schema"] == STATE_SCHEMA:
+        assert state_digest(state) == expected["state_digest"]
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -66,13 +66,12 @@ def test_it_replays_to_the_same_bytes(name):
     assert replay.cycles > 10
 
 
-@pytest.mark.parametrize("name", sorted(HISTORIES))
-def test_a_recorded_history_is_never_overwritten(name, tmp_path):
-    log = record(name, tmp_path)
+def test_a_recorded_history_is_never_overwritten(tmp_path):
+    log = record("node-lost", tmp_path)
     before = log.read_bytes()
     with pytest.raises(FileExistsError, match="never recorded again"):
-        record(name, tmp_path)
+        record("node-lost", tmp_path)
+    assert log.read_bytes() == before
     log.unlink()
     with pytest.raises(FileExistsError, match="never recorded again"):
-        record(name, tmp_path)
-    assert before
+        record("node-lost", tmp_path)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.accounting_kit import summed
-from tests.api_kit import Api
-from tests.archive_kit import Auditor, Log, query
-from tests.http_kit import TOKEN
-from tests.log_builder import DAY, HOUR, MINUTE, Story, policy
+from tests.kits.accounting import summed
+from tests.kits.api import Api
+from tests.kits.archive import Auditor, Log, query
+from tests.kits.http import TOKEN
+from tests.kits.log_builder import DAY, HOUR, MINUTE, Story, policy
 from tests.unit.client.kit import command_on
 
 import bailiff
@@ -29,7 +29,7 @@ from bailiff_log.accounting_rows import ACCOUNTING_TABLES, borrowed_of, usage_of
 
 POOL = "/pools/pool-a/accounting"
 QUOTAS = [{"name": "blue", "quota": {"gpus": 6}}, {"name": "red", "quota": {"gpus": 2}}]
-FIGURES = ("used", "borrowed", "lost", "lost_other", "waiting", "preemptions")
+FIGURES = ("used", "borrowed", "lost", "lost_other", "restart", "waiting", "preemptions")
 
 
 def three_days() -> Story:
@@ -128,18 +128,22 @@ async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
         for key, row in found.items():
             sums = {"used": expected[key]["used"] / 3.6e12, "waiting": expected[key]["waiting"] / 3.6e12}
             assert close(row, sums), key
-            assert row["lost"] + row["lost_other"] == pytest.approx(expected[key]["lost"] / 3.6e6, abs=1e-5)
+            assert row["lost"] + row["lost_other"] + row["restart"] == pytest.approx(expected[key]["lost"] / 3.6e6, abs=1e-5)
 
         overview = await api.get(f"{POOL.rpartition('/')[0]}/overview", **whole)
-        lost = sum(row["lost"] + row["lost_other"] for row in by_job["rows"])
-        assert overview["pool"]["lost_gpu_hours"] == pytest.approx(lost, abs=1e-4), "the start page counts what accounting counts"
+        for figure in ("lost", "lost_other", "restart"):
+            total = sum(row[figure] for row in by_job["rows"])
+            assert overview["pool"][f"{figure}_gpu_hours"] == pytest.approx(total, abs=1e-4), (
+                "the start page counts what accounting counts"
+            )
+        assert overview["pool"]["preempted"] == sum(row["preemptions"] for row in by_job["rows"])
 
         named = {row["job"]: row for row in by_job["rows"]}
         red_1, red_2, blue_3 = named["red-1"], named["red-2"], named["blue-3"]
         assert red_1["borrowed"] == pytest.approx(7, abs=0.1), "it was there first, but last when it had been resumed"
         assert red_2["borrowed"] == pytest.approx(2 * (1 + 9 + 1), abs=0.2), "until it was preempted, and until the other's pause"
         assert red_2["preemptions"] == 1
-        assert red_2["lost"] == pytest.approx(2, abs=0.1), "two GPUs for an hour, `max_counted_loss`, and the restart"
+        assert red_2["lost"] == pytest.approx(2, abs=0.1), "two GPUs for an hour, `max_counted_loss`"
         assert red_1["lost"] == 0 < red_1["lost_other"], "a pause is no preemption"
         assert red_1["waiting"] == pytest.approx(0, abs=0.01), "paused for a day, which is not waiting"
         assert blue_3["waiting"] == pytest.approx(4, abs=0.1)
@@ -202,7 +206,7 @@ async def _of_the_command(api: Api, whole: dict[str, str], by_day: Any, monkeypa
     window = ("--since", whole["from"].replace("+00:00", "Z"), "--until", whole["to"].replace("+00:00", "Z"))
     printed = (await asyncio.to_thread(run, "accounting", "--by", "day,user", "-o", "csv", *window)).output
     header, *lines = printed.splitlines()
-    assert header.startswith("day,user,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,lost_other_gpu_hours,waiting_gpu_hours,")
+    assert header.startswith("day,user,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,lost_other_gpu_hours,restart_gpu_hours,")
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert len(rows) == len(lines)
     assert sum(float(row["used_gpu_hours"]) for row in rows) == pytest.approx(by_day["totals"]["used"], abs=1e-4)
@@ -228,7 +232,7 @@ def test_a_name_that_a_spreadsheet_would_compute_is_written_as_text() -> None:
 
 
 async def _altered(database: str) -> None:
-    for table, column in (("job_usage", "used_gpu_milli"), ("lost_work", "lost_gpu_ms"), ("gpu_capacity", "gpu_milli")):
+    for table, column in (("job_usage", "used_gpu_milli"), ("lost_work", "work_gpu_ms"), ("gpu_capacity", "gpu_milli")):
         which = f"ctid = (SELECT min(ctid) FROM {table})"
         await query(database, f"UPDATE {table} SET {column} = {column} + 1 WHERE {which}")
     found = (await derived(database, None)).differences

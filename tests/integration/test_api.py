@@ -16,11 +16,11 @@ import asyncpg
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
-from tests.api_kit import Api, Event
-from tests.archive_kit import Auditor, Log, query
 from tests.bench.synthetic import plain_log
-from tests.http_kit import PATIENCE_S, TOKEN
-from tests.log_builder import MINUTE, SECOND, Story, policy
+from tests.kits.api import Api, Event
+from tests.kits.archive import Auditor, Log, query
+from tests.kits.http import PATIENCE_S, TOKEN
+from tests.kits.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff.audit.log_files import message_line
 from bailiff_auditor import state_follower
@@ -31,10 +31,10 @@ from bailiff_auditor.api.jobs import SORTED_BY
 from bailiff_auditor.database import connect
 from bailiff_auditor.gpu_allocations import GpuAllocationWriter, LogReplaced
 from bailiff_auditor.quota_usage import follow_usage
-from bailiff_core.explain import jobs_of
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Wire, decode
+from bailiff_core.records.subjects import jobs_of
 from bailiff_devstack.postgres import EmbeddedPostgres
 from bailiff_log.message_json import message_to_json
 from bailiff_log.reader import Entry
@@ -152,14 +152,14 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         assert ended_first["items"][0]["job"] == "serve-1"
         rest = await get("/jobs", "JobPage", sort="ended", order="asc", cursor=ended_first["next"])
         assert [job["job"] for job in rest["items"]] == ["train-1", "train-2", "wide-1"]
-        whole = await get(f"/jobs/{victim}", "JobDetails")
+        whole = await get(f"/jobs/{victim}", "JobHistory")
         assert [attempt["attempt"] for attempt in whole["attempts"]] == [1, 2]
         assert whole["attempts"][0]["outcome"] == "preempted"
         assert whole["evictions"] == [eviction]
         (waiting,) = (await get("/queue", "QueuePage"))["items"]
         assert waiting["job"] == "wide-1"
-        assert waiting["reason"] == recorded(story, "JobPending").reason
-        assert (await get("/jobs/wide-1", "JobDetails"))["pending_reason"] == waiting["reason"]
+        assert waiting["pending_reason"] == recorded(story, "JobPending").reason
+        assert (await get("/jobs/wide-1", "JobHistory"))["pending_reason"] == waiting["pending_reason"]
         assert len((await get("/attempts", "AttemptPage", action="preempt"))["items"]) == 1
 
         # The records themselves, decisions, timelines.
@@ -189,14 +189,14 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         assert (pool["ok"], pool["next_seq"]) == (True, len(story.wires))
         assert pool["sealed"] >= 10
         assert (await api.get("/pools"))["items"][0]["pool"] == "pool-a"
-        assert len((await get("/gpus", "GpuMap"))["nodes"][0]["gpus"]) == 2
+        assert len((await get("/gpus", "GpuMap"))["nodes"][0]["devices"]) == 2
         (node,) = (await get("/nodes", "NodePage"))["items"]
         assert (node["node"], node["gpus"], node["state"]) == ("n1", 2, "ready")
         projects = {each["project"]: each for each in (await get("/projects", "ProjectPage"))["items"]}
         assert projects["research"]["jobs"] == {"running": 2}
-        assert projects[""]["usage"]["gpus"] == 2
+        assert projects[""]["usage"]["used"]["gpus"] == 2
         use = (await get("/usage", "UsagePage", project=""))["items"]
-        assert {each["gpus"] for each in use} >= {1.0, 2.0}
+        assert {each["used"]["gpus"] for each in use} >= {1.0, 2.0}
         over_time = await get("/quota-series", "QuotaSeries", points=3)
         whole = {each["project"]: each for each in over_time["projects"]}[""]
         assert 1 <= len(over_time["times"]) == len(whole["gpus"]) <= 3
@@ -261,7 +261,7 @@ async def test_borrowed_quota_is_reported_per_project_over_time(database: str, t
         assert red["max_borrowed"] == 2.0
         borrowed_s = 0.0
         for each, later in pairwise(use):
-            borrowed_s += (each["borrowed"] or 0) * (moment(later["time"]) - moment(each["time"])).total_seconds()
+            borrowed_s += (each["borrowed"]["gpus"] or 0) * (moment(later["time"]) - moment(each["time"])).total_seconds()
         assert red["borrowed_gpu_hours"] == pytest.approx(borrowed_s / 3600, abs=0.01), "the ten minutes without records count"
         assert red["borrowed_gpu_hours"] > 0.33
         assert {each["borrowed_gpu_hours"] for each in others} == {0.0}
@@ -273,7 +273,7 @@ async def test_borrowed_quota_is_reported_per_project_over_time(database: str, t
         at_rest = {"from": use[-1]["time"], "points": 2}
         (only,) = (await it.api.get("/pools/pool-a/quota-series", **at_rest))["times"]
         assert moment(only) == moment(use[-1]["time"])
-        silent = moment(next(each["time"] for each in use if each["borrowed"] == 2)) + timedelta(minutes=3)
+        silent = moment(next(each["time"] for each in use if each["borrowed"]["gpus"] == 2)) + timedelta(minutes=3)
         between = {"from": silent.isoformat(), "to": (silent + timedelta(minutes=1)).isoformat()}
         carried = (await it.api.get("/pools/pool-a/quota-series", **between))["projects"][0]
         assert set(carried["borrowed"]) == {2.0}, "a minute without a sample has the value before it"
@@ -308,8 +308,8 @@ async def test_gpu_allocations_at_any_time(database: str, tmp_path: Path) -> Non
                     after[-1][task.devices.bit_length() - 1].append((job.id, kind))
     async with world(database, tmp_path, story) as it:
         for seq, expected in enumerate(after):
-            (node,) = (await it.api.get("/pools/pool-a/gpus", seq=seq))["nodes"] or [{"gpus": []}]
-            found = {gpu["gpu"]: [(each["job"], each["kind"]) for each in gpu["holders"]] for gpu in node["gpus"]}
+            (node,) = (await it.api.get("/pools/pool-a/gpus", seq=seq))["nodes"] or [{"devices": []}]
+            found = {gpu["gpu"]: [(each["job"], each["kind"]) for each in gpu["holders"]] for gpu in node["devices"]}
             assert {gpu: sorted(who) for gpu, who in found.items()} == {gpu: sorted(who) for gpu, who in expected.items()}, seq
         decided = story.records[seq_of(story, "PreemptionDecided")]
         at = datetime.fromtimestamp(decided.time / 1_000_000, UTC)
@@ -322,8 +322,11 @@ async def test_gpu_allocations_at_any_time(database: str, tmp_path: Path) -> Non
         assert [place["state"] for place in places] == ["ok", "ok"]
         spans = await it.api.all("/pools/pool-a/allocations", node="n1", gpu=then["gpu"], order="asc", limit=2)
         assert [(span["job"], span["kind"]) for span in spans] == [
-            (choice, "allocated"), ("serve-1", "reserved"), ("serve-1", "allocated"), (choice, "allocated"),
-        ]  # fmt: skip
+            (choice, "allocated"),
+            ("serve-1", "reserved"),
+            ("serve-1", "allocated"),
+            (choice, "allocated"),
+        ]
         await it.api.refused(400, "/pools/pool-a/gpus", seq=len(story.records))
         await it.api.refused(404, "/pools/pool-a/nodes/n1/gpus/7")
 
@@ -576,11 +579,11 @@ async def test_an_error_names_the_parameter_and_the_allowed_values(database: str
 
 SESAME = "sésame, ouvre-toi, et laisse-moi entrer"
 HOSTILE = (
-    "", " ", "'", "' OR 1=1 --", '"; DROP TABLE records; --', "\\", "%", "%00", "\x00", "\ud7ff", "𝕏" * 50, "a" * 5_000, "0",
-    "-1", "1e400", "9223372036854775807", "9223372036854775808", "NaN", "null", "[]", "{}", "../../etc/passwd", "${x}",
-    "\r\nx: y", "١٢", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "WyJ4Il0", "pool-a:1",
-    "pool-a:-2", ":", ",",
-)  # fmt: skip
+    *("", " ", "'", "' OR 1=1 --", '"; DROP TABLE records; --', "\\", "%", "%00", "\x00", "\ud7ff", "𝕏" * 50, "a" * 5_000, "0"),
+    *("-1", "1e400", "9223372036854775807", "9223372036854775808", "NaN", "null", "[]", "{}", "../../etc/passwd", "${x}"),
+    *("\r\nx: y", "١٢", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "WyJ4Il0", "pool-a:1"),
+    *("pool-a:-2", ":", ","),
+)
 
 
 async def test_no_parameter_value_causes_a_server_error(database: str, tmp_path: Path) -> None:

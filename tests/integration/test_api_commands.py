@@ -11,23 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api_kit import Api
-from tests.archive_kit import Auditor, Log
-from tests.http_kit import TOKEN
-from tests.log_builder import MINUTE, SECOND, Story
+from tests.kits.api import Api
+from tests.kits.archive import Auditor, Log
+from tests.kits.http import TOKEN
+from tests.kits.log_builder import MINUTE, SECOND, Story
 from tests.unit.client.kit import LogWriter, Run, command_on, preemption_story
 
-from bailiff.audit.http_log import HttpLogSource
 from bailiff.client.errors import ExitCode
+from bailiff.client.http_log import HttpLogSource
 from bailiff_auditor import state_follower
 
 COMMANDS = (
-    "list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe unknown", "explain train-1",
-    "explain serve-1 -o json", "explain 12", "explain 9999", "events", "events --from 0 -o json", "events --job train-1",
-    "audit tail", "audit tail --from 3 -o json", "audit tail --type JobPlaced", "audit show 7", "audit show 9999",
-    "audit verify -o json", "audit replay -o json", "audit seals -o json", "nodes -o wide", "nodes -o json", "pools -o json",
-    "node list", "node describe n1", "class list -o json", "policy show", "project list -o json", "audit export -",
-)  # fmt: skip
+    *("list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe unknown"),
+    *("explain train-1", "explain serve-1 -o json", "explain 12", "explain 9999", "events", "events --from 0 -o json"),
+    *("events --job train-1", "audit tail", "audit tail --from 3 -o json", "audit tail --type JobPlaced", "audit show 7"),
+    *("audit show 9999", "audit verify -o json", "audit replay -o json", "audit seals -o json", "nodes -o wide"),
+    *("nodes -o json", "pools -o json", "node list", "node describe n1", "class list -o json", "policy show"),
+    *("project list -o json", "audit export -"),
+)
 NOT_THERE = "http://127.0.0.1:1"
 
 
@@ -66,8 +67,10 @@ async def test_every_reading_command_prints_the_same_from_both_sources(both: Bot
         Auditor(log, database, tmp_path / "auditor", seal_records=5).running() as auditor,
         Api(database, state_dir=tmp_path).running() as api,
     ):
-        await auditor.until("all is archived and sealed", lambda: auditor.value("bailiff_archive_head_seq") == last
-                            and auditor.value("bailiff_sealed_records") > 0)  # fmt: skip
+        await auditor.until(
+            "all is archived and sealed",
+            lambda: auditor.value("bailiff_archive_head_seq") == last and auditor.value("bailiff_sealed_records") > 0,
+        )
         for command in COMMANDS:
             expected = await asyncio.to_thread(both.on_topic(), *command.split())
             found = await asyncio.to_thread(both.on_api(api.service.address), *command.split())

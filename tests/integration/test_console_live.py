@@ -14,18 +14,20 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from tests.archive_kit import Log
-from tests.console_kit import Console, page
-from tests.log_builder import SECOND, Story, policy
-from tests.oidc_provider import served
+from tests.kits.archive import Log
+from tests.kits.console import Console, page
+from tests.kits.log_builder import SECOND, Story, policy
+from tests.kits.oidc_provider import served
+from tests.kits.waiting import until
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import NodeTelemetry
-from bailiff_bus.messages.telemetry import DeviceTelemetry
+from bailiff_bus.messages.reports import FenceStatus, NodeHeartbeat
+from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
 from bailiff_bus.topics import TELEMETRY
 from bailiff_console.history import snapshots, state_at
-from bailiff_console.live import subscribers
+from bailiff_console.live import pool_projection, subscribers
+from bailiff_core.model.demand import Dependency
 from bailiff_core.records import Wire
 from bailiff_core.records.decisions import PreemptionDecided
 
@@ -76,13 +78,13 @@ async def test_a_page_gets_a_snapshot_then_changes_and_resumes_after_a_disconnec
             await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
             snapshot = live.client_state.snapshot
             assert snapshot["pool"]["gpus_allocated"] == 4
-            assert [cell[0] for cell in snapshot["nodes"]["n1"]["gpus"]] == ["allocated"] * 4
-            assert snapshot["nodes"]["n1"]["gpus"][0][1] == "train-1"
+            assert [cell[0] for cell in snapshot["nodes"]["n1"]["devices"]] == ["allocated"] * 4
+            assert snapshot["nodes"]["n1"]["devices"][0][1] == "train-1"
             assert (
                 snapshot["jobs"]["train-1"] | {"state": "running", "priority_class": "train", "nodes": ["n1"]}
                 == snapshot["jobs"]["train-1"]
             )
-            assert snapshot["projects"]["red"]["used"]["gpu_milli"] == 4000
+            assert snapshot["projects"]["red"]["used"]["gpus"] == 4
             assert snapshot["queue"] == []
             assert [each["event"] for each in snapshot["events"]][-1] == "Started"
             story.runs("train-2", gpus=4, project="blue")
@@ -108,6 +110,65 @@ async def test_a_page_gets_a_snapshot_then_changes_and_resumes_after_a_disconnec
             assert reply == sorted(reply)
             assert len({(each["seq"], each["event"], each["job"]) for each in client_state.events}) == len(client_state.events)
             assert {"Succeeded", "Started"} <= {each["event"] for each in client_state.events}
+
+
+async def test_of_many_jobs_a_page_gets_the_first_and_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_projection, "MAX_PENDING", 2)
+    monkeypatch.setattr(pool_projection, "MAX_ASIDE", 1)
+    world.story.runs("train-0", gpus=4)
+    for number in range(1, 6):
+        world.story.submit(f"wait-{number}", gpus=8)
+    for number in range(1, 4):
+        world.story.cycle(world.story.submitted(f"after-{number}", after=(Dependency(job="train-1"),)))
+    world.write()
+    async with (
+        world.console() as console,
+        page(console.http, "pool-a") as live,
+        page(console.http, "pool-a", job="wait-4") as own,
+    ):
+        await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
+        await own.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
+        assert list(live.client_state.snapshot["jobs"]) == ["train-1", "train-0", "wait-1", "wait-2", "after-3"]
+        assert live.client_state.snapshot["queue"] == ["wait-1", "wait-2"]
+        assert live.client_state.snapshot["pool"]["jobs_pending"] == 5
+        assert own.client_state.snapshot["jobs"]["wait-4"]["state"] == "pending"
+        for job in ("wait-1", "wait-4"):
+            world.story.cancel(job)
+        seq = world.write()
+        await live.until("the next job takes the place", at(seq))
+        await own.until("its job has ended", at(seq))
+        assert live.client_state.snapshot["queue"] == ["wait-2", "wait-3"]
+        assert "wait-3" in live.client_state.snapshot["jobs"]
+        assert "wait-4" not in own.client_state.snapshot["jobs"]
+
+
+async def test_all_jobs_are_listed_page_by_page(world: World) -> None:
+    for number in range(1, 6):
+        world.story.submit(f"wait-{number}", gpus=number, project="red" if number % 2 else "blue")
+    world.write()
+
+    async def names(console: Console, **asked: Any) -> list[str]:
+        found, cursor = list[str](), None
+        while True:
+            params = {**asked, "limit": 2, **({"cursor": cursor} if cursor is not None else {})}
+            answer = await console.http.get("/api/pools/pool-a/jobs", params=params)
+            assert answer.status_code == 200, answer.text
+            assert len(answer.json()["items"]) <= 2
+            found += [row["job"] for row in answer.json()["items"]]
+            cursor = answer.json()["next"]
+            if cursor is None:
+                assert answer.json()["total"] == len(found)
+                return found
+
+    async with world.console() as console:
+        oldest_first = ["train-1", *(f"wait-{number}" for number in range(1, 6))]
+        assert await names(console) == oldest_first
+        assert await names(console, sort="submitted", order="desc") == oldest_first[::-1]
+        assert await names(console, sort="gpus", order="desc", contains="ait-", project="red") == ["wait-5", "wait-3", "wait-1"]
+        assert await names(console, state="running") == ["train-1"]
+        assert await names(console, state="evicted") == []
+        assert await names(console, contains="*") == []
+        assert (await console.http.get("/api/pools/pool-a/jobs", params={"from": "soon"})).status_code == 400
 
 
 async def test_a_restarted_console_sends_a_new_snapshot_to_reconnecting_pages(world: World) -> None:
@@ -247,7 +308,7 @@ async def test_the_pool_is_shown_as_it_was_after_any_record_and_at_any_time(worl
         await console.refused(400, "/pools/pool-a/snapshot")
 
 
-@pytest.mark.parametrize(("module", "what"), [(snapshots, "from_snapshot"), (state_at, "apply"), (state_at, "to_snapshot")])
+@pytest.mark.parametrize(("module", "what"), [(snapshots, "from_snapshot"), (state_at, "apply"), (snapshots, "snapshot_parts")])
 async def test_pages_stay_live_while_a_past_state_is_computed(
     world: World, monkeypatch: pytest.MonkeyPatch, module: Any, what: str
 ) -> None:
@@ -266,7 +327,7 @@ async def test_pages_stay_live_while_a_past_state_is_computed(
     async with world.console() as console, page(console.http, "pool-a") as live:
         await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
         followed = console.service.pools.get("pool-a")
-        if what == "to_snapshot":
+        if what == "snapshot_parts":
             followed.history.snapshots.forget()  # so that states are computed again
         monkeypatch.setattr(module, what, slowly)
         pending = asyncio.create_task(console.get("/pools/pool-a/snapshot", seq=seq))
@@ -314,13 +375,6 @@ async def test_without_a_built_page_it_says_how_to_build_one(world: World) -> No
         assert (await console.http.get("/assets/none.js")).status_code == 404
 
 
-async def until(condition: Any) -> None:
-    """Wait until the condition holds."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 def preempted(world: World) -> World:
     """serve-1 requests four GPUs and preempts train-2, which is requeued."""
@@ -340,20 +394,20 @@ async def test_a_decision_is_returned_whole_with_its_jobs(preempted: World) -> N
     (seq,) = [record.seq for record in records if isinstance(record.data, PreemptionDecided)]
     async with preempted.console() as console:
         reply = await console.get(f"/pools/pool-a/decisions/{seq}")
-        assert (reply["type"], reply["action"], reply["preemptor"]["job"]) == (
+        assert (reply["type"], reply["view"]["action"], reply["view"]["job"]) == (
             "bailiff.audit.PreemptionDecided.v1",
             "preempt",
             "serve-1",
         )
-        (victim,) = reply["chosen"]
-        others = [each for each in reply["candidates"] if each["action"] == reply["action"]]
+        (victim,) = reply["view"]["victims"]
+        others = [each for each in reply["candidates"] if each["action"] == reply["view"]["action"]]
         assert {each["job"] for each in others if each["chosen"]} == {victim["job"]}
         assert reply["before"]["seq"] == seq - 1
         states = [reply[when]["jobs"][victim["job"]]["state"] for when in ("before", "after")]
         assert states == ["running", "evicting"]
         (node,) = reply["after"]["nodes"]
-        assert {cell[0] for cell in reply["before"]["nodes"][node]["gpus"]} == {"allocated"}
-        assert {(cell[0], cell[2]) for cell in reply["after"]["nodes"][node]["gpus"]} == {("releasing", "serve-1")}
+        assert {cell[0] for cell in reply["before"]["nodes"][node]["devices"]} == {"allocated"}
+        assert {(cell[0], cell[2]) for cell in reply["after"]["nodes"][node]["devices"]} == {("releasing", "serve-1")}
         questions = [section["question"] for section in reply["sections"]]
         assert questions[0] == "Which jobs are preempted, by which job, and why these?"
         assert "What happened next?" in questions
@@ -371,7 +425,7 @@ async def test_a_decision_is_returned_whole_with_its_jobs(preempted: World) -> N
 
         details = await console.get(f"/pools/pool-a/jobs/{victim['job']}")
         assert details["summary"]["evictions"] == 1
-        assert details["class"]["priority_class"] == "train"
+        assert details["class_row"]["priority_class"] == "train"
         assert any("serve-1" in line for line in details["events"])
         projects = (await console.get("/pools/pool-a/snapshot", seq=records[-1].seq))["projects"]
         assert projects["blue"]["evictions_caused"] == 1
@@ -437,3 +491,23 @@ async def test_gpu_utilization_is_sent_to_its_subscribers(world: World) -> None:
         async with page(console.http, "pool-a", show="nodes,telemetry") as late:
             await late.until("a page opened later gets it, too", lambda client_state: "n1" in client_state.telemetry)
         assert other.client_state.telemetry == {}
+
+
+async def test_what_a_nodes_agent_cannot_remove_is_shown_harmlessly(world: World) -> None:
+    async with world.console() as console:
+        path = "/api/pools/pool-a/nodes/n1/leftovers"
+        assert (await console.http.get(path)).json() == {"left_folders": None, "left_example": ""}, "it has sent nothing yet"
+        example = "/state/unfinished/\x1b[31mtrain-1: Operation not permitted"
+        body = NodeHeartbeat(
+            node="n1", incarnation="i1", number=1, fence=FenceStatus(epoch=0, seq=0), left_folders=2, left_example=example
+        )
+        headers, value = wrap(body, source="/n1", id="h1", pool="pool-a", time_us=1)
+        producer = await world.log.cluster.client("n1").producer()
+        await (await producer.send(topics.NODE_REPORTS.name, value, key=b"n1", headers=headers))
+        shown = (await console.http.get(path)).json()
+        assert (shown["left_folders"], "\x1b" in shown["left_example"], "train-1: Operation" in shown["left_example"]) == (
+            2,
+            False,
+            True,
+        )
+        assert (await console.http.get("/api/pools/pool-a/nodes/n9/leftovers")).status_code == 404

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.archive_kit import Auditor, Log, query
 from tests.bench.synthetic import long_log
-from tests.witness_kit import RunningWitness
+from tests.kits.archive import Auditor, Log, query
+from tests.kits.witness import RunningWitness
 
 from bailiff.audit.cosignatures import ask
 from bailiff.audit.log_sources import from_archive
@@ -12,7 +12,8 @@ from bailiff.audit.verify import chain_of, verified
 from bailiff.witness.witnesses import WitnessAddress
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import CheckpointCosigned, CheckpointRefused, MessageBody
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused
+from bailiff_core.model.message import MessageBody
 from bailiff_log.checkpoints import witness_key
 from bailiff_log.cosignatures import parse_cosignature
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.archive_kit import Auditor, Log, query
-from tests.integration.test_archive import displaced
-from tests.log_builder import Story
+from tests.kits.archive import Auditor, Log, displaced, query
+from tests.kits.log_builder import Story
 
 from bailiff.audit.log_sources import from_archive
 from bailiff.audit.pruning import prune
@@ -27,15 +26,23 @@ WHICH = {
     "gpu_states": "true",
 }
 KEYS = {name: table.key for name, table in TABLES.items()} | {
-    "project_usage": USAGE_COLUMNS[:3], "records": ("pool", "seq"),
-    "gpu_allocations": ("pool", *GPU_ALLOCATIONS.key, "from_seq"), "gpu_states": ("pool", *GPU_STATES.key, "from_seq"),
-}  # fmt: skip
+    "project_usage": USAGE_COLUMNS[:3],
+    "records": ("pool", "seq"),
+    "gpu_allocations": ("pool", *GPU_ALLOCATIONS.key, "from_seq"),
+    "gpu_states": ("pool", *GPU_STATES.key, "from_seq"),
+}
 BYTES = ("headers", "value", "key", "appended_at", "offset")  # not derived: verify checks them against chain and seals
 OTHER = {
-    "text": "{0} || 'x'", "integer": "{0} + 1", "bigint": "{0} + 1", "smallint": "{0} + 1", "boolean": "NOT {0}",
-    "timestamp with time zone": "{0} + interval '1 second'", "jsonb": """'{{"x": 1}}'""", "bytea": "{0} || 'x'::bytea",
-    "ARRAY": "{0} || 7",
-}  # fmt: skip
+    "text": "{0} || 'x'",
+    "integer": "{0} + 1",
+    "bigint": "{0} + 1",
+    "smallint": "{0} + 1",
+    "boolean": "NOT {0}",
+    "timestamp with time zone": "{0} + interval '1 second'",
+    "jsonb": """'{{"x": 1}}'""",
+    "bytea": "{0} || 'x'::bytea",
+    "ARRAY": "{0} || {0}",
+}
 
 
 async def archive(
@@ -57,8 +64,9 @@ async def archive(
 async def columns(database: str, table: str) -> dict[str, str]:
     rows = await query(
         database,
-        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position", table,
-    )  # fmt: skip
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position",
+        table,
+    )
     return {row["column_name"]: row["data_type"] for row in rows if row["column_name"] not in (*KEYS[table], *BYTES)}
 
 
@@ -73,19 +81,19 @@ async def test_an_altered_value_is_named_in_every_table(every: int, database: st
     for table in KEYS:
         which = WHICH.get(table, "type = 'JobSubmitted.v1' AND job = 'train-2'")
         for name, kind in list((await columns(database, table)).items())[::every]:
-            row = await connection.fetchrow(f"SELECT ctid, {name} AS value FROM {table} WHERE {which} LIMIT 1")
-            changed = OTHER[kind].format(name) if row["value"] is not None else {"text": "'x'", "jsonb": "'{}'"}.get(kind)
+            row = await connection.fetchrow(f'SELECT ctid, "{name}" AS value FROM {table} WHERE {which} LIMIT 1')
+            changed = OTHER[kind].format(f'"{name}"') if row["value"] is not None else {"text": "'x'", "jsonb": "'{}'"}.get(kind)
             if changed is None:
                 changed = "now()" if kind.startswith("timestamp") else "7"
             there = row["value"]
             (ctid,) = await connection.fetchrow(
-                f"UPDATE {table} SET {name} = {changed} WHERE ctid = $1 RETURNING ctid", row["ctid"]
+                f'UPDATE {table} SET "{name}" = {changed} WHERE ctid = $1 RETURNING ctid', row["ctid"]
             )
             found = await derived(database, None)
             assert len(found.differences) == 1, (table, name, found.differences)
             assert found.differences[0].startswith(f"{table} "), found.differences
             assert f": {name} is " in found.differences[0]
-            await connection.execute(f"UPDATE {table} SET {name} = $2 WHERE ctid = $1", ctid, there)
+            await connection.execute(f'UPDATE {table} SET "{name}" = $2 WHERE ctid = $1', ctid, there)
             tried += 1
     assert (await derived(database, None)).differences == []
     assert tried >= 60 // every
@@ -128,9 +136,12 @@ async def test_a_removed_quota_sample_and_a_removed_gpu_allocation_are_found(dat
     await query(database, "UPDATE gpu_states SET gpu = 7 WHERE gpu = 0")
     found = (await derived(database, None)).differences
     assert sorted(f"{each.partition(' ')[0]}: {each.partition(': ')[2]}" for each in found) == [
-        "gpu_allocations: is missing", "gpu_states: follows from no record", "gpu_states: is missing",
-        "project_usage: no sample was due there", *["project_usage: the sample is missing"] * 3,
-    ]  # fmt: skip
+        "gpu_allocations: is missing",
+        "gpu_states: follows from no record",
+        "gpu_states: is missing",
+        "project_usage: no sample was due there",
+        *["project_usage: the sample is missing"] * 3,
+    ]
     assert any(each.startswith(f"gpu_allocations {spell['job']} ") for each in found)
 
 

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.archive_kit import Auditor, Log, archived, query
-from tests.integration.test_archive import displaced
-from tests.log_builder import Story
+from tests.kits.archive import Auditor, Log, archived, displaced, query
+from tests.kits.log_builder import Story
 
 from bailiff.audit.chain_report import verify
 from bailiff.audit.forks import order
@@ -18,7 +17,7 @@ from bailiff.audit.verify import verified
 from bailiff.audit.verify_derived import derived
 from bailiff.client.errors import ClientError
 from bailiff_bus import topics
-from bailiff_bus.messages import SealsInvalidated
+from bailiff_bus.messages.seals import SealsInvalidated
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.keys import make_private_key
@@ -79,8 +78,11 @@ async def test_lost_records_become_a_fork_and_the_archive_follows_the_log_again(
     assert [row["value"] for row in rows] == [message.value for message in before[first:]]
     (fork,) = await query(database, "SELECT * FROM forks")
     assert (fork["from_seq"], fork["head_seq"], fork["reason"], fork["ordered_by"]) == (
-        first, len(before) - 1, "a disk died", "op-1",
-    )  # fmt: skip
+        first,
+        len(before) - 1,
+        "a disk died",
+        "op-1",
+    )
     assert (await derived(database, None)).differences == []
 
     bodies = [body for message in log.seals() if (body := parse_seal(message, "pool-a")) is not None]

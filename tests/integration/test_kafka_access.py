@@ -15,8 +15,8 @@ from aiokafka.protocol.transaction import InitProducerIdRequest_v0
 from pydantic import SecretStr
 
 from bailiff.client.client import Client
-from bailiff.client.doctor import access_check, examine
 from bailiff.client.settings import ClientSettings
+from bailiff.doctor.checks import access_check, examine
 from bailiff.security.apply import apply
 from bailiff.security.certificates import issue
 from bailiff_bus.grants import PRINCIPALS, TOPIC_OPERATIONS, Grant, Operation
@@ -163,6 +163,17 @@ async def test_doctor_runs_with_few_rights(secure: SecureKafka, role: str) -> No
         found = {check["check"]: check["status"] for check in await examine(client, settings)}
     assert (found["kafka"], found["access"], found["pools"]) == ("ok", "ok", "wrong")
     assert found["topics"] == ("ok" if role == "operator" else "skipped")
+    assert found["service admission"] == ("wrong" if role == "operator" else "skipped")
+
+
+async def test_who_sees_the_members_of_a_group_cannot_join_it(secure: SecureKafka) -> None:
+    bus = KafkaBus(secure.settings("operator"))
+    try:
+        assert await bus.members("bailiff-admission") == {}
+        with pytest.raises(AccessDenied, match="bailiff-admission"):
+            await bus.join("bailiff-admission", "bailiff.audit", None)
+    finally:
+        await bus.close()
 
 
 # --- authentication

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.integration.test_client import Pool, bus, pool  # noqa: F401 - fixtures
-from tests.kafka_fixtures import TestKafka
+from tests.kits.client_pool import Pool
+from tests.kits.kafka import TestKafka
 
 from bailiff import Client
 from bailiff.notify.notifier import Positions
@@ -61,7 +61,7 @@ def receiver() -> Iterator[DeadlyReceiver]:
     made.server.server_close()
 
 
-async def test_kill_nine_loses_no_notice(kafka: TestKafka, pool: Pool, receiver: DeadlyReceiver, tmp_path: Path) -> None:  # noqa: F811
+async def test_kill_nine_loses_no_notice(kafka: TestKafka, pool: Pool, receiver: DeadlyReceiver, tmp_path: Path) -> None:
     file = tmp_path / "notify.yaml"
     url = f"http://127.0.0.1:{receiver.server.server_port}/"
     file.write_text(json.dumps({"positions": "kept.json", "pools": [pool.name], "hooks": [{"name": "chat", "webhook": url}]}))
@@ -85,5 +85,8 @@ async def test_kill_nine_loses_no_notice(kafka: TestKafka, pool: Pool, receiver:
     assert second in receiver.ids[2:]  # it was in flight: sent again, under the same id
     assert first == f"{pool.name}:21:Preempted:train-7"
     assert [key.split(":")[2:] for key in dict.fromkeys(receiver.ids)] == [
-        ["Preempted", "train-7"], ["Preempted", "train-8"], ["Resumed", "train-7"], ["Resumed", "train-8"],
-    ]  # fmt: skip
+        ["Preempted", "train-7"],
+        ["Preempted", "train-8"],
+        ["Resumed", "train-7"],
+        ["Resumed", "train-8"],
+    ]

@@ -6,54 +6,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import s3fs
-from tests.histories.record import HISTORIES
-from tests.log_builder import Story
-from tests.s3_server import BUCKET, ENVIRONMENT, StoppingProxy, s3_server, use
-from tests.unit.client.test_cosigned_log import KEY, SealedLog
+from tests.kits.parquet import SEALED, SIZE, TRUST, export, parquet
+from tests.kits.s3_server import BUCKET, ENVIRONMENT, StoppingProxy, s3_server, use
 
 from bailiff.audit import segment_proofs
 from bailiff.audit.log_sources import from_file
 from bailiff.audit.object_path import ObjectPath
 from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.segments import SegmentFolder
-from bailiff.audit.verify import chain_of_bodies, verified
+from bailiff.audit.verify import verified
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_bus.port import Message
-from bailiff_core.records import ChainHead
-from bailiff_core.records.merkle import Frontier
-from bailiff_log.keys import key_id
-
-SIZE = 20
-STORY = Story(pool="pool-a")
-HISTORIES["borrow-and-reclaim"](STORY)
-WIRES = STORY.wires
-SEALED = len(WIRES) // SIZE * SIZE
-LOG = SealedLog(WIRES, (15, SIZE, 3 * SIZE + 3, len(WIRES) - 1))  # seals at the end of a segment, within one, beyond all
-TRUST = [key_id(KEY)]
-
-
-async def messages() -> AsyncGenerator[Message, None]:
-    for offset, wire in enumerate(WIRES):
-        yield Message("bailiff.audit", 0, offset, 1_800_000_000_000_000, None, wire.headers, wire.value)
-
-
-async def export(folder: ObjectPath | Path) -> list[str]:
-    """The names of the new segments."""
-    written = await write_segments(folder, SIZE, ChainHead("pool-a"), Frontier(), 0, messages(), LOG.seals)
-    return [each.name for each in written]
-
-
-async def parquet(folder: ObjectPath | Path) -> list[str]:
-    """The names of the segments that were written as Parquet."""
-    found = SegmentFolder(folder)
-    chain, problem = chain_of_bodies(found.pool, found.seals, TRUST)
-    assert not problem
-    return [each.name for each in await segment_proofs.write_all(found, chain)]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.archive_kit import query
+from tests.kits.archive import query
 
 from bailiff_devstack.postgres import EmbeddedPostgres, PostgresStartError
 

@@ -5,13 +5,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.archive_kit import Auditor, Log, query
-from tests.log_builder import MINUTE, SECOND, Story, policy
+from tests.kits.archive import Auditor, Log, alarms, query
+from tests.kits.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff_auditor import state_follower
-from bailiff_bus import topics
-from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import Alarm
 from bailiff_core.model.proposal import Proposal
 
 RULES = policy(preemption={"selection_timeout": "1h"})
@@ -53,11 +50,6 @@ async def checked(auditor: Auditor, dsn: str, results: list[str]) -> list[dict[s
 
     await auditor.until(f"proposals are checked: {results}", found)
     return await checks(dsn)
-
-
-def alarms(log: Log) -> list[Alarm]:
-    found = [unwrap(message).body for message in log.cluster.messages(topics.ALARMS.name, 0)]
-    return [body for body in found if isinstance(body, Alarm)]
 
 
 async def test_an_honest_proposal_is_reproduced(database: str, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The auditor checks who asked, for every signed request in the log; an admission that lies about it is named within a minute."""
 
-import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,24 +8,23 @@ from typing import Any
 import asyncpg
 import pytest
 from asyncpg import Connection
-from tests.archive_kit import Auditor, Log, query
-from tests.integration.test_proposal_checks import alarms
-from tests.signed_pool import POOL, SignedPool
+from tests.kits.archive import Auditor, Log, alarms, query
+from tests.kits.signed_pool import POOL, SignedPool
 from tests.unit.bus.virtual_time import run
 
 from bailiff_auditor.alarms import Alarms
 from bailiff_auditor.database import connect, migrate, migrations
 from bailiff_auditor.request_checks import RequestChecks
 from bailiff_bus import topics
-from bailiff_bus.messages import ApplyPolicy, CancelJob
 from bailiff_bus.port import Headers
 from bailiff_core.fold import apply
-from bailiff_core.model.policy import DEFAULT_POLICY, RetentionRules
+from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record, Wire, decode, facts
+from bailiff_core.records.job_requests import CancelJob
+from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_log.archive import pack_headers
 from bailiff_log.keys import key_id
-from bailiff_log.signed_requests import DAY
 from bailiff_log.writer import chain_records
 from bailiff_service.clock_and_ids import SYSTEM
 from bailiff_service.metrics import Metrics
@@ -143,9 +141,15 @@ def rejected_first(pool: SignedPool) -> list[Record]:
     cancelled = records[at].data
     assert isinstance(cancelled, facts.JobCancelled)
     rejected = facts.InputRejected(
-        topic=topics.REQUESTS.name, partition=0, offset=0, digest="0" * 64, code="no-such-job", reason="there is no such job",
-        source=cancelled.request.source, id=cancelled.request.id,
-    )  # fmt: skip
+        topic=topics.REQUESTS.name,
+        partition=0,
+        offset=0,
+        digest="0" * 64,
+        code="no-such-job",
+        reason="there is no such job",
+        source=cancelled.request.source,
+        id=cancelled.request.id,
+    )
     first = replace(records[at], type=rejected.type_name(), data=rejected, cause="", inputs=(), cycle_end=True)
     return [*records[:at], first, *(replace(each, seq=each.seq + 1) for each in records[at:])]
 
@@ -165,7 +169,7 @@ async def continued(archive: Connection, state: PoolState) -> tuple[RequestCheck
     log, metrics = Log(), Metrics()
     alarms_of = Alarms(log.cluster.client("auditor"), metrics, SYSTEM, set())
     found = await RequestChecks.load(archive, POOL, 1, alarms_of, metrics)
-    await found.begin(archive, state)
+    found.begin(state)
     return found, log
 
 
@@ -202,24 +206,3 @@ async def test_an_auditor_that_starts_with_a_snapshot_knows_which_requests_had_a
 async def test_no_name_makes_itself_verified_in_the_archive(archive: Connection, headers: Headers, verified: bool) -> None:
     assert await archive.fetchval("SELECT actor_verified($1, $2)", "eve", pack_headers(headers)) is verified
     assert await archive.fetchval("SELECT actor_verified(NULL, $1)", pack_headers(headers)) is None
-
-
-async def test_at_a_start_only_the_signatures_that_may_not_be_used_again_are_read(archive: Connection) -> None:
-    """A hundred thousand requests are stored, sixteen a day; those of the last two months are remembered."""
-    each, count = DAY // 16, 100_000
-    await archive.execute(
-        """INSERT INTO request_checks (pool, seq, result, text, signature, recorded_at)
-        SELECT 1, n, 'verified', '', CASE n % 10 WHEN 0 THEN '' ELSE 'signature-' || n END, n * $1::bigint
-        FROM generate_series(1, $2::integer) n""",
-        each, count,
-    )  # fmt: skip
-    state = PoolState(seq=count, now=count * each)
-    tracemalloc.start()
-    found, _ = await continued(archive, state)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    oldest = count - 16 * (RetentionRules().request_ids // DAY + 1)
-    assert found.verifier is not None
-    remembered = [n for n in range(1, count + 1) if found.verifier.remembers(f"signature-{n}")]
-    assert (found.after, remembered) == (count, [n for n in range(oldest, count + 1) if n % 10])
-    assert peak < 5_000_000

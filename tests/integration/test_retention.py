@@ -5,16 +5,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.archive_kit import Auditor, Log, archived, query
 from tests.bench.synthetic import long_log
+from tests.kits.archive import Auditor, Log, archived, query
 
 from bailiff.audit import proofs
-from bailiff.audit.chain_report import Verification, verify
+from bailiff.audit.chain_report import verify
 from bailiff.audit.log_sources import from_archive, from_file
 from bailiff.audit.pruning import prune
 from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.verify import verified
 from bailiff.client.errors import ClientError
+from bailiff_log.chain_verifier import Verification
 from bailiff_log.seals import check_proof
 
 WIRES = long_log(700)[:700]

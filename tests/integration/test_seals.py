@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.archive_kit import Auditor, Log, archived, query
 from tests.bench.synthetic import long_log
+from tests.kits.archive import Auditor, Log, archived, query
 
 from bailiff.audit import proofs
-from bailiff.audit.chain_report import Verification, verify
+from bailiff.audit.chain_report import verify
 from bailiff.audit.log_sources import Source, from_archive, from_file
 from bailiff.audit.replay import replay
 from bailiff.audit.segment_writer import write_segments
@@ -16,11 +16,12 @@ from bailiff.audit.verify import verified
 from bailiff.client.errors import ClientError
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, subtrees_of
+from bailiff_log.chain_verifier import Verification
 from bailiff_log.keys import make_private_key
-from bailiff_log.seals import (  # fmt: skip
+from bailiff_log.seals import (
     SealChain,
     SealVerifier,
     VerificationFailed,
@@ -121,7 +122,7 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
         verified_seals(log, trusted=("A" * 43,))
 
     first, second = chain.keys  # a proof under the second key can be verified by trusting the first only, and vice versa
-    source = Source(log.pool, 0, given(log.messages()), published(log), ChainHead(log.pool))
+    source = Source(log.pool, 0, lambda: given(log.messages()), published(log), ChainHead(log.pool))
     proof = await proofs.prove(source, 250, chain.seals[2], chain.key_messages)
     assert check_proof(json.dumps(proof), [first]).keys == [first, second]
     assert check_proof(json.dumps(proof), [second]).keys == [second]
@@ -180,11 +181,13 @@ async def test_a_seal_by_another_key_raises_an_alarm_and_is_skipped(database: st
     async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 100)
     ours = verified_seals(log).seals[0]
-    for number, forged in enumerate((
-        ours.model_copy(update={"size": 120}),  # with a signature of other content
-        make_seal(THEIRS, log.pool, ours.identity, Frontier(1, [b"\0" * 32]), ours.hash, ours.sealed_at),
-        make_key(THEIRS, log.pool, ours.identity, THEIRS),
-    )):  # fmt: skip
+    for number, forged in enumerate(
+        (
+            ours.model_copy(update={"size": 120}),  # with a signature of other content
+            make_seal(THEIRS, log.pool, ours.identity, Frontier(1, [b"\0" * 32]), ours.hash, ours.sealed_at),
+            make_key(THEIRS, log.pool, ours.identity, THEIRS),
+        )
+    ):
         headers, value = wrap(forged, source="/elsewhere", id=f"{number}", pool=log.pool, time_us=ours.sealed_at)
         log.cluster.store(topics.SEALS.name, 0, log.pool.encode(), headers, value)
     log.append(WIRES[150:300])
@@ -214,7 +217,7 @@ async def test_a_proof_holds_by_itself_and_no_changed_one_does(database: str, tm
     chain = verified_seals(log)
     for seq in (0, 123, 349, 350, 699):
         seal = next(each for each in chain.seals if each.size > seq)
-        source = Source(log.pool, 0, given(log.messages()), seals, ChainHead(log.pool))
+        source = Source(log.pool, 0, lambda: given(log.messages()), seals, ChainHead(log.pool))
         proof = await proofs.prove(source, seq, seal)
         proved = check_proof(json.dumps(proof), [key])
         assert (proved.seq, proved.wire.value) == (seq, log.messages()[seq].value)

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from tests.integration.test_kafka_bus import impatient, make_topic
-from tests.kafka_fixtures import TestKafka, kafka, private_kafka  # noqa: F401 - fixtures
+from tests.kits.kafka import TestKafka, impatient, make_topic
 
 from bailiff_bus.kafka import KafkaBus, broker_fetches, producer
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.port import BusUnavailable, Producer, Reader
-from bailiff_devstack import EmbeddedKafka
+from bailiff_devstack.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-async def patient_bus(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KafkaBus]:  # noqa: F811
+async def patient_bus(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KafkaBus]:
     """Its request for idle partitions lasts longer than any test: whoever waits for it fails."""
     monkeypatch.setattr(broker_fetches, "IDLE_FETCH_MS", 3_600_000)
     bus = KafkaBus(KafkaSettings(bootstrap=kafka.bootstrap, request_timeout_ms=7_200_000))
@@ -59,7 +58,7 @@ async def read(reader: Reader, count: int) -> list[bytes]:
     return found
 
 
-async def test_a_new_reader_and_a_seek_do_not_wait_for_the_long_request(patient_bus: KafkaBus, kafka: TestKafka) -> None:  # noqa: F811
+async def test_a_new_reader_and_a_seek_do_not_wait_for_the_long_request(patient_bus: KafkaBus, kafka: TestKafka) -> None:
     first, second = await make_topic(kafka.bootstrap), await make_topic(kafka.bootstrap)
     reader = await idle_reader(patient_bus, first)
     new = await patient_bus.reader([(second, 0, 0)])
@@ -73,12 +72,12 @@ async def test_a_new_reader_and_a_seek_do_not_wait_for_the_long_request(patient_
     assert await read(reader, 1) == [b"x"]
 
 
-async def test_a_stop_does_not_wait_for_the_long_request(patient_bus: KafkaBus, kafka: TestKafka) -> None:  # noqa: F811
+async def test_a_stop_does_not_wait_for_the_long_request(patient_bus: KafkaBus, kafka: TestKafka) -> None:
     await idle_reader(patient_bus, await make_topic(kafka.bootstrap))
     await patient_bus.close()
 
 
-async def test_a_reader_that_had_enough_is_fetched_for_again(patient_bus: KafkaBus, kafka: TestKafka) -> None:  # noqa: F811
+async def test_a_reader_that_had_enough_is_fetched_for_again(patient_bus: KafkaBus, kafka: TestKafka) -> None:
     """While the long request of another partition is open."""
     idle, busy = await make_topic(kafka.bootstrap), await make_topic(kafka.bootstrap)
     await idle_reader(patient_bus, idle)
@@ -90,7 +89,7 @@ async def test_a_reader_that_had_enough_is_fetched_for_again(patient_bus: KafkaB
     assert await read(slow, len(large)) == large
 
 
-async def test_an_idle_partition_costs_no_byte(kafka: TestKafka) -> None:  # noqa: F811
+async def test_an_idle_partition_costs_no_byte(kafka: TestKafka) -> None:
     """The long request names what has changed since the one before."""
     topics, bus = [await make_topic(kafka.bootstrap) for _ in range(5)], KafkaBus(kafka.bootstrap)
     try:
@@ -114,7 +113,7 @@ async def test_an_idle_partition_costs_no_byte(kafka: TestKafka) -> None:  # noq
         await bus.close()
 
 
-async def test_after_the_broker_lost_its_sessions_every_reader_goes_on(private_kafka: Callable[[], EmbeddedKafka]) -> None:  # noqa: F811
+async def test_after_the_broker_lost_its_sessions_every_reader_goes_on(private_kafka: Callable[[], EmbeddedKafka]) -> None:
     """It is killed and started again, with readers at the end, behind, and with messages that they have not read yet."""
     broker = private_kafka()
     topics = [await make_topic(broker.bootstrap) for _ in range(3)]
@@ -140,7 +139,7 @@ async def test_after_the_broker_lost_its_sessions_every_reader_goes_on(private_k
         await bus.close()
 
 
-async def test_idle_producers_disconnect_and_connect_again(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+async def test_idle_producers_disconnect_and_connect_again(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "MAX_CONNECTED", 2)
     topic, bus = await make_topic(kafka.bootstrap), KafkaBus(kafka.bootstrap)
     try:
@@ -156,8 +155,8 @@ async def test_idle_producers_disconnect_and_connect_again(kafka: TestKafka, mon
 
 
 async def test_a_producer_with_something_unacknowledged_stays_connected(
-    private_kafka: Callable[[], EmbeddedKafka], monkeypatch: pytest.MonkeyPatch  # noqa: F811
-) -> None:  # fmt: skip
+    private_kafka: Callable[[], EmbeddedKafka], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(producer, "MAX_CONNECTED", 1)
     broker = private_kafka()
     topic, bus = await make_topic(broker.bootstrap), KafkaBus(impatient(broker.bootstrap))
@@ -179,7 +178,7 @@ def _is_connected(producer: Producer) -> bool:
     return producer._connected is not None  # type: ignore[attr-defined]
 
 
-async def test_producers_that_begin_together_connect_in_small_groups(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+async def test_producers_that_begin_together_connect_in_small_groups(kafka: TestKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """So none uses up its time-out waiting for the others."""
     monkeypatch.setattr(producer, "CONNECTING_AT_ONCE", 2)
     topic, bus, connecting, most = await make_topic(kafka.bootstrap), KafkaBus(kafka.bootstrap), 0, 0

@@ -15,8 +15,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.archive_kit import Auditor, Log, query
-from tests.integration.test_tampering import OURS, given, named, seals_of, walk_of, write_anew
+from tests.kits.archive import Auditor, Log, query
+from tests.kits.tampering import OURS, given, named, seals_of, walk_of, write_anew
 
 from bailiff.audit import parallel_verify
 from bailiff.audit.chain_report import verify
@@ -25,7 +25,7 @@ from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.segments import SegmentFolder, seal_to
 from bailiff.audit.verify import Verified, verified
 from bailiff.client.errors import ClientError
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, Wire, continues
 from bailiff_core.records.merkle import Frontier, leaf_hash
@@ -158,9 +158,7 @@ async def test_no_changed_byte_of_an_exported_folder_stays_hidden(
 
 
 Place = tuple[str | int, ...]
-OTHER_VALUES: list[Any] = [
-    None, True, 0, -1, 7, 10**30, 1.5, "", "x", "../elsewhere", "00" * 32, [], [1], {}, {"a": 1}, "\ud800"
-]  # fmt: skip
+OTHER_VALUES: list[Any] = [None, True, 0, -1, 7, 10**30, 1.5, "", "x", "../elsewhere", "00" * 32, [], [1], {}, {"a": 1}, "\ud800"]
 SAYS_NOTHING = {("partition",), ("size",)}  # the position in Kafka, and how an export continues
 
 

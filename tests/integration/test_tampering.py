@@ -6,45 +6,30 @@ adjusted as a careful attacker would.
 
 import asyncio
 import dataclasses
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.archive_kit import Auditor, Log, archived
-from tests.log_builder import Story
+from tests.kits.archive import Auditor, Log, archived
+from tests.kits.tampering import OTHERS, OURS, Seals, flip_header, given, named, seals_of, walk_of, write_anew
 
-from bailiff.audit.chain_report import Verification, verify
+from bailiff.audit.chain_report import verify
 from bailiff.audit.log_files import write_log
 from bailiff.audit.log_sources import from_archive, from_file
 from bailiff.audit.segments import seal_to
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_bus.port import Message
-from bailiff_core.records import ChainHead, Wire, continues
-from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_core.records import Wire
 from bailiff_core.records.wire import record_hash
 from bailiff_log.archive import pack_headers
+from bailiff_log.chain_verifier import Verification
 from bailiff_log.keys import make_private_key
-from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed, make_key, make_seal
+from bailiff_log.seals import SealChain, VerificationFailed
 
-Seals = Sequence[LogSealed | SealingKey]
 Harm = Callable[[list[Message], int], list[Message]]
 
 
-def story(nonce: str) -> list[Wire]:
-    """A short busy log."""
-    built = Story(pool="pool-a")
-    built.node("n1", gpus=4)
-    for number in range(6):
-        built.submit(f"{nonce}-{number}", gpus=1)
-        built.started(f"{nonce}-{number}") if number < 4 else None
-    for number in range(3):
-        built.ends(f"{nonce}-{number}")
-    return built.wires
-
-
-OURS, OTHERS = story("train"), story("other")
 LAST = len(OURS) - 1
 SAMPLE = [1, LAST // 2, LAST - 1, LAST]
 places = pytest.mark.parametrize(
@@ -56,11 +41,6 @@ def flip(messages: list[Message], at: int) -> list[Message]:
     value = bytearray(messages[at].value)
     value[len(value) // 2] ^= 1
     return [*messages[:at], dataclasses.replace(messages[at], value=bytes(value)), *messages[at + 1 :]]
-
-
-def flip_header(messages: list[Message], at: int) -> list[Message]:
-    headers = tuple((name, b"999" if name == "ce_policy" else value) for name, value in messages[at].headers)
-    return [*messages[:at], dataclasses.replace(messages[at], headers=headers), *messages[at + 1 :]]
 
 
 def drop(messages: list[Message], at: int) -> list[Message]:
@@ -95,22 +75,6 @@ def splice(messages: list[Message], at: int) -> list[Message]:
     return messages[:at] + others[at:]
 
 
-def write_anew(messages: list[Message], at: int) -> list[Message]:
-    """One record changed, and every later one chained to it again, so that the chain is whole."""
-    found, head = list(messages[:at]), ChainHead("pool-a")
-    for message in found:
-        after = continues(head, Wire(message.headers, message.value))
-        assert isinstance(after, ChainHead)
-        head = after
-    for message in flip_header(messages, at)[at:]:
-        headers = tuple((name, head.hash.encode() if name == "ce_prev" else value) for name, value in message.headers)
-        after = continues(head, Wire(headers, message.value))
-        assert isinstance(after, ChainHead)
-        head = after
-        found.append(dataclasses.replace(message, headers=headers))
-    return found
-
-
 HARMS = (flip, flip_header, drop, insert, reorder, duplicate, truncate, splice, write_anew)
 harms = pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 
@@ -124,52 +88,8 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Message], Sea
     return log.messages(), seals_of(log.messages(), private), private
 
 
-def seals_of(messages: list[Message], private: bytes) -> list[LogSealed | SealingKey]:
-    tree, head, identity = Frontier(), ChainHead("pool-a"), ""
-    found: list[LogSealed | SealingKey] = []
-    base, later = Frontier(), list[bytes]()
-    for number, message in enumerate(messages, 1):
-        after = continues(head, Wire(message.headers, message.value))
-        assert isinstance(after, ChainHead)
-        head, identity = after, identity or after.hash
-        later.append(leaf_hash(bytes.fromhex(head.hash)))
-        tree.append(later[-1])
-        if number in (len(messages) // 3, 2 * len(messages) // 3, len(messages)):
-            if not found:
-                found.append(make_key(private, "pool-a", identity))
-            found.append(make_seal(private, "pool-a", identity, tree, head.hash, number, base.size, base.followed_by(later)))
-            base, later = tree.copy(), []
-    return found
-
-
 def renumbered(messages: list[Message]) -> list[Message]:
     return [dataclasses.replace(message, offset=offset) for offset, message in enumerate(messages)]
-
-
-async def given(messages: Sequence[Message]):
-    for message in messages:
-        yield message
-
-
-def walk_of(seals: Seals) -> SealVerifier:
-    key = next(body.key for body in seals if isinstance(body, SealingKey))
-    chain = SealChain("pool-a", frozenset([key]))
-    for body in seals:
-        chain.take(body)
-    return SealVerifier(chain)
-
-
-def named(found: Verification) -> set[int]:
-    """Every seq in the report."""
-    seqs = {orphan["offset"] for orphan in found["orphan_list"]}
-    if found["broken"] is not None:
-        at = int(found["broken"]["seq"]) if found["broken"]["seq"].isdigit() else found["broken"]["offset"]
-        seqs |= {at - 1, at, found["broken"]["offset"], found["broken"]["offset"] - 1}
-    for first, last in re.findall(r"records (\d+) to (\d+)", found["seal_problem"]):
-        seqs |= set(range(int(first), int(last) + 1))
-    for only in re.findall(r"from record (\d+) at the latest", found["seal_problem"]):
-        seqs |= {int(only) - 1, int(only)}
-    return seqs
 
 
 def is_found(found: Verification, at: int, harm: Harm) -> None:
@@ -238,9 +158,12 @@ async def put(dsn: str, messages: list[Message]) -> None:
     try:
         async with connection.transaction():
             rows = {row["seq"]: tuple(row) for row in await connection.fetch("SELECT * FROM records ORDER BY seq")}
-            columns = [row["column_name"] for row in await connection.fetch(
-                "SELECT column_name FROM information_schema.columns WHERE table_name = 'records' ORDER BY ordinal_position"
-            )]  # fmt: skip
+            columns = [
+                row["column_name"]
+                for row in await connection.fetch(
+                    "SELECT column_name FROM information_schema.columns WHERE table_name = 'records' ORDER BY ordinal_position"
+                )
+            ]
             await connection.execute("TRUNCATE records")
             like = dict(zip(columns, rows[min(rows)], strict=True))
             new = [

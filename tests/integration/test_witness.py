@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.witness_kit import IDENTITY, RunningWitness, Seals, Topics, go_witness, go_witness_binary
+from tests.kits.witness import IDENTITY, RunningWitness, Seals, Topics, go_witness, go_witness_binary
 
 from bailiff.audit.cosignatures import CosignatureVerifier
 from bailiff.witness.witnesses import HttpWitness, Unreachable, WitnessAddress, newest_of, request
-from bailiff_bus.messages import CheckpointCosigned
+from bailiff_bus.messages.seals import CheckpointCosigned
 from bailiff_core.records import ChainHead
 from bailiff_log.checkpoints import Checkpoint, log_key, origin_of
 from bailiff_log.cosigner import Refusal, Refused
@@ -179,10 +179,10 @@ async def test_requests_that_are_no_checkpoints_are_refused_and_bounded(tmp_path
 
         proof = base64.b64encode(bytes(32)).decode()
         for body in (
-            b"", b"old 0", b"old 0\n\n", f"old -1\n\n{checkpoint}".encode(), f"old 00\n\n{checkpoint}".encode(),
-            f"old 0\nAAAA\n\n{checkpoint}".encode(), f"old 0\n!\n\n{checkpoint}".encode(), b"\xff\xfe",
-            f"old {10**16}\n\n{checkpoint}".encode(), ("old 0\n" + f"{proof}\n" * 64 + f"\n{checkpoint}").encode(),
-        ):  # fmt: skip
+            *(b"", b"old 0", b"old 0\n\n", f"old -1\n\n{checkpoint}".encode(), f"old 00\n\n{checkpoint}".encode()),
+            *(f"old 0\nAAAA\n\n{checkpoint}".encode(), f"old 0\n!\n\n{checkpoint}".encode(), b"\xff\xfe"),
+            *(f"old {10**16}\n\n{checkpoint}".encode(), ("old 0\n" + f"{proof}\n" * 64 + f"\n{checkpoint}").encode()),
+        ):
             assert await answered(body) in (400, 404), body
         assert await answered(b"old 0\n\n" + b"x" * 100_000) == 413
         assert await answered(f"old 0\n{proof}\n\n{checkpoint}".encode()) == 422

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.kubernetes_cluster import Cluster
-from tests.system import POLICY, System, Watch
+from tests.kits.kubernetes_cluster import Cluster
+from tests.kits.system import POLICY, System, Watch
 
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import Job
-from bailiff_devstack import free_port
+from bailiff_devstack.ports import free_port
 from bailiff_kubernetes import names
 from bailiff_log.keys import existing_or_new_key, key_id
 
@@ -58,7 +58,7 @@ class BridgeSystem(System):
         nodes = json.dumps([{"name": name, **node} for name in self.cluster.fake_nodes])
         access = json.dumps({"kubeconfig": str(self.cluster.kubeconfig), "namespace": JOBS})
         settings = {"BAILIFF_NODES": nodes, "BAILIFF_DURABLE": "false", "BAILIFF_KUBERNETES": access}
-        self._start(AGENT, "tests.pods_agent", settings, certified=True)
+        self._start(AGENT, "tests.kits.pods_agent", settings, certified=True)
 
     def start_kubelet_agent(self, number: int = 1, pool: str = KUBELET_POOL, *, boot_id: str = "", **given: Any) -> None:
         """Start the agent of this kubelet, whose node joins the pool. boot_id: as if its machine had booted anew.
@@ -141,9 +141,12 @@ class BridgeSystem(System):
     ) -> None:
         port = self._rivals.setdefault(name, free_port())
         env = {
-            **self.stack.environment(name, port), **self.stack.plan.env, "BAILIFF_KUBECONFIG": str(self.cluster.kubeconfig),
-            "PYTHONPATH": str(Path(__file__).parents[2]), **settings,
-        }  # fmt: skip
+            **self.stack.environment(name, port),
+            **self.stack.plan.env,
+            "BAILIFF_KUBECONFIG": str(self.cluster.kubeconfig),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            **settings,
+        }
         if certified:
             self.stack.certify(name, env)
         url = f"http://127.0.0.1:{port}/readyz"

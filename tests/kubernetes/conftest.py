@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.controllers_kit import jobset_controller, kuberay, trainer, training_operator  # noqa: F401
+from tests.kits.controllers import jobset_controller, kuberay, trainer, training_operator  # noqa: F401
+from tests.kits.kubernetes_cluster import Cluster
+from tests.kits.system import Watch, systems
 from tests.kubernetes.bridge_system import GANG_POOL, KUBELET_POOL, POOL, BridgeSystem, Users
 from tests.kubernetes.story import Story
-from tests.kubernetes_cluster import Cluster
-from tests.system import Watch, systems
 
 from bailiff_core.model.state import ENDED
 

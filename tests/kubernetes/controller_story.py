@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.kits.kubernetes_cluster import IMAGE
 from tests.kubernetes.bridge_system import POOL, BridgeSystem, Users, all_running, attempts_of, is_gated
 from tests.kubernetes.kubelet_jobs import URGENT, runs, using
-from tests.kubernetes_cluster import IMAGE
 
 from bailiff_core.model.state import Job
 from bailiff_core.records.facts import JobSubmitted

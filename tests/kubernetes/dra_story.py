@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.dra_kit import DraCluster
-from tests.kubernetes_cluster import IMAGE, PATIENCE_S
-from tests.system import System, Watch
+from tests.kits.dra import DraCluster
+from tests.kits.kubernetes_cluster import IMAGE, PATIENCE_S
+from tests.kits.system import System, Watch
 
 from bailiff_kubernetes import Api, pod_name
 from bailiff_node_agent.runtime import Exit, Launch, TaskKey
@@ -146,12 +146,8 @@ def dra_system(dra_cluster: DraCluster, tmp_path: Path) -> Iterator[DraSystem]:
     """Started without an event loop: `System` runs its own."""
     dra_cluster.kubectl("create", "namespace", JOBS)
     dra_cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", JOBS, "--timeout=60s")
-    system = DraSystem(tmp_path / "system", dra_cluster)
-    try:
-        system.start()
+    with DraSystem(tmp_path / "system", dra_cluster) as system:
         yield system
-    finally:
-        system.stop()
         dra_cluster.kubectl("delete", "namespace", JOBS, f"--timeout={PATIENCE_S:.0f}s")
 
 

@@ -5,14 +5,15 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from tests.kits.kubernetes_cluster import IMAGE, Cluster
+from tests.kits.system import Watch
 from tests.kubernetes.bridge_system import JOBS, Users, attempts_of
-from tests.kubernetes_cluster import IMAGE, Cluster
-from tests.system import Watch
 
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Job
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_kubernetes import names, pod_name
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.port import TaskKey

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 import yaml
-from tests.kubernetes_cluster import Cluster
+from tests.kits.kubernetes_cluster import Cluster
 
 
 class Line:

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.kubernetes_cluster import IMAGE, Cluster
-from tests.system import POLICY, System, Watch
+from tests.kits.kubernetes_cluster import IMAGE, Cluster
+from tests.kits.system import POLICY, System, Watch
 
-from bailiff_bus.messages import ClearQuarantine, EvictJob, JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import KubernetesRules
 from bailiff_core.model.state import Node
 from bailiff_core.records.decisions import PreemptionDecided
@@ -29,6 +29,8 @@ from bailiff_core.records.facts import (
     TaskProgressed,
     TaskReleased,
 )
+from bailiff_core.records.job_requests import EvictJob, SubmitJob
+from bailiff_core.records.node_requests import ClearQuarantine
 from bailiff_kubernetes import Api, pod_name
 from bailiff_kubernetes.names import LAST_CHECKPOINT_STEP, LAST_CHECKPOINT_TIME
 from bailiff_kubernetes.resources import NODES, PODS, annotations_of

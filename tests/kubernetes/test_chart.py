@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.helm_kit import ROOT, VALUE_SETS, Object, of_kind, pod_templates, rendered
-from tests.kubernetes_cluster import Cluster
+from tests.kits.helm import ROOT, VALUE_SETS, Object, of_kind, pod_templates, rendered
+from tests.kits.kubernetes_cluster import Cluster
 
 from bailiff_kubernetes.names import TASK_HASH
 
@@ -73,12 +73,12 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         *(
             ("system", f"secrets[{name}]", "get update")
             for name in (
-                "root-key", "operator-keys", "kubernetes-bridge-keys", "api-token", "admission-keys", "victim-selection-keys",
-                "eviction-executor-keys", "auditor-keys", "rollup-keys", "console-keys",
+                *("root-key", "operator-keys", "kubernetes-bridge-keys", "api-token", "admission-keys", "victim-selection-keys"),
+                *("eviction-executor-keys", "auditor-keys", "rollup-keys", "console-keys"),
             )
         ),
     },
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,16 @@ def chart(kubernetes: Cluster) -> Iterator[Chart]:
         kubernetes.kubectl("create", "namespace", found.namespace(purpose))
         kubernetes.kubectl("label", "namespace", found.namespace(purpose), f"pod-security.kubernetes.io/enforce={level}")
     rights = of_kind(
-        found.objects(), "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
-        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-    )  # fmt: skip
+        found.objects(),
+        "Namespace",
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    )
     # The policies of the bridge have fixed names, and other tests have them in place.
     text = yaml.safe_dump_all(item for item in rights if item["metadata"]["name"].startswith(found.namespace("")[:-1]))
     kubernetes.kubectl("apply", "-f", "-", stdin=text)
@@ -157,9 +164,15 @@ def test_the_api_server_accepts_every_object_and_knows_every_field(chart: Chart,
     objects = [found for found in chart.objects(*settings) if found["kind"] not in CUSTOM]
 
     answer = chart.cluster.kubectl(
-        "apply", "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts", "-f", "-",
+        "apply",
+        "--dry-run=server",
+        "--validate=strict",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        "-",
         stdin=yaml.safe_dump_all(objects),
-    )  # fmt: skip
+    )
 
     assert answer.count("serverside-applied (server dry run)") == len(objects)
 
@@ -278,12 +291,14 @@ class Agent:
         cluster = self._config["clusters"][0]["cluster"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         request = urllib.request.Request(
-            f"{cluster['server']}{path}/status", json.dumps(patch).encode(), method="PATCH",
+            f"{cluster['server']}{path}/status",
+            json.dumps(patch).encode(),
+            method="PATCH",
             headers={
                 "authorization": f"Bearer {self._config['users'][0]['user']['token']}",
                 "content-type": "application/strategic-merge-patch+json",
             },
-        )  # fmt: skip
+        )
         try:
             with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=authority)) as answer:
                 return str(answer.read().decode())
@@ -296,9 +311,13 @@ class Agent:
         command = [program, "--kubeconfig=/dev/fd/3", *arguments]
         return subprocess.run(
             ["bash", "-c", 'exec 3<<<"$CONFIG"; exec "$@"', "-", *command],
-            capture_output=True, text=True, timeout=60, check=False, input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            input=stdin,
             env={"CONFIG": json.dumps(self._config), "PATH": "/usr/bin:/bin"},
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture

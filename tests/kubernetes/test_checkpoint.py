@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests import host_image
+from tests.kits import host_image
+from tests.kits.kubernetes_cluster import Cluster, busybox, tool_path
+from tests.kits.system import Watch
 from tests.kubernetes.kubelet_jobs import submit
-from tests.kubernetes_cluster import Cluster, busybox, tool_path
-from tests.system import Watch
 
 from bailiff_core.records.facts import TaskExited, TaskResumed
 from bailiff_devstack.demo_train import uninterrupted

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kubernetes_cluster import IMAGE, Cluster
+from tests.kits.kubernetes_cluster import IMAGE, Cluster
 
 from bailiff_kubernetes import AlreadyExists, Api, Conflict, Invalid, NotFound, Unreachable, pod_name, task_hash
 from bailiff_kubernetes.names import GATE
-from bailiff_kubernetes.resources import CONFIG_MAPS, EVENTS, PODS, condition_of, uid_of
+from bailiff_kubernetes.resources import CONFIG_MAPS, PODS, condition_of, uid_of
 
 pytestmark = pytest.mark.kubernetes
 
@@ -70,26 +70,6 @@ async def test_status_conditions_are_merged_by_type_and_only_for_this_pod(kubern
     assert condition_of(patched, "PodScheduled") is not None, "the others are kept"
     with pytest.raises(Conflict):
         await api.patch_status(PODS, "one", {"conditions": [condition]}, namespace, uid="another")
-
-
-async def test_server_side_apply_tells_who_owns_a_field(kubernetes_api: Api, kubernetes_namespace: str) -> None:
-    api, namespace = kubernetes_api, kubernetes_namespace
-    await api.apply(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"a": "1"}}, namespace, manager="one")
-    with pytest.raises(Conflict, match="one"):
-        await api.apply(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"a": "2"}}, namespace, manager="two")
-    forced = await api.apply(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"a": "2"}}, namespace, manager="two", force=True)
-    assert forced["data"] == {"a": "2"}
-
-
-async def test_a_pod_is_bound_and_an_event_tells_so(kubernetes: Cluster, kubernetes_api: Api, kubernetes_namespace: str) -> None:
-    api, namespace = kubernetes_api, kubernetes_namespace
-    created = await api.create(PODS, pod("one", schedulerName="nobody"), namespace)
-    await api.bind(created, kubernetes.fake_nodes[1])
-    assert (await api.get(PODS, "one", namespace))["spec"]["nodeName"] == kubernetes.fake_nodes[1]
-    await api.event(created, reason="Placed", message="ä" * 2000, action="Place", instance="test")
-    [event] = (await api.list(EVENTS, namespace, fields="reason=Placed")).items
-    assert event["regarding"]["uid"] == uid_of(created)
-    assert event["note"] == "ä" * 512
 
 
 async def test_what_the_server_finds_invalid_is_named(kubernetes_api: Api, kubernetes_namespace: str) -> None:

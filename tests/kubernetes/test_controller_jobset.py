@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers_kit import JOBSET_NAME
+from tests.kits.controllers import JOBSET_NAME
 from tests.kubernetes.bridge_system import POOL, USER, BridgeSystem, Users, all_running
 from tests.kubernetes.controller_story import (
     PODS,

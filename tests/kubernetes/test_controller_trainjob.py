@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers_kit import JOBSET_NAME
+from tests.kits.controllers import JOBSET_NAME
 from tests.kubernetes.bridge_system import POOL, BridgeSystem, Users
 from tests.kubernetes.controller_story import (
     PODS,

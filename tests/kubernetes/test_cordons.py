@@ -4,9 +4,9 @@ import asyncio
 import time
 
 import pytest
+from tests.kits.kubernetes_cluster import Cluster
+from tests.kits.system import PATIENCE_S
 from tests.kubernetes.bridge_system import MANIFESTS
-from tests.kubernetes_cluster import Cluster
-from tests.system import PATIENCE_S
 
 from bailiff_kubernetes import Api, Conflict
 from bailiff_kubernetes.names import CORDONED_BY

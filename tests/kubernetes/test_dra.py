@@ -7,7 +7,9 @@ import asyncio
 import json
 
 import pytest
-from tests.dra_kit import DraCluster
+from tests.kits.dra import DraCluster
+from tests.kits.kubernetes_cluster import IMAGE
+from tests.kits.system import Watch
 from tests.kubernetes.dra_story import (  # noqa: F401
     JOBS,
     KEY,
@@ -22,8 +24,6 @@ from tests.kubernetes.dra_story import (  # noqa: F401
     until,
 )
 from tests.kubernetes.kubelet_jobs import allocated, submit
-from tests.kubernetes_cluster import IMAGE
-from tests.system import Watch
 
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskReleased, TaskStarted

@@ -6,7 +6,9 @@ import json
 from fractions import Fraction
 
 import pytest
-from tests.dra_kit import DraCluster
+from tests.kits.dra import DraCluster
+from tests.kits.kubernetes_cluster import IMAGE
+from tests.kits.system import Watch
 from tests.kubernetes.dra_story import (  # noqa: F401
     JOBS,
     KEY,
@@ -23,10 +25,8 @@ from tests.kubernetes.dra_story import (  # noqa: F401
     until,
 )
 from tests.kubernetes.kubelet_jobs import allocated, submit
-from tests.kubernetes_cluster import IMAGE
-from tests.system import Watch
 
-from bailiff_bus.messages.requests import sharing_label
+from bailiff_core.model.job_spec import sharing_label
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskExited, TaskReleased
 from bailiff_kubernetes import pod_name, shared_claim_name

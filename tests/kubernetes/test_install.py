@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests import host_image
-from tests.helm_kit import CHART, NAMESPACE, RELEASE, ROOT, helm, helm_program
-from tests.kubernetes_cluster import Cluster, RealNode, busybox, is_built, tool_path
-from tests.kubernetes_neighbours import settle_in
+from tests.kits import host_image
+from tests.kits.helm import CHART, NAMESPACE, RELEASE, ROOT, helm, helm_program
+from tests.kits.kubernetes_cluster import Cluster, RealNode, busybox, is_built, tool_path
+from tests.kits.kubernetes_neighbours import settle_in
 
 from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.postgres import EmbeddedPostgres
@@ -30,8 +30,9 @@ PATIENCE_S = 5 * float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))  # image
 NODE, GPUS = "127.0.0.1", 8
 PLAYED, TAINT = "fake-1", "virtual-kubelet.io/provider"
 SERVICES = (
-    "admission", "victim-selection", "eviction-executor", "auditor", "api", "rollup", "console", "witness", "kubernetes-bridge",
-)  # fmt: skip
+    *("admission", "victim-selection", "eviction-executor", "auditor", "api", "rollup", "console", "witness"),
+    "kubernetes-bridge",
+)
 JOB_IMAGE = "localhost/busybox:1"
 
 
@@ -66,8 +67,11 @@ def cluster(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     try:
         done = subprocess.run(
             [str(tool), "up", str(folder), "--fake", "1", "--real", "1", "--gpus", str(GPUS)],
-            stdout=subprocess.PIPE, text=True, check=True, timeout=400,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=400,
+        )
         programs = Path(done.stdout.split("export PATH=")[1].split(":")[0])
         settle_in(folder, 1)
         subprocess.run([str(tool), "load", str(folder), str(image)], check=True, timeout=300)
@@ -104,8 +108,11 @@ class Installed:
         toolbox = ("exec", "-n", NAMESPACE, f"deploy/{RELEASE}-toolbox", "--", "bailiff", *arguments)
         done = subprocess.run(
             [program, "--kubeconfig", str(self.cluster.kubeconfig), *toolbox],
-            capture_output=True, text=True, check=False, timeout=PATIENCE_S,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
         assert done.returncode == 0, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -181,12 +188,15 @@ def installed(cluster: Cluster, kafka_and_postgresql: tuple[str, str], tmp_path_
 
 
 def _approve(installed: Installed, node: str) -> None:
-    """Enrol the node with the key in `… waits to be enrolled; if it is genuine: bailiff node approve NODE KEY`."""
-    command = f"bailiff node approve {node} "
-    text = eventually(
-        lambda: found if command in (found := installed.bailiff("nodes")) else "", f"{node} asks to be enrolled", installed.report
-    )
-    installed.bailiff("node", "approve", node, text.split(command)[1].split()[0])
+    """Enrol the node with the key in `… waits to be enrolled with the key KEY; …`."""
+    waits = f"{node} waits to be enrolled with the key "
+
+    def shown() -> str:
+        found = " ".join(installed.bailiff("nodes").split())
+        return found if waits in found else ""
+
+    text = eventually(shown, f"{node} asks to be enrolled", installed.report)
+    installed.bailiff("node", "approve", node, text.split(waits)[1].split(";")[0])
 
 
 def _state(installed: Installed, job: str) -> str:
@@ -194,9 +204,7 @@ def _state(installed: Installed, job: str) -> str:
 
 
 def _submit(installed: Installed, name: str, gpus: int, *options: str, seconds: int = 3600) -> None:
-    installed.bailiff(
-        "submit", "--name", name, "--image", JOB_IMAGE, "--gpus", str(gpus), *options, "--", "sleep", str(seconds)
-    )  # fmt: skip
+    installed.bailiff("submit", "--name", name, "--image", JOB_IMAGE, "--gpus", str(gpus), *options, "--", "sleep", str(seconds))
 
 
 def _job_pods(installed: Installed) -> list[str]:

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.kits.kubernetes_cluster import IMAGE, Cluster
+from tests.kits.system import Watch
 from tests.kubernetes.kubelet_jobs import allocated, held, submit
-from tests.kubernetes_cluster import IMAGE, Cluster
-from tests.system import Watch
 
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, NodeJoined, TaskReleased, TaskStarted

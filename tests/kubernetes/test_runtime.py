@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kubernetes_cluster import IMAGE, PATIENCE_S, Cluster, RealNode
+from tests.kits.kubernetes_cluster import IMAGE, PATIENCE_S, Cluster, RealNode
+from tests.kits.waiting import exit_of
 
 from bailiff_kubernetes import Api, pod_name, task_hash
 from bailiff_kubernetes.names import FINALIZER, GATE, NOTICE, TASK, TASK_HASH
 from bailiff_kubernetes.resources import PODS, Object, condition_of
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, WorkloadRef
 from bailiff_node_agent.runtime.kubernetes import KubernetesRuntime
 from bailiff_node_agent.runtime.kubernetes.manifest import affinity
 from bailiff_node_agent.runtime.kubernetes.placement import Placement
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
-from bailiff_node_agent.settings import KubernetesSettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 KEY = TaskKey("train-7", 1, "0")
@@ -97,10 +98,6 @@ async def node(tmp_path: Path, kubernetes: Cluster, kubernetes_namespace: str) -
     yield node
     for agent in node.agents:
         await agent.close()
-
-
-async def exit_of(agent: KubernetesRuntime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
 
 
 async def until(condition: Any) -> Any:

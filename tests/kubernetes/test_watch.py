@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.kits.kubernetes_cluster import PATIENCE_S, Cluster
 from tests.kubernetes.line import Line, port_of, through
-from tests.kubernetes_cluster import PATIENCE_S, Cluster
 
 from bailiff_kubernetes import Api, Change, Gone, LocalView
 from bailiff_kubernetes.resources import CONFIG_MAPS, EVENTS, Object

@@ -79,7 +79,7 @@ def main() -> int:
     )
     parser.add_argument("--judged", action="store_true", help="run the mutants that are judged equivalent, too, and only them")
     given = parser.parse_args()
-    judged = _judged()
+    judged = judged_mutants()
     mutants = [mutant for package in given.package or PACKAGES for mutant in mutants_of(package)]
     mutants = [mutant for mutant in mutants if mutant.file.startswith(tuple(given.file or [""]))]
     if given.judged:
@@ -130,18 +130,32 @@ def _printed(results: Iterable[tuple[Mutant, str | int]]) -> Iterator[Outcome]:
         yield outcome
 
 
-def _judged() -> dict[Key, str]:
-    """Reasons by mutant. An entry that is no mutant any more fails."""
-    entries = yaml.safe_load(JUDGED.read_text()) or []
-    judged = {
-        (entry["file"], entry["function"], entry["line"], change): str(entry["equivalent"])
-        for entry in entries
-        for change in entry.get("changes", [entry.get("change")])
-    }
-    there = {mutant.key() for package in PACKAGES for mutant in mutants_of(package)}
-    if gone := [key for key in judged if key not in there]:
-        sys.exit("judged.yaml names what is not in the core any more:\n" + "\n".join(map(str, gone)))
+def judged_mutants() -> dict[Key, str]:
+    """Reasons by mutant. What names no mutant any more fails."""
+    of_function: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
+    for package in PACKAGES:
+        for mutant in mutants_of(package):
+            of_function[mutant.file, mutant.function].append(mutant)
+    judged: dict[Key, str] = {}
+    gone = []
+    for entry in yaml.safe_load(JUDGED.read_text()):
+        for file, functions in entry["mutants"].items():
+            for function, changes in functions.items():
+                for text in changes:
+                    named = [mutant for mutant in of_function[file, function] if _is_named(mutant, text)]
+                    judged |= {mutant.key(): entry["equivalent"] for mutant in named}
+                    gone += [] if named else [f"{file} ({function})  {text}"]
+    if gone:
+        sys.exit("judged.yaml names what is not in the core any more:\n" + "\n".join(gone))
     return judged
+
+
+def _is_named(mutant: Mutant, text: str) -> bool:
+    """Whether an entry of judged.yaml means this one: `<change>` or `<its beginning>…`, and maybe ` @ <part of the line>`."""
+    change, _, part = text.partition(" @ ")
+    found = f"{mutant.before} → {mutant.after}"
+    is_change = found.startswith(change[:-1]) if change.endswith("…") else found == change
+    return is_change and part in mutant.source
 
 
 def _report(outcomes: list[Outcome], equivalent: list[Mutant]) -> int:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-TESTS = ("tests/unit/core", "tests/unit/core_placement", "tests/unit/core_protections", "tests/unit/core_queue",
-         "tests/scenarios", "tests/histories", "tests/property")  # fmt: skip
+TESTS = (
+    *("tests/unit/core", "tests/unit/core_placement", "tests/unit/core_protections", "tests/unit/core_queue", "tests/scenarios"),
+    *("tests/histories", "tests/property"),
+)
 MARKS = "not long and not gpu and not nvml and not compose"
 Work = tuple[Any, Callable[[], Any]]
 

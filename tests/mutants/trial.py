@@ -30,6 +30,7 @@ class Functions:
     @classmethod
     def of_core(cls) -> "Functions":
         """All functions whose code is in a file of the core. What exists by now is no garbage, and the forks share its memory."""
+        gc.unfreeze()  # pytest has frozen what was collected, and the collector would not list it
         known: dict[tuple[str, str, int], list[FunctionType]] = {}
         for found in gc.get_objects():
             if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(str(CORE)):

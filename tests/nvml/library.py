@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.system import System
+from tests.kits.system import System
 
 VARIABLE = "BAILIFF_TEST_NVML"
 NO_LIBRARY = f"{VARIABLE} does not name a libnvidia-ml.so.1 (CONTRIBUTING.md says how to build NVIDIA's mock of it)"

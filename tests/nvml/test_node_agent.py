@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.mps_kit import mps_daemon, named_process
+from tests.kits.mps import mps_daemon, named_process
+from tests.kits.system import POLICY, System, Watch
 from tests.nvml.library import Mock, library, loading, profile, start_agent
-from tests.system import POLICY, System, Watch
 
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import DeviceRules
 from bailiff_core.records.decisions import EvictionDecided
 from bailiff_core.records.facts import (
@@ -32,6 +32,7 @@ from bailiff_core.records.facts import (
     ShareExceeded,
     TaskReleased,
 )
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_node_agent import mps
 
 pytestmark = [pytest.mark.kafka, pytest.mark.nvml, pytest.mark.timeout(300)]
@@ -207,8 +208,10 @@ async def test_gpus_that_are_broken_when_the_agent_starts_are_listed_and_stay_ou
         await joined(pool, h100)
         [node] = pool.facts(NodeJoined)
         assert {device.id: device.healthy for device in node.devices} == {
-            **dict.fromkeys(ids[2:], True), ids[1]: False, "GPU-index-0": False,
-        }  # fmt: skip
+            **dict.fromkeys(ids[2:], True),
+            ids[1]: False,
+            "GPU-index-0": False,
+        }
         [dirty] = pool.facts(DeviceQuarantined) or [await pool.record(DeviceQuarantined)]
         assert (dirty.device, dirty.detail) == (ids[2], "5120 MiB are in use by no known process")
         await pool.submit("five", gpus=5)

@@ -1,3 +1,3 @@
 """Fixtures of tests on complete systems."""
 
-from tests.console_eyes import browser, page, stack  # noqa: F401
+from tests.kits.console_eyes import browser, page, stack  # noqa: F401

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.api_kit import events
 from tests.bench.synthetic import plain_log
-from tests.process.test_archive import grow
-from tests.system import PATIENCE_S
+from tests.kits.api import events
+from tests.kits.archived_pool import grow
+from tests.kits.system import PATIENCE_S
 
 from bailiff_bus.kafka import KafkaBus
 from bailiff_devstack.stack import API, AUDITOR, Plan, Stack

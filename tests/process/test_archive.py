@@ -5,29 +5,21 @@ meanwhile, and a second replica is on standby.
 """
 
 import asyncio
-import json
-import os
 import random
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-import asyncpg
 import pytest
-from tests.archive_kit import archived, head, query
 from tests.bench.synthetic import plain_log
-from tests.integration.test_archive import displaced
-from tests.kafka_disk import cut_tail
-from tests.system import PATIENCE_S
+from tests.kits.archive import archived, displaced, query
+from tests.kits.archived_pool import SLICE, bailiff, command, everything, grow, until_archived, until_row
+from tests.kits.kafka_disk import cut_tail
+from tests.kits.system import PATIENCE_S
 
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.port import Message
-from bailiff_core.records import Wire
 from bailiff_devstack.stack import Plan, Stack
 
-SLICE = 50
 BEGUN = 1_000
 AWAY_S = 60.0
 OFTEN = {"BAILIFF_SEAL_RECORDS": "500", "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000"}
@@ -166,65 +158,9 @@ async def test_a_log_whose_tail_the_disk_lost_is_followed_again_after_an_operato
         assert (found["ok"], found["records"], len(found["forked"]), found["derived"]) == (True, len(left.wires), 1, [])
 
 
-async def until_row(stack: Stack, sql: str, *arguments: object) -> None:
-    """Wait until the query returns a row."""
-    async with asyncio.timeout(2 * PATIENCE_S):
-        while not await query(stack.postgres.dsn, sql, *arguments):  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.05)
-
-
-async def grow(bus: KafkaBus, wires: Sequence[Wire]) -> None:
-    """Append the log, some records at a time."""
-    producer = await bus.producer()
-    for begin in range(0, len(wires), SLICE):
-        sent = [
-            await producer.send(topics.AUDIT.name, wire.value, key=b"pool-a", headers=wire.headers, partition=0)
-            for wire in wires[begin : begin + SLICE]
-        ]
-        await asyncio.gather(*sent)
-
-
-async def until_archived(stack: Stack, seq: int) -> None:
-    """Wait until this record is in the archive, written by any replica."""
-    async with asyncio.timeout(PATIENCE_S * 2):
-        while True:
-            try:
-                if await head(stack.postgres.dsn) >= seq:
-                    return
-            except (OSError, asyncpg.PostgresError):
-                pass  # PostgreSQL was just killed
-            await asyncio.sleep(0.02)
-
-
 async def until_sealed(stack: Stack) -> None:
     """Wait for the first seal."""
     await until_archived(stack, BEGUN - 1)
     async with asyncio.timeout(PATIENCE_S):
         while not await query(stack.postgres.dsn, "SELECT size FROM seals"):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.02)
-
-
-async def everything(bus: KafkaBus) -> list[Message]:
-    """All messages of the log in Kafka."""
-    span = (await bus.spans(topics.AUDIT.name))[0]
-    reader = await bus.reader([(topics.AUDIT.name, 0, span.begin)])
-    found: list[Message] = []
-    while reader.position(topics.AUDIT.name, 0) < span.end:
-        found += await reader.read()
-    return found
-
-
-def command(stack: Stack | None, *arguments: str, code: int = 0) -> str:
-    """The output of `bailiff`, which must end with this exit code."""
-    env = {"BAILIFF_KAFKA__BOOTSTRAP": stack.kafka.bootstrap if stack is not None else "127.0.0.1:1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "bailiff", *arguments],
-        env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
-    return done.stdout
-
-
-def bailiff(stack: Stack | None, *arguments: str, code: int = 0) -> dict:
-    """The output of `bailiff` as JSON."""
-    return json.loads(command(stack, *arguments, "-o", "json", code=code))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.pty_program import PtyProgram
-from tests.system import POLICY, System, Watch
+from tests.kits.pty_program import PtyProgram
+from tests.kits.system import POLICY, System, Watch
 
 from bailiff_core.model.policy import Policy
 from bailiff_core.records.facts import AttachEnded, AttachGranted, AttachStarted, InputRejected, TaskExited
@@ -123,6 +123,44 @@ async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job
         logs.until("still-here")
         verified = desks.bailiff("ada", "audit", "verify")
         assert verified.ended() == 0, verified.screen
+        await watch.apply(POLICY)
+
+
+async def test_a_shell_beside_a_batch_job_is_its_owners_and_ends_with_the_job(battered: System, desks: Desks) -> None:
+    async with battered.watch("pool-a") as watch:
+        await watch.apply(desks.policy())
+        submitted = desks.bailiff("ada", "submit", "--name", "batch-1", "--gpus", "1", "--env", "LR=0.1", "--", "sleep", "600")
+        assert submitted.ended() == 0, submitted.screen
+        await watch.until_running("batch-1")
+        attach = desks.bailiff("ada", "attach", "batch-1")
+        assert attach.ended() == 3, attach.screen
+        assert "the task has no terminal" in attach.screen
+
+        ada = desks.bailiff("ada", "shell", "batch-1")
+        await watch.record(AttachStarted, job="batch-1")
+        ada.type("echo LR=$LR in $BAILIFF_TASK of $(stty size)\r")
+        ada.until("LR=0.1 in batch-1-1-0 of 30 100")
+        say(ada, "whispered")
+        await watch.record(AttachGranted, shell=True, job="batch-1")
+
+        bob = desks.bailiff("bob", "shell", "batch-1")
+        assert bob.ended() == 3, bob.screen
+        assert "may not attach to" in bob.screen
+
+        leaving = desks.bailiff("ada", "shell", "batch-1")
+        say(leaving, "briefly")
+        leaving.type("exit\r")
+        assert leaving.ended() == 0, leaving.screen
+        assert leaving.is_restored
+        await watch.record(AttachEnded, reason="detached", job="batch-1")
+        assert watch.running("batch-1")
+
+        cancelled = desks.bailiff("ada", "cancel", "batch-1")
+        assert cancelled.ended() == 0, cancelled.screen
+        assert ada.ended() == 0, ada.screen
+        assert ada.is_restored
+        await watch.until_ended("batch-1", "cancelled")
+        assert not any(b"whispered" in entry.wire.value for entry in watch.entries)
         await watch.apply(POLICY)
 
 

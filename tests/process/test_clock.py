@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.other_clock import OtherClock
-from tests.system import System, Watch
+from tests.kits.other_clock import OtherClock
+from tests.kits.system import System, Watch
 
 from bailiff_core.records.decisions import EvictionDecided
 from bailiff_core.records.facts import ClockStepped, NodeLost, WriterStarted
@@ -61,12 +61,8 @@ async def test_the_clock_of_the_writers_machine_alone_is_set(battered: System, c
 @pytest.fixture
 def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """A separate system: its log time will be ahead of the true time."""
-    system = System(tmp_path_factory.mktemp("one-machine"), pools={"pool-a": 1})
-    try:
-        system.start()
+    with System(tmp_path_factory.mktemp("one-machine"), pools={"pool-a": 1}) as system:
         yield system
-    finally:
-        system.stop()
 
 
 @pytest.mark.long

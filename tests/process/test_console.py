@@ -9,13 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.console_demo import POOL, UNNAMED, Demo
-from tests.console_kit import ClientState, StreamClient, page, sign_in
-from tests.http_kit import PATIENCE_S, get
+from tests.kits.console import ClientState, StreamClient, page, sign_in
+from tests.kits.console_demo import POOL, UNNAMED, Demo
+from tests.kits.http import PATIENCE_S, get
 
 from bailiff.client.client import Client
-from bailiff_bus.messages import CancelJob, JobSpec, SubmitJob
-from bailiff_devstack import EmbeddedKafka
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.job_requests import CancelJob, SubmitJob
+from bailiff_devstack.kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -104,7 +105,7 @@ async def the_decision(http: httpx.AsyncClient) -> int:
 async def about_the_decision(http: httpx.AsyncClient, seq: int, client_state: ClientState) -> None:
     """The decision is returned in full, with the pool's state just before it."""
     decision = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
-    victims = {each["job"] for each in decision["chosen"]}
+    victims = {each["job"] for each in decision["view"]["victims"]}
     assert victims <= {"big", "printer", "third"}
     assert {each["job"] for each in decision["candidates"] if each["chosen"]} == victims
     then = await get(http, f"/api/pools/{POOL}/snapshot", seq=seq - 1)

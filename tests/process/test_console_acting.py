@@ -1,24 +1,21 @@
 """Requests from the page on a real Kafka with the real services: submit, preempt, and a class for some users only."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
-from tests.console_kit import ConsoleProcess
-from tests.system import POLICY, System
+from tests.kits.console import ConsoleProcess
+from tests.kits.signed_in import GROUPS, PATIENCE_S, POLL_S, Principal, signed_in
+from tests.kits.system import POLICY, System
 
 from bailiff.render.serializers.policy import policy_in_force
 from bailiff_core.model.policy import Policy
 
 pytestmark = pytest.mark.kafka
 
-HEADER, GROUPS = "x-forwarded-user", "x-forwarded-groups"
-PATIENCE_S, POLL_S = 60.0, 0.05
 EIGHT = {"gpus": 8}
 PROJECTS = [{"name": "vision", "quota": EIGHT}, {"name": "speech", "quota": EIGHT}]
 RULES = Policy.model_validate({**POLICY.model_dump(mode="json"), "projects": PROJECTS}, strict=False)
@@ -28,42 +25,8 @@ JOB = "name: {name}\nproject: vision\nclass: {kind}\ngpus: 8\ngrace: 20s\nsim-ru
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """One pool of one machine with eight GPUs."""
-    made = System(tmp_path_factory.mktemp("console-acting"), policy=RULES, pools={"pool-a": 1})
-    try:
-        made.start()
+    with System(tmp_path_factory.mktemp("console-acting"), policy=RULES, pools={"pool-a": 1}) as made:
         yield made
-    finally:
-        made.stop()
-
-
-class Principal:
-    """A user authenticated by the proxy."""
-
-    def __init__(self, http: httpx.AsyncClient, token: str) -> None:
-        self.http, self.token = http, token
-
-    async def ask(self, what: str, **body: Any) -> httpx.Response:
-        """POST it."""
-        return await self.http.post(f"/api/pools/pool-a/{what}", json=body, headers={"x-csrf-token": self.token})
-
-    async def accepted(self, **body: Any) -> dict[str, Any]:
-        """The response of an accepted request."""
-        answer = await self.ask("requests", **body)
-        assert answer.status_code == 200, answer.text
-        reply: dict[str, Any] = answer.json()
-        assert reply["accepted"] is True, reply
-        return reply
-
-
-@contextlib.asynccontextmanager
-async def signed_in(console: ConsoleProcess, name: str, groups: str) -> AsyncIterator[Principal]:
-    """Sign in as a proxy does; the test acts as the proxy."""
-    header_set = {HEADER: name, GROUPS: groups, "host": "bailiff.example.org", "x-forwarded-for": "203.0.113.1"}
-    async with httpx.AsyncClient(base_url=console.address, headers=header_set, timeout=PATIENCE_S) as http:
-        answer = await http.get("/auth/sign-in")
-        assert answer.status_code == 303, answer.text
-        http.headers["cookie"] = answer.headers["set-cookie"].partition(";")[0]  # set for HTTPS only
-        yield Principal(http, (await http.get("/api/me")).json()["csrf"])
 
 
 def console_of(system: System, folder: Path) -> ConsoleProcess:
@@ -75,9 +38,13 @@ def console_of(system: System, folder: Path) -> ConsoleProcess:
     }
     roles.write_text(yaml.safe_dump(header_set))
     return ConsoleProcess(
-        system.stack, BAILIFF_CONSOLE_SIGN_IN="header", BAILIFF_CONSOLE_URL="https://bailiff.example.org",
-        BAILIFF_CONSOLE_PROXIES='["127.0.0.1"]', BAILIFF_CONSOLE_GROUPS_HEADER=GROUPS, BAILIFF_CONSOLE_ROLES=str(roles),
-    )  # fmt: skip
+        system.stack,
+        BAILIFF_CONSOLE_SIGN_IN="header",
+        BAILIFF_CONSOLE_URL="https://bailiff.example.org",
+        BAILIFF_CONSOLE_PROXIES='["127.0.0.1"]',
+        BAILIFF_CONSOLE_GROUPS_HEADER=GROUPS,
+        BAILIFF_CONSOLE_ROLES=str(roles),
+    )
 
 
 async def test_requests_from_the_page_are_limited_by_permissions(system: System, tmp_path: Path) -> None:

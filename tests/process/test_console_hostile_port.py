@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from playwright.async_api import Browser, Response, expect
-from tests import hostile_port_job
-from tests.console_eyes import IN_ONE_BROWSER, PATIENCE_MS, POOL, Seeing
+from tests.kits import hostile_port_job
+from tests.kits.console_eyes import IN_ONE_BROWSER, PATIENCE_MS, POOL, Seeing
 
-from bailiff_devstack import free_port
+from bailiff_devstack.ports import free_port
 from bailiff_devstack.stack import Stack
 
 pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
@@ -25,9 +25,12 @@ def is_request(answer: Response) -> bool:
 async def test_a_page_of_a_job_gets_nothing_of_the_console(stack: Stack, browser: Browser) -> None:
     port = free_port()
     job = {
-        "name": JOB, "gpus": 1, "ports": [port], "env": {"CONSOLE": stack.console},
+        "name": JOB,
+        "gpus": 1,
+        "ports": [port],
+        "env": {"CONSOLE": stack.console},
         "command": [sys.executable, hostile_port_job.__file__],
-    }  # fmt: skip
+    }
     context = await browser.new_context()
     context.set_default_timeout(PATIENCE_MS)
     console = await context.new_page()
@@ -53,10 +56,20 @@ async def test_a_page_of_a_job_gets_nothing_of_the_console(stack: Stack, browser
     outcome = await page.evaluate("window.outcome")
     assert outcome.pop("window") in ("refused: closed", "refused: SecurityError")
     assert outcome == {
-        "cookies": "", "storage": "[]", "databases": "0", "opener": "null", "top": "true",
-        "read": REFUSED, "read without a preflight": REFUSED, "write": REFUSED, "write without a preflight": REFUSED,
-        "websocket": "refused", "worker of the console": "refused: SecurityError", "own worker": "true", "frame": "no document",
-    }  # fmt: skip
+        "cookies": "",
+        "storage": "[]",
+        "databases": "0",
+        "opener": "null",
+        "top": "true",
+        "read": REFUSED,
+        "read without a preflight": REFUSED,
+        "write": REFUSED,
+        "write without a preflight": REFUSED,
+        "websocket": "refused",
+        "worker of the console": "refused: SecurityError",
+        "own worker": "true",
+        "frame": "no document",
+    }
     assert {answer.status for answer in requests} == {403}
 
     # The console's own page is where it was, with its cookies and storage, no worker, and no such job.

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
-from tests.console_eyes import HOSTILE, IN_ONE_BROWSER, POOL, Seeing
-from tests.process.test_archive import command
+from tests.kits.archived_pool import command
+from tests.kits.console_eyes import HOSTILE, IN_ONE_BROWSER, POOL, Seeing
 
 from bailiff.client.client import Client
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import Alarm, StartEviction
+from bailiff_bus.messages.dead_letters import Alarm
+from bailiff_bus.messages.progress import StartEviction
 from bailiff_core.records import Record, Wire, encode
 from bailiff_core.records.facts import ClockAdvanced
 from bailiff_devstack.stack import Stack

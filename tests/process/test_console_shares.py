@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from playwright.async_api import Locator, Page, expect
-from tests.console_eyes import IN_ONE_BROWSER, POOL, Seeing
-from tests.log_builder import policy
-from tests.system import PATIENCE_S
+from tests.kits.console_eyes import IN_ONE_BROWSER, POOL, Seeing
+from tests.kits.log_builder import policy
+from tests.kits.system import PATIENCE_S
 
 from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
 
@@ -139,7 +139,7 @@ async def test_gpu_hours_over_time_and_the_report_of_a_month(stack: Stack, page:
     await expect(page.get_by_role("img", name=re.compile("^Borrowed GPUs over time"))).to_be_visible()
     await see.accessible("GPU-hours")
     async with page.expect_download() as saving:
-        await page.get_by_role("link", name="Download CSV").click()
+        await page.get_by_role("button", name="Download CSV").click()
     lines = (await (await saving.value).path()).read_text().splitlines()
     assert lines[0].startswith("time,project,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,")
     assert any(",vision," in line for line in lines[1:])

@@ -9,17 +9,18 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
-from tests.archive_kit import query
-from tests.browser import LAPTOP, PHONE
-from tests.console_eyes import HOSTILE, IN_ONE_BROWSER, LINK, POOL, Seeing
-from tests.console_keys import Keys
-from tests.system import PATIENCE_S
+from tests.kits.archive import query
+from tests.kits.browser import LAPTOP, PHONE
+from tests.kits.console_eyes import HOSTILE, IN_ONE_BROWSER, LINK, POOL, Seeing
+from tests.kits.console_keys import Keys
+from tests.kits.system import PATIENCE_S
 
 from bailiff.client.client import Client
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import CancelJob, JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_devstack import EmbeddedKafka
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.job_requests import CancelJob, SubmitJob
+from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.stack import API, Stack
 
 pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
@@ -35,12 +36,15 @@ PAGES = (
     "/accounting",
     "/accounting?project=vision",
     "/record",
-    "/record?at=3",
+    "/timeline",
+    "/timeline?at=3",
     "/record?seq=3",
     "/what-if",
     "/submit",
     "/jobs/big",
-    "/jobs/hostile",
+    "/jobs/big?tab=evictions",
+    "/jobs/big?tab=events",
+    "/jobs/hostile?tab=log",
 )
 SECOND = 1_000_000
 GIB = 1 << 30
@@ -100,7 +104,7 @@ async def test_archived_bytes_that_were_changed_are_seen_in_the_browser(stack: S
     try:
         await page.get_by_role("button", name="Verify again").click()
         await expect(verdict).to_contain_text("✗ Verification failed.")
-        await expect(page.locator(".checks [data-ok=false]").first).to_be_visible()
+        await expect(page.locator(".checks [data-tone=bad]").first).to_be_visible()
         await see.accessible("a decision that fails verification")
     finally:
         await query(stack.postgres.dsn, "UPDATE records SET value = $2 WHERE seq = $1", seq, kept["value"])
@@ -111,7 +115,7 @@ async def test_archived_bytes_that_were_changed_are_seen_in_the_browser(stack: S
 async def test_the_past_and_the_raw_record(stack: Stack, page: Page, client: Client) -> None:
     see = Seeing(page, stack.console)
     await a_preemption(client)
-    await see.open(f"/{POOL}/record?at=0")
+    await see.open(f"/{POOL}/timeline?at=0")
     await see.text("No nodes were registered.")
     slider = page.get_by_role("slider")
     await slider.press("End")
@@ -120,6 +124,37 @@ async def test_the_past_and_the_raw_record(stack: Stack, page: Page, client: Cli
     await see.open(f"/{POOL}/record?seq=0")
     await expect(page.get_by_role("dialog").locator("pre.raw")).to_be_visible()
     await see.accessible("a raw record")
+
+
+async def test_a_preemption_on_the_timeline_and_in_the_player(stack: Stack, page: Page, client: Client) -> None:
+    see, keys = Seeing(page, stack.console), Keys(page)
+    await a_preemption(client)
+    await see.open(f"/{POOL}/timeline")
+    await expect(page.locator(".timeline-bar", has_text="urgent").first).to_be_visible()
+    await expect(page.locator(".timeline-arrow")).not_to_have_count(0)
+    await expect(page.locator(".timeline-shade").first).to_be_attached()
+    await see.accessible("the timeline")
+
+    # By keyboard: the player goes to the decision before, which the browser verifies, and Enter opens it.
+    await keys.go_to("Timeline of 8 GPUs", "div")
+    await keys.press("+")
+    await page.wait_for_url("**from=*")
+    await keys.press("p")
+    await see.text("has the hash that its bytes give")
+    await expect(page.locator(".timeline-playhead")).to_be_visible()
+    await expect(page.locator(".record-summary")).to_contain_text("Preemption decided urgent")
+    await see.accessible("the player at a decision")
+    await keys.press("Enter")
+    await page.wait_for_url("**/decisions/*")
+    await see.text("Victims")
+
+    # As text.
+    await see.open(f"/{POOL}/timeline")
+    await page.get_by_role("radio", name="Table").check()
+    preemptions = page.get_by_role("region", name="Preemptions, newest first")
+    await expect(preemptions.get_by_role("link", name="urgent").first).to_be_visible()
+    await expect(preemptions.get_by_role("link", name="big").first).to_be_visible()
+    await see.accessible("the timeline as a table")
 
 
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=("laptop", "phone"))
@@ -197,8 +232,18 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await keys.press("Escape")
     await see.state("paused")
 
-    await see.open(f"/{POOL}/jobs/big")
+    await see.open(f"/{POOL}/jobs")
+    await keys.go_to("big", "a")
+    await keys.press("Enter")
     await see.text("Why it was evicted")
+    await keys.go_to("Overview", "button")
+    for tab, shown in (("events", "Events"), ("log", "Log")):
+        await keys.press("ArrowLeft")
+        await page.wait_for_url(f"**/jobs/big?tab={tab}")
+        assert (await keys.at())["name"] == shown
+    for _ in range(2):
+        await keys.press("ArrowRight")
+    await page.wait_for_url("**/jobs/big")
     await keys.go_to("Decision #", "a")
     await keys.press("Enter")
     await keys.go_to("Verify this record", "button")

@@ -7,14 +7,17 @@ and axe finds no violation of WCAG AA on any screen of the test: each in one col
 import asyncio
 
 import pytest
-from playwright.async_api import Page, expect
-from tests.console_eyes import HOSTILE, IN_ONE_BROWSER, LINK, POOL, Scheme, Seeing
-from tests.system import PATIENCE_S
+from playwright.async_api import Page, Route, expect
+from tests.kits.console_eyes import HOSTILE, IN_ONE_BROWSER, LINK, POOL, Scheme, Seeing
+from tests.kits.lighthouse import GOOD, MAIN_PAGES, Report, lighthouse, signed_in
+from tests.kits.system import PATIENCE_S
 
 from bailiff.client.client import Client
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import JobSpec
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.facts import AttachGranted
+from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_devstack.stack import CONSOLE, Stack
 
 pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -23,6 +26,23 @@ LIGHT: tuple[Scheme, ...] = ("light",)
 DARK: tuple[Scheme, ...] = ("dark",)
 TRAIN = "name: train-1\nclass: train\ngpus: 8\ncpu: 8\nmemory: 8GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
 SERVE = "name: serve-1\nclass: inference\ngpus: 4\ncpu: 4\nmemory: 4GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
+
+
+async def test_pages_opened_before_the_pool_exists_show_it_as_soon_as_it_does(stack: Stack, page: Page) -> None:
+    async def no_pool_yet(route: Route) -> None:
+        answer = await route.fetch()
+        await route.fulfill(response=answer, json={**await answer.json(), "pools": []})
+
+    see = Seeing(page, stack.console, LIGHT)
+    for path, absent, shown in (
+        ("/", "No pool exists yet", "Needs attention"),
+        (f"/{POOL}/queue", "does not exist", "live, record"),
+    ):
+        await page.route("**/api/pools", no_pool_yet)
+        await see.open(path)
+        await see.text(absent)
+        await page.unroute("**/api/pools", no_pool_yet)
+        await see.text(shown)
 
 
 async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page) -> None:
@@ -61,6 +81,25 @@ async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page)
     await see.open(f"/{POOL}/queue")
     await expect(page.get_by_role("link", name="train-1").first).to_be_visible()
     await see.accessible("a queue")
+
+
+async def test_lighthouse_finds_every_main_page_accessible(stack: Stack, page: Page) -> None:
+    see = Seeing(page, stack.console)
+    await see.open(f"/{POOL}/jobs/train-1?tab=evictions")
+    await page.get_by_role("link", name="Decision #").first.click()
+    await see.text("Victims")
+    cookie, decision = await signed_in(page, stack.console_link), page.url.rpartition("/")[2]
+    few_at_once = asyncio.Semaphore(4)  # it mostly waits for pages to become quiet
+
+    async def judged(path: str) -> Report:
+        address = stack.console + path.format(pool=POOL, job="train-1", node="node-1", decision=decision)
+        async with few_at_once:
+            return await lighthouse(address, cookie, "accessibility")
+
+    reports = await asyncio.gather(*map(judged, MAIN_PAGES.values()))
+    found = dict(zip(MAIN_PAGES, reports, strict=True))
+    assert {name: report.faults for name, report in found.items() if report.faults} == {}
+    assert min(report.score for report in found.values()) >= GOOD
 
 
 async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> None:
@@ -113,7 +152,7 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await see.accessible("the command palette")
     await page.keyboard.press("Enter")
     await page.wait_for_url("**/nodes/node-1")
-    await see.text("What ran here")
+    await page.get_by_role("tab", name="What ran here").click()
     await expect(
         page.get_by_role("region", name="Allocations on node-1").get_by_role("link", name="serve-1").first
     ).to_be_visible()
@@ -130,11 +169,65 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await see.text("projects.robots: new")
     await see.accessible("the policy")
     await page.get_by_role("button", name="Apply…").click()
+    await page.get_by_role("dialog").get_by_label("Reason").fill("robots need GPUs")
     await see.sent("Apply")
     await see.text("This is the policy in force")
+    await expect(page.get_by_text("The policy in force has changed")).to_have_count(0)
+    await see.open(f"/{POOL}/record")
+    await see.text("reason: robots need GPUs")
+
+    # A draft that another's policy has overtaken cannot be applied until its differences were seen.
+    await see.open(f"/{POOL}/policy")
+    await page.get_by_label("GPU quota of robots").fill("1")
+    await expect(page.get_by_role("button", name="Apply…")).to_be_enabled()
+    async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client:
+        policy = (await client.projection(POOL)).state.rules
+        requested = await client.request(POOL, ApplyPolicy(policy=policy))
+        assert (await client.outcome_of(requested, PATIENCE_S)) is not None
+    await see.text("The policy in force has changed")
+    await expect(page.get_by_role("button", name="Apply…")).to_be_disabled()
+    await see.accessible("an overtaken draft")
+    await page.get_by_role("button", name="I have checked them").click()
+    await expect(page.get_by_role("button", name="Apply…")).to_be_enabled()
     await see.open(f"/{POOL}/nowhere")
     await see.text("Page not found")
     await expect(page.locator("main .loading")).to_have_count(0)
+
+
+async def test_a_shell_beside_a_job_ends_with_it_and_shows_only_text(stack: Stack, page: Page) -> None:
+    see = Seeing(page, stack.console, LIGHT)
+    await see.submit(
+        "name: batch-1\nproject: robots\nclass: inference\ncpu: 1\nenv: {LR: '0.1'}\ncommand: [sleep, '3000']\n", "would start"
+    )
+    await see.state("running")
+    await page.get_by_role("tab", name="Shell").click()
+    await page.get_by_role("button", name="Open a shell").click()
+    shell = page.get_by_role("textbox", name="Shell of batch-1")
+    await see.text("Connected.")
+    await expect(shell).to_be_focused()
+    await page.keyboard.type("echo LR=$LR in $BAILIFF_TASK; tty\n")
+    await expect(shell).to_contain_text("LR=0.1 in batch-1-1-0")
+    await expect(shell).to_contain_text("/dev/pts/")
+    await page.keyboard.type("echo at $((1 + 1)); sleep 3000\n")
+    await expect(shell).to_contain_text("at 2")
+    await page.keyboard.press("Control+c")
+    await page.keyboard.type(
+        "printf '\\033]0;title\\007\\033]52;c;aGk=\\007\\033[31mred %s\\n' '" + HOSTILE.replace("'", '"') + "'\n"
+    )
+    await expect(shell.locator(".ansi-bad").first).to_contain_text("red <img src=x onerror=")
+    await see.accessible("a shell")
+    assert await page.locator("main img, main script").count() == 0
+    await page.keyboard.press("Shift+Tab")
+    await expect(shell).not_to_be_focused()
+
+    async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client:
+        seen = [entry async for entry in client.follow(POOL, on=False)]
+        grants = [entry.record for entry in seen if isinstance(entry.record.data, AttachGranted)]
+        assert [(each.actor, each.data.shell) for each in grants] == [(grants[0].actor, True)]
+        assert not any(b"LR=" in entry.wire.value for entry in seen)
+        requested = await client.cancel("batch-1", pool=POOL)
+        assert (await client.outcome_of(requested, PATIENCE_S)) is not None
+    await see.text("The connection has ended.")
 
 
 async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> None:
@@ -145,7 +238,7 @@ async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> 
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test", actor=HOSTILE) as client:
         requested = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{hostile_line}'; sleep 3000")), pool=POOL)
         assert (await client.outcome_of(requested, PATIENCE_S)) is not None
-        await see.open(f"/{POOL}/jobs/hostile")
+        await see.open(f"/{POOL}/jobs/hostile?tab=log")
         await expect(page.locator(".log")).to_contain_text("<img src=x onerror=")
         await see.accessible("a hostile log")
         requested = await client.cancel("hostile", reason=HOSTILE, pool=POOL)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.system import System
+from tests.kits.system import System
 
 from bailiff_core.records.decisions import JobPending
 from bailiff_core.records.facts import DecisionFailed, InputRejected

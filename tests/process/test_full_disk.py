@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.archive_kit import archived
 from tests.bench.synthetic import plain_log
-from tests.process.test_archive import everything, grow, until_archived
-from tests.small_disk import SmallDisk
-from tests.system import PATIENCE_S, System, Watch
+from tests.kits.archive import archived
+from tests.kits.archived_pool import everything, grow, until_archived
+from tests.kits.small_disk import SmallDisk
+from tests.kits.system import PATIENCE_S, System, Watch
+from tests.kits.waiting import until
 
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.port import BusUnavailable
@@ -60,12 +61,8 @@ class SmallDisks(System):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisks]:
     """A running system on small disks."""
-    system = SmallDisks(tmp_path_factory.mktemp("small"))
-    try:
-        system.start()
+    with SmallDisks(tmp_path_factory.mktemp("small")) as system:
         yield system
-    finally:
-        system.stop()
 
 
 @pytest.mark.parametrize("service", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in SERVICES])
@@ -212,9 +209,7 @@ async def test_the_archive_continues_once_postgresql_has_space_again(tmp_path: P
 
 async def until_logged(stack: Stack, text: str) -> None:
     """Wait until the auditor's log has this text."""
-    async with asyncio.timeout(PATIENCE_S):
-        while text not in stack.processes.log("auditor").read_text():  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.05)
+    await until(lambda: text in stack.processes.log("auditor").read_text())
 
 
 def restart_postgres(stack: Stack) -> None:

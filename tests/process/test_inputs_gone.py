@@ -5,13 +5,12 @@ from contextlib import asynccontextmanager
 
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
-from tests.system import System, Watch
+from tests.kits.system import System, Watch
 
 from bailiff_admission.input_consumer import INPUTS
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import ReportBody, TaskReleasedReport
-from bailiff_bus.messages.reports import TaskReport
+from bailiff_bus.messages.reports import ReportBody, TaskReleasedReport, TaskReport
 from bailiff_core.records.facts import InputsLost, JobSubmitted
 
 GROWN = topics.REQUESTS.partition_count(1) + 1

@@ -10,15 +10,15 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from tests import port_job
-from tests.console_kit import ConsoleProcess
-from tests.port_browser import PortBrowser, it_gets_what_it_needs_and_no_more, text_frame
-from tests.process.test_console_acting import signed_in
-from tests.pty_program import PtyProgram
-from tests.system import System
+from tests.kits import port_job
+from tests.kits.console import ConsoleProcess
+from tests.kits.port_browser import PortBrowser, it_gets_what_it_needs_and_no_more, text_frame
+from tests.kits.pty_program import PtyProgram
+from tests.kits.signed_in import signed_in
+from tests.kits.system import System
 
 from bailiff_core.records.facts import AttachEnded, AttachGranted, AttachStarted
-from bailiff_devstack import free_port
+from bailiff_devstack.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
@@ -29,10 +29,15 @@ def console_of(system: System, folder: Path, port: int) -> ConsoleProcess:
     roles = folder / "roles.yaml"
     roles.write_text(yaml.safe_dump({"operators": {"users": ["sue"]}, "viewers": {"groups": ["staff"]}}))
     return ConsoleProcess(
-        system.stack, BAILIFF_CONSOLE_SIGN_IN="header", BAILIFF_CONSOLE_URL="https://bailiff.example.org",
-        BAILIFF_CONSOLE_PROXIES='["127.0.0.1"]', BAILIFF_CONSOLE_GROUPS_HEADER="x-forwarded-groups",
-        BAILIFF_CONSOLE_ROLES=str(roles), BAILIFF_CONSOLE_JOBS_PORT=str(port), BAILIFF_CONSOLE_JOBS_URL="https://jobs.example.org",
-    )  # fmt: skip
+        system.stack,
+        BAILIFF_CONSOLE_SIGN_IN="header",
+        BAILIFF_CONSOLE_URL="https://bailiff.example.org",
+        BAILIFF_CONSOLE_PROXIES='["127.0.0.1"]',
+        BAILIFF_CONSOLE_GROUPS_HEADER="x-forwarded-groups",
+        BAILIFF_CONSOLE_ROLES=str(roles),
+        BAILIFF_CONSOLE_JOBS_PORT=str(port),
+        BAILIFF_CONSOLE_JOBS_URL="https://jobs.example.org",
+    )
 
 
 def env_of(system: System) -> dict[str, str]:

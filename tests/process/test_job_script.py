@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.job_node import STEP, JobNode
-from tests.other_clock import OtherClock
+from tests.kits.job_node import STEP, JobNode
+from tests.kits.other_clock import OtherClock
 
 from bailiff_devstack import demo_train
 
@@ -80,10 +80,15 @@ class Script:
         """Start the next attempt."""
         self.attempt += 1
         env = {
-            **os.environ, "PYTHONPATH": str(ROOT / "libs/job"), "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": str(self.attempt),
-            "BAILIFF_CHECKPOINT_DIR": str(self.folder / "kept"), "BAILIFF_CONTROL_DIR": str(self.node.control),
-            "BAILIFF_SOCKET": str(self.node.control / "socket"), **more,
-        }  # fmt: skip
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "libs/job"),
+            "BAILIFF_JOB_ID": "train-7",
+            "BAILIFF_ATTEMPT": str(self.attempt),
+            "BAILIFF_CHECKPOINT_DIR": str(self.folder / "kept"),
+            "BAILIFF_CONTROL_DIR": str(self.node.control),
+            "BAILIFF_SOCKET": str(self.node.control / "socket"),
+            **more,
+        }
         for name in ("RANK", "WORLD_SIZE"):
             env.pop(name, None)
         return subprocess.Popen([sys.executable, *arguments], env=env, stdout=subprocess.PIPE, text=True)

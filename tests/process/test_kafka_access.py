@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from tests.console_kit import page, sign_in
-from tests.http_kit import PATIENCE_S, get
-from tests.system import System, Watch
+from tests.kits.console import page, sign_in
+from tests.kits.http import PATIENCE_S, get
+from tests.kits.system import System, Watch
 
 from bailiff_bus import topics
 from bailiff_bus.grants import PRINCIPALS, Grant, Operation
@@ -60,17 +60,13 @@ UNUSED = {
 def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[System]:
     """One machine with eight GPUs and all services, all of them with passwords or all with certificates."""
     kafka = SecureKafka(tmp_path / "kafka", authentication=request.param, log_allowed=True, progress=print)
-    made = System(tmp_path, kafka=kafka, pools={POOL: 1}, env={"BAILIFF_SEAL_SECONDS": "5"})
-    try:
-        made.start()
+    with System(tmp_path, kafka=kafka, pools={POOL: 1}, env={"BAILIFF_SEAL_SECONDS": "5"}) as made:
         made.stack.postgres.start()
         for name in (AUDITOR, API, ROLLUP, WITNESS):
             made.stack.start_service(name)
         made.stack.start_service(CONSOLE, env={"BAILIFF_API": made.stack.api})
         made.wait_ready()
         yield made
-    finally:
-        made.stop()
 
 
 async def test_everything_works_with_the_rights_of_the_table_and_none_is_left_over(system: System, tmp_path: Path) -> None:
@@ -184,6 +180,7 @@ async def shown_and_requested_in_the_console(watch: Watch, http: httpx.AsyncClie
                 break
     assert (await get(http, f"/api/archive/pools/{POOL}"))["pool"] == POOL
     assert (await get(http, f"/api/pools/{POOL}/rejections"))["alarms"] is True
+    assert (await get(http, f"/api/pools/{POOL}/nodes/{watch.state.nodes[0].name}/leftovers"))["left_folders"] == 0
     reply = await http.post(f"/api/pools/{POOL}/requests", json={"kind": "pause", "job": WHOLE}, headers=token)
     assert reply.status_code == 200, reply.text
     await watch.until("it is paused", lambda state: state.jobs[WHOLE].phase == "paused")

@@ -5,6 +5,7 @@ log's state digests, and serve a request. `BAILIFF_TEST_LONG_LOG=30000` makes th
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import time
@@ -16,7 +17,7 @@ import pytest
 from tests.bench.restart import write_log
 from tests.bench.synthetic import NODES, plain_log
 from tests.bench.system import cpu_seconds, megabytes
-from tests.system import System, Watch
+from tests.kits.system import System, Watch
 
 from bailiff_log.projection import Projection
 from bailiff_service.metrics import Metrics
@@ -46,16 +47,13 @@ class WatchFromSnapshot(Watch):
 @pytest.fixture
 def grown(tmp_path: Path) -> Iterator[System]:
     """Kafka with a log of a million records; no service yet."""
-    system = System(tmp_path / "system", pools={POOL: NODES})
-    system.watch_kind = WatchFromSnapshot
-    try:
+    with contextlib.closing(System(tmp_path / "system", pools={POOL: NODES})) as system:
+        system.watch_kind = WatchFromSnapshot
         system.start_kafka()
         wires = plain_log(RECORDS, start=time.time_ns() // 1000 - RECORDS * RECORD_US - DAY_US)
         asyncio.run(write_log(system.stack, islice(wires, SHORT)))
         asyncio.run(write_log(system.stack, wires))
         yield system
-    finally:
-        system.stop()
 
 
 async def test_services_restart_on_a_million_records(grown: System) -> None:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.job_processes import is_supervisor, processes_of
-from tests.system import POLICY, System, Watch, systems
-from tests.wire import Wire, kafka_with_a_wire
+from tests.kits.job_processes import is_supervisor, processes_of
+from tests.kits.system import POLICY, System, Watch, systems
+from tests.kits.wire import Wire, kafka_with_a_wire
 
 from bailiff_core.model.policy import NodeRules
 from bailiff_core.records.decisions import JobPlaced, JobRequeued

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.system import System, Watch
+from tests.kits.system import System, Watch
 
 from bailiff_core.records.facts import JobSubmitted, NodeLost
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from tests.system import System
+from tests.kits.system import System
 
 from bailiff_service.metrics import ROLLUP_METRICS
 

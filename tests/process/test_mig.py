@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.system import System
+from tests.kits.system import System
 
 from bailiff_core.records.decisions import EvictionDecided, JobPlaced, JobRequeued, PreemptionDecided
 from bailiff_core.records.facts import NodeJoined, TaskReleased
-from bailiff_node_agent.devices.__main__ import main as change_devices
+from bailiff_devstack.simulated_node.__main__ import main as change_devices
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(300)]
 NODE = "pool-a-0"

@@ -1,6 +1,7 @@
 """Kafka that starts late, stops and restarts; and how services exit: on request, or with an error."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from tests.system import ALL_SERVICES, System, Watch
+from tests.kits.system import ALL_SERVICES, System, Watch
 
 from bailiff_bus import topics
 from bailiff_core.records.decisions import JobEnded
 from bailiff_core.records.facts import EvictionStarted, NodeLost
-from bailiff_devstack import EmbeddedKafka, free_port
 from bailiff_devstack.identity import wait_until
+from bailiff_devstack.kafka import EmbeddedKafka
+from bailiff_devstack.ports import free_port
 from bailiff_devstack.stack import SERVICES
 
 NODES = '[{"name": "node-1", "pool": "pool-a", "gpus": "8xH100-80GB"}]'
@@ -27,12 +29,9 @@ TRAINING = [f"outage-{n}" for n in range(8)]
 @pytest.fixture
 def without_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """Kafka with its topics, and no services yet."""
-    system = System(tmp_path_factory.mktemp("outage"))
-    try:
+    with contextlib.closing(System(tmp_path_factory.mktemp("outage"))) as system:
         system.start_kafka()
         yield system
-    finally:
-        system.stop()
 
 
 async def check_preemption_completes(pool: Watch) -> None:

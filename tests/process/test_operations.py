@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import PATIENCE_S, POLICY, System, end_jobs
+from tests.kits.system import PATIENCE_S, POLICY, System, end_jobs
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import Alarm
+from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_core.model.policy import NodeRules, Policy
 from bailiff_core.records.facts import NodeJoined, NodeRefused
 

@@ -1,6 +1,6 @@
 """Links that are cut, one way or both, that flap, or that are slow and lossy, at each stage of a preemption.
 
-Three brokers, two admissions and two agents are on hosts of their own (tests/network_kit.py). Whatever is cut: no acknowledged
+Three brokers, two admissions and two agents are on hosts of their own (tests/kits/network.py). Whatever is cut: no acknowledged
 request is lost, no GPU is given twice, the log is one chain that replays byte for byte, and once the link has healed the
 preemption is done. The table of all cells: `python -m pytest -m long -s tests/process/test_partitions.py`.
 """
@@ -8,9 +8,9 @@ preemption is done. The table of all cells: `python -m pytest -m long -s tests/p
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.network_kit import POOL, NetworkSystem, skip_without_namespaces
-from tests.partitions import CUTS, MODES, STAGES, Cell, Story, table
-from tests.system import System, systems
+from tests.kits.network import POOL, NetworkSystem, skip_without_namespaces
+from tests.kits.partitions import CUTS, MODES, STAGES, Cell, Story, table
+from tests.kits.system import System, systems
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

@@ -16,17 +16,17 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.console_kit import sign_in
-from tests.otlp import Collector, collecting
-from tests.system import PATIENCE_S
+from tests.kits.console import sign_in
+from tests.kits.otlp import Collector, collecting
+from tests.kits.system import PATIENCE_S
 
 from bailiff.client.client import Client
 from bailiff.client.settings import key_text
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import JobSpec
 from bailiff_bus.port import Message
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_devstack.stack import API, AUDITOR, CONSOLE, ROLLUP, SERVICES, Plan, Stack
 from bailiff_node_agent.runtime.process import why_not_isolated
 
@@ -41,7 +41,7 @@ import signal
 from pathlib import Path
 def crash(*_):
     secret = Path({file!r}).read_text()
-    from bailiff_bus.messages import JobSpec
+    from bailiff_core.model.job_spec import JobSpec
     JobSpec.model_validate({{"command": "true", "env": {{"PLAIN": secret}}, "runtime": [secret]}})
 signal.signal(signal.SIGUSR2, crash)
 """

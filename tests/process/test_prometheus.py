@@ -15,12 +15,12 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from tests.log_builder import policy
-from tests.otlp import Collector, collecting
-from tests.system import PATIENCE_S, System, Watch, http_get
+from tests.kits.log_builder import policy
+from tests.kits.otlp import Collector, collecting
+from tests.kits.system import PATIENCE_S, System, Watch, http_get
 
 from bailiff_core.records.facts import NodeRefused
-from bailiff_devstack import free_port
+from bailiff_devstack.ports import free_port
 from bailiff_devstack.stack import API, AUDITOR, CONSOLE, ROLLUP, SERVICES, WITNESS
 from bailiff_service import tracing
 
@@ -119,11 +119,13 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
             stack.processes.start(
                 "prometheus",
                 [
-                    binary, f"--config.file={configured(system)}", f"--storage.tsdb.path={tmp_path / 'series'}",
+                    binary,
+                    f"--config.file={configured(system)}",
+                    f"--storage.tsdb.path={tmp_path / 'series'}",
                     f"--web.listen-address=127.0.0.1:{port}",
                 ],
                 ready_url=f"http://127.0.0.1:{port}/-/ready",
-            )  # fmt: skip
+            )
             stack.processes.wait_ready("prometheus", timeout_s=PATIENCE_S)
             yield Watched(system, Prometheus(port), collector)
         finally:
@@ -153,9 +155,21 @@ def holding_out(watch: Watch) -> str:
 async def urgent(watch: Watch, name: str, project: str) -> str:
     """Submit an urgent job with the command; returns its victim."""
     watch.system.command(
-        POOL, "submit", "--name", name, "--gpus", "4", "--class", "inference", "--project", project, "--", "sh", "-c",
+        POOL,
+        "submit",
+        "--name",
+        name,
+        "--gpus",
+        "4",
+        "--class",
+        "inference",
+        "--project",
+        project,
+        "--",
+        "sh",
+        "-c",
         watch.until_signalled(),
-    )  # fmt: skip
+    )
 
     def leaving() -> list[str]:
         return [job.id for job in watch.state.jobs.values() if job.eviction is not None and job.tasks[0].term_sent]
@@ -255,8 +269,12 @@ async def one_trace_from_request_to_restart(watched: Watched, watch: Watch, job:
     ids = {span.id for span in spans.values()}
     assert [name for name, span in spans.items() if span.parent not in ids] == [f"request {job}"]
     assert {span.service for span in spans.values()} == {
-        "bailiff-client", "bailiff-admission", "bailiff-victim-selection", "bailiff-eviction-executor", "bailiff-node-agent",
-    }  # fmt: skip
+        "bailiff-client",
+        "bailiff-admission",
+        "bailiff-victim-selection",
+        "bailiff-eviction-executor",
+        "bailiff-node-agent",
+    }
     assert watched.collector.disagreements == []
 
 

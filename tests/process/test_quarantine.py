@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.log_builder import policy
-from tests.system import POLICY, System, Watch
+from tests.kits.log_builder import policy
+from tests.kits.system import POLICY, System, Watch
 
 from bailiff_core.records.decisions import EvictionDecided, JobIdle
 from bailiff_core.records.facts import DeviceCleared, DeviceClearRequested, DeviceQuarantined, TaskReleased
-from bailiff_node_agent.devices.__main__ import main as make_it_fail
+from bailiff_devstack.simulated_node.__main__ import main as make_it_fail
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(300)]
 NODE = "pool-a-0"

@@ -1,7 +1,6 @@
-"""The previous release's code is replaced by the present one, service by service, with jobs in every stage.
+"""The previous release is replaced by the present one, service by service, with jobs in every stage.
 
-The file `previous_release` has that release: a tag, or a commit if there is no tag. Its code comes from this clone's git
-and runs in separate processes, with the present virtual environment.
+Until 0.1.0 is out, the previous release is this one with an older engine (`tests/kits/older_engine.py`).
 """
 
 import json
@@ -9,12 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import PATIENCE_S, System, Watch
+from tests.kits.older_engine import copy_core
+from tests.kits.system import PATIENCE_S, System, Watch
 
 from bailiff.client.errors import ExitCode
 from bailiff_core.engine import LOGIC
@@ -22,53 +21,22 @@ from bailiff_core.records.facts import InputRejected, StateDigest, WriterStarted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
-WHICH = Path(__file__).with_name("previous_release")
 CONTROL = ("victim-selection", "eviction-executor", "admission")  # the order of docs/how-to/upgrade.md
-
-
-@dataclass(frozen=True)
-class Release:
-    """The code of a release, unpacked."""
-
-    folder: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Environment with which Python imports only this release's packages."""
-        packages = sorted(path.parent for path in self.folder.glob("*/*/pyproject.toml"))
-        return {"PYTHONPATH": os.pathsep.join(map(str, packages))}
-
-
-@pytest.fixture(scope="module")
-def previous(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """The previous release from git. Skips if this clone does not have it; never fetches."""
-    name, folder = WHICH.read_text().strip(), tmp_path_factory.mktemp("previous")
-    archive = folder / "release.tar"
-    command = ["git", "archive", f"--output={archive}", name, "libs", "services", "deploy"]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("the previous release comes from git, which is not installed")
-    if done.returncode:
-        pytest.skip(f"this clone does not hold the previous release {name} (a shallow one?): {done.stderr.strip()}")
-    subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
-    return Release(folder)
 
 
 class Upgrade:
     """One pool on one machine of eight GPUs, started by the previous release."""
 
-    def __init__(self, folder: Path, previous: Release) -> None:
-        self.previous = previous
+    def __init__(self, folder: Path) -> None:
+        self.previous = folder / "previous"
+        copy_core(self.previous)
         self.system = System(folder, pools={"pool-a": 1}, env={"BAILIFF_DIGEST_EVERY": "10"})
 
     def start_previous(self) -> None:
-        """Start everything with the code of the previous release and its first policy."""
+        """Start everything with the code of the previous release."""
         self.system.start_kafka()
-        (self.system.folder / "policy.yaml").write_text((self.previous.folder / "deploy" / "policy.yaml").read_text())
         for name in self.system.services:
-            self.system.stack.start_service(name, env=self.previous.environment)
+            self.system.stack.start_service(name, env={"PYTHONPATH": str(self.previous)})
         self.system.wait_ready()
 
     def replace(self, name: str) -> None:
@@ -80,8 +48,8 @@ class Upgrade:
 
 
 @pytest.fixture
-def upgrade(tmp_path: Path, previous: Release) -> Iterator[Upgrade]:
-    made = Upgrade(tmp_path, previous)
+def upgrade(tmp_path: Path) -> Iterator[Upgrade]:
+    made = Upgrade(tmp_path)
     try:
         made.start_previous()
         yield made
@@ -102,7 +70,7 @@ async def test_jobs_keep_running_during_a_rolling_upgrade(upgrade: Upgrade, agen
         await watch.until("the victim got TERM", lambda pool: any(task.term_sent for task in pool.jobs["leaving"].tasks))
         await watch.submit("waiting", watch.until_signalled(), gpus=6)
         await watch.until("it waits", lambda pool: "waiting" in pool.queue)
-        assert watch.facts(StateDigest), "the previous release wrote snapshots in its own schema"
+        assert watch.facts(StateDigest), "the previous release wrote digests of its state"
 
         for name in steps:
             upgrade.replace(name)
@@ -127,11 +95,12 @@ async def test_jobs_keep_running_during_a_rolling_upgrade(upgrade: Upgrade, agen
         watch.assert_started_once(*jobs)
         assert watch.job("lasting").attempt == 1
         assert watch.job("cheap").attempt == 2
-        await both_engines_agree(watch, system)
+        await both_engines_agree(watch, upgrade)
 
 
-async def both_engines_agree(watch: Watch, system: System) -> None:
-    """One chain; each release's engine replays its own cycles, byte for byte: the previous one from a wheel built from git."""
+async def both_engines_agree(watch: Watch, upgrade: Upgrade) -> None:
+    """One chain; each release's engine replays its own cycles, byte for byte: the previous one from its wheel."""
+    system = upgrade.system
     replayed = await watch.verify(other_engines=True)
     began = [entry for entry in watch.entries if isinstance(entry.record.data, WriterStarted)]
     logics = [entry.record.data.logic for entry in began]
@@ -142,7 +111,7 @@ async def both_engines_agree(watch: Watch, system: System) -> None:
     kept[began[0].record.data.digest].unlink()
     without = bailiff(system, "audit", "replay", code=ExitCode.ENGINE_MISSING)
     assert without["cycles_of_other_engines"] == replayed.skipped_cycles + 1  # the log's first cycle
-    bailiff(system, "engine", "keep", "--git", WHICH.read_text().strip(), str(ROOT), "--digest", began[0].record.data.digest)
+    bailiff(system, "engine", "keep", str(upgrade.previous), "--digest", began[0].record.data.digest)
     found = bailiff(system, "audit", "replay")
     assert found["ok"], found
     assert [engine["decided_by"] for engine in found["engines"]] == ["its wheel", "this release"]

@@ -9,19 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.log_builder import MINUTE, SECOND, Story
-from tests.otlp import Collector, collecting
-from tests.rollup_kit import Recount, busy_log, of_domain, recount
-from tests.system import PATIENCE_S, POLL_S, http_get
+from tests.kits.log_builder import MINUTE, SECOND, Story
+from tests.kits.otlp import Collector, collecting
+from tests.kits.rollup import Recount, busy_log, of_domain, recount
+from tests.kits.system import PATIENCE_S, POLL_S, http_get
 
 from bailiff.client.client import Client
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import DeviceTelemetry, JobSpec, NodeTelemetry, RollupWindow, SubmitJob, TelemetryWindow
+from bailiff_bus.messages.rollups import RollupWindow, TelemetryWindow
+from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
 from bailiff_bus.port import Producer
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.records import Wire
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_devstack.stack import ROLLUP, Plan, Stack
 from bailiff_service import tracing
 
@@ -260,7 +263,8 @@ def assert_exact(metrics: Metrics, truth: Recount, pool: str) -> None:
     for (action, rule), count in truth.evictions_by().items():
         assert metrics[f'bailiff_evictions_total{{action="{action}",pool="{pool}",rule="{rule}"}}'] == count
     for cause, amount in truth.lost_by().items():
-        assert metrics[f'bailiff_gpu_seconds_lost_total{{cause="{cause}",pool="{pool}"}}'] == pytest.approx(amount / 1000)
+        figures = (metrics[f'bailiff_gpu_seconds_{name}_total{{cause="{cause}",pool="{pool}"}}'] for name in ("lost", "restart"))
+        assert sum(figures) == pytest.approx(amount / 1000)
     for name, count in truth.started_by().items():
         assert metrics[f'bailiff_start_seconds_count{{pool="{pool}",priority_class="{name}"}}'] == count
     assert metrics[f'bailiff_gpu_seconds_used_total{{pool="{pool}",project=""}}'] == pytest.approx(truth.used() / 1e9)

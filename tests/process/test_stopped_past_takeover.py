@@ -10,8 +10,8 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.process.test_kill_nine import STAGES, TRAINING, begin, ends_well, until_shown
-from tests.system import System, systems
+from tests.kits.killed_stages import STAGES, TRAINING, begin, ends_well, until_shown
+from tests.kits.system import System, systems
 
 SAMPLE = {("admission", "decided"), ("eviction-executor", "begun")}
 CELLS = [

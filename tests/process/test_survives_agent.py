@@ -7,7 +7,7 @@ what happened meanwhile.
 import asyncio
 
 import pytest
-from tests.survival import BEFORE, LATE, NOTICED, SAVES_AND_YIELDS, SHORT_S, Expected, Stage, Story, story, utc_us
+from tests.kits.survival import BEFORE, LATE, NOTICED, SAVES_AND_YIELDS, SHORT_S, Expected, Stage, Story, story, utc_us
 
 from bailiff_core.records.decisions import JobRequeued
 from bailiff_core.records.facts import EvictionStage, NodeJoined, TaskExited, TaskReleased

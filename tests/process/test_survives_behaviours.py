@@ -1,14 +1,14 @@
 """Jobs with different reactions to a notice: each has its documented outcome, and the urgent job gets clean GPUs in time."""
 
 import pytest
-from tests.survival import BEFORE, ENOUGH_S, LATE, NOTICED, SHORT_S, Expected, Stage, story
-from tests.survivor import FAILS
+from tests.kits.survival import BEFORE, ENOUGH_S, LATE, NOTICED, SHORT_S, Expected, Stage, story
+from tests.kits.survivor import FAILS
 
 from bailiff_core.records.facts import TaskReleased
 
 TERM_AT_ONCE = (*NOTICED, "term_sent")  # a job that has not sent `hello` gets TERM at once
 
-# Expected outcome of each behaviour of tests/survivor.py, and its grace, s.
+# Expected outcome of each behaviour of tests/kits/survivor.py, and its grace, s.
 OUTCOMES: dict[str, tuple[float, Expected]] = {
     "Trains": (ENOUGH_S, Expected("preempted")),
     "NeverAcknowledges": (
@@ -30,7 +30,10 @@ OUTCOMES: dict[str, tuple[float, Expected]] = {
     "SavesForTooLong": (
         SHORT_S,
         Expected(
-            "preempted", (*NOTICED, "acknowledged", "checkpoint_started", *LATE), stuck_in="checkpoint_started", codes=(-9,),
+            "preempted",
+            (*NOTICED, "acknowledged", "checkpoint_started", *LATE),
+            stuck_in="checkpoint_started",
+            codes=(-9,),
             resumes_at=BEFORE,
         ),
     ),
@@ -43,20 +46,25 @@ OUTCOMES: dict[str, tuple[float, Expected]] = {
     "CatchesTermAndHangs": (
         SHORT_S,
         Expected(
-            "preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), resumes_at=BEFORE, reports_resume=False,
+            "preempted-unclean",
+            (*NOTICED, *LATE),
+            stuck_in="noticed",
+            codes=(-9,),
+            resumes_at=BEFORE,
+            reports_resume=False,
         ),
     ),
     "CatchesTermAndYields": (ENOUGH_S, Expected("preempted", TERM_AT_ONCE, reports_resume=False)),
     "CatchesTermAndFails": (
         ENOUGH_S,
-        Expected("failed", TERM_AT_ONCE, codes=(FAILS,), resumes_at=BEFORE, reports_resume=False),
+        Expected("preempted-unclean", TERM_AT_ONCE, codes=(FAILS,), resumes_at=BEFORE, reports_resume=False),
     ),
     # as `trap 'exit 0' TERM` in a shell script
     "CatchesTermAndFinishes": (
         ENOUGH_S,
         Expected("preempted", TERM_AT_ONCE, codes=(0,), resumes_at=BEFORE, reports_resume=False),
     ),
-}  # fmt: skip
+}
 SAMPLE = {"NeverAcknowledges", "ForksAway", "CatchesTermAndFinishes"}
 
 

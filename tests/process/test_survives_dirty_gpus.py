@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.survival import GPUS, MACHINE, POOL, SAVES_AND_YIELDS, Stage, story
-from tests.system import System, systems
+from tests.kits.survival import GPUS, MACHINE, POOL, SAVES_AND_YIELDS, Stage, story
+from tests.kits.system import System, systems
 
 from bailiff_core.records.decisions import JobPlaced, JobStarting
 from bailiff_core.records.facts import DeviceCleared, DeviceQuarantined, TaskReleased

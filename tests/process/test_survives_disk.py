@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.small_disk import SmallDisk
-from tests.survival import BEFORE, ENOUGH_S, LAST, NOTICED, SAVED, SHORT_S, Expected, Stage, story
+from tests.kits.small_disk import SmallDisk
+from tests.kits.survival import BEFORE, ENOUGH_S, LAST, NOTICED, SAVED, SHORT_S, Expected, Stage, story
 
 STARTED = (*NOTICED, "acknowledged", "checkpoint_started")
 GIVES_UP = Expected("preempted", STARTED, codes=(1,), resumes_at=BEFORE)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.job_processes import processes_of
-from tests.survival import BEFORE, FIRST, GPUS, MACHINE, NOTICED, POOL, Expected, Stage, Story, kill, story
-from tests.system import POLICY, System, systems
+from tests.kits.job_processes import processes_of
+from tests.kits.survival import BEFORE, FIRST, GPUS, MACHINE, NOTICED, POOL, Expected, Stage, Story, kill, story
+from tests.kits.system import POLICY, System, systems
 
 from bailiff_core.model.policy import NodeRules
 from bailiff_core.records.facts import NodeLost

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.survival import BEFORE, ENOUGH_S, LATE, NOTICED, POOL, SAVES_AND_YIELDS, SHORT_S, Expected, Stage, Story
+from tests.kits.survival import BEFORE, ENOUGH_S, LATE, NOTICED, POOL, SAVES_AND_YIELDS, SHORT_S, Expected, Stage, Story
 
 TOO_LATE = Expected("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), resumes_at=BEFORE)
 

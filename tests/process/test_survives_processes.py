@@ -1,7 +1,7 @@
 """`kill -9` of a task's supervisor, and of one rank of a gang, with and without a notice."""
 
 import pytest
-from tests.survival import BEFORE, ENOUGH_S, NOTICED, SAVED, SHORT_S, Expected, Stage, kill, story
+from tests.kits.survival import BEFORE, ENOUGH_S, NOTICED, SAVED, SHORT_S, Expected, Stage, kill, story
 
 from bailiff_core.records.facts import EvictionStageReached, TaskExited, TaskReleased
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.system import System, Watch
+from tests.kits.system import System, Watch
 
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_devstack.identity import wait_until
@@ -23,16 +23,12 @@ OWNED = re.compile(r'"owned": (\[[0-9, ]*\]), "standby": \[[0-9, ]*\], "event": 
 @pytest.fixture
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """A system with a second replica of each control service, named with `-b`."""
-    system = System(tmp_path_factory.mktemp("pairs"), pools=dict.fromkeys(POOLS, 1))
-    try:
-        system.start()
+    with System(tmp_path_factory.mktemp("pairs"), pools=dict.fromkeys(POOLS, 1)) as system:
         for name in CONTROL:
             system.stack.start_service(name, replica="-b")
         system.wait_ready()
         assert wait_until(lambda: all(len(owned(system, f"{name}{b}")) == 2 for name in CONTROL for b in ("", "-b")), 60)
         yield system
-    finally:
-        system.stop()
 
 
 @pytest.mark.parametrize(

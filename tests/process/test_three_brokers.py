@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from tests.partitions import leader_of_the_log
-from tests.system import System, Watch
+from tests.kits.partitions import leader_of_the_log
+from tests.kits.system import System, Watch
 
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topic_admin import create_topics
 from bailiff_core.records.decisions import JobEnded
 from bailiff_core.records.facts import JobSubmitted, NodeLost, TaskStarted
-from bailiff_devstack import KafkaCluster
+from bailiff_devstack.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -32,12 +32,8 @@ CALM = 10  # requests
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """A system on three brokers."""
     folder = tmp_path_factory.mktemp("three")
-    system = System(folder / "system", kafka=KafkaCluster(folder / "brokers"), pools={"pool-a": 1})
-    try:
-        system.start()
+    with System(folder / "system", kafka=KafkaCluster(folder / "brokers"), pools={"pool-a": 1}) as system:
         yield system
-    finally:
-        system.stop()
 
 
 @dataclass

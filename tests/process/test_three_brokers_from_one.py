@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.system import PATIENCE_S, System
+from tests.kits.system import PATIENCE_S, System
 
 from bailiff_bus.topics import AUDIT, TOPICS
-from bailiff_devstack import EmbeddedKafka, free_ports
 from bailiff_devstack.jars import Pin, class_path, default_cache
+from bailiff_devstack.kafka import EmbeddedKafka
+from bailiff_devstack.ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -84,12 +85,8 @@ def brokers(tmp_path: Path) -> Iterator[Brokers]:
 
 @pytest.fixture
 def grown(tmp_path: Path, brokers: Brokers) -> Iterator[System]:
-    system = System(tmp_path, pools={"pool-a": 1}, kafka=brokers.first)
-    try:
-        system.start()
+    with System(tmp_path, pools={"pool-a": 1}, kafka=brokers.first) as system:
         yield system
-    finally:
-        system.stop()
 
 
 async def test_a_log_with_one_copy_gets_three_and_outlives_its_first_broker(grown: System, brokers: Brokers) -> None:

@@ -1,6 +1,7 @@
 """A log that lacks its newest part. Where agents have obeyed it, nothing is decided until an operator accepts the loss."""
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Iterator
@@ -8,14 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.kafka_disk import cut_tail
-from tests.system import POLICY, System, Watch
+from tests.kits.kafka_disk import cut_tail
+from tests.kits.system import POLICY, System, Watch
 
 from bailiff_admission.startup_records import first_records
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import NodeHeartbeat, ReportBody
+from bailiff_bus.messages.reports import NodeHeartbeat, ReportBody
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead
 from bailiff_core.records.decisions import JobPlaced
@@ -30,24 +31,17 @@ LIVES = 'while read up _ < /proc/uptime; do echo "$$ $up" >> {beats}; sleep 0.05
 @pytest.fixture
 def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """A separate system: its log will be truncated."""
-    system = System(tmp_path_factory.mktemp("cut"), env={"BAILIFF_HEARTBEAT_S": "0.3"}, pools={"pool-a": 1})
-    try:
-        system.start()
+    with System(tmp_path_factory.mktemp("cut"), env={"BAILIFF_HEARTBEAT_S": "0.3"}, pools={"pool-a": 1}) as system:
         yield system
-    finally:
-        system.stop()
 
 
 @pytest.fixture
 def unstarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """Kafka alone, and two services to start."""
-    system = System(tmp_path_factory.mktemp("unstarted"), pools={"pool-a": 1})
-    system.services = ("admission", "node-agent")
-    try:
+    with contextlib.closing(System(tmp_path_factory.mktemp("unstarted"), pools={"pool-a": 1})) as system:
+        system.services = ("admission", "node-agent")
         system.start_kafka()
         yield system
-    finally:
-        system.stop()
 
 
 async def test_a_log_that_ends_before_its_first_policy_is_continued_by_another_replica(unstarted: System) -> None:
@@ -67,9 +61,16 @@ async def append_pool_created(system: System) -> None:
     folder, now = system.folder / "credentials", time.time_ns() // 1000
     owner = issued_credentials(folder / "dead", folder / "root.key", role="admission", name="dead", now=now)
     records = first_records(
-        PoolState(), "pool-a", 0, ChainHead("pool-a"), writer="dead", time=now, first_policy=POLICY, clock_and_ids=SYSTEM,
+        PoolState(),
+        "pool-a",
+        0,
+        ChainHead("pool-a"),
+        writer="dead",
+        time=now,
+        first_policy=POLICY,
+        clock_and_ids=SYSTEM,
         credentials=owner,
-    )  # fmt: skip
+    )
     _, created, _ = chain_records(ChainHead("pool-a"), records, owner)[0]
     bus = KafkaBus(system.stack.kafka.settings("operator"))
     try:

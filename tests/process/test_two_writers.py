@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.system import System, Watch
+from tests.kits.system import System, Watch
 
 from bailiff_core.records.decisions import JobEnded, PreemptionDecided
 from bailiff_core.records.facts import EvictionStarted, JobSubmitted, TaskStarted, WriterStarted
@@ -29,12 +29,8 @@ sys.exit(main(service.AdmissionSettings, admission.build))
 @pytest.fixture(scope="module")
 def duel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """A separate system: its log will contain orphans."""
-    system = System(tmp_path_factory.mktemp("duel"))
-    try:
-        system.start()
+    with System(tmp_path_factory.mktemp("duel")) as system:
         yield system
-    finally:
-        system.stop()
 
 
 async def test_two_writers_at_once(duel: System) -> None:
@@ -45,7 +41,8 @@ async def test_two_writers_at_once(duel: System) -> None:
         await pool.until_running(*training)
 
         # They take the log over from each other repeatedly, while requests are sent.
-        duel.start_rival("admission-rival", OTHER_GROUP)
+        # Both sign with one key: it is the chain that fences, and no signature.
+        duel.start_rival("admission-rival", OTHER_GROUP, key_of="admission")
         await pool.until("both have written", lambda _: len(writers(pool)) >= 4)
         small = (f"duel-small-{n}" for n in itertools.count())
         submitted = []

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.archive_kit import query
-from tests.system import PATIENCE_S, System, Watch
+from tests.kits.archive import query
+from tests.kits.system import PATIENCE_S, System, Watch
 
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records.decisions import JobPlaced
@@ -117,12 +117,19 @@ async def preempted(watch: Watch) -> None:
 def output_of(system: System, *arguments: str, **environment: str) -> str:
     """The output of the command for pool-a."""
     settings = {
-        "BAILIFF_KAFKA__BOOTSTRAP": system.stack.kafka.bootstrap, "BAILIFF_POOL": "pool-a",
-        "BAILIFF_CACHE": str(system.folder / "cache"), **environment,
-    }  # fmt: skip
+        "BAILIFF_KAFKA__BOOTSTRAP": system.stack.kafka.bootstrap,
+        "BAILIFF_POOL": "pool-a",
+        "BAILIFF_CACHE": str(system.folder / "cache"),
+        **environment,
+    }
     done: subprocess.CompletedProcess[Any] = subprocess.run(
-        [sys.executable, "-m", "bailiff", *arguments], env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "bailiff", *arguments],
+        env={**os.environ, **settings},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
     return str(done.stdout)

@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.integration.test_archive import displaced
-from tests.kafka_disk import cut_tail
-from tests.process.test_archive import bailiff, command, grow, until_row
-from tests.system import PATIENCE_S
+from tests.kits.archive import displaced
+from tests.kits.archived_pool import bailiff, command, grow, until_row
+from tests.kits.kafka_disk import cut_tail
+from tests.kits.system import PATIENCE_S
 
 from bailiff.audit.cosignatures import Cosigned
 from bailiff.witness.witnesses import WitnessAddress
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import CheckpointCosigned, CheckpointRefused
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused
 from bailiff_devstack.stack import Plan, Stack
 from bailiff_log.cosignatures import parse_cosignature
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from hypothesis import strategies as st
-from tests.log_builder import HOUR, MINUTE, Story, policy
+from tests.kits.log_builder import HOUR, MINUTE, Story, policy
 from tests.property.random_stories import Step
 
 from bailiff_core.model.demand import TaskGroup

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from tests.builders import GIB, HOUR, MINUTE, Sketch, group
-from tests.log_builder import policy
+from tests.kits.builders import GIB, HOUR, MINUTE, Sketch, group
+from tests.kits.log_builder import policy
 
 from bailiff_core.model.demand import SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.gpu_shares import task_resources
@@ -66,17 +66,23 @@ def rules(random: Random) -> Policy:
         packing=of(("binpack", "binpack", "spread")),
         placement=of(("any", "any", "prefer nvlink")),
         preemption={
-            "scope": of((None, "pool", "pool", "project")), "quota_shields": random.random() < 0.4,
-            "cap_at_fair_share": random.random() < 0.5, "max_migrations": of((0, 1, 2, 3, None)),
-            "restart_cost": of((0, MINUTE, 10 * MINUTE)), "max_counted_loss": of((0, HOUR, 10 * HOUR)),
+            "scope": of((None, "pool", "pool", "project")),
+            "quota_shields": random.random() < 0.4,
+            "cap_at_fair_share": random.random() < 0.5,
+            "max_migrations": of((0, 1, 2, 3, None)),
+            "restart_cost": of((0, MINUTE, 10 * MINUTE)),
+            "max_counted_loss": of((0, HOUR, 10 * HOUR)),
             "cpus_per_gpu": of((1, 4, 16)),
         },
         protections={
             "min_runtime": {"preempt": of((0, 0, 0, MINUTE)), "reclaim": of((0, 0, 0, 5 * MINUTE))},
-            "budgets": [{"name": f"of-{label}", "labels": {"team": label}, "max_disruptions": of((0, 1, 2))}
-                        for label in LABELS if random.random() < 0.15],
+            "budgets": [
+                {"name": f"of-{label}", "labels": {"team": label}, "max_disruptions": of((0, 1, 2))}
+                for label in LABELS
+                if random.random() < 0.15
+            ],
         },
-    )  # fmt: skip
+    )
 
 
 def _projects(random: Random) -> list[Fields]:
@@ -121,10 +127,12 @@ def _small(random: Random) -> list[TaskGroup]:
 
 def _mixed(random: Random) -> list[TaskGroup]:
     of = random.choice
-    asked: Fields = of((
-        {"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"gpus": 3}, {"cpu": 2}, {"cpu": 4},
-        {"gpu_share_milli": 500}, {"gpu_share_milli": of((250, 300, 700))}, {"gpu_share_milli": 500, "gpu_devices": 2},
-    ))  # fmt: skip
+    asked: Fields = of(
+        (
+            *({"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"gpus": 3}, {"cpu": 2}, {"cpu": 4}, {"gpu_share_milli": 500}),
+            *({"gpu_share_milli": of((250, 300, 700))}, {"gpu_share_milli": 500, "gpu_devices": 2}),
+        )
+    )
     rest = {"memory_bytes": of((8, 16)) * GIB} if random.random() < 0.3 else {}
     return [group(of((1, 1, 2, 3)), **({"cpu": of((0, 0, 1, 3))} | asked), **rest)]
 

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from types import ModuleType
+from unittest.mock import patch
 
-from tests.builders import requested_unit
-from tests.log_builder import Story
+from tests.kits import log_builder
+from tests.kits.builders import requested_unit
+from tests.kits.log_builder import Story
+from tests.kits.snapshots import snapshot as read
 from tests.property import crowded_worlds, rich_worlds
 from tests.property.busy_stories import Busy
 from tests.property.decided_answers import asked, asked_limited, bounds, contended, contended_limited
@@ -27,14 +30,15 @@ from tests.property.small_worlds import Fields, Waves, memory_world, small_world
 from tests.property.tiny_pools import tiny_pool
 from tests.property.victim_worlds import in_racks, random_world
 
-from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.placement import StepBudget, place_unit
 from bailiff_core.plan import Planning
 from bailiff_core.plan.build import append_facts, submission
+from bailiff_core.plan.cycles import run_cycle
 from bailiff_core.plan.snapshot_validation import validate_snapshot
+from bailiff_core.records.decisions import JobPending, PreemptionRefused, PreemptionRequested
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import SelectionBatch, select_victims
 from bailiff_core.victims.batch import select_batch
@@ -43,6 +47,7 @@ FILE = Path(__file__).parent / "decided.json"
 CHARS = 4
 MOST_ROUNDS = 40
 ACTIONS = ("preempt", "reclaim", "consolidate")
+NOTHING_CHANGES = (JobPending, PreemptionRequested, PreemptionRefused)
 Texts = Iterator[str]
 
 
@@ -94,6 +99,9 @@ def crowded(random: Random) -> Texts:
         yield from _rich(random, crowded_worlds)
 
 
+ENGINE = "0.1.0+000000000000/16"  # in digests of states, whatever this engine is called: a new LOGIC alone changes none
+
+
 def _rich(random: Random, worlds: ModuleType) -> Texts:
     seen: list[str] = []
 
@@ -101,7 +109,8 @@ def _rich(random: Random, worlds: ModuleType) -> Texts:
         _note(story, seen)
         seen[-1] += state_digest(story.state)
 
-    Rich(random, note, worlds).play(60)
+    with patch.object(log_builder, "ENGINE", ENGINE):
+        Rich(random, note, worlds).play(60)
     yield from seen
 
 
@@ -128,23 +137,20 @@ def memory(random: Random) -> Texts:
 
 def _rounds(document: Fields, waves: Waves, step: int) -> Texts:
     def snapshot(jobs: list[Fields]) -> object:
-        source = Source("world", "")
-        source.value = {**document, "jobs": jobs}
-        return validate_snapshot(snapshot_from(source))
+        return validate_snapshot(read({**document, "jobs": jobs}))
 
-    source = Source("world", "")
-    source.value = {**document, "jobs": []}
-    planning = Planning(snapshot_from(source))
+    planning = Planning(read({**document, "jobs": []}))
     for wave in waves:
         planning.advance()
         for entry in snapshot(wave).jobs:  # type: ignore[attr-defined]
             append_facts(planning.state, submission(entry))
             planning.names[entry.doc.name] = [f"{entry.doc.name}-{index}" for index in range(len(entry.tasks))]
         for _ in range(MOST_ROUNDS):
-            found = planning.round(step=step)
-            yield repr(found)
-            if not found.changed:
+            made = [decision for _, decision in run_cycle(planning.state)]
+            yield repr([(type(each).NAME, each.model_dump_json()) for each in made])
+            if all(isinstance(each, NOTHING_CHANGES) for each in made):
                 break
+            planning.advance(step)
 
 
 def victims(random: Random) -> Texts:
@@ -206,29 +212,29 @@ def places(random: Random) -> Texts:
 
 
 KINDS: dict[str, tuple[Callable[[Random], Texts], int, int]] = {  # how many worlds, and how many of them `make test` decides
-    "shared": (shared, 60, 12),
-    "plain": (plain, 30, 15),
-    "busy": (busy, 30, 30),
-    "small": (small, 60, 60),
-    "tight": (tight, 30, 30),
-    "victims": (victims, 30, 30),
-    "sharing-victims": (sharing_victims, 40, 40),
+    "shared": (shared, 60, 6),
+    "plain": (plain, 30, 8),
+    "busy": (busy, 30, 15),
+    "small": (small, 60, 30),
+    "tight": (tight, 30, 15),
+    "victims": (victims, 30, 15),
+    "sharing-victims": (sharing_victims, 40, 20),
     "stale": (stale, 10, 4),
-    "batches": (batches, 20, 20),
-    "places": (places, 40, 40),
-    "islands": (islands, 20, 20),
-    "rich": (rich, 150, 28),
-    "large": (large, 30, 14),
-    "tied": (tied, 20, 12),
-    "memory": (memory, 40, 40),
-    "asked": (asked, 12, 12),
-    "asked-limited": (asked_limited, 14, 14),
-    "contended": (contended, 14, 14),
-    "contended-limited": (contended_limited, 14, 14),
-    "rich-limited": (rich_limited, 8, 8),
-    "large-limited": (large_limited, 8, 8),
-    "bounds": (bounds, 40, 40),
-    "crowded": (crowded, 24, 24),
+    "batches": (batches, 20, 10),
+    "places": (places, 40, 20),
+    "islands": (islands, 20, 10),
+    "rich": (rich, 150, 14),
+    "large": (large, 30, 7),
+    "tied": (tied, 20, 6),
+    "memory": (memory, 40, 20),
+    "asked": (asked, 12, 6),
+    "asked-limited": (asked_limited, 14, 7),
+    "contended": (contended, 14, 7),
+    "contended-limited": (contended_limited, 14, 7),
+    "rich-limited": (rich_limited, 8, 4),
+    "large-limited": (large_limited, 8, 4),
+    "bounds": (bounds, 40, 20),
+    "crowded": (crowded, 24, 12),
 }
 NAMES = [f"{kind}-{seed}" for kind, (_, count, _) in KINDS.items() for seed in range(count)]
 QUICK = {f"{kind}-{seed}" for kind, (*_, count) in KINDS.items() for seed in range(count)}

@@ -6,8 +6,8 @@ And where gangs are placed of which some tasks ask for MiB of a device, so that 
 from collections.abc import Iterator
 from random import Random
 
-from tests.builders import GIB, Sketch, group, requested_unit
-from tests.log_builder import policy
+from tests.kits.builders import GIB, Sketch, group, requested_unit
+from tests.kits.log_builder import policy
 from tests.property.contended_pools import contended_pool
 from tests.property.rich_stories import Rich
 from tests.property.small_limits import small_limits

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from random import Random
 
-from tests.builders import GIB, Sketch, group, requested_unit
-from tests.property.test_proven_in_batches import WORLDS, requests
+from tests.kits.builders import GIB, Sketch, group, requested_unit
+from tests.property.batches import WORLDS, requests
 
 from bailiff_core.model.gpu_shares import task_resources
 from bailiff_core.model.policy import Action

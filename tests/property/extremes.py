@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bailiff_bus.messages import MessageBody
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.document import MAX_INTEGER
+from bailiff_core.model.message import MessageBody
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.state import PoolState
 
@@ -29,9 +29,12 @@ PATTERNS = {
 }
 TRIES = 60
 NEEDED = {
-    "demand": {"job": "new", "tasks": [{"gpu_milli": 1000}]}, "tasks": [{"gpu_milli": 1000}], "spec": {"command": ["true"]},
-    "command": ["true"], "job": "new",
-}  # fmt: skip
+    "demand": {"job": "new", "tasks": [{"gpu_milli": 1000}]},
+    "tasks": [{"gpu_milli": 1000}],
+    "spec": {"command": ["true"]},
+    "command": ["true"],
+    "job": "new",
+}
 """Valid values of fields that must be there."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from tests.builders import MINUTE, Sketch, group
+from tests.kits.builders import MINUTE, Sketch, group
 
 from bailiff_core.model.state import Job, OpenRequest
 from bailiff_core.victims import heterogeneous_gangs, shortlist, slot_combinations

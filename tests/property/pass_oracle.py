@@ -13,7 +13,6 @@ from tests.property.share_reference import Member, divide
 Amount = tuple[int, int]
 NONE: Amount = (0, 0)
 RESOURCES = (0, 1)
-STEP = (1, 1)
 PREEMPTING = ("consolidate", "reclaim", "preempt")
 
 
@@ -145,32 +144,71 @@ def used(pool: Pool, project: str) -> Amount:
     return total(job.amount for job in pool.active if job.project == project)
 
 
-def fair_shares(pool: Pool) -> dict[str, Amount]:
+@dataclass(frozen=True)
+class Entitled:
+    """Fair share and quota in force, by resource; `None`: no bound."""
+
+    share: Amount
+    quota: tuple[int | None, int | None]
+
+
+def could_use(pool: Pool, node: str) -> bool:
+    """Whether a task of any job that is no hopeless request would fit on the node if it were empty."""
+    return any(hosts(pool.nodes[node], job) for job in pool.jobs.values() if is_claimant(pool, job))
+
+
+def hosts(node: Amount, job: Job) -> int:
+    """How many tasks of the job the empty node could host."""
+    return min((node[at] // job.each[at] for at in RESOURCES if job.each[at]), default=job.tasks)
+
+
+def is_claimant(pool: Pool, job: Job) -> bool:
+    """Whether it runs, or would fit in the empty pool and below its project's limit."""
+    if job.name in pool.places:
+        return True
+    limit = pool.projects[job.project].limit if job.project in pool.projects else (None, None)
+    fits_limit = not any(above(job.amount[at], limit[at]) for at in RESOURCES)
+    return fits_limit and sum(hosts(node, job) for node in pool.nodes.values()) >= job.tasks
+
+
+def counted_capacity(pool: Pool) -> Amount:
+    """A GPU counts if a job with GPUs could use it, CPUs if any job could."""
+    used = [job for job in pool.jobs.values() if is_claimant(pool, job)]
+    gpus = sum(node[0] for node in pool.nodes.values() if any(job.each[0] and hosts(node, job) for job in used))
+    return gpus, sum(node[1] for name, node in pool.nodes.items() if could_use(pool, name))
+
+
+def fair_shares(pool: Pool) -> dict[str, Entitled]:
     """Of each project, from the text of quotas.md, with the reference of one resource."""
-    by_resource: list[dict[str, int]] = []
+    by_resource: list[dict[str, Member]] = []
     for at in RESOURCES:
-        capacity = sum(amount[at] for amount in pool.nodes.values())
+        capacity = counted_capacity(pool)[at]
         members = {
             name: Member(
                 project.age,
-                sum(job.amount[at] for job in pool.jobs.values() if job.project == name),
+                sum(job.amount[at] for job in pool.jobs.values() if job.project == name and is_claimant(pool, job)),
                 project.quota[at],
                 project.limit[at],
                 project.weight,
             )
             for name, project in pool.projects.items()
         }
-        divide(capacity, list(members.values()), STEP[at])
-        by_resource.append({name: int(member.share) for name, member in members.items()})
-    return {name: (by_resource[0][name], by_resource[1][name]) for name in pool.projects}
+        divide(capacity, list(members.values()))
+        by_resource.append(members)
+    return {name: entitled_to(by_resource[0][name], by_resource[1][name]) for name in pool.projects}
 
 
-def allocatable(project: Project, share: Amount) -> list[int | None]:
+def entitled_to(gpus: Member, cpus: Member) -> Entitled:
+    quotas = [None if each.in_force is None else int(each.in_force) for each in (gpus, cpus)]
+    return Entitled((int(gpus.share), int(cpus.share)), (quotas[0], quotas[1]))
+
+
+def allocatable(project: Project, entitled: Entitled) -> list[int | None]:
     """min(limit, max(quota, fair share)); `None`: no bound."""
     found: list[int | None] = []
     for at in RESOURCES:
-        quota, limit = project.quota[at], project.limit[at]
-        most = None if quota is None else max(quota, share[at])
+        quota, limit = entitled.quota[at], project.limit[at]
+        most = None if quota is None else max(quota, entitled.share[at])
         found.append(limit if most is None else most if limit is None else min(limit, most))
     return found
 
@@ -179,14 +217,14 @@ def within_limits(pool: Pool, job: Job) -> bool:
     """Both gates of every start: the limit, and the quota for jobs that are not preemptible."""
     if not pool.projects:
         return True
-    project = pool.projects[job.project]
+    project, quota = pool.projects[job.project], fair_shares(pool)[job.project].quota
     after = plus(used(pool, job.project), job.amount)
     firm = total(each.amount for each in pool.active if each.project == job.project and not each.preemptible)
     firm = plus(firm, job.amount)
     for at in RESOURCES:
         if job.amount[at] and above(after[at], project.limit[at]):
             return False
-        if job.amount[at] and not job.preemptible and above(firm[at], project.quota[at]):
+        if job.amount[at] and not job.preemptible and above(firm[at], quota[at]):
             return False
     return True
 
@@ -194,15 +232,15 @@ def within_limits(pool: Pool, job: Job) -> bool:
 # --- actions
 
 
-def may_ask_to_reclaim(pool: Pool, shares: Mapping[str, Amount], job: Job) -> bool:
+def may_ask_to_reclaim(pool: Pool, shares: Mapping[str, Entitled], job: Job) -> bool:
     after = plus(used(pool, job.project), job.amount)
-    return all(after[at] <= shares[job.project][at] for at in RESOURCES)
+    return all(after[at] <= shares[job.project].share[at] for at in RESOURCES)
 
 
-def reclaim_takes_only_excess(pool: Pool, shares: Mapping[str, Amount], job: Job, victims: Sequence[Job]) -> bool:
+def reclaim_takes_only_excess(pool: Pool, shares: Mapping[str, Entitled], job: Job, victims: Sequence[Job]) -> bool:
     """Whether in some order each victim's project, before it is taken, uses more than it is entitled to."""
     mine = plus(used(pool, job.project), job.amount)
-    within_quota = not any(above(mine[at], pool.projects[job.project].quota[at]) for at in RESOURCES)
+    within_quota = not any(above(mine[at], shares[job.project].quota[at]) for at in RESOURCES)
 
     def in_order(order: Sequence[Job]) -> bool:
         left = {name: used(pool, name) for name in pool.projects}
@@ -211,7 +249,7 @@ def reclaim_takes_only_excess(pool: Pool, shares: Mapping[str, Amount], job: Job
             bounds = allocatable(project, shares[victim.project])
             if not any(
                 above(left[victim.project][at], bounds[at])
-                or (within_quota and above(left[victim.project][at], project.quota[at]))
+                or (within_quota and above(left[victim.project][at], shares[victim.project].quota[at]))
                 for at in RESOURCES
                 if gives_back(victim, at)
             ):
@@ -226,6 +264,28 @@ def gives_back(victim: Job, resource: int) -> bool:
     return victim.amount[resource] > 0
 
 
+def entitled(pool: Pool, shares: Mapping[str, Entitled], job: Job, victims: Sequence[Job]) -> bool:
+    """Whether none is moved, for what the preemptor's project would only borrow, out of what another project is entitled to."""
+    if not pool.projects:
+        return True
+    mine, quota = plus(used(pool, job.project), job.amount), shares[job.project].quota
+    if not any(above(mine[at], quota[at]) for at in RESOURCES):
+        return True
+    beyond_share = any(mine[at] > shares[job.project].share[at] for at in RESOURCES)
+
+    def in_order(order: Sequence[Job]) -> bool:
+        left = {name: used(pool, name) for name in pool.projects}
+        for victim in order:
+            theirs = pool.projects[victim.project]
+            bounds = allocatable(theirs, shares[victim.project]) if beyond_share else shares[victim.project].quota
+            if not any(above(left[victim.project][at], bounds[at]) for at in RESOURCES if gives_back(victim, at)):
+                return False
+            left[victim.project] = minus(left[victim.project], victim.amount)
+        return True
+
+    return any(in_order(order) for order in permutations(each for each in victims if each.project != job.project))
+
+
 def may_be_victim(pool: Pool, job: Job, victim: Job, action: str) -> bool:
     if not victim.preemptible:
         return False
@@ -233,15 +293,15 @@ def may_be_victim(pool: Pool, job: Job, victim: Job, action: str) -> bool:
         return victim.project != job.project
     if action == "preempt":
         return victim.priority < job.priority and (pool.scope == "pool" or not pool.projects or victim.project == job.project)
-    return True
+    return victim.priority <= job.priority
 
 
-def cap_at_fair_share(pool: Pool, shares: Mapping[str, Amount], job: Job, left: Pool) -> bool:
+def cap_at_fair_share(pool: Pool, shares: Mapping[str, Entitled], job: Job, left: Pool) -> bool:
     """Preempt takes the preemptor's project no further than its fair share, or than what it used before."""
     if not pool.projects:
         return True
     before, after = used(pool, job.project), plus(used(left, job.project), job.amount)
-    return all(after[at] <= max(shares[job.project][at], before[at]) for at in RESOURCES)
+    return all(after[at] <= max(shares[job.project].share[at], before[at]) for at in RESOURCES)
 
 
 def options(pool: Pool, job: Job, action: str, forbidden: Iterable[str] = ()) -> Iterator[Option]:
@@ -259,11 +319,12 @@ def options(pool: Pool, job: Job, action: str, forbidden: Iterable[str] = ()) ->
                 yield Option(action, tuple(sorted(victim.name for victim in victims)))
 
 
-def permitted(pool: Pool, shares: Mapping[str, Amount], job: Job, action: str, victims: Sequence[Job]) -> bool:
+def permitted(pool: Pool, shares: Mapping[str, Entitled], job: Job, action: str, victims: Sequence[Job]) -> bool:
     """Whether the job may start after these evictions, none of the victims getting a new place but under consolidate."""
     left = pool.without(victim.name for victim in victims)
     if action == "consolidate":
-        return within_limits(pool, job) and fit_together(left, [job, *victims])
+        pays = sum(counted(victim) * (victim.lost_s + RESTART_S) for victim in victims) <= counted(job) * PAYBACK_S
+        return pays and entitled(pool, shares, job, victims) and within_limits(pool, job) and fit_together(left, [job, *victims])
     if not within_limits(left, job) or not fits(left, job):
         return False
     if action == "reclaim":
@@ -275,6 +336,8 @@ def permitted(pool: Pool, shares: Mapping[str, Amount], job: Job, action: str, v
 
 
 CPUS_PER_GPU = 16
+RESTART_S = 60
+PAYBACK_S = 3600
 
 
 def counted(job: Job) -> int:

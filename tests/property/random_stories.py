@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.core_invariants import check_pool, victims_may_go
-from tests.log_builder import DAY, HOUR, MINUTE, SECOND, Cut, Story, digest, policy
+from tests.kits.claims import complete
+from tests.kits.core_invariants import check_pool, victims_may_go
+from tests.kits.log_builder import DAY, HOUR, MINUTE, SECOND, Cut, Story, digest, policy
 
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
@@ -51,12 +52,17 @@ SHIELDED = policy(
     backfill="greedy",
     idle={"after": "2s"},
     protections={
-        "min_runtime": {"preempt": "5s", "reclaim": "1s"}, "eviction_cap": {"evictions": 2, "window": "5m"},
-        "cooldown": {"job": "5s", "project": "30s"}, "ageing": {"boost": 30, "evictions": 2, "waiting": "1h"},
-        "preemption_delay": "1s", "excluded": [{"b": "1"}], "budgets": [{"name": "few", "project": "red", "max_disruptions": 1}],
-        "stale_gang": "30s", "schedule_timeout": {"after": "3m", "action": "fail"},
+        "min_runtime": {"preempt": "5s", "reclaim": "1s"},
+        "eviction_cap": {"evictions": 2, "window": "5m"},
+        "cooldown": {"job": "5s", "project": "30s"},
+        "ageing": {"boost": 30, "evictions": 2, "waiting": "1h"},
+        "preemption_delay": "1s",
+        "excluded": [{"b": "1"}],
+        "budgets": [{"name": "few", "project": "red", "max_disruptions": 1}],
+        "stale_gang": "30s",
+        "schedule_timeout": {"after": "3m", "action": "fail"},
     },
-)  # fmt: skip
+)
 SPREAD = policy(
     projects=PROJECTS,
     packing="spread",
@@ -154,13 +160,13 @@ class Chance:
     def _submit(self, a: int, b: int) -> Fact:
         self.jobs += 1
         shape = (
-            [TaskGroup(gpu_milli=1000)], [TaskGroup(gpu_milli=4000)], [TaskGroup(gpu_milli=8000)],
-            [TaskGroup(count=2, gpu_milli=2000)], [TaskGroup(count=2, gpu_milli=8000)], [TaskGroup(count=3, gpu_milli=1000)],
-            [TaskGroup(cpu_milli=3000)], [TaskGroup(gpu_milli=3000, cpu_milli=2000)],
-            [TaskGroup(gpu_milli=4000), TaskGroup(count=2, cpu_milli=2000)],
-            [TaskGroup(gpu_share_milli=500)], [TaskGroup(count=3, gpu_share_bytes=20 * 2**30)],
-            [TaskGroup(count=2, gpu_share_milli=300, gpu_devices=2)], [TaskGroup(count=6, gpu_milli=1000)],
-        )[b % 13 if self.shared else b % 9]  # fmt: skip
+            *([TaskGroup(gpu_milli=1000)], [TaskGroup(gpu_milli=4000)], [TaskGroup(gpu_milli=8000)]),
+            *([TaskGroup(count=2, gpu_milli=2000)], [TaskGroup(count=2, gpu_milli=8000)], [TaskGroup(count=3, gpu_milli=1000)]),
+            *([TaskGroup(cpu_milli=3000)], [TaskGroup(gpu_milli=3000, cpu_milli=2000)]),
+            *([TaskGroup(gpu_milli=4000), TaskGroup(count=2, cpu_milli=2000)], [TaskGroup(gpu_share_milli=500)]),
+            *([TaskGroup(count=3, gpu_share_bytes=20 * 2**30)], [TaskGroup(count=2, gpu_share_milli=300, gpu_devices=2)]),
+            [TaskGroup(count=6, gpu_milli=1000)],
+        )[b % 13 if self.shared else b % 9]
         rest: dict[str, object] = {}
         if self.shared:
             rest["project"] = ("red-day", "red-night", "blue", "guest")[(a + b) % 4]
@@ -169,9 +175,14 @@ class Chance:
             rest["elastic"] = "restart" if a % 3 == 0 else "live"
             rest["run_time_limit"] = 3 * MINUTE if b % 5 == 0 else None
         return self.story.submitted(
-            f"job-{self.jobs}", *shape, cls=CLASSES[a % len(CLASSES)], max_failures=b % 3,
-            on_eviction="end" if b == 23 else "requeue", labels={"b": "1", "a": "2"} if b % 2 else {}, **rest,
-        )  # fmt: skip
+            f"job-{self.jobs}",
+            *shape,
+            cls=CLASSES[a % len(CLASSES)],
+            max_failures=b % 3,
+            on_eviction="end" if b == 23 else "requeue",
+            labels={"b": "1", "a": "2"} if b % 2 else {},
+            **rest,
+        )
 
     def _standing(self) -> list[tuple[Job, Task]]:
         return [(job, task) for job in self.state.active_jobs() for task in job.tasks if task.state in _REPORTED]
@@ -308,7 +319,7 @@ class Chance:
             case 0:
                 rules = self.policies[b % len(self.policies)]
                 enforce = self.shared and b % 3 == 0
-                yield facts.PolicyApplied(policy=rules.complete(), request=self.story.request(), enforce=enforce)
+                yield facts.PolicyApplied(policy=complete(rules), request=self.story.request(), enforce=enforce)
             case 1:
                 yield facts.ClockStepped(jump=HOUR)
             case 2:

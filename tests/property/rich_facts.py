@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.log_builder import Story, digest
+from tests.kits.log_builder import Story, digest
 from tests.property.rich_worlds import SECOND, Draw
 
 from bailiff_core.records import facts
@@ -27,9 +27,16 @@ def _clock(draw: Draw, story: Story) -> Iterator[Fact]:
 def _rejected(draw: Draw, story: Story) -> Iterator[Fact]:
     for _ in range(draw.of(1, 1, 3)):
         yield facts.InputRejected(
-            topic="bailiff.requests", partition=0, offset=story.state.seq, digest=digest("x"), code=draw.of(*CODES), reason="no",
-            source=draw.of(None, "laptop", "other"), id=draw.of(None, "r-1"), count=draw.of(1, 1, 2),
-        )  # fmt: skip
+            topic="bailiff.requests",
+            partition=0,
+            offset=story.state.seq,
+            digest=digest("x"),
+            code=draw.of(*CODES),
+            reason="no",
+            source=draw.of(None, "laptop", "other"),
+            id=draw.of(None, "r-1"),
+            count=draw.of(1, 1, 2),
+        )
 
 
 def _truncated(draw: Draw, story: Story) -> Iterator[Fact]:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any
 
-from tests.log_builder import GIB, Story
+from tests.kits.claims import complete
+from tests.kits.log_builder import GIB, Story
 from tests.property import rich_worlds
 from tests.property.rich_facts import rare_facts
 from tests.property.rich_worlds import CLASSES, SECOND, Draw, scaled
@@ -39,10 +40,10 @@ class Rich:
         self.machines: dict[str, facts.NodeJoined] = {}
         self.found: facts.ProposalReceived | None = None
         self.steps: tuple[tuple[int, Callable[[], Facts]], ...] = (
-            (26, self._submit), (22, self._start), (22, self._evict), (26, self._answer), (4, self._end), (5, self._live),
-            (4, self._operator), (4, self._change), (3, self._node), (3, self._device), (1, self._policy),
+            *((26, self._submit), (22, self._start), (22, self._evict), (26, self._answer), (4, self._end), (5, self._live)),
+            *((4, self._operator), (4, self._change), (3, self._node), (3, self._device), (1, self._policy)),
             (3, lambda: rare_facts(self.draw, self.story)),
-        )  # fmt: skip
+        )
         for number in range(self.draw.of(1, 2, 2, 3, 3, 4, 5)):
             self.story.cycle(self._joined(f"n{number}"))
 
@@ -297,5 +298,5 @@ class Rich:
 
     def _policy(self) -> Facts:
         yield facts.PolicyApplied(
-            policy=self.worlds.rules(self.draw).complete(), request=self.story.request(), enforce=self.draw.chance(50)
+            policy=complete(self.worlds.rules(self.draw)), request=self.story.request(), enforce=self.draw.chance(50)
         )

@@ -6,8 +6,8 @@ All amounts and durations are small multiples of a few units, so that what is co
 from random import Random
 from typing import Any
 
-from tests.log_builder import GIB, policy
-from tests.mig_kit import devices
+from tests.kits.log_builder import GIB, policy
+from tests.kits.mig import devices
 
 from bailiff_core.model.demand import Dependency, SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.policy import ACTIONS, DEFAULT_POLICY, Policy
@@ -20,9 +20,9 @@ LEVELS = ("zone", "rack")
 CLASSES = ("train", "train", "train", "night", "interactive", "interactive", "build", "inference")
 LEAVES = ("red-a", "red-b", "blue-a", "blue-b", "guest")
 MACHINES = (
-    "4xH100-80GB", "2xH100-80GB", "3xA100-40GB", "8xH100-80GB", "4xH100-80GB/nvlink2", "8xH100-80GB/nvlink4",
-    "1xH100-80GB,2xH100-80GB:3g.40gb", "2xH100-80GB:1g.10gb,1xH100-80GB:3g.40gb", "2xA100-40GB,2xH100-80GB",
-)  # fmt: skip
+    *("4xH100-80GB", "2xH100-80GB", "3xA100-40GB", "8xH100-80GB", "4xH100-80GB/nvlink2", "8xH100-80GB/nvlink4"),
+    *("1xH100-80GB,2xH100-80GB:3g.40gb", "2xH100-80GB:1g.10gb,1xH100-80GB:3g.40gb", "2xA100-40GB,2xH100-80GB"),
+)
 Fields = dict[str, Any]
 
 
@@ -62,10 +62,16 @@ def rules(draw: Draw) -> Policy:
         backfill=of("greedy", "reserve", "reserve", "preemptible"),
         preemption={
             "actions": of(*[ACTIONS] * 4, ("allocate", "preempt"), ("allocate", "reclaim")),
-            "scope": of(None, "pool", "pool", "project"), "quota_shields": draw.chance(60),
-            "cap_at_fair_share": draw.chance(60), "max_migrations": of(0, 1, 2, None),
-            "selection_timeout": time(5), "selection_backoff": time(5), "reservation_expiry": time(20),
-            "search_steps": of(20_000, 20_000, 400, 60), "restart_cost": time(), "max_counted_loss": time(60),
+            "scope": of(None, "pool", "pool", "project"),
+            "quota_shields": draw.chance(60),
+            "cap_at_fair_share": draw.chance(60),
+            "max_migrations": of(0, 1, 2, None),
+            "selection_timeout": time(5),
+            "selection_backoff": time(5),
+            "reservation_expiry": time(20),
+            "search_steps": of(20_000, 20_000, 400, 60),
+            "restart_cost": time(),
+            "max_counted_loss": time(60),
             "cpus_per_gpu": of(1, 2, 4),
         },
         eviction={"grace": time(10), "short_grace": time(), "stuck_after": time(5), **draw.some(30, kill_after=time())},
@@ -74,7 +80,7 @@ def rules(draw: Draw) -> Policy:
         idle={"after": time(10), "action": of("warn", "pause")} if draw.chance(40) else {},
         retention={"ended_jobs": time(60), "request_ids": time(60)} if draw.chance(30) else {},
         protections=protections(draw),
-    )  # fmt: skip
+    )
 
 
 def classes(draw: Draw) -> list[Fields]:
@@ -107,7 +113,7 @@ def _share(draw: Draw) -> Fields:
             draw.rare, limit={"gpus": of(2, 3, 4, 6), **draw.some(30, cpus=of(4, 8))}, priority=of(-1, 1, 2), min_runtime=least
         ),
         **draw.some(50, over_quota_weight=of(0, 1, 2, 3)),
-    }  # fmt: skip
+    }
 
 
 def protections(draw: Draw) -> Fields:
@@ -116,8 +122,11 @@ def protections(draw: Draw) -> Fields:
         "stale_gang": of(None, 0, 10 * SECOND, 30 * SECOND),
         **draw.some(
             2 * draw.rare,
-            min_runtime={"preempt": time(), "reclaim": time()}, eviction_cap={"evictions": of(1, 2), "window": time(30)},
-            cooldown={"job": time(), "project": time()}, preemption_delay=time(), excluded=[{"team": "x"}],
+            min_runtime={"preempt": time(), "reclaim": time()},
+            eviction_cap={"evictions": of(1, 2), "window": time(30)},
+            cooldown={"job": time(), "project": time()},
+            preemption_delay=time(),
+            excluded=[{"team": "x"}],
             ageing={"boost": of(10, 25, 30, 60), "evictions": of(None, 1, 2), "waiting": of(None, time(10))},
             budgets=[
                 {"name": "few", "labels": {"team": "y"}, "max_disruptions": of(0, 1)},
@@ -125,7 +134,7 @@ def protections(draw: Draw) -> Fields:
             ],
             schedule_timeout={"after": time(20), "action": of("report", "fail", "pass")},
         ),
-    }  # fmt: skip
+    }
 
 
 def machine(draw: Draw, joined: facts.NodeJoined) -> facts.NodeJoined:
@@ -136,11 +145,14 @@ def machine(draw: Draw, joined: facts.NodeJoined) -> facts.NodeJoined:
         inventory = tuple(each.model_copy(update={"healthy": draw.chance(70)}) for each in inventory)
     return joined.model_copy(
         update={
-            "devices": inventory, "labels": labels, "cpu_milli": 1000 * draw.of(4, 8, 16, 64, 64),
-            "memory_bytes": GIB * draw.of(32, 64, 1000, 1000), "max_tasks": draw.of(3, 8, 100, 100),
+            "devices": inventory,
+            "labels": labels,
+            "cpu_milli": 1000 * draw.of(4, 8, 16, 64, 64),
+            "memory_bytes": GIB * draw.of(32, 64, 1000, 1000),
+            "max_tasks": draw.of(3, 8, 100, 100),
             "checkpoint_store": draw.of(None, "store", "store"),
         }
-    )  # fmt: skip
+    )
 
 
 def demand(draw: Draw, state: PoolState) -> Fields:
@@ -149,15 +161,28 @@ def demand(draw: Draw, state: PoolState) -> Fields:
     groups = [_group(draw) for _ in range(of(1, 1, 1, 1, 2))]
     size, named = sum(group.count for group in groups), {project.name for project in state.rules.projects}
     fields: Fields = {
-        "groups": groups, "cls": of(*CLASSES), "max_failures": of(0, 1, 3), "elastic": of("live", "restart"),
+        "groups": groups,
+        "cls": of(*CLASSES),
+        "max_failures": of(0, 1, 3),
+        "elastic": of("live", "restart"),
         **({"project": of(*LEAVES)} if named else {}),
         **draw.some(
-            draw.rare, grace=time(), kill_after=time(), run_time_limit=time(60), preemption_delay=time(), restart_backoff=time(),
-            on_eviction="end", on_term="finish", on_failure="end", pack=of("binpack", "spread"),
-            placement=of("any", "prefer nvlink"), stale_grace=of("never", 0, time()), preemptible=draw.chance(50),
+            draw.rare,
+            grace=time(),
+            kill_after=time(),
+            run_time_limit=time(60),
+            preemption_delay=time(),
+            restart_backoff=time(),
+            on_eviction="end",
+            on_term="finish",
+            on_failure="end",
+            pack=of("binpack", "spread"),
+            placement=of("any", "prefer nvlink"),
+            stale_grace=of("never", 0, time()),
+            preemptible=draw.chance(50),
         ),
         **draw.some(40, labels={"team": of("x", "y", "y", "z", "z")}),
-    }  # fmt: skip
+    }
     if draw.chance(draw.rare):
         fields |= {"groups": _in_sub_groups(draw), "sub_groups": _tree(draw)}
     elif size > 1 and draw.chance(60):
@@ -173,15 +198,26 @@ def demand(draw: Draw, state: PoolState) -> Fields:
 def _group(draw: Draw) -> TaskGroup:
     of = draw.of
     gpus = of(
-        *[{"gpu_milli": 1000}] * 6, *[{"gpu_milli": 2000}] * 4, {"gpu_milli": 3000}, {"gpu_milli": 4000}, {"gpu_milli": 8000}, {},
-        {"gpu_share_milli": 500}, {"gpu_share_milli": of(250, 300, 700)}, {"gpu_share_bytes": of(10, 20, 40) * GIB},
+        *[{"gpu_milli": 1000}] * 6,
+        *[{"gpu_milli": 2000}] * 4,
+        {"gpu_milli": 3000},
+        {"gpu_milli": 4000},
+        {"gpu_milli": 8000},
+        {},
+        {"gpu_share_milli": 500},
+        {"gpu_share_milli": of(250, 300, 700)},
+        {"gpu_share_bytes": of(10, 20, 40) * GIB},
         {"gpu_share_milli": 500, "gpu_devices": 2},
-        {"mig_profile": "3g.40gb"}, {"mig_profile": "1g.10gb", "gpu_devices": of(1, 2)},
-    )  # fmt: skip
+        {"mig_profile": "3g.40gb"},
+        {"mig_profile": "1g.10gb", "gpu_devices": of(1, 2)},
+    )
     rest = draw.some(
-        draw.rare // 2, gpu_models=of(("H100-80GB",), ("A100-40GB",)), node_labels={"disk": "fast"},
-        nodes=of(("n0",), ("n0", "n1")), order=of(0, 1),
-    )  # fmt: skip
+        draw.rare // 2,
+        gpu_models=of(("H100-80GB",), ("A100-40GB",)),
+        node_labels={"disk": "fast"},
+        nodes=of(("n0",), ("n0", "n1")),
+        order=of(0, 1),
+    )
     amounts = (
         draw.some(40, cpu_milli=1000 * of(1, 2, 4), memory_bytes=GIB * of(8, 16)) if gpus else {"cpu_milli": 1000 * of(1, 2, 4)}
     )

@@ -1,5 +1,6 @@
 """Reference implementation of fair shares: literally from the semantics, slow, with fractions, for one resource of one family."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import floor
@@ -9,7 +10,15 @@ Number = int | Fraction
 
 @dataclass
 class Member:
-    """A child project, in one resource. `age`: smaller is older. `None`: no bound."""
+    """A child project, in one resource.
+
+    Attributes:
+        age: Smaller is older.
+        quota: None: no bound.
+        limit: None: no bound.
+        step: In which steps it can use a share.
+        in_force: Its quota in force, once divided; None: no bound.
+    """
 
     age: int
     requested: Number
@@ -17,43 +26,69 @@ class Member:
     limit: int | None = None
     weight: int = 1
     priority: int = 0
+    step: Number = 1
     share: Fraction = field(default_factory=Fraction)
-    lost: Fraction = field(default_factory=Fraction)
+    in_force: Number | None = None
 
     @property
     def requestable(self) -> Number:
         return self.requested if self.limit is None else min(self.requested, self.limit)
 
     @property
-    def lacks(self) -> Number:
-        return self.requestable - self.share
+    def claimed(self) -> Number:
+        return self.requestable if self.quota is None else min(self.quota, self.requestable)
 
 
-def divide(total: Number, members: list[Member], one: int) -> None:
-    """one: shares are rounded down to multiples of it."""
+def divide(total: Number, members: list[Member]) -> None:
     for member in members:
-        quota = total if member.quota is None else member.quota
-        member.share = Fraction(min(quota, member.requestable))
-    rest = max(Fraction(0), total - sum(member.share for member in members))
+        member.in_force = member.quota
+        member.share = Fraction(min(member.claimed, total))
+    bounded = [member for member in members if member.quota is not None]
+    if sum(member.claimed for member in bounded) > total:
+        for member in bounded:
+            member.share = Fraction(0)
+        fill(total, [bounded], lambda member: member.quota or 0, lambda member: member.claimed)
+        for member in bounded:
+            if member.share < member.claimed:
+                member.in_force = member.share
+        return
+    claimed = sum(member.share for member in members)
     priorities = sorted({member.priority for member in members}, reverse=True)
-    for priority in priorities:
+    ranks = [[member for member in members if member.priority == priority] for priority in priorities]
+    fill(total - claimed, ranks, lambda member: member.weight, lambda member: member.requestable)
+
+
+def fill(
+    rest: Number, ranks: Sequence[list[Member]], weight: Callable[[Member], Number], wanted: Callable[[Member], Number]
+) -> None:
+    rounded: list[tuple[Member, Fraction]] = []
+    for rank in ranks:
+        lost: list[tuple[Fraction, int, Member]] = []
         while True:
-            unsatisfied = [member for member in members if member.priority == priority and member.lacks > 0 and member.weight > 0]
-            weights = sum(member.weight for member in unsatisfied)
-            at_start, satisfied = rest, False
+            unsatisfied = [member for member in rank if member.share < wanted(member) and weight(member) > 0]
+            if not unsatisfied or rest <= 0:
+                break
+            weights, at_start, satisfied, lost = sum(map(weight, unsatisfied)), rest, False, []
             for member in unsatisfied:
-                offer = at_start * Fraction(member.weight, weights)
-                give = Fraction(floor(offer / one) * one)
-                member.lost = offer - give
-                if member.lacks <= offer:
-                    give, satisfied, member.lost = Fraction(member.lacks), True, Fraction(0)
-                member.share += give
-                rest -= give
+                offered = member.share + at_start * Fraction(weight(member)) / weights
+                share = max(member.share, Fraction(floor(offered / member.step) * member.step))
+                if wanted(member) <= offered:
+                    share, satisfied = Fraction(wanted(member)), True
+                elif share < offered:
+                    lost.append((share - offered, member.age, member))
+                rest -= share - member.share
+                member.share = share
             if not satisfied:
                 break
-    for priority in priorities:
-        floored = [member for member in members if member.priority == priority and member.lost > 0]
-        for member in sorted(floored, key=lambda member: (-member.lost, member.age)):
-            give = min(Fraction(one), rest)
-            member.share += give
-            rest -= give
+        rounded += [(member, member.share) for *_, member in sorted(lost, key=lambda entry: entry[:2])]
+    short = []
+    for member, share in rounded:
+        step = (floor(share / member.step) + 1) * member.step - share
+        if step > rest:
+            short.append(member)
+            continue
+        given = min(step, wanted(member) - share)
+        member.share, rest = member.share + given, rest - given
+    for member in short:
+        given = min(rest, wanted(member) - member.share)
+        member.share, rest = member.share + given, rest - given

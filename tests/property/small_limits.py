@@ -7,7 +7,7 @@ from random import Random
 from unittest.mock import patch
 
 LIMITS: dict[str, dict[str, tuple[int, ...]]] = {
-    "placement.backtracking": {"NODES_PER_STEP": (1, 2)},
+    "placement.packing_search": {"NODES_PER_STEP": (1, 2)},
     "placement.feasibility": {"STEPS": (1, 10)},
     "placement.packing": {"MAX_SCANNED": (0, 1, 2)},
     "placement.topology": {"NODES_PER_STEP": (1, 2)},
@@ -22,7 +22,7 @@ LIMITS: dict[str, dict[str, tuple[int, ...]]] = {
     "victims.set_weights": {"MAX_TIE_BROKEN": (2, 5)},
     "victims.shortlist": {"INITIAL_SIZE": (1, 1, 2), "MIN_ACTIVE_JOBS": (0, 0, 3), "MOST_GAINS": (1, 2)},
     "victims.slot_combinations": {"COMBINATIONS_PER_STEP": (1, 3), "MAX_LAYERS": (2, 5), "MAX_TIED_EFFORT": (0, 3)},
-    "victims.solve": {"MOVE_STEPS": (5, 20), "PLACEMENT_STEPS": (5, 20)},
+    "victims.batch": {"MOVE_STEPS": (5, 20), "PLACEMENT_STEPS": (5, 20)},
 }
 
 

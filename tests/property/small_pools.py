@@ -3,7 +3,7 @@
 from itertools import combinations
 from random import Random
 
-from tests.builders import HOUR, MINUTE, Sketch, group
+from tests.kits.builders import HOUR, MINUTE, Sketch, group
 
 from bailiff_core.model.state import Job, PoolState
 
@@ -169,9 +169,9 @@ def cost(state: PoolState, victims: list[Job]) -> tuple:
         broken += released and stay
     youngest_first = tuple(sorted(-job.seq for job in victims))
     return (
-        by_class, lost, len(running), sum(job.size for job in running), len(victims) - len(running), broken,
-        youngest_first, tuple(sorted(job.id for job in victims)),
-    )  # fmt: skip
+        *(by_class, lost, len(running), sum(job.size for job in running), len(victims) - len(running), broken, youngest_first),
+        tuple(sorted(job.id for job in victims)),
+    )
 
 
 def best_set(state: PoolState, preemptor: Job) -> list[Job] | None:

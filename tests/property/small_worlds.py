@@ -54,7 +54,7 @@ def small_world(random: Random) -> tuple[Fields, Waves]:
             number += 1
             wave.append(_job(random, f"j{number:02}", random.choice(leaves), random.choice(shapes)))
         waves.append(wave)
-    return {"nodes": nodes, "projects": projects, "policy": {"preemption": rules}}, waves
+    return {"nodes": nodes, "projects": projects, "policy": {"backfill": "greedy", "preemption": rules}}, waves
 
 
 def tight_world(random: Random) -> tuple[Fields, Waves]:
@@ -75,7 +75,7 @@ def tight_world(random: Random) -> tuple[Fields, Waves]:
             wave.append({"name": f"j{number}{at}", "class": kind, "project": project, "gpus": gpus})
         waves.append(wave)
     nodes = [{"name": "n", "gpus": random.choice((5, 6, 6, 7))}]
-    return {"nodes": nodes, "projects": projects, "policy": {"preemption": rules}}, waves
+    return {"nodes": nodes, "projects": projects, "policy": {"backfill": "greedy", "preemption": rules}}, waves
 
 
 def memory_world(random: Random) -> tuple[Fields, Waves]:
@@ -97,7 +97,8 @@ def memory_world(random: Random) -> tuple[Fields, Waves]:
             job |= {"gpu_memory": random.choice(("4GiB", "8GiB", "10GiB", "16GiB", "20GiB")), "cpus": random.choice((0, 1))}
             wave.append(job | ({"min_tasks": 1} if size > 1 and random.randrange(2) else {}))
         waves.append(wave)
-    return {"nodes": nodes, "projects": projects, "policy": {"preemption": {"max_migrations": random.choice((0, 1))}}}, waves
+    policy = {"backfill": "greedy", "preemption": {"max_migrations": random.choice((0, 1))}}
+    return {"nodes": nodes, "projects": projects, "policy": policy}, waves
 
 
 def _stated(random: Random) -> Fields:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from tests.accounting_kit import gpus_on_nodes, summed, used_by, waited_for_by
-from tests.history_files import from_lines
+from tests.kits.accounting import gpus_on_nodes, summed, used_by, waited_for_by
+from tests.kits.history_files import from_lines
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, steps
 
@@ -17,7 +17,7 @@ from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
-from bailiff_log.accounting_rows import Accounting, capacity_of, usage_of
+from bailiff_log.accounting_rows import JOB_USAGE, LOST_WORK, Accounting, capacity_of, usage_of
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 
@@ -74,11 +74,14 @@ def totals(follower: Accounting, begin: int, end: int) -> dict:
         lasted = (min(row.end[1] or last, last) - max(row.begin[1], first)) // timedelta(microseconds=1)
         if lasted > 0:
             sums = found.setdefault(row.key, {"used": 0, "waiting": 0, "lost": 0})
-            sums["used"] += row.values[1] * lasted
-            sums["waiting"] += row.values[3] * lasted
+            values = dict(zip(JOB_USAGE.values, row.values, strict=True))
+            sums["used"] += values["used_gpu_milli"] * lasted
+            sums["waiting"] += values["waiting_gpu_milli"] * lasted
     for row in follower.lost.begun:
         if first <= row.begin[1] < last:
-            found.setdefault(row.key, {"used": 0, "waiting": 0, "lost": 0})["lost"] += row.values[4]
+            values = dict(zip(LOST_WORK.values, row.values, strict=True))
+            lost = values["work_gpu_ms"] + values["restart_gpu_ms"]
+            found.setdefault(row.key, {"used": 0, "waiting": 0, "lost": 0})["lost"] += lost
     return found
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from tests.builders import requested_unit
-from tests.log_builder import Story
+from hypothesis import given, settings
+from tests.kits.builders import requested_unit
+from tests.kits.examples import examples
+from tests.kits.log_builder import Story
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, Step, steps
 
@@ -17,10 +18,10 @@ from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill, resources_to_reserve
-from bailiff_core.queue.backfilled import BackfilledVictims
+from bailiff_core.queue.head import BackfilledVictims
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = examples(15)
 ENOUGH = 100_000
 PARTS = 10  # each takes a minute or two, more on a busy machine
 

@@ -3,11 +3,12 @@
 import copy
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.bridge_kit import World
-from tests.bridge_objects import job_object, plain_pod
-from tests.bridge_rounds import Rounds
+from tests.kits.bridge import World
+from tests.kits.bridge_objects import job_object, plain_pod
+from tests.kits.bridge_rounds import Rounds
+from tests.kits.examples import examples
 
 from bailiff_kubernetes import names
 
@@ -79,7 +80,7 @@ def outcome(world: World) -> object:
     return pods, texts, suspended, jobs
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(steps=STEPS, prefixes=PREFIXES)
 def test_it_converges_from_any_prefix(steps, prefixes):
     whole = World()
@@ -93,7 +94,7 @@ def test_it_converges_from_any_prefix(steps, prefixes):
         assert outcome(interrupted) == outcome(whole)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(steps=STEPS)
 def test_two_bridges_do_no_harm(steps):
     """A second bridge carries out what it computed before the first one acted: nothing changes by it."""
@@ -108,7 +109,7 @@ def test_two_bridges_do_no_harm(steps):
         assert outcome(world) == before
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(steps=STEPS, prefixes=PREFIXES)
 def test_what_has_changed_is_all_that_needs_to_be_looked_at(steps, prefixes):
     """The rounds of the bridge find the same as an evaluation of everything, whatever was carried out of it before."""

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from tests.property.busy_stories import Busy
 from tests.property.decided import _step
+from tests.property.mig_worlds import Partitioned
+from tests.property.placement_views import as_computed_anew
 from tests.property.random_stories import Chance
-from tests.property.test_mig_worlds import Partitioned
-from tests.property.test_placement_views import as_computed_anew
 
 SIZES = {
     "placement.cluster_resources": {"ELIGIBLE_CACHE_SIZE": 1, "MAX_CHANGES": 0},

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.core_invariants import (
+from tests.kits.core_invariants import (
     cached_snapshot_is_current,
     gangs_are_whole,
     no_device_over_allocated,
     no_node_over_allocated,
     sums_recompute,
 )
+from tests.kits.examples import examples
+from tests.kits.snapshots import snapshot
 
-from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import PoolState
 from bailiff_core.plan import Planning
@@ -103,7 +104,7 @@ class History:
         self.document: Fields = {
             "nodes": [{"name": f"n{number}", "gpus": gpus} for number, gpus in enumerate(sizes)],
             "projects": list(self.projects),
-            "policy": {"preemption": rules},
+            "policy": {"backfill": "greedy", "preemption": rules},
         }
         self.planning = Planning(self._snapshot([]))
         self.jobs = 0
@@ -133,12 +134,12 @@ class History:
                 return last
             for line in last.decisions:
                 for victim in line.victims:
-                    if not victim.moved_to:
-                        self.displaced.setdefault(victim.job, []).append(line.job)
-                    if not victim.moved_to and not victim.was_reserved:
-                        pushed.append((line.job, victim.job))
+                    if not victim["to"]:
+                        self.displaced.setdefault(victim["job"], []).append(line.job)
+                    if not victim["to"] and victim["effect"] != "loses its reservation":
+                        pushed.append((line.job, victim["job"]))
                         assert not _alternates(pushed), (
-                            f"{line.job} and {victim.job} evict each other alternately:\n{self.transcript()}"
+                            f"{line.job} and {victim['job']} evict each other alternately:\n{self.transcript()}"
                         )
         raise AssertionError(f"not at rest after {MOST_ROUNDS} rounds:\n{self.transcript()}")
 
@@ -152,9 +153,7 @@ class History:
         return {"name": f"j{self.jobs:02}", "class": CLASSES[kind], **self.shapes[shape % len(self.shapes)], **where, **firm}
 
     def _snapshot(self, jobs: list[Fields]) -> Any:
-        source = Source("history", "")
-        source.value = {**self.document, "jobs": jobs}
-        return snapshot_from(source)
+        return snapshot({**self.document, "jobs": jobs})
 
     def above(self, job: str) -> list[str]:
         """Its preemptors, their preemptors, and so on."""
@@ -170,7 +169,7 @@ class History:
         """The decisions of the last rounds."""
         report = PlanReport(actions=(), rounds=tuple(self.planning.rounds[-6:]), converged=False)
         return "\n".join(
-            f"round {each.round}: {line.action} {line.job} {[victim.job for victim in line.victims]}"
+            f"round {each.round}: {line.action} {line.job} {[victim['job'] for victim in line.victims]}"
             for each in report.rounds
             for line in each.decisions
         )
@@ -208,7 +207,7 @@ def _claims(state: PoolState, waiting: Mapping[str, Sequence[str]]) -> list[str]
     snapshot = current_snapshot(state)
     shares = shares_now(snapshot)
     rules = {project.name: project for project in state.rules.projects}
-    quota = {name: project.quota.gpu_milli or 0 for name, project in rules.items()}
+    quota = {name: shares[name].quota.gpu_milli for name in rules}
     active = [state.jobs[each] for each in state.active]
     used = {name: sum(1000 * each.gpus for each in active if each.project == name) for name in rules}
     firm = {name: sum(1000 * each.gpus for each in active if each.project == name and not each.preemptible) for name in rules}
@@ -218,7 +217,7 @@ def _claims(state: PoolState, waiting: Mapping[str, Sequence[str]]) -> list[str]
         job = state.jobs[name]
         mine, requested = job.project, 1000 * job.gpus
         after = used[mine] + requested
-        if after > shares[mine].gpu_milli or _over(rules[mine].limit.gpu_milli, after):
+        if after > shares[mine].share.gpu_milli or _over(rules[mine].limit.gpu_milli, after):
             continue
         if not job.preemptible and _over(quota[mine], firm[mine] + requested):
             continue
@@ -239,20 +238,20 @@ def _may_lose(project: str, chosen: Any, used: Mapping[str, int], shares: Any, q
     before_last = used[project] - sum(lost) + max(lost)
     if quota[project] == UNLIMITED:
         return False
-    return before_last > max(quota[project], shares[project].gpu_milli) or (within and before_last > quota[project])
+    return before_last > max(quota[project], shares[project].share.gpu_milli) or (within and before_last > quota[project])
 
 
 def _over(bound: int | None, amount: int) -> bool:
     return bound is not None and bound != UNLIMITED and amount > bound
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(pools)
 def test_pools_converge(drawn: Given) -> None:
     comes_to_rest(drawn)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(crowded)
 @example(ALTERNATING)
 def test_no_project_below_its_share_stays_pending_while_another_is_above(drawn: Given) -> None:

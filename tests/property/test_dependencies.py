@@ -1,9 +1,10 @@
 """Jobs that wait for others, in random histories: none starts too early, waits for nothing, or is kept when it must end."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.log_builder import MINUTE, Story, policy
-from tests.property.test_incremental_cycle import afresh, deciding
+from tests.kits.examples import examples
+from tests.kits.log_builder import MINUTE, Story, policy
+from tests.property.incremental import afresh, deciding
 
 from bailiff_core.model.demand import Dependency
 from bailiff_core.model.state import ENDED, PoolState
@@ -78,7 +79,7 @@ class Waiting:
         assert {(other, name) for other, names in state.dependents.items() for name in names} == waiting
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(STEPS)
 def test_no_job_is_placed_before_its_dependencies_and_a_full_cycle_decides_the_same(steps: list[Step]) -> None:
     with deciding(afresh):

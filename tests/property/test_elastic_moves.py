@@ -1,15 +1,16 @@
 """An elastic victim that is evicted whole keeps the largest size for which there is another place."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kits.examples import examples
+from tests.kits.snapshots import snapshot
 
-from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.plan import Planning
 
 GPUS = 8
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     gpus=st.sampled_from((1, 2, 4)),
     least=st.integers(1, GPUS),
@@ -19,8 +20,7 @@ GPUS = 8
 def test_it_is_moved_with_as_many_tasks_as_fit_elsewhere(gpus, least, free, pack):
     tasks = GPUS // gpus
     least = min(least, tasks)
-    source = Source("pool", "")
-    source.value = {
+    document = {
         "nodes": [{"name": "full", "gpus": GPUS}, *({"name": f"n{at}", "gpus": count} for at, count in enumerate(free))],
         "jobs": [
             {
@@ -34,7 +34,7 @@ def test_it_is_moved_with_as_many_tasks_as_fit_elsewhere(gpus, least, free, pack
             {"name": "serve", "class": "inference", "gpus": GPUS},
         ],
     }
-    found = Planning(snapshot_from(source)).round()
+    found = Planning(snapshot(document)).round()
     places = sum(count // gpus for count in free)
     moved = min(places, tasks) if places >= least else 0
     after = [line.after.state for line in found.tasks if line.job == "gang"]

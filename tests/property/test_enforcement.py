@@ -1,9 +1,10 @@
 """An enforced policy holds afterwards, and no eviction was unnecessary."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import Sketch, group
-from tests.unit.core_protections.kit import rules
+from tests.kits.builders import Sketch, group
+from tests.kits.examples import examples
+from tests.kits.log_builder import policy as rules
 
 from bailiff_core.lifecycle.enforcement import _bounds, enforcement
 from bailiff_core.model.placement_ranges import numbers
@@ -17,7 +18,7 @@ JOBS = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     jobs=st.lists(JOBS, max_size=8),
     limits=st.fixed_dictionaries(dict.fromkeys(PARENTS, st.integers(-1, 12))),

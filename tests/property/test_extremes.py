@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 
 import pytest
-from tests.log_builder import Story, replayed
+from tests.kits.log_builder import Story, replayed
 from tests.property.extremes import extreme_message
 
 from bailiff_admission.input_decoder import BODIES, InputDecoder
@@ -17,15 +17,16 @@ from bailiff_admission.liveness import Liveness
 from bailiff_admission.truncation import TruncationDetected
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import MESSAGE_TYPES, DeviceReport, MessageBody
+from bailiff_bus.messages.devices import DeviceReport
 from bailiff_bus.messages.reports import TaskReport
 from bailiff_bus.port import Message
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.model.message import MESSAGE_TYPES, MessageBody
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import decode, encode
 from bailiff_service.clock_and_ids import ClockAndIds
 
-FEW, MANY = 2, 200
+FEW, MANY = 1, 200
 PER_STORY = 6
 
 KINDS = [(topic, kind) for topic, accepted in BODIES.items() for kind in MESSAGE_TYPES.values() if issubclass(kind, accepted)]
@@ -74,8 +75,8 @@ def snapshot_is_the_state(state: PoolState) -> None:
 def feed(story: Story, inputs: InputDecoder, topic: str, body: MessageBody, number: int) -> str:
     """What became of the message."""
     if isinstance(body, TaskReport | DeviceReport):
-        known = inputs._numbers.newest
-        body = body.model_copy(update={"number": known[body.incarnation] + 1} if body.incarnation in known else {})
+        known = inputs._numbers.newest.get(body.node, body.incarnation)
+        body = body.model_copy(update={"number": known + 1} if known is not None else {})
     headers, value = wrap(body, source="/extremes", id=f"e-{number}", pool="test", time_us=story.time)
     try:
         topics.check_size(topic, b"test", headers, value)

@@ -1,17 +1,19 @@
 """Fair shares of random trees equal those of an independent reference, and keep their guarantees."""
 
 from fractions import Fraction
+from itertools import product
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kits.examples import examples
 from tests.property.share_reference import Member, divide
 
 from bailiff_core.model.policy import Project
-from bailiff_core.model.project_tree import DIRECT, ROOT, ProjectTree
+from bailiff_core.model.project_tree import DIRECT, NO_BOUNDS, ROOT, ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
-from bailiff_core.quota.fair_share import STEPS, allocatable, fair_shares
+from bailiff_core.quota.fair_share import Entitlement, Steps, _allocatable, entitlements
 
 TREES_AN_EXAMPLE = 10
 
@@ -62,6 +64,18 @@ def some_total(rng: Random) -> ResourceVector:
     return ResourceVector(rng.choice([5, 1]) * some_gpus(rng), rng.choice([5, 1]) * some_amount(rng), some_amount(rng))
 
 
+PARTS: list[tuple[Amount, ...]] = [(1000,), (1000,), (500,), (300, 500), (Fraction(1000, 7),), (Fraction(2000, 7), 1000), ()]
+
+
+def some_steps(rng: Random, tree: ProjectTree) -> Steps:
+    """What the jobs of each leaf ask of a device."""
+    steps = Steps()
+    for name in tree.branches:
+        if name not in tree.children:
+            steps.count(tree.branches[name].path, rng.choice(PARTS), 1)
+    return steps
+
+
 def rolled_up(tree: ProjectTree, own: dict[str, ResourceVector]) -> dict[str, ResourceVector]:
     """Requests of each project: the sum over its leaves."""
     found: dict[str, ResourceVector] = {}
@@ -71,9 +85,11 @@ def rolled_up(tree: ProjectTree, own: dict[str, ResourceVector]) -> dict[str, Re
     return found
 
 
-def reference(projects: list[Project], total: ResourceVector, requested: dict[str, ResourceVector]) -> dict[str, ResourceVector]:
+def reference(
+    projects: list[Project], total: ResourceVector, requested: dict[str, ResourceVector], steps: Steps
+) -> dict[str, tuple[ResourceVector, ResourceVector]]:
     """All families from the root downwards, by the reference implementation."""
-    shares = {ROOT: total}
+    shares, in_force = {ROOT: total}, {ROOT: NO_BOUNDS}
     waiting = [ROOT]
     for parent in waiting:
         below = [entry for entry in projects if (entry.parent or ROOT) == parent]
@@ -87,7 +103,7 @@ def reference(projects: list[Project], total: ResourceVector, requested: dict[st
             for age, entry in enumerate(below):
                 quota, limit = getattr(entry.quota, name), getattr(entry.limit, name)
                 if quota is None:
-                    quota = 0 if name == "gpu_milli" else UNLIMITED
+                    quota = UNLIMITED if name != "gpu_milli" else sum_of_quotas(projects, entry.name)
                 members.append(
                     Member(
                         age,
@@ -96,17 +112,29 @@ def reference(projects: list[Project], total: ResourceVector, requested: dict[st
                         None if limit in (None, UNLIMITED) else limit,
                         getattr(entry.over_quota_weight, weight),
                         entry.priority,
+                        1 if resource else steps.of(entry.name),
                     )
                 )
-            divide(shares[parent][resource], members, STEPS[resource])
-            columns.append([member.share for member in members])
+            divide(shares[parent][resource], members)
+            columns.append([(member.share, UNLIMITED if member.in_force is None else member.in_force) for member in members])
         for entry, *found in zip(below, *columns, strict=True):
-            shares[entry.name] = ResourceVector(*found)
+            shares[entry.name], in_force[entry.name] = (ResourceVector(*amounts) for amounts in zip(*found, strict=True))
             waiting.append(entry.name)
-    return shares
+    return {name: (shares[name], in_force[name]) for name in shares}
 
 
-@settings(max_examples=75, deadline=None)
+def sum_of_quotas(projects: list[Project], parent: str) -> int:
+    """Of GPUs, of the projects below one that states none."""
+    below = [entry for entry in projects if entry.parent == parent]
+    found = [sum_of_quotas(projects, entry.name) if entry.quota.gpu_milli is None else entry.quota.gpu_milli for entry in below]
+    return UNLIMITED if UNLIMITED in found else sum(found)
+
+
+def as_pairs(found: dict[str, Entitlement]) -> dict[str, tuple[ResourceVector, ResourceVector]]:
+    return {name: (entitled.share, entitled.quota) for name, entitled in found.items()}
+
+
+@examples(75)
 @given(st.integers(0, 2**32))
 def test_shares_equal_the_reference(seed: int) -> None:
     divide_as_the_text(seed)
@@ -126,40 +154,91 @@ def divide_as_the_text(seed: int) -> None:
         tree = ProjectTree(projects)
         own, known = some_requests(rng, projects, bytes_too=True), {}
         requested = rolled_up(tree, own)
-        assert fair_shares(tree, total, requested, known) == reference(projects, total, requested)
+        steps = some_steps(rng, tree)
+        assert as_pairs(entitlements(tree, total, requested, steps, known)) == reference(projects, total, requested, steps)
         changed = rolled_up(tree, own | {rng.choice(projects).name: ResourceVector(some_gpus(rng), some_amount(rng), 0)})
-        assert fair_shares(tree, total, changed, known) == fair_shares(tree, total, changed)
+        assert entitlements(tree, total, changed, steps, known) == entitlements(tree, total, changed, steps)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 2**32))
-def test_shares_do_not_exceed_the_capacity_beyond_the_quotas(seed: int) -> None:
+def test_shares_do_not_exceed_the_capacity(seed: int) -> None:
     rng = Random(seed)
     projects, total = some_projects(rng), some_total(rng)
     tree = ProjectTree(projects)
-    requested = rolled_up(tree, some_requests(rng, projects, bytes_too=False))
-    shares = fair_shares(tree, total, requested)
+    requested, steps = rolled_up(tree, some_requests(rng, projects, bytes_too=False)), some_steps(rng, tree)
+    found = entitlements(tree, total, requested, steps)
     for family in tree.sibling_groups:
         for resource in range(3):
-            above = shares[family.parent][resource]
-            mine = [shares[name][resource] for name in family.names]
-            assert all(type(share) is int for share in mine)
-            quotas = [above if quota < 0 else quota for quota in family.quotas[resource]]
-            if sum(mine) > above:  # only quotas may sum above the total; then no project gets more than its quota
-                assert all(share <= quota for share, quota in zip(mine, quotas, strict=True))
-            for share, quota, name, limit in zip(mine, quotas, family.names, family.limits[resource], strict=True):
+            above = found[family.parent].share[resource]
+            bounded = claimed = 0
+            claims = {}
+            for name, quota, limit in zip(family.names, family.quotas[resource], family.limits[resource], strict=True):
                 requests = requested.get(name, ZERO)[resource]
                 requestable = requests if limit < 0 else min(requests, limit)
-                assert share >= min(quota, requestable)  # no project gets less than its requested quota
-                assert share < requestable + STEPS[resource]  # a remainder is given as a whole, at most one
+                assert found[name].share[resource] <= requestable
+                claims[name] = min(requestable, above if quota < 0 else quota)
+                bounded += claims[name] if quota >= 0 else 0
+                claimed += claims[name]
+            shares = {name: found[name].share[resource] for name in claims}
+            if bounded <= above:  # all quotas that are asked for can be met: nobody gets less than its own
+                assert all(shares[name] >= claims[name] for name in claims)
+            else:  # they shrink, and nobody gets more than its own
+                assert all(shares[name] <= claims[name] for name in claims)
+                assert sum(shares[name] for name in claims if found[name].quota[resource] >= 0) <= above
+            assert claimed > above or sum(shares.values()) <= above
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.one_of(st.none(), st.integers(-1, 50)), st.one_of(st.none(), st.integers(-1, 50)), st.integers(0, 50))
 def test_allocatable_share_lies_between_limit_quota_and_share(quota: int | None, limit: int | None, share: int) -> None:
     stated = Project(name="a", quota={"gpu_milli": quota}, limit={"gpu_milli": limit})
-    found = allocatable(ProjectTree([stated]).branches["a"], ResourceVector(share)).gpu_milli
+    branch = ProjectTree([stated]).branches["a"]
+    found = _allocatable(branch.quota.gpu_milli, branch.limit.gpu_milli, share)
     endless = 10**9
     most = endless if quota == UNLIMITED else max(quota or 0, share)
     most = min(most, endless if limit in (None, UNLIMITED) else limit)
     assert found == (UNLIMITED if most == endless else most)
+
+
+SMALL = range(4)
+
+
+@pytest.mark.parametrize("size", [1000, 500])
+def test_of_all_splits_of_a_small_pool_the_fairest_is_chosen(size: int) -> None:
+    """Three projects of equal weight, in whole GPUs and in halves: whoever has least beyond its quota has as much as can be."""
+    for total, quotas in product(range(7), [(0, 0, 0), (1, 0, 0), (2, 2, 0), (2, 2, 2)]):
+        tree = ProjectTree(
+            [Project(name=name, quota={"gpu_milli": quota * size}) for name, quota in zip("abc", quotas, strict=True)]
+        )
+        steps = Steps()
+        for name in "abc":
+            steps.count(tree.branches[name].path, (size,), 1)
+        for wants in product(SMALL, SMALL, SMALL):
+            requested = {name: ResourceVector(want * size) for name, want in zip("abc", wants, strict=True)}
+            found = entitlements(tree, ResourceVector(total * size), requested, steps)
+            shares = tuple(found[name].share.gpu_milli // size for name in "abc")
+            assert beyond(shares, total, quotas, wants) == max(
+                beyond(split, total, quotas, wants) for split in splits(total, quotas, wants)
+            ), (total, quotas, wants, shares)
+            assert shares in splits(total, quotas, wants)
+
+
+def claims_of(quotas: tuple[int, ...], wants: tuple[int, ...]) -> list[int]:
+    return [min(quota, want) for quota, want in zip(quotas, wants, strict=True)]
+
+
+def splits(total: int, quotas: tuple[int, ...], wants: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """All that hand out what is asked for, as far as there is, and quotas before the rest."""
+    claims = claims_of(quotas, wants)
+    met = sum(claims) <= total
+    ranges = [range(claim if met else 0, (want if met else claim) + 1) for claim, want in zip(claims, wants, strict=True)]
+    return [split for split in product(*ranges) if sum(split) == min(total, sum(wants))]
+
+
+def beyond(split: tuple[int, ...], total: int, quotas: tuple[int, ...], wants: tuple[int, ...]) -> list[Fraction]:
+    """The smallest first: what each has beyond its quota; where the quotas cannot be met, which part of it each has."""
+    claims = claims_of(quotas, wants)
+    if sum(claims) <= total:
+        return sorted(Fraction(share - claim) for share, claim in zip(split, claims, strict=True))
+    return sorted(Fraction(share, quota) for share, quota in zip(split, quotas, strict=True) if quota)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from tests.history_files import from_lines
+from tests.kits.history_files import from_lines
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, steps
 

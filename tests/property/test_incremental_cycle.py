@@ -1,40 +1,22 @@
 """A cycle retries only jobs that may have changed, and finds the head of the queue if needed; a full cycle decides the same."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from unittest.mock import patch
+from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from tests import log_builder
-from tests.log_builder import MINUTE, Story, policy
+from hypothesis import given, settings
+from tests.kits.examples import examples
+from tests.kits.log_builder import MINUTE, Story, policy
 from tests.property.busy_stories import Busy, busy_steps
+from tests.property.incremental import afresh, deciding
 from tests.property.random_stories import Chance, Step, steps
 
-from bailiff_core.decision_cycle import decide
 from bailiff_core.fold.pending_queue import enqueue
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import facts
-from bailiff_core.records.payload import Decision
 
-QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-DecisionData = list[tuple[str, dict[str, object]]]
-
-
-def afresh(state: PoolState) -> PoolState:
-    """A copy without caches of earlier tries: every pending job is tried."""
-    indices = state.indices
-    built = (indices.snapshot, indices.node_resources, indices.timers, indices.completion_order, indices.project_tree)
-    kept = (state.policy, *built, *(job.demand for job in state.jobs.values()))
-    memo: dict[int, object] = {id(each): each for each in kept}
-    found = copy.deepcopy(state, memo)
-    found.indices.snapshot = found.indices.node_resources = found.indices.timers = None
-    found.indices.completion_order = found.indices.project_tree = None
-    found.indices.retry_unschedulable = True
-    found.indices.withheld.clear()
-    return found
+QUICK = examples(15)
 
 
 def with_a_suspended_job(state: PoolState) -> PoolState:
@@ -48,31 +30,6 @@ def with_a_suspended_job(state: PoolState) -> PoolState:
         found.jobs[held.id] = held
         enqueue(found, held)
     return found
-
-
-def as_data(decisions: Iterable[Decision]) -> DecisionData:
-    """The decisions without their reasons, which may be those of the first try."""
-    return [(each.type_name(), each.model_dump(exclude={"reason"})) for each in decisions]
-
-
-def against(other: Callable[[PoolState], PoolState]) -> Callable[[PoolState], Iterator[Decision]]:
-    """`decide`, compared with itself on another form of the same state."""
-
-    def compared(state: PoolState) -> Iterator[Decision]:
-        twin = other(state)
-        expected = as_data(decide(twin))
-        found = []
-        for decision in decide(state):
-            found.append(decision)
-            yield decision
-        assert as_data(found) == expected
-
-    return compared
-
-
-def deciding(other: Callable[[PoolState], PoolState]) -> AbstractContextManager[object]:
-    """Every cycle of a story is decided in both ways."""
-    return patch.object(log_builder, "decide", against(other))
 
 
 @pytest.mark.parametrize("other", [afresh, with_a_suspended_job])

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.core_invariants import victims_may_go
-from tests.log_builder import Story, folded, replayed
+from tests.kits.core_invariants import victims_may_go
+from tests.kits.examples import share
+from tests.kits.log_builder import Story, folded, replayed
 from tests.property.decided import _step
 from tests.property.random_stories import Chance
 
-from bailiff_admission.request_handlers import Rejected
 from bailiff_admission.request_handlers.proposals import facts_of_proposal
-from bailiff_bus.messages import ProposalBatch
+from bailiff_bus.messages.proposals import ProposalBatch
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.records.facts import ProposalReceived
@@ -94,7 +95,7 @@ def lies(random: Random, honest: ProposalBatch) -> Iterator[tuple[Path, Proposal
             yield path, honest.model_copy(update={"proposals": proposals})
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(share(8)))
 def test_each_lie_is_refused_or_found(seed: int) -> None:
     random = Random(seed)
     accepted = refused = 0

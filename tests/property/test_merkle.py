@@ -15,7 +15,7 @@ from bailiff_core.records.merkle import (
     node_hash,
     root_of,
     subtrees_of,
-)  # fmt: skip
+)
 
 SIZES = st.integers(1, 200)
 LEAVES = [leaf_hash(hashlib.sha256(b"%d" % number).digest()) for number in range(400)]

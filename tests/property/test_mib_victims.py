@@ -8,8 +8,9 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import GIB, Sketch, group, requested_unit
-from tests.unit.core_queue.kit import project
+from tests.kits.builders import GIB, Sketch, group, requested_unit
+from tests.kits.examples import examples
+from tests.kits.pools import project
 
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.policy import DEFAULT_POLICY
@@ -155,7 +156,7 @@ def uses_what_it_may(sketch: Sketch, preemptor: Job, checked: Accepted) -> bool:
     return is_within_limit(sketch, {victim.job for victim in checked.victims if not victim.moved_to}, cost)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(seed=st.integers(0, 1 << 32))
 def test_victims_are_selected_where_the_limit_is_kept(seed: int) -> None:
     check(seed)
@@ -180,7 +181,7 @@ def check_moves(seed: int) -> None:
         assert uses_what_it_may(sketch, preemptor, accepted(sketch, preemptor, answer))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_relocated_victim_keeps_using_its_part_of_the_limit(seed: int) -> None:
     check_moves(seed)

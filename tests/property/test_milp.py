@@ -10,7 +10,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
+from tests.kits.builders import HOUR, MINUTE, Sketch, group, requested_unit
+from tests.kits.examples import examples, share
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.placement_ranges import bits, numbers
@@ -294,7 +295,7 @@ def check(seed: int, action: Action) -> Proposal:
     answer = select_victims(batch, requested_unit(preemptor), action, StepBudget(20_000))
     if answer.refused is None and not answer.victims:
         return answer
-    model = Model(state, preemptor, action, {name: int(amounts.gpu_milli) for name, amounts in batch.shares.items()})
+    model = Model(state, preemptor, action, {name: int(amounts.share.gpu_milli) for name, amounts in batch.shares.items()})
     model.build()
     best = model.solve()
     if answer.refused is not None:
@@ -317,14 +318,14 @@ def check(seed: int, action: Action) -> Proposal:
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=SEEDS)
 def test_no_gap_to_the_solver(action: Action, seed: int) -> None:
     check(seed, action)
 
 
 def test_most_proposals_are_proven() -> None:
-    proposals = [check(seed, "preempt") for seed in range(25)]
+    proposals = [check(seed, "preempt") for seed in range(share(25))]
     found = [answer for answer in proposals if answer.victims]
     assert len(found) > 5
     assert sum(answer.explanation.proven for answer in found) > len(found) // 2

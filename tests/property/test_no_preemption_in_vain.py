@@ -1,10 +1,11 @@
 """No decision displaces anybody for a job that the same cycle, or time alone, ends."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.core_invariants import nobody_is_displaced_for_a_job_that_ends
-from tests.log_builder import MINUTE, SECOND, Story, policy
+from tests.kits.core_invariants import nobody_is_displaced_for_a_job_that_ends
+from tests.kits.examples import examples
+from tests.kits.log_builder import MINUTE, SECOND, Story, policy
 from tests.property.random_stories import Chance, steps
 
 from bailiff_core.lifecycle.termination import GROWTH_BACKOFF
@@ -23,7 +24,7 @@ def until_gone(story: Story, job: str, grace: int) -> list[Decision]:
     return [*story.begin(job), *story.wait(grace), *story.ends(job, 85)]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(STALE, GRACE, WAITED)
 def test_a_gang_that_gets_a_reservation_for_its_missing_member_outlasts_its_victims(stale, grace, waited):
     story = Story(policy(preemption=RULES, protections={"stale_gang": stale * SECOND}))
@@ -42,7 +43,7 @@ def test_a_gang_that_gets_a_reservation_for_its_missing_member_outlasts_its_vict
     assert [task.state for task in story.job("gang").tasks] == ["running", "starting"]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(GRACE, st.integers(1, 400))
 def test_a_job_that_reaches_its_run_time_limit_first_displaces_nobody(grace, limit):
     story = Story(policy(preemption=RULES))
@@ -60,7 +61,7 @@ def test_a_job_that_reaches_its_run_time_limit_first_displaces_nobody(grace, lim
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_no_cycle_ends_a_job_for_which_it_displaced_another(shared, data):
     def check(story: Story) -> None:
@@ -79,7 +80,7 @@ PREEMPTS_AND_RETURNS = [("a", 1, "train")] * 2 + [("a", 4, "train")] + [("b", 4,
 job = st.tuples(st.sampled_from("abc"), st.sampled_from((1, 2, 4, 8)), st.sampled_from(("train", "train", "interactive")))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(jobs=st.lists(job, min_size=2, max_size=10), evicted=st.integers(0, 9), slow=st.booleans(), pool=st.booleans())
 @example(jobs=PREEMPTS_AND_RETURNS, evicted=2, slow=False, pool=False)
 def test_the_next_job_is_not_started_on_what_a_job_evicted_by_hand_takes_back(jobs, evicted, slow, pool):
@@ -107,7 +108,7 @@ def test_the_next_job_is_not_started_on_what_a_job_evicted_by_hand_takes_back(jo
             assert not started, f"{name} takes back what {started} were given while it was evicted"
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.lists(job, min_size=1, max_size=5), min_size=2, max_size=5), st.integers(0, 9), st.booleans())
 def test_of_several_waiting_jobs_none_is_started_that_an_earlier_one_evicts_at_once(waves, evicted, pool):
     story = Story(policy(projects=PROJECTS, preemption={"scope": "pool" if pool else "project", "selection_timeout": "10m"}))

@@ -8,19 +8,17 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import group
-from tests.unit.core_queue.kit import Town, Trials, project, whole
+from tests.kits.builders import group
+from tests.kits.examples import examples
+from tests.kits.pools import Town, Trials, whole
+from tests.property.random_projects import ENDLESS, RESOURCES, random_projects
 
-from bailiff_core.model.policy import Project
 from bailiff_core.model.project_tree import ROOT
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.queue.order import Pass, shares_now
-
-RESOURCES = range(3)
-ENDLESS = 10**30
 
 
 @dataclass
@@ -53,13 +51,14 @@ class Slow:
 
     def clauses(self, name: str, unit: Unit) -> list[object]:
         usage = self.snapshot.usage
-        branch, share = usage.tree.branches[name], self.shares[name]
+        branch, entitled = usage.tree.branches[name], self.shares[name]
+        share = entitled.share
         used = usage.allocated(name)
         requested = ZERO
         for index in unit.indices:
             task = unit.job.groups()[index]
             requested = requested.plus(ResourceVector(task.gpu_milli, task.cpu_milli, task.memory_bytes))
-        quota = [ENDLESS if most == UNLIMITED else most for most in branch.quota]
+        quota = [ENDLESS if most == UNLIMITED else most for most in entitled.quota]
         limit = [ENDLESS if most == UNLIMITED else most for most in branch.limit]
         most = [min(limit[at], max(quota[at], share[at])) for at in RESOURCES]
         then = [used[at] + requested[at] for at in RESOURCES]
@@ -84,18 +83,7 @@ class Slow:
         ]
 
 
-def random_projects(rng: Random) -> list[Project]:
-    found: list[Project] = []
-    for number in range(rng.randrange(9)):
-        above = rng.choice([None, *[entry.name for entry in found]])
-        quota = {"gpus": rng.choice([-1, 0, 0, 1, 2, 4]), "cpus": rng.choice([-1, -1, 0, 3])}
-        limit = {"gpus": rng.choice([-1, -1, 0, 3]), "cpus": rng.choice([-1, -1, -1, 2])}
-        rest = {"priority": rng.choice([0, 0, 1]), "created": rng.randrange(2)}
-        found.append(project(f"p{number}", above, quota=quota, limit=limit, weight=rng.choice([0, 1, 2]), **rest))
-    return found
-
-
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 2**32))
 def test_each_step_is_the_best_of_all(seed: int) -> None:
     take_steps(seed)

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.kits.snapshots import snapshot
 from tests.property.pass_oracle import (
     PREEMPTING,
     Job,
@@ -30,7 +31,6 @@ from tests.property.pass_oracle import (
     within_limits,
 )
 
-from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.model.state import PoolState
 from bailiff_core.plan import Planning
 from bailiff_core.plan.report import DecisionLine, Round
@@ -38,7 +38,7 @@ from bailiff_core.plan.report import DecisionLine, Round
 RESTART_S = 60
 MOST_ROUNDS = 40
 CLASSES = {"train": (50, True), "interactive": (75, True), "inference": (125, False)}
-SAMPLE = 250
+SAMPLE = 100
 THOUSANDS = 10_000
 FAILED_BEFORE = (6003,)
 
@@ -90,7 +90,7 @@ def document(pool: Pool) -> dict[str, Any]:
         )
     rules = {"scope": pool.scope, "max_migrations": pool.max_migrations}
     nodes = [{"name": name, "gpus": gpus, "cpus": f"{cpus}m"} for name, (gpus, cpus) in pool.nodes.items()]
-    return {"nodes": nodes, "projects": projects, "jobs": jobs, "policy": {"preemption": rules}}
+    return {"nodes": nodes, "projects": projects, "jobs": jobs, "policy": {"backfill": "greedy", "preemption": rules}}
 
 
 def _cpus(quota: int | None) -> dict[str, float]:
@@ -98,9 +98,7 @@ def _cpus(quota: int | None) -> dict[str, float]:
 
 
 def planned(pool: Pool) -> Planning:
-    source = Source("oracle", "")
-    source.value = document(pool)
-    return Planning(snapshot_from(source))
+    return Planning(snapshot(document(pool)))
 
 
 def seen(pool: Pool, state: PoolState) -> Pool:
@@ -125,8 +123,8 @@ def follow(pool: Pool, round_: Round) -> list[tuple[Pool, DecisionLine, Pool]]:
     started: set[str] = set()
     relieved: set[str] = set()  # projects of which something was evicted
     for line in round_.decisions:
-        gone = [victim.job for victim in line.victims]
-        stopped = [victim.job for victim in line.victims if victim.job in started and not victim.moved_to]
+        gone = [victim["job"] for victim in line.victims]
+        stopped = [victim["job"] for victim in line.victims if victim["job"] in started and not victim["to"]]
         if pool.jobs[line.job].project not in relieved or not pool.projects:
             assert not stopped, f"{stopped} are started, and then evicted for {line.job} in the same pass"
         relieved.update(pool.jobs[name].project for name in gone)
@@ -137,8 +135,8 @@ def follow(pool: Pool, round_: Round) -> list[tuple[Pool, DecisionLine, Pool]]:
             return []
         left = pool.without(gone)
         for victim in line.victims:
-            if victim.moved_to:
-                left = left.placed(victim.job, victim.moved_to)
+            if victim["to"]:
+                left = left.placed(victim["job"], tuple(victim["to"]))
         after = left.placed(line.job, place)
         found.append((pool, line, after))
         pool = after
@@ -162,20 +160,20 @@ def check_pass(pool: Pool, round_: Round) -> None:
     room = free(final)
     for before, line, _ in decisions:
         for victim in line.victims:
-            if victim.moved_to:
+            if victim["to"]:
                 continue
-            job, nodes = pool.jobs[victim.job], before.places[victim.job]
+            job, nodes = pool.jobs[victim["job"]], before.places[victim["job"]]
             left = dict(room)
             for node in nodes:
                 left[node] = minus(left[node], job.each)
-            stays = victim.job not in final.places and all(min(amount) >= 0 for amount in left.values())
+            stays = victim["job"] not in final.places and all(min(amount) >= 0 for amount in left.values())
             bounded = (
                 line.action == "preempt" and pool.projects
             )  # evicted so that its project stays within a limit or its fair share
-            assert not stays or bounded, f"{victim.job} is evicted for {line.job}, and its place is free after the pass"
+            assert not stays or bounded, f"{victim['job']} is evicted for {line.job}, and its place is free after the pass"
             if line.action == "reclaim":
-                project, uses = before.projects[job.project], used(before, job.project)
-                assert any(above(uses[at], project.quota[at]) for at in (0, 1)), f"{project.name} is within its quota and loses"
+                project, uses, quota = job.project, used(before, job.project), fair_shares(pool)[job.project].quota
+                assert any(above(uses[at], quota[at]) for at in (0, 1)), f"{project} is within its quota and loses"
 
 
 def helpful(pool: Pool, job: Job, forbidden: Mapping[str, set[str]] | None = None) -> list[Option]:
@@ -188,7 +186,7 @@ def check_first(pool: Pool, line: DecisionLine, after: Pool, *, alone: bool) -> 
     job = pool.jobs[line.job]
     assert not (fits(pool, job) and within_limits(pool, job)), f"{job.name} fits without evictions"
     shares = fair_shares(pool)
-    victims = [pool.jobs[victim.job] for victim in line.victims]
+    victims = [pool.jobs[victim["job"]] for victim in line.victims]
     taken = [victim for victim in victims if victim.name not in after.places]
     if line.action != "consolidate":
         assert not taken or permitted_with_moves(pool, shares, job, line.action, taken, after), f"{line} is not permitted"
@@ -227,7 +225,7 @@ def check(pool: Pool) -> None:
             break
         for line in round_.decisions:
             for victim in line.victims:
-                played.displaced_by.setdefault(victim.job, []).append(line.job)
+                played.displaced_by.setdefault(victim["job"], []).append(line.job)
     else:
         raise AssertionError(f"not at rest after {MOST_ROUNDS} passes")
     rest = seen(pool, played.planning.state)

@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.property.test_victims import chosen
+from tests.kits.snapshots import snapshot
+from tests.property.chosen_victims import chosen
 from tests.property.victim_worlds import (
     Choice,
     allowed,
@@ -29,7 +30,6 @@ from tests.property.victim_worlds import (
     above as ancestors,
 )
 
-from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.model.placement_ranges import bits, numbers
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.plan import Planning
@@ -45,15 +45,13 @@ Placed = dict[str, list[tuple[int, int, int]]]
 PREEMPTING = ("consolidate", "reclaim", "preempt")
 CLASSES = {"train": (50, True), "interactive": (75, True), "inference": (125, False)}
 MOST_PASSES = 40
-SAMPLE = 250
+SAMPLE = 100
 THOUSANDS = 10_000
 FAILED_BEFORE = (8710,)
 
 
 def planned(document: Document) -> Planning:
-    source = Source("oracle", "")
-    source.value = document
-    return Planning(snapshot_from(source))
+    return Planning(snapshot(document))
 
 
 def placed(state: PoolState) -> Placed:
@@ -74,7 +72,7 @@ def helps(state: PoolState, shares: Shares, job: Job, action: str, settled: tupl
     """The best victims under the action, or None. settled: jobs that may not be victims."""
     if action == "consolidate":
         may = job.preemptible and state.policy.preemption.max_migrations != 0 and within_limits(state, job, {})
-        return best_moves(state, job, (), settled) if may else None
+        return best_moves(state, shares, job, (), settled) if may else None
     best = best_choice(state, shares, job, action, settled)
     if best is None and action == "reclaim":
         return best_with_moves(state, shares, job, settled)
@@ -232,7 +230,7 @@ def random_pool(random: Random) -> Document:
             jobs.append(job)
     rules = {"scope": random.choice(("project", "project", "pool")), "max_migrations": random.choice((0, 0, 1, None))}
     listed = [{"name": name, "gpus": gpus} for name, gpus in nodes.gpus.items()]
-    return {"nodes": listed, "projects": projects, "jobs": jobs, "policy": {"preemption": rules}}
+    return {"nodes": listed, "projects": projects, "jobs": jobs, "policy": {"backfill": "greedy", "preemption": rules}}
 
 
 def tiny_pools() -> Iterator[Document]:

@@ -3,9 +3,10 @@
 from fractions import Fraction
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import requested_unit
+from tests.kits.builders import requested_unit
+from tests.kits.examples import examples
 from tests.property.tiny_pools import Left, count_of, is_shared, part_of, random_tasks, tiny_pool
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -50,7 +51,7 @@ def cpu_left(now: Left, later: Left, group: TaskGroup, waits: bool, spread: bool
     return -(later.cpu if waits else min(now.cpu, later.cpu))
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(seed=st.integers(0, 2**48))
 def test_a_task_gets_the_best_of_all_its_places(seed: int) -> None:
     random = Random(seed)

@@ -5,7 +5,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import Sketch, requested_unit
+from tests.kits.builders import Sketch, requested_unit
+from tests.kits.examples import examples
 from tests.property.tiny_pools import Left, occupy, placements, random_tasks, stands_together, tiny_pool
 
 from bailiff_core.model.demand import JobDemand
@@ -65,19 +66,19 @@ def stands(state: PoolState, preemptor: Job, found: GangPlacement) -> None:
         assert not any(room.overfull() for room in left.values())
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(seed=SEEDS)
 def test_parts_of_gpus_are_placed_exactly_when_a_placement_exists(seed: int) -> None:
     check(seed, topology=False)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(seed=SEEDS)
 def test_topology_rules_are_kept_and_a_refusal_is_proven(seed: int) -> None:
     check(seed, topology=True)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seed=SEEDS)
 def test_a_preference_never_keeps_a_job_pending(seed: int) -> None:
     sketch, preemptor = tiny_pool(Random(seed), topology=True)
@@ -102,7 +103,7 @@ def test_tiny_pools_at_length(seed: int, topology: bool) -> None:
     check(seed, topology=topology)
 
 
-@settings(max_examples=75, deadline=None)
+@examples(75)
 @given(seed=SEEDS)
 def test_cached_cluster_resources_equal_the_pool(seed: int) -> None:
     keep_cluster_resources(seed)

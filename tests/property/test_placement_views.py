@@ -4,25 +4,22 @@ Nodes are offered in the same order by the index and by a scan of all nodes.
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from random import Random
 
 import numpy as np
-from tests.builders import Sketch, group
+from tests.kits.builders import Sketch, group
 from tests.property.busy_stories import Busy
 from tests.property.decided import _step
+from tests.property.placement_views import as_computed_anew
 from tests.property.random_stories import Chance
 
-from bailiff_core.model.state import PoolState
 from bailiff_core.model.units import whole_job
-from bailiff_core.placement.allocation_index import AllocationIndex, PriorityLevel
 from bailiff_core.placement.cluster_resources import ClusterResources, slots_for
 from bailiff_core.placement.free_gpu_index import FreeGpuIndex, free_gpu_index_of
 from bailiff_core.placement.node_index import index_for
 from bailiff_core.placement.node_scoring import offer_of, offers_of, shared_gpu_rank
 from bailiff_core.placement.packing import ANYWHERE, PlacementScope, capacity, has_capacity
 from bailiff_core.placement.task_requirements import TaskRequirements
-from bailiff_core.scheduling_snapshot import current_snapshot
 
 NEEDS = [
     TaskRequirements.of(each)
@@ -51,8 +48,15 @@ def pool(random: Random) -> Sketch:
         gpus = random.choice((0, 1, 2, 4))
         models = random.choice((("h100",), ("a100",), ("h100", "a100")))
         labels = random.choice(({}, {"zone": "x"}, {"zone": "y"}))
-        sketch.node(f"n{number}", gpus, cpu=random.choice((2, 4, 9)), gib=random.choice((3, 8)), slots=random.choice((3, 9)),
-                    labels=labels, models=models)  # fmt: skip
+        sketch.node(
+            f"n{number}",
+            gpus,
+            cpu=random.choice((2, 4, 9)),
+            gib=random.choice((3, 8)),
+            slots=random.choice((3, 9)),
+            labels=labels,
+            models=models,
+        )
         for device in range(gpus):
             phase = random.choice(("running", "running", "evicting", "reserved"))
             job = f"j{number}-{device}"
@@ -115,36 +119,6 @@ def test_indices_of_free_resources_follow_every_trial() -> None:
                 cluster.rollback(marks[-1])
                 stay = []
             compare(cluster)
-
-
-def as_computed_anew(state: PoolState) -> None:
-    """The snapshot, after all records so far, with one of the state alone."""
-    snapshot = current_snapshot(state)
-    fresh = ClusterResources.of(state)
-    resources = {number: (node.unallocated, node.future, node.usable) for number, node in snapshot.cluster.nodes.items()}
-    assert resources == {number: (node.unallocated, node.future, node.usable) for number, node in fresh.nodes.items()}
-    assert list(resources) == list(fresh.nodes)
-    assert list(snapshot.cluster.by_name()) == list(fresh.by_name())
-    assert snapshot.cluster.largest_device() == fresh.largest_device()
-    assert snapshot.cluster.labels == fresh.labels
-    for name in state.active:
-        unit = whole_job(state.jobs[name])
-        kept, computed = ([(node.number, amount) for node, amount in of.allocation_of(unit)] for of in (snapshot.cluster, fresh))
-        assert kept == computed, name
-    kept_index, index = snapshot.allocation_index, AllocationIndex.of_pool(state)
-    for of in (kept_index, index):  # an eviction costs no more work, whenever it started
-        of.of.update({name: replace(job, since=0) for name, job in of.of.items() if job.group[0] == "evicting"})
-    for one in ("of", "tasks", "gpus", "cpu_milli"):
-        assert getattr(kept_index, one) == getattr(index, one), one
-    assert {number: jobs for number, jobs in kept_index.on.items() if jobs} == {n: jobs for n, jobs in index.on.items() if jobs}
-    assert kept_index.all_gpus.tolist() == index.all_gpus.tolist()
-    for priority, kept_level in kept_index.levels.items():
-        level = index.levels.get(priority) or PriorityLevel.empty(len(index.all_gpus), index.max_devices)
-        for part in fields(level):
-            one, other = getattr(kept_level, part.name), getattr(level, part.name)
-            for row, gpus in enumerate(level.gpus.tolist()):  # what is behind the last GPU of a row has no meaning
-                used = slice(gpus + 1) if part.name in ("jobs_for", "tasks_for", "least") else slice(None)
-                assert np.array_equal(np.atleast_1d(one[row])[used], np.atleast_1d(other[row])[used]), part.name
 
 
 def test_what_is_kept_over_a_history_equals_what_is_computed_anew() -> None:

@@ -12,18 +12,16 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
-from tests.builders import Sketch, group
-from tests.property.test_victims import SEEDS, chosen
+from tests.kits.examples import examples, share
+from tests.property.batches import WORLDS, requests
+from tests.property.chosen_victims import SEEDS, chosen
 from tests.property.victim_worlds import (
     allowed,
     best_choice,
     best_moves,
     best_with_moves,
     frees_enough,
-    random_world,
     within_limits,
-    world_of_equals,
-    world_of_moves,
 )
 
 from bailiff_core.model.placement_ranges import numbers
@@ -34,26 +32,6 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement import StepBudget, decode_placement
 from bailiff_core.quota.quota_checks import Shares
 from bailiff_core.victims import SelectionBatch, batch, select_batch
-
-WORLDS = (random_world, world_of_equals, world_of_moves)
-
-
-def requests(random: Random, sketch: Sketch, first: Job) -> list[Job]:
-    """The world's preemptor and one or two more, of any project."""
-    state = sketch.state
-    preemption = state.policy.preemption
-    rules = preemption.model_copy(update={"max_migrations": random.choice((0, 1, None))})
-    unbudgeted = state.policy.protections.model_copy(update={"budgets": ()})
-    state.policy = state.policy.model_copy(update={"preemption": rules, "protections": unbudgeted})
-    found = [first]
-    projects = [job.project for job in state.jobs.values()]
-    for name in ("second", "third")[: random.choice((1, 1, 2))]:
-        asked = group(random.choice((1, 1, 2)), gpus=random.choice((1, 1, 2)))
-        job = sketch.job(name, asked, priority=random.choice((50, 75)), preemptible=random.random() < 0.8)
-        job.project = random.choice(projects)
-        found.append(job)
-    state.indices.snapshot = None
-    return found
 
 
 class Pool:
@@ -69,7 +47,7 @@ class Pool:
         state = self.state
         if action == "consolidate":
             may = preemptor.preemptible and within_limits(state, preemptor, {})
-            best = best_moves(state, preemptor, (), self.settled) if may else None
+            best = best_moves(state, shares, preemptor, (), self.settled) if may else None
         else:
             best = best_choice(state, shares, preemptor, action, self.settled)
         if answer.refused == "impossible":
@@ -127,7 +105,7 @@ def check_batch(seed: int, world: int, seen: Counter[Any]) -> None:
 
 
 @pytest.mark.parametrize("world", range(len(WORLDS)))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(seed=SEEDS)
 def test_what_is_proven_in_a_batch_is_the_best_after_the_earlier_answers(world: int, seed: int) -> None:
     check_batch(seed, world, Counter())
@@ -154,6 +132,6 @@ def test_batches_in_which_another_set_was_chosen_once(seed: int, world: int) -> 
 
 def test_every_action_is_proven_after_earlier_answers() -> None:
     seen: Counter[tuple[Action, bool]] = Counter()
-    for seed in range(60):
+    for seed in range(share(60)):
         check_batch(seed, seed % len(WORLDS), seen)
     assert all(seen[action, True] for action in ("consolidate", "reclaim", "preempt")), seen

@@ -7,13 +7,15 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import group
-from tests.property.test_order import ENDLESS, RESOURCES, random_projects
-from tests.unit.core_queue.kit import Town, Trials, whole
+from tests.kits.builders import group
+from tests.kits.examples import examples
+from tests.kits.pools import Town, Trials, whole
+from tests.property.random_projects import ENDLESS, RESOURCES, random_projects
 
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.units import Unit, victim_units
 from bailiff_core.queue.order import shares_now
+from bailiff_core.quota.fair_share import Entitlements
 from bailiff_core.quota.reclaim import Losses, Reclaim
 
 
@@ -30,7 +32,7 @@ def bounds(amounts: ResourceVector) -> list[int]:
     return [ENDLESS if amount == UNLIMITED else amount for amount in amounts]
 
 
-def in_this_order(snapshot: Trials, shares: dict[str, ResourceVector], preemptor: Unit, units: tuple[Unit, ...]) -> bool:
+def in_this_order(snapshot: Trials, shares: Entitlements, preemptor: Unit, units: tuple[Unit, ...]) -> bool:
     """The losing project is tested before each unit is taken."""
     usage, tree = snapshot.usage, snapshot.usage.tree
     remaining = {name: usage.allocated(name) for name in tree.branches}
@@ -41,13 +43,13 @@ def in_this_order(snapshot: Trials, shares: dict[str, ResourceVector], preemptor
             return False
         mine = next(name for name in reversed(mine_path) if name not in path)
         theirs = next(name for name in reversed(path) if name not in mine_path)
-        quota, limit = bounds(tree.branches[theirs].quota), bounds(tree.branches[theirs].limit)
-        allocatable = [min(limit[at], max(quota[at], shares[theirs][at])) for at in RESOURCES]
+        quota, limit = bounds(shares[theirs].quota), bounds(tree.branches[theirs].limit)
+        allocatable = [min(limit[at], max(quota[at], shares[theirs].share[at])) for at in RESOURCES]
         with_unit = usage.allocated(mine).plus(taken(preemptor))
         returned = [at for at in RESOURCES if taken(unit)[at] > 0]  # only what the unit gives back counts
         above_share = any(remaining[theirs][at] > allocatable[at] for at in returned)
         above_quota = any(remaining[theirs][at] > quota[at] for at in returned)
-        preemptor_within = all(with_unit[at] <= bounds(tree.branches[mine].quota)[at] for at in RESOURCES)
+        preemptor_within = all(with_unit[at] <= bounds(shares[mine].quota)[at] for at in RESOURCES)
         if not above_share and not (above_quota and preemptor_within):
             return False
         for name in path:
@@ -66,7 +68,7 @@ def may_leave_so(units: tuple[Unit, ...]) -> bool:
     return True
 
 
-def turned(snapshot: Trials, shares: dict[str, ResourceVector], preemptor: Unit, units: list[Unit]) -> bool:
+def turned(snapshot: Trials, shares: Entitlements, preemptor: Unit, units: list[Unit]) -> bool:
     """Whether some ancestor of the preemptor ends above its share, and as full as a sibling that lost, or fuller."""
     usage, tree = snapshot.usage, snapshot.usage.tree
     left = {name: usage.allocated(name) for name in tree.branches}
@@ -81,12 +83,12 @@ def turned(snapshot: Trials, shares: dict[str, ResourceVector], preemptor: Unit,
             if sibling == project or sibling not in lost:
                 continue
             for at in RESOURCES:
-                mine = ratio(left[project][at] + taken(preemptor)[at], shares[project][at])
-                theirs = ratio(left[sibling][at], shares[sibling][at])
-                if mine > (0, 1) and shares[sibling][at] > 0 and mine >= theirs:
+                mine = ratio(left[project][at] + taken(preemptor)[at], shares[project].share[at])
+                theirs = ratio(left[sibling][at], shares[sibling].share[at])
+                if mine > (0, 1) and shares[sibling].share[at] > 0 and mine >= theirs:
                     return True
                 amount = left[project][at] + taken(preemptor)[at]
-                if shares[project][at] == shares[sibling][at] == 0 and amount > left[sibling][at] and amount > 0:
+                if shares[project].share[at] == shares[sibling].share[at] == 0 and amount > left[sibling][at] and amount > 0:
                     return True  # beyond the semantics: of two projects without a share the one that uses more may not reclaim
     return False
 
@@ -125,7 +127,7 @@ def check(seed: int) -> None:
     assert (reclaim.imbalance(chosen) is None) == (not turned(snapshot, shares, preemptor, chosen))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 2**32))
 def test_a_set_may_be_reclaimed_if_some_order_of_it_passes(seed: int) -> None:
     check(seed)

@@ -5,15 +5,17 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import Sketch, group, requested_unit
-from tests.property.test_order import ENDLESS, random_projects
+from tests.kits.builders import Sketch, group, requested_unit
+from tests.kits.examples import examples
+from tests.property.random_projects import ENDLESS, random_projects
 
-from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Project
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.proposal import Proposal
-from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.placement import StepBudget
 from bailiff_core.queue.order import shares_now
+from bailiff_core.quota.fair_share import Entitlement
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import Accepted, SelectionBatch, revalidate_proposal, select_victims
 
@@ -66,33 +68,29 @@ def check(seed: int) -> Proposal:
     for job in sketch.state.jobs.values():
         for name in path_of(sketch, job) if job.tasks else ():
             used[name] = used.get(name, ZERO).plus(has(job))
-    bounds = {project.name: project for project in sketch.state.rules.projects}
     checked = revalidate_proposal(snapshot, shares, preemptor, answer) if answer.victims else None  # only then it is decided
     for victim in checked.victims if isinstance(checked, Accepted) and answer.action == "reclaim" else ():
         job = sketch.state.jobs[victim.job]
         if victim.moved_to:
             continue
         returns = [at for at in range(3) if has(job)[at]]
-        entitled = {name: entitlements(bounds[name], shares[name]) for name in path_of(sketch, job)}
+        entitled = {name: bounds_of(shares[name]) for name in path_of(sketch, job)}
         beyond = [name for name, amounts in entitled.items() for at in returns if used[name][at] > min(amounts[at])]
         assert beyond, f"{job.id} of {job.project} has {has(job)}; used {used}, entitled to {entitled}"
     return answer
 
 
-def entitlements(project: Project, share: ResourceVector) -> list[tuple[int, int]]:
-    """By resource, the quota and the allocatable share. Left out: no GPUs, and no bound of the rest."""
-    quota = [project.quota.gpu_milli or 0, project.quota.cpu_milli, project.quota.memory_bytes]
-    limit = [project.limit.gpu_milli, project.limit.cpu_milli, project.limit.memory_bytes]
-    quotas = [ENDLESS if amount in (None, UNLIMITED) else amount for amount in quota]
-    limits = [ENDLESS if amount in (None, UNLIMITED) else amount for amount in limit]
-    return [(quotas[at], min(limits[at], max(quotas[at], share[at]))) for at in range(3)]
+def bounds_of(entitled: Entitlement) -> list[tuple[Amount, Amount]]:
+    """By resource, the quota in force and the allocatable share."""
+    both = zip(entitled.quota, entitled.most, strict=True)
+    return [(ENDLESS if quota == UNLIMITED else quota, ENDLESS if most == UNLIMITED else most) for quota, most in both]
 
 
 def test_some_reclaim() -> None:
     assert sum(bool(check(seed).victims) for seed in range(300)) > 20
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(0, 2**32))
 def test_a_victim_gives_back_what_its_project_overuses(seed: int) -> None:
     check(seed)

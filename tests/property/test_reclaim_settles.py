@@ -10,11 +10,12 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import group
-from tests.property.test_order import random_projects
+from tests.kits.builders import group
+from tests.kits.examples import examples
+from tests.kits.pools import Town, Trials, whole
+from tests.property.random_projects import random_projects
 from tests.property.victim_worlds import may_reclaim as reference_may_reclaim
 from tests.property.victim_worlds import within_limits
-from tests.unit.core_queue.kit import Town, Trials, whole
 
 from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job, Task
@@ -122,7 +123,7 @@ def check(seed: int) -> None:
         assert lacks <= 0 or victims_for(town, snapshot, shares, whole(job), lacks) is None
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.integers(0, 2**32))
 def test_reclaim_converges(seed: int) -> None:
     check(seed)

@@ -13,9 +13,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from tests.history_files import from_lines, to_lines
-from tests.log_builder import Story, folded, replayed
+from hypothesis import given
+from tests.kits.examples import examples
+from tests.kits.history_files import from_lines, to_lines
+from tests.kits.log_builder import Story, folded, replayed
 from tests.property.random_stories import Chance, Step, steps
 
 from bailiff_core.fold import apply
@@ -24,7 +25,7 @@ from bailiff_core.records import decode
 
 CHILD = Path(__file__).with_name("replay_child.py")
 ROOT = Path(__file__).parents[2]
-QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = examples(15)
 VERSIONS = ("3.12", "3.13", "3.14")
 
 

@@ -4,7 +4,8 @@ import random
 from collections import Counter
 
 import pytest
-from tests.builders import Sketch, group, requested_unit
+from tests.kits.builders import Sketch, group, requested_unit
+from tests.kits.examples import share
 from tests.property.full_pools import as_on_large_pools, gang_of_two_kinds, some_pool
 
 from bailiff_core.model.proposal import Cost
@@ -36,13 +37,13 @@ def chosen(seed: int, monkeypatch: pytest.MonkeyPatch, *, few: bool) -> list[tup
 @pytest.mark.parametrize("block", range(4))
 def test_a_shortlist_of_nodes_gives_the_result_of_all_nodes(block, monkeypatch):
     monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1)
-    for seed in range(block * 100, block * 100 + 100):
+    for seed in range(block * 100, block * 100 + share(100)):
         assert chosen(seed, monkeypatch, few=True) == chosen(seed, monkeypatch, few=False), f"seed {seed}"
 
 
 def test_for_heterogeneous_gangs_the_result_is_the_same_or_a_bound_is_reported():
     seen: Counter[str] = Counter()
-    for seed in range(200):
+    for seed in range(share(200)):
         sketch, preemptor = gang_of_two_kinds(seed)
         best = select_victims(
             SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)

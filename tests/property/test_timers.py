@@ -1,9 +1,10 @@
 """The timers equal those computed from all jobs, after any history."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.log_builder import MINUTE, Story
-from tests.unit.core_protections.kit import rules
+from tests.kits.examples import examples
+from tests.kits.log_builder import MINUTE, Story
+from tests.kits.log_builder import policy as rules
 
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.lifecycle.timers import DUE, Timers, timers_of
@@ -23,7 +24,7 @@ STEPS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps=st.lists(STEPS, max_size=25), data=st.data())
 def test_the_timers_equal_those_computed_from_all_jobs(steps, data):
     story = Story(POLICY)

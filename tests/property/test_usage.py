@@ -2,11 +2,12 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import GIB, group
-from tests.property.test_order import random_projects
-from tests.unit.core_queue.kit import Town
+from tests.kits.builders import GIB, group
+from tests.kits.examples import examples
+from tests.kits.pools import Town
+from tests.property.random_projects import random_projects
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.resource_vector import ResourceVector
@@ -54,7 +55,7 @@ def happens(rng: Random, town: Town, job: Job) -> None:
         job.preemptible = not job.preemptible
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.integers(0, 2**32))
 def test_incremental_use_equals_recomputed_use(seed: int) -> None:
     rng = Random(seed)

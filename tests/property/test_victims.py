@@ -11,21 +11,23 @@ from unittest.mock import patch
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.builders import Sketch, requested_unit
+from tests.kits.builders import Sketch, requested_unit
+from tests.kits.examples import examples
+from tests.property.chosen_victims import SEEDS, chosen, units_moved
+from tests.property.placements import never_overfills
 from tests.property.small_pools import best_set, fits, may_go, random_pool
-from tests.property.test_placement import never_overfills
 from tests.property.victim_worlds import (
     allowed,
     best_choice,
     best_moves,
     best_with_moves,
-    chain,
     cost,
     free_resources,
     frees_enough,
     in_racks,
     irreducible,
     leaving,
+    moves_allowed,
     preemptor_unit,
     random_world,
     under_shares,
@@ -34,7 +36,6 @@ from tests.property.victim_worlds import (
     world_of_moves,
 )
 
-from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.resource_vector import ResourceVector
@@ -51,7 +52,6 @@ from bailiff_core.victims import (
     slot_combinations,
 )
 
-SEEDS = st.integers(0, 2**48)
 World = Callable[[Random, str], tuple[Sketch, Job]]
 
 
@@ -97,26 +97,26 @@ def check(seed: int, steps: int) -> Proposal:
     return answer
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seed=SEEDS)
 def test_the_set_is_allowed_irreducible_and_the_best(seed: int) -> None:
     answer = check(seed, 20_000)
     assert answer.explanation.proven or not answer.victims or answer.refused == "gave-up"
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=SEEDS, steps=st.integers(1, 60))
 def test_a_small_budget_may_cost_the_proof_but_nothing_else(seed: int, steps: int) -> None:
     check(seed, steps)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=SEEDS, shuffled=st.integers(0, 100))
 def test_the_order_of_dicts_does_not_matter(seed: int, shuffled: int) -> None:
     assert answer_for(seed) == answer_for(seed, shuffled=shuffled)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=SEEDS)
 def test_proposals_of_a_batch_are_valid_in_order(seed: int) -> None:
     random = Random(seed)
@@ -136,7 +136,7 @@ def test_proposals_of_a_batch_are_valid_in_order(seed: int) -> None:
             taken[task.node] = taken.get(task.node, 0) | task.devices
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(seed=SEEDS)
 def test_the_general_search_finds_what_the_search_by_parts_finds(seed: int) -> None:
     by_parts = answer_for(seed)
@@ -163,37 +163,19 @@ def test_the_hash_seed_does_not_matter() -> None:
     assert found[0] == found[1]
 
 
+ENOUGH_STEPS = 5_000  # for pools as small as these
+
+
 def answer_in_a_world(
     seed: int, action: Action, steps: int = 20_000, world: World = random_world
 ) -> tuple[Sketch, Job, Mapping[str, ResourceVector], Proposal]:
     sketch, preemptor = world(Random(seed), action)
     snapshot = current_snapshot(sketch.state)
     batch = SelectionBatch.on(snapshot)
-    return sketch, preemptor, batch.shares, select_victims(batch, requested_unit(preemptor), action, StepBudget(steps))
-
-
-def chosen(state: PoolState, answer: Proposal) -> dict[str, int]:
-    """Number of units that the proposal evicts, by job; always the first evictable units."""
-    found = {}
-    for victim in answer.victims:
-        units = chain(state.jobs[victim.job])
-        if not victim.tasks:
-            found[victim.job] = len(units)
-            continue
-        tasks = numbers(victim.tasks)
-        found[victim.job] = next(n for n in range(1, len(units)) if sorted(i for unit in units[:n] for i in unit) == tasks)
-    return found
-
-
-def units_moved(state: PoolState, answer: Proposal, name: str) -> list[list[int]]:
-    """The job's evicted units that have a new place."""
-    victim = next(victim for victim in answer.victims if victim.job == name)
-    units = chain(state.jobs[name])[: chosen(state, answer)[name]]
-    moved = [unit for unit in units if set(unit) <= set(victim.relocated_tasks)]
-    assert sorted(index for unit in moved for index in unit) == sorted(victim.relocated_tasks), "a unit is relocated in part"
-    if not victim.tasks:
-        assert not moved or moved == units[-len(moved) :], "surplus is relocated without the core"
-    return moved
+    answer = select_victims(batch, requested_unit(preemptor), action, StepBudget(steps))
+    if steps >= ENOUGH_STEPS:
+        assert answer.refused != "gave-up", f"gave up after {answer.explanation.steps} of {steps} steps"
+    return sketch, preemptor, batch.shares, answer
 
 
 def check_world(seed: int, action: Action, steps: int = 20_000, world: World = random_world) -> Proposal:
@@ -220,6 +202,8 @@ def check_world(seed: int, action: Action, steps: int = 20_000, world: World = r
         assert action == "reclaim"
         assert taken != choice, "no job may be evicted, so one must be relocated"
         assert allowed(state, shares, preemptor, action, taken)
+        moved = {name: count - taken[name] for name, count in choice.items() if count > taken[name]}
+        assert moves_allowed(state, shares, preemptor, choice, moved)
         assert irreducible(state, preemptor, choice)
         if answer.explanation.proven:
             assert best is None, "it fits without moves"
@@ -256,12 +240,12 @@ def check_moves(seed: int, steps: int = 20_000, world: World = random_world) -> 
     state = sketch.state
     if answer.refused is not None:
         if answer.refused == "impossible":
-            assert not within_limits(state, preemptor, {}) or best_moves(state, preemptor) is None
+            assert not within_limits(state, preemptor, {}) or best_moves(state, shares, preemptor) is None
         return answer
     if answer.victims:
         assert all(victim.relocated for victim in answer.victims)
         if answer.explanation.proven:
-            assert chosen(state, answer) == best_moves(state, preemptor)
+            assert chosen(state, answer) == best_moves(state, shares, preemptor)
         everyone_stands(state, preemptor, answer)
         assert isinstance(revalidate_proposal(current_snapshot(state), shares, preemptor, answer), Accepted)
     return answer
@@ -274,14 +258,15 @@ def check_moves_in_racks(seed: int) -> Proposal:
     state = sketch.state
     bound = in_racks(random, sketch)
     snapshot = current_snapshot(state)
+    shares = shares_now(snapshot)
     answer = select_victims(SelectionBatch.on(snapshot), requested_unit(preemptor), "consolidate", StepBudget(20_000))
     if answer.refused == "impossible":
-        assert not within_limits(state, preemptor, {}) or best_moves(state, preemptor, bound) is None
+        assert not within_limits(state, preemptor, {}) or best_moves(state, shares, preemptor, bound) is None
     if answer.victims:
         assert all(victim.relocated for victim in answer.victims)
         if answer.explanation.proven:
-            assert chosen(state, answer) == best_moves(state, preemptor, bound)
-        assert isinstance(revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer), Accepted)
+            assert chosen(state, answer) == best_moves(state, shares, preemptor, bound)
+        assert isinstance(revalidate_proposal(snapshot, shares, preemptor, answer), Accepted)
     return answer
 
 
@@ -305,7 +290,7 @@ def everyone_stands(state: PoolState, preemptor: Job, answer: Proposal) -> None:
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @example(seed=1137)  # one victim that shares two devices frees both
 @given(seed=SEEDS)
 def test_projects_surplus_and_shared_devices_against_every_set(action: Action, seed: int) -> None:
@@ -313,7 +298,7 @@ def test_projects_surplus_and_shared_devices_against_every_set(action: Action, s
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim", "consolidate"])
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @example(seed=62)  # two victims on one node break one node; counted per victim, two
 @given(seed=SEEDS)
 def test_where_fragmentation_decides_against_every_set(action: Action, seed: int) -> None:
@@ -323,14 +308,14 @@ def test_where_fragmentation_decides_against_every_set(action: Action, seed: int
         check_world(seed, action, world=world_of_equals)
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(seed=SEEDS)
 def test_where_fragmentation_decides_the_general_search_finds_the_same(seed: int) -> None:
     with patch("bailiff_core.victims.search.GeneralSearch._relaxed", lambda _: None):
         check_world(seed, "preempt", world=world_of_equals)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @example(seed=110, steps=20_000)  # new places beside another place of the preemptor
 @example(seed=137, steps=57)
 @example(seed=358, steps=49)  # the search with new places ends, the one without does not
@@ -375,7 +360,7 @@ def test_nearly_all_proposals_are_proven() -> None:
     assert sum(answer.explanation.proven for answer in found) > len(found) * 97 // 100
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(seed=SEEDS)
 def test_relocations_against_every_set_of_candidates(seed: int) -> None:
     check_moves(seed)
@@ -388,7 +373,7 @@ def test_consolidate_decides() -> None:
     assert all(answer.explanation.proven for answer in proposals if answer.victims)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(seed=SEEDS, action=st.sampled_from(["preempt", "reclaim"]), steps=st.integers(1, 60))
 def test_in_such_pools_a_small_budget_costs_the_proof_and_nothing_else(seed: int, action: Action, steps: int) -> None:
     check_world(seed, action, steps)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from random import Random
 
-from tests.builders import Sketch
+from tests.kits.builders import Sketch
 
 from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology

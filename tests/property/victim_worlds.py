@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, product
 from random import Random
+from types import MappingProxyType
 
-from tests.builders import HOUR, MINUTE, Sketch, group
+from tests.kits.builders import HOUR, MINUTE, Sketch, group
 
 from bailiff_core.model.demand import TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.state import Job, PoolState
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 UNLIMITED = -1
 Choice = dict[str, int]  # number of evicted units by job
@@ -76,11 +78,17 @@ def world_of_moves(random: Random, _action: str) -> tuple[Sketch, Job]:
     document = DEFAULT_POLICY.model_dump(mode="json")
     quotas = {"a": random.choice((4, 6)), "b": random.choice((2, 3, 6)), "c": random.choice((1, 4))}
     document.update(projects=[{"name": name, "quota": {"gpus": quota}} for name, quota in quotas.items()])
-    sketch.state.policy = Policy.model_validate_json(json.dumps(document))
     free = {number: list(range(random.choice((2, 3, 4)))) for number in range(random.choice((3, 4)))}
     for number, devices in free.items():
         sketch.node(f"n{number}", gpus=len(devices))
     asked = random.choice((2, 2, 3))
+    own = Random(repr((quotas, free, asked)))  # of its own, so that all else of a world stays what it was without these
+    document["preemption"] = {
+        "max_migrations": own.choice((None, None, 1, 2, 0)),
+        "move_higher_priority": own.random() < 0.4,
+        "payback": own.choice((None, None, "1h", "2h")),
+    }
+    sketch.state.policy = Policy.model_validate_json(json.dumps(document))
     while len(sketch.state.jobs) < 9 and sum(map(len, free.values())) > asked:
         size = random.choice((1, 1, 1, 2))
         number = random.choice([number for number, devices in free.items() if devices])
@@ -91,7 +99,8 @@ def world_of_moves(random: Random, _action: str) -> tuple[Sketch, Job]:
         )
         job.project = random.choice("bbc")
         sketch.at(job, (f"n{number}", [free[number].pop() for _ in range(size)]), age=random.choice((MINUTE, HOUR, 2 * HOUR)))
-    preemptor = sketch.job("preemptor", group(random.choice((1, 1, 2)), gpus=asked), priority=50)
+    asking = group(random.choice((1, 1, 2)), gpus=asked)
+    preemptor = sketch.job("preemptor", asking, priority=own.choice((25, 50, 50)), preemptible=own.random() < 0.9)
     preemptor.project = "a"
     sketch.state.indices.snapshot = None
     return sketch, preemptor
@@ -127,6 +136,8 @@ def random_policy(random: Random, action: str) -> Policy:
         if random.random() < 0.2
         else []
     )
+    own = Random(repr(preemption))  # of its own, so that all else of a world stays what it was without these two
+    preemption |= {"move_higher_priority": own.random() < 0.4, "payback": own.choice((None, "1h", "1h", "2h"))}
     document = DEFAULT_POLICY.model_dump(mode="json")
     document.update(projects=projects, preemption=preemption, protections={"budgets": budgets})
     return Policy.model_validate_json(json.dumps(document))
@@ -291,7 +302,7 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
     """DESIGN §5, level by level."""
     priorities = sorted({job.priority for job in state.jobs.values()}, reverse=True)
     classes = dict.fromkeys(priorities, 0)
-    under = lost = stopped = tasks = promises = units = 0
+    under = stopped = tasks = promises = units = 0
     released: set[int] = set()
     young = []
     for name, count in choice.items():
@@ -308,8 +319,6 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
         gpus = counted(job, gone)
         classes[job.priority] += gpus
         under += gpus if (under_share or {}).get(job.project) else 0
-        since = max(job.last_start or 0, job.last_checkpoint or 0)
-        lost += gpus * (min(state.now - since, HOUR) + MINUTE) // 1_000_000
         stopped += count == len(steps)
         tasks += len(gone)
         released |= {task.node for task in job.tasks if task.index in gone and task.devices}
@@ -323,7 +332,7 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
         )
         for number in released
     )
-    return (*classes.values(), under, lost, stopped, tasks, promises, broken, units, sorted(young))
+    return (*classes.values(), under, lost_gpu_ms(state, choice), stopped, tasks, promises, broken, units, sorted(young))
 
 
 # --- projects
@@ -359,8 +368,8 @@ def bound(state: PoolState, project: str, what: str) -> int:
     return UNLIMITED
 
 
-def in_some_order(state: PoolState, choice: Choice, may: object) -> bool:
-    """Whether the units can be taken one after the other, each allowed by `may(job, taken so far)`."""
+def in_some_order(state: PoolState, choice: Choice, may: object, first: Mapping[str, int] = MappingProxyType({})) -> bool:
+    """Whether the units can be taken one after the other, each allowed by `may(job, taken so far)`, after those in `first`."""
 
     @cache
     def rest(taken: tuple[tuple[str, int], ...]) -> bool:
@@ -372,14 +381,14 @@ def in_some_order(state: PoolState, choice: Choice, may: object) -> bool:
         possible = [name for name in left if may(state.jobs[name], chain(state.jobs[name])[now[name]], gone)]
         return any(rest(tuple(sorted({**now, name: now[name] + 1}.items()))) for name in possible)
 
-    return rest(tuple(sorted((name, 0) for name in choice)))
+    return rest(tuple(sorted((name, first.get(name, 0)) for name in choice)))
 
 
 def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choice) -> bool:
     """The check of the preemptor, the check before each unit, and the check of the whole set."""
     requested = gpu_milli(preemptor, set(preemptor_unit(preemptor)))
     mine = above(state, preemptor.project)
-    share = {name: amounts.gpu_milli for name, amounts in shares.items()}
+    share = {name: entitled.share.gpu_milli for name, entitled in shares.items()}
     if used(state, mine[0], {}) + requested > share.get(mine[0], 0):
         return False
 
@@ -390,10 +399,10 @@ def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choic
         common = next(name for name in theirs if name in mine)
         loser, taker = theirs[theirs.index(common) - 1], mine[mine.index(common) - 1]
         remaining = used(state, loser, gone)
-        quota, most = bound(state, loser, "quota"), allocatable(state, shares, loser)
+        quota, most = quota_of(shares, loser), allocatable(state, shares, loser)
         if most != UNLIMITED and remaining > most:
             return True
-        takers = bound(state, taker, "quota")
+        takers = quota_of(shares, taker)
         fits = takers == UNLIMITED or used(state, taker, {}) + requested <= takers
         return quota != UNLIMITED and remaining > quota and fits
 
@@ -418,27 +427,36 @@ def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choic
 
 def allocatable(state: PoolState, shares: Mapping, project: str) -> int:
     """The project's allocatable share."""
-    quota, limit = bound(state, project, "quota"), bound(state, project, "limit")
-    most = UNLIMITED if quota == UNLIMITED else max(quota, shares[project].gpu_milli if project in shares else 0)
+    quota, limit = quota_of(shares, project), bound(state, project, "limit")
+    most = UNLIMITED if quota == UNLIMITED else max(quota, shares[project].share.gpu_milli if project in shares else 0)
     return limit if limit != UNLIMITED and (most == UNLIMITED or limit < most) else most
 
 
-def shields_allow(state: PoolState, shares: Mapping, preemptor: Job, choice: Choice) -> bool:
+def shields_allow(
+    state: PoolState,
+    shares: Mapping,
+    preemptor: Job,
+    action: str,
+    choice: Choice,
+    first: Mapping[str, int] = MappingProxyType({}),
+) -> bool:
     """Under scope `pool`, jobs within their project's quota are protected, checked before each unit.
 
     Beyond the semantics: with reclaim enabled, if the preemptor's project would be above its quota or share, jobs within the
-    quota or share, also of ancestors, are protected, because reclaim would take the resources back at once.
+    quota or share, also of ancestors, are protected, because reclaim would take the resources back at once. Under consolidate
+    only that second part holds, whatever the scope and the actions. first: units that are gone before, and not judged.
     """
-    rules = state.policy.preemption
-    if state.policy.scope != "pool" or not state.policy.projects:
+    rules, moves = state.policy.preemption, action == "consolidate"
+    if not state.policy.projects or (state.policy.scope != "pool" and not moves):
         return True
     mine = above(state, preemptor.project)
     requested = gpu_milli(preemptor, set(preemptor_unit(preemptor)))
     beyond_share, beyond_quota = [], []
-    for name in mine[:-1] if "reclaim" in rules.actions else []:
-        most, quota = allocatable(state, shares, name), quota_of(state, name)
-        beyond_share += [name] if most != UNLIMITED and used(state, name, {}) + requested > most else []
-        beyond_quota += [name] if quota != UNLIMITED and used(state, name, {}) + requested > quota else []
+    left = leaving(state, dict(first))
+    for name in mine[:-1] if moves or "reclaim" in rules.actions else []:
+        most, quota = allocatable(state, shares, name), quota_of(shares, name)
+        beyond_share += [name] if most != UNLIMITED and used(state, name, left) + requested > most else []
+        beyond_quota += [name] if quota != UNLIMITED and used(state, name, left) + requested > quota else []
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         if job.project == preemptor.project:
@@ -446,23 +464,23 @@ def shields_allow(state: PoolState, shares: Mapping, preemptor: Job, choice: Cho
         theirs = above(state, job.project)
         side = [name for name in mine if name not in theirs]
         share, taken_back = (any(name in beyond for name in side) for beyond in (beyond_share, beyond_quota))
-        if not taken_back and not rules.quota_shields:
+        if not taken_back and (moves or not rules.quota_shields):
             return True
         uses = any(requested.gpu_milli or requested.gpu_share_milli for requested in job.demand.tasks) and bool(unit)
         for name in theirs if taken_back else theirs[:1]:
             if name in mine and name != theirs[0]:
                 break
-            kept = allocatable(state, shares, name) if share else quota_of(state, name)
+            kept = allocatable(state, shares, name) if share else quota_of(shares, name)
             if not uses or kept == UNLIMITED or used(state, name, gone) <= kept:
                 return False
         return True
 
-    return in_some_order(state, choice, may)
+    return in_some_order(state, choice, may, first)
 
 
-def quota_of(state: PoolState, project: str) -> int:
-    """The project's quota; 0 for an undefined project."""
-    return 0 if project.endswith("*") else bound(state, project, "quota")
+def quota_of(shares: Mapping, project: str) -> int:
+    """The project's quota in force; 0 for an undefined project."""
+    return shares[project].quota.gpu_milli if project in shares else 0
 
 
 def budgets_allow(state: PoolState, choice: Choice) -> bool:
@@ -479,7 +497,7 @@ def within_limits(state: PoolState, preemptor: Job, gone: Mapping[str, set[int]]
     """Limits of every ancestor hold without the victims; a non-preemptible preemptor is also within its quota."""
     requested = gpu_milli(preemptor, set(preemptor_unit(preemptor)))
     for project in above(state, preemptor.project):
-        limit, quota = bound(state, project, "limit"), bound(state, project, "quota")
+        limit, quota = bound(state, project, "limit"), quota_of(current_snapshot(state).usage.entitlements, project)
         if requested and limit != UNLIMITED and used(state, project, gone) + requested > limit:
             return False
         if (
@@ -498,7 +516,7 @@ def cap_at_fair_share(state: PoolState, shares: Mapping, preemptor: Job, gone: M
     if not state.policy.projects or not rules.cap_at_fair_share or "reclaim" not in rules.actions:
         return True
     requested = gpu_milli(preemptor, set(preemptor_unit(preemptor)))
-    share = {name: amounts.gpu_milli for name, amounts in shares.items()}
+    share = {name: entitled.share.gpu_milli for name, entitled in shares.items()}
     path = above(state, preemptor.project)[:-1]
     return all(used(state, name, gone) + requested <= max(share.get(name, 0), used(state, name, {})) for name in path)
 
@@ -519,7 +537,7 @@ def candidates(state: PoolState, preemptor: Job, action: str, settled: Collectio
         elif action == "reclaim":
             if job.project != preemptor.project:
                 found.append(job)
-        elif job.phase != "reserved":
+        elif job.phase != "reserved" and (job.priority <= preemptor.priority or state.policy.preemption.move_higher_priority):
             found.append(job)
     return found
 
@@ -545,7 +563,57 @@ def allowed(state: PoolState, shares: Mapping, preemptor: Job, action: str, choi
         return False
     if action == "reclaim":
         return may_reclaim(state, shares, preemptor, choice)
-    return shields_allow(state, shares, preemptor, choice)
+    if action == "consolidate" and not pays_back(state, preemptor, choice):
+        return False
+    return shields_allow(state, shares, preemptor, action, choice)
+
+
+def pays_back(state: PoolState, preemptor: Job, choice: Choice) -> bool:
+    """A consolidation loses no more than the preemptor's GPUs are worth within `payback`."""
+    return gains_as_much(state, preemptor, lost_gpu_ms(state, choice))
+
+
+def gains_as_much(state: PoolState, preemptor: Job, lost: int) -> bool:
+    """Whether what the preemptor asks for is worth so much within `payback`."""
+    payback = state.policy.preemption.payback
+    gained = counted(preemptor, set(preemptor_unit(preemptor)))
+    return payback is None or lost <= gained * payback // 1_000_000
+
+
+def moves_allowed(state: PoolState, shares: Mapping, preemptor: Job, choice: Choice, moved: Choice) -> bool:
+    """Whether the last of the evicted units of each job, so many of them as `moved` says, may move but not be taken.
+
+    Moving is an eviction, so whoever moves passes what holds for consolidate, whatever the action: the policy's two switches,
+    the preemptor, the number of jobs, their priority, the work that they lose, and what their projects are entitled to once
+    the other units are gone.
+    """
+    rules = state.policy.preemption
+    movers = [state.jobs[name] for name in moved]
+    if not movers:
+        return True
+    if "consolidate" not in rules.actions or not preemptor.preemptible:
+        return False
+    if rules.max_migrations is not None and len(movers) > rules.max_migrations:
+        return False
+    if any(job.phase == "reserved" or not job.preemptible for job in movers):
+        return False
+    if not rules.move_higher_priority and any(job.priority > preemptor.priority for job in movers):
+        return False
+    taken = {name: count - moved.get(name, 0) for name, count in choice.items()}
+    lost = lost_gpu_ms(state, choice, first=taken)
+    return gains_as_much(state, preemptor, lost) and shields_allow(state, shares, preemptor, "consolidate", choice, taken)
+
+
+def lost_gpu_ms(state: PoolState, choice: Choice, first: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Work lost and restart cost of these victims. first: so many units of each do not count."""
+    lost = 0
+    for name, count in choice.items():
+        job = state.jobs[name]
+        if count and job.phase != "reserved":
+            gone = {index for unit in chain(job)[first.get(name, 0) : count] for index in unit}
+            since = max(job.last_start or 0, job.last_checkpoint or 0)
+            lost += counted(job, gone) * (min(state.now - since, HOUR) + MINUTE) // 1_000_000
+    return lost
 
 
 def under_shares(state: PoolState, shares: Mapping) -> dict[str, bool]:
@@ -554,7 +622,7 @@ def under_shares(state: PoolState, shares: Mapping) -> dict[str, bool]:
     for job in state.jobs.values():
         leaf = above(state, job.project)[0]
         quota, now = bound(state, leaf, "quota"), used(state, leaf, {})
-        share = shares[leaf].gpu_milli if leaf in shares else 0
+        share = shares[leaf].share.gpu_milli if leaf in shares else 0
         found[job.project] = quota != UNLIMITED and quota < now <= share
     return found
 
@@ -594,7 +662,9 @@ def in_racks(random: Random, sketch: Sketch) -> list[str]:
     return bound
 
 
-def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = (), settled: Collection[str] = ()) -> Choice | None:
+def best_moves(
+    state: PoolState, shares: Mapping, preemptor: Job, bound: Sequence[str] = (), settled: Collection[str] = ()
+) -> Choice | None:
     """The best set of relocated units, surplus tasks before a whole job, each with its own place; or `None`.
 
     bound: jobs whose tasks must be in one rack.
@@ -605,7 +675,7 @@ def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = (), sett
     sets = [choice for choice in choices(state, preemptor, "consolidate", settled) if 0 < len(choice) <= most]
     for choice in sorted(sets, key=lambda choice: cost(state, choice)):
         gone = leaving(state, choice)
-        if not budgets_allow(state, choice):
+        if not allowed(state, shares, preemptor, "consolidate", choice):
             continue
         tasks = [
             (preemptor.groups()[index], preemptor.id if preemptor.id in bound else None) for index in preemptor_unit(preemptor)
@@ -639,6 +709,7 @@ def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job, settled: 
             continue
         if irreducible(state, preemptor, choice) and any(
             allowed(state, shares, preemptor, "reclaim", {name: count - moved.get(name, 0) for name, count in choice.items()})
+            and moves_allowed(state, shares, preemptor, choice, moved)
             and all_stand(free_resources(state, leaving(state, choice)), (*tasks, *tasks_of(state, choice, moved)))
             for moved in moves_of(state, choice)
         ):

@@ -5,9 +5,12 @@ from io import StringIO
 from typing import Any
 
 from rich.console import Console
+from tests.kits import notation
+from tests.kits.snapshots import snapshot
 
-from bailiff.client.plan_files import Source, contradictions, snapshot_from
-from bailiff.render.tables.plan import plan_table
+from bailiff.client.live_plan import refusal_lines
+from bailiff.client.plan_files import Source, contradictions
+from bailiff.tables.plan import plan_table
 from bailiff_core.actions.migrate import migrations
 from bailiff_core.fold import close_cycle, enact
 from bailiff_core.lifecycle.operator_actions import drains, paused_jobs, requested_evictions
@@ -20,11 +23,9 @@ from bailiff_core.plan.report import TaskStatus
 from bailiff_core.plan.snapshot_validation import validate_snapshot
 from bailiff_core.records import facts
 
-from . import notation
-
 POOL = ("nodes", "projects", "topologies", "policy", "jobs", "now", "reclaimed_at")
 OPERATOR_ACTIONS = ("evicts", "pauses", "resumes", "moves", "drains", "undrains")
-EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy", *OPERATOR_ACTIONS)
+EVENTS = ("wait", "ends", "fails", "terminated", "cancels", "scales", "arrives", "policy", *OPERATOR_ACTIONS)
 CHECKS = (
     "then",
     "counts",
@@ -81,13 +82,13 @@ class Story:
         if "projects" in self.written:
             document["projects"] = notation.projects(self.written["projects"])
         document["jobs"] = notation.jobs(jobs)
-        source = Source(self.title, "")
-        source.value = document
-        return snapshot_from(source)
+        return snapshot(document, self.title)
 
     # --- what happens
 
     def _happen(self, step: Mapping[str, Any]) -> None:
+        for name, answer in step.get("terminated", {}).items():
+            self._terminate(name, str(answer))
         if self.last is not None and any(name in step for name in EVENTS):
             self.planning.advance(_micros(step.get("wait", "0s")))
         elif "wait" in step:
@@ -128,6 +129,18 @@ class Story:
             self._facts(facts.NodeDrained.model_validate(asked))
         for node in _list(given_value or ()) if word == "undrains" else ():
             self._facts(facts.NodeUndrained(request=request(f"undrain {node}"), node=node))
+
+    def _terminate(self, name: str, answer: str) -> None:
+        """The job, which is being evicted, answers TERM with an exit code; `0 done`: that is its end, as with on_term finish."""
+        state, job = self.planning.state, self.planning.state.jobs[name]
+        code, _, done = answer.partition(" ")
+        for task in [task for task in job.tasks if (task.eviction or job.eviction) is not None]:
+            at = {"job": name, "attempt": job.attempt, "task": task.index, "node": state.nodes[task.node].name}
+            told = facts.EvictionStageReached.model_validate({**at, "stage": "term_sent"})
+            exited = facts.TaskExited.model_validate({**at, "exit_code": int(code), "done": bool(done)})
+            append_facts(state, told, exited, facts.TaskReleased.model_validate(at), close=False)
+        apply_followups(state)
+        close_cycle(state)
 
     def _end(self, name: str, code: int) -> None:
         job = self.planning.state.jobs[name]
@@ -183,7 +196,7 @@ class Story:
         for node, given_value in wanted.items():
             for phrase in given_value.split(","):
                 amount, word = phrase.split()
-                found = getattr(nodes[node], f"{GPUS_OF.get(word, word)}_gpus")
+                found = getattr(nodes[node], f"gpus_{GPUS_OF.get(word, word)}")
                 if found != float(amount):
                     faults.append(f"{node}: expected {phrase.strip()} GPUs, found {found:g}")
         return faults
@@ -199,13 +212,13 @@ class Story:
     def _leave(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         faults = []
         for job, given_value in wanted.items():
-            victims = sorted({victim.job for line in last.decisions if line.job == job for victim in line.victims})
+            victims = sorted({victim["job"] for line in last.decisions if line.job == job for victim in line.victims})
             if victims != sorted(_list(given_value)):
                 faults.append(f"for {job}: expected that {_list(given_value) or 'nobody'} leave, found {victims or 'nobody'}")
         return faults
 
     def _waits(self, wanted: Mapping[str, str], last: Round) -> list[str]:
-        lines = {line.job: f"{line.reason}; {line.would_need}" for line in last.pending}
+        lines = {line.job: "; ".join([line.reason, *refusal_lines(line)]) for line in last.pending}
         return [
             f"{job}: expected that it waits, and a reason with {given_value!r}; found {lines.get(job, 'that it does not wait')!r}"
             for job, given_value in wanted.items()
@@ -233,13 +246,15 @@ class Story:
     def _shielded(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         faults = []
         for job, rules in wanted.items():
-            found = sorted({rule for line in (*last.decisions, *last.pending) if line.job == job for rule in line.excluded})
+            why = [line.explanation for line in last.decisions if line.job == job and line.explanation is not None]
+            tried = [attempt for line in last.pending if line.job == job for attempt in line.attempted_actions]
+            found = sorted({group.rule for each in (*why, *tried) for group in each.excluded})
             faults += [f"{job}: expected that {rule} shields jobs, found {found}" for rule in _list(rules) if rule not in found]
         return faults
 
     def _proven(self, wanted: Any, last: Round) -> list[str]:
         """Jobs for which there is a proof; or by job, whether there is one."""
-        found = {line.job: line.proven for line in last.decisions}
+        found = {line.job: line.explanation.proven for line in last.decisions if line.explanation is not None}
         wanted_jobs = wanted if isinstance(wanted, Mapping) else dict.fromkeys(_list(wanted), True)
         return [
             f"{job}: expected {'a' if given_value else 'no'} proof that no cheaper set of victims exists"
@@ -248,7 +263,7 @@ class Story:
         ]
 
     def _second(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
-        found = {line.job: sorted(line.runner_up) for line in last.decisions}
+        found = {line.job: sorted(line.explanation.runner_up) for line in last.decisions if line.explanation is not None}
         wanted_jobs = {job: sorted(_list(given_value)) for job, given_value in wanted.items()}
         return [
             f"{job}: next best {found.get(job)}, expected {given_value}"
@@ -257,7 +272,10 @@ class Story:
         ]
 
     def _loses(self, wanted: Mapping[str, float], last: Round) -> list[str]:
-        found = {line.job: sum(victim.lost_gpu_seconds for victim in line.victims) for line in last.decisions}
+        found = {
+            line.job: sum(victim["work_lost_gpu_ms"] + victim["restart_gpu_ms"] for victim in line.victims) / 1000
+            for line in last.decisions
+        }
         return [
             f"{job}: expected {given_value:g} GPU-seconds lost, found {found.get(job)}"
             for job, given_value in wanted.items()

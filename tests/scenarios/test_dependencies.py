@@ -1,14 +1,13 @@
 """Jobs that wait for others (`submit --after`)."""
 
 import pytest
-from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 
 from bailiff.client.errors import ClientError
 from bailiff.client.job_parser import job_from
 from bailiff.render.serializers.jobs import job_rows
 from bailiff_core.explain.job import explain_job
 from bailiff_core.model.demand import Dependency
-from bailiff_core.queue.pending_since import pending_since
 
 
 def submit_after(story: Story, job: str, *jobs: str, until: str = "succeeded", **requested: object) -> None:
@@ -34,7 +33,7 @@ def test_a_job_starts_after_the_jobs_that_it_waits_for_have_succeeded() -> None:
     story.ends("prep-2", after=HOUR)
     story.expect("DependenciesMet", job="train")
     story.expect("JobPlaced", job="train")
-    assert pending_since(story.job("train")) == story.state.now, "its waiting time counts from when it may start"
+    assert story.job("train").queued_since == story.state.now, "its waiting time counts from when it may start"
     story.holds()
 
 

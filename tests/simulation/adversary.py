@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
+from tests.kits.memory_bus import MemoryCluster
+
 from bailiff_admission.input_decoder import DecodedInput, InputDecoder
 from bailiff_bus import topics
 from bailiff_bus.envelope import Envelope
 from bailiff_bus.messages.commands import JobCommand
 from bailiff_bus.port import Message
-from bailiff_bus.testing import MemoryCluster
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, Wire
@@ -53,7 +54,7 @@ def random_lies(random: Random, role: str, length: float) -> tuple[Lie, ...]:
     found = [
         Lie(round(random.uniform(1.0, length), 3), random.choice(kinds(role)), random.randrange(10**6))
         for _ in range(random.choice((4, 12, 30)))
-    ]  # fmt: skip
+    ]
     return tuple(sorted(found, key=lambda lie: lie.at))
 
 
@@ -123,7 +124,7 @@ class Adversary:
 
     def violations(
         self, log: Sequence[tuple[Record, Wire]], orphans: Collection[int], metrics: Metrics, rules: Policy
-    ) -> Iterator[str]:  # fmt: skip
+    ) -> Iterator[str]:
         """Lies that left no trace, and lies with an effect that the key does not permit. orphans: their offsets in the log."""
         records, cut = dict(_by_cause(record for record, _ in log)), set(_cut_short([record for record, _ in log]))
         rejections = [record.data for record, _ in log if isinstance(record.data, InputRejected)]
@@ -193,9 +194,9 @@ def watched(adversary: Adversary | None) -> Iterator[None]:
         adversary.note_input(message, found)
         return found
 
-    async def watched_receive(agent: Agent, envelope: Envelope) -> None:
+    async def watched_receive(agent: Agent, envelope: Envelope, at: int) -> None:
         before = agent._refused_commands
-        await receive(agent, envelope)
+        await receive(agent, envelope, at)
         adversary.note_command(envelope, refused=agent._refused_commands > before)
 
     InputDecoder.read, Agent.receive = watched_read, watched_receive  # type: ignore[method-assign]

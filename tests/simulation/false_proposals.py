@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bailiff_bus.messages import ProposalBatch
+from bailiff_bus.messages.proposals import ProposalBatch
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.model.proposal import Proposal

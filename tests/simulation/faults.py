@@ -7,8 +7,9 @@ the run begins, so that a failing seed can print it.
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.kits.memory_bus import SendOutcome
+
 from bailiff_bus.port import Message
-from bailiff_bus.testing import SendOutcome
 
 NEVER = float("inf")
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from bailiff_bus.messages import MessageBody
 from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Headers, Message
 from bailiff_core.model.certificate import Role
 from bailiff_core.model.document import MAX_INTEGER
+from bailiff_core.model.message import MessageBody
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_log.credentials import Credentials
 from bailiff_log.message_signatures import wrap_signed, wrap_with_key
@@ -19,9 +19,12 @@ from .keys import PoolKeys
 
 ROLES = ("stranger", "node", "selection", "executor", "auditor", "witness", "rollup", "person")
 CERTIFIED: dict[str, Role] = {
-    "selection": "victim-selection", "executor": "eviction-executor", "auditor": "auditor", "witness": "witness",
+    "selection": "victim-selection",
+    "executor": "eviction-executor",
+    "auditor": "auditor",
+    "witness": "witness",
     "rollup": "rollup",
-}  # fmt: skip
+}
 COUNTS = (0, 1, 2**31, 10**14, MAX_INTEGER - 1, MAX_INTEGER)
 
 

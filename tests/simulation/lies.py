@@ -8,43 +8,41 @@ from typing import Any
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import (
-    AbandonPreemption,
-    AcceptTruncation,
+from bailiff_bus.messages.commands import (
     CancelEviction,
-    CancelJob,
     CheckpointAtStep,
-    DeviceClearedReport,
-    DeviceHealthyReport,
-    DeviceUnhealthyReport,
-    EnrolNode,
+    CommandBody,
     Evict,
-    EvictionStageReport,
     Fence,
-    JobSpec,
-    MessageBody,
+    RecordRef,
+    SendInventory,
+    StartTask,
+    TaskAssignment,
+)
+from bailiff_bus.messages.devices import DeviceClearedReport, DeviceHealthyReport, DeviceUnhealthyReport
+from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
+from bailiff_bus.messages.reports import (
+    EvictionStageReport,
+    FenceStatus,
     NodeHeartbeat,
     NodeInventory,
     ReportBody,
-    RequestBody,
-    RevokeKey,
-    SendInventory,
-    StartEviction,
-    StartTask,
-    SubmitJob,
-    TaskAssignment,
     TaskExitedReport,
     TaskProgressReport,
     TaskReleasedReport,
     TaskResumedReport,
     TaskStartedReport,
     TaskStartRefusedReport,
+    TrackedTask,
 )
-from bailiff_bus.messages.commands import CommandBody, RecordRef
-from bailiff_bus.messages.reports import FenceStatus, TrackedTask
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.document import MAX_INTEGER, TEN_YEARS
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.message import MessageBody
 from bailiff_core.records.facts import MAX_DEVICES, Checkpoint, DeviceInfo, DeviceReading
+from bailiff_core.records.job_requests import CancelJob, SubmitJob
+from bailiff_core.records.pool_requests import AcceptTruncation, EnrolNode, RevokeKey
+from bailiff_core.records.request import RequestBody
 from bailiff_log.signatures import sign
 
 from .false_proposals import proposal
@@ -74,23 +72,27 @@ def reports(liar: Liar) -> Iterator[Forgery]:
     device = {**name, "device": random.choice([each.id for each in node.devices] or ["GPU-unknown"])}
     saved = Checkpoint(step=liar.count(), bytes=liar.count(), duration=min(TEN_YEARS, liar.count()), sha256="0" * 64)
     reading = DeviceReading(device="GPU-unknown", memory_used=MAX_INTEGER, processes=MAX_INTEGER)
-    made: ReportBody = random.choice((
-        lambda: TaskReleasedReport(**at, before=(reading,), after=(reading,)),
-        lambda: TaskReleasedReport(**at),
-        lambda: TaskExitedReport(**at, exit_code=random.choice((0, 85, -MAX_INTEGER, MAX_INTEGER)), step=liar.count(), done=True),
-        lambda: TaskStartedReport(**at),
-        lambda: TaskStartRefusedReport(**at, reason=random.choice(ODD)),
-        lambda: TaskProgressReport(
-            **at, step=liar.count(), total_steps=liar.count(), step_rate_milli=liar.count(), checkpoint=saved
-        ),
-        lambda: TaskResumedReport(**at, step=liar.count(), from_attempt=liar.count(), skipped_checkpoints=liar.count()),
-        lambda: EvictionStageReport(
-            **at, stage=random.choice(STAGES), elapsed=min(TEN_YEARS, liar.count()), checkpoint=saved
-        ),
-        lambda: DeviceUnhealthyReport(**device, reason="xid", code=liar.count(), detail=random.choice(ODD)),
-        lambda: DeviceHealthyReport(**device),
-        lambda: DeviceClearedReport(**device, reading=reading),
-    ))()  # fmt: skip
+    made: ReportBody = random.choice(
+        (
+            lambda: TaskReleasedReport(**at, before=(reading,), after=(reading,)),
+            lambda: TaskReleasedReport(**at),
+            lambda: TaskExitedReport(
+                **at, exit_code=random.choice((0, 85, -MAX_INTEGER, MAX_INTEGER)), step=liar.count(), done=True
+            ),
+            lambda: TaskStartedReport(**at),
+            lambda: TaskStartRefusedReport(**at, reason=random.choice(ODD)),
+            lambda: TaskProgressReport(
+                **at, step=liar.count(), total_steps=liar.count(), step_rate_milli=liar.count(), checkpoint=saved
+            ),
+            lambda: TaskResumedReport(**at, step=liar.count(), from_attempt=liar.count(), skipped_checkpoints=liar.count()),
+            lambda: EvictionStageReport(
+                **at, stage=random.choice(STAGES), elapsed=min(TEN_YEARS, liar.count()), checkpoint=saved
+            ),
+            lambda: DeviceUnhealthyReport(**device, reason="xid", code=liar.count(), detail=random.choice(ODD)),
+            lambda: DeviceHealthyReport(**device),
+            lambda: DeviceClearedReport(**device, reading=reading),
+        )
+    )()
     yield liar.forged(topics.NODE_REPORTS.name, made)
 
 
@@ -125,12 +127,14 @@ def inventories(liar: Liar) -> Iterator[Forgery]:
         memory_bytes=liar.count(),
         max_tasks=max(1, liar.count()),
         labels={text[:250]: text[:250] for text in ODD if text},
-        devices=devices if random.randrange(2) else tuple(
+        devices=devices
+        if random.randrange(2)
+        else tuple(
             DeviceInfo(id=each.id, model=each.model, memory_bytes=each.memory_bytes) for each in node.devices[:MAX_DEVICES]
         ),
         tasks=tuple(TrackedTask.model_validate(each) for each in tracked),
         fence=FenceStatus(epoch=liar.epoch(), seq=liar.seq()),
-    )  # fmt: skip
+    )
     yield liar.forged(topics.NODE_REPORTS.name, body)
 
 
@@ -148,15 +152,17 @@ def commands(liar: Liar) -> Iterator[Forgery]:
     index = about.pop("task")
     spec = JobSpec(command="true", runtime="simulated", env={"BAILIFF_SIM_RUN_FOR": "99"})
     assigned = TaskAssignment(task=index, devices=tuple(each.id for each in node.devices[:2]))
-    made: CommandBody = random.choice((
-        lambda: StartTask(**about, tasks=(assigned,), spec=spec, grace=0, master_node=node.name),
-        lambda: Evict(**about, tasks=(index,), grace=0, cause="a lie"),
-        lambda: Evict(**about, tasks=(index,), grace=0, cause="a lie"),
-        lambda: CancelEviction(**about, tasks=(index,)),
-        lambda: CheckpointAtStep(**about, tasks=(index,), step=liar.count(), agreed=True),
-        lambda: Fence(**to, sender=sender, lease=0, lost_margin=0),
-        lambda: SendInventory(**to, sender=sender),
-    ))()  # fmt: skip
+    made: CommandBody = random.choice(
+        (
+            lambda: StartTask(**about, tasks=(assigned,), spec=spec, grace=0, master_node=node.name),
+            lambda: Evict(**about, tasks=(index,), grace=0, cause="a lie"),
+            lambda: Evict(**about, tasks=(index,), grace=0, cause="a lie"),
+            lambda: CancelEviction(**about, tasks=(index,)),
+            lambda: CheckpointAtStep(**about, tasks=(index,), step=liar.count(), agreed=True),
+            lambda: Fence(**to, sender=sender, lease=0, lost_margin=0),
+            lambda: SendInventory(**to, sender=sender),
+        )
+    )()
     yield liar.forged(topics.NODE_COMMANDS.name, made)
 
 
@@ -188,14 +194,16 @@ def requests(liar: Liar) -> Iterator[Forgery]:
     random, pool = liar.random, liar.state.pool
     source, identity = "/lies", f"lie-{liar.number}"
     group = TaskGroup(count=10_000, gpu_milli=random.choice((1000, 64_000)), cpu_milli=MAX_INTEGER, memory_bytes=MAX_INTEGER)
-    body: RequestBody = random.choice((
-        SubmitJob(demand=JobDemand(job=f"lie-{liar.number}", tasks=(group,)), spec=JobSpec(command="true")),
-        CancelJob(job="nowhere", reason="🦊" * 1000),
-        RevokeKey(key=liar.keys.root_key),
-        EnrolNode(node=liar.node, key=liar.keys.root_key, expires=MAX_INTEGER),
-        AcceptTruncation(epoch=MAX_INTEGER, seq=MAX_INTEGER, reason="a lie"),
-        AcceptTruncation(epoch=liar.state.epoch + 5, seq=liar.state.seq + 5, reason="a lie"),
-    ))  # fmt: skip
+    body: RequestBody = random.choice(
+        (
+            SubmitJob(demand=JobDemand(job=f"lie-{liar.number}", tasks=(group,)), spec=JobSpec(command="true")),
+            CancelJob(job="nowhere", reason="🦊" * 1000),
+            RevokeKey(key=liar.keys.root_key),
+            EnrolNode(node=liar.node, key=liar.keys.root_key, expires=MAX_INTEGER),
+            AcceptTruncation(epoch=MAX_INTEGER, seq=MAX_INTEGER, reason="a lie"),
+            AcceptTruncation(epoch=liar.state.epoch + 5, seq=liar.state.seq + 5, reason="a lie"),
+        )
+    )
     keyid, sig = "", ""
     if liar.role == "person":
         signed = random.choice((body, CancelJob(job="another")))
@@ -210,9 +218,9 @@ def requests(liar: Liar) -> Iterator[Forgery]:
 
 def replayed(liar: Liar) -> Iterator[Forgery]:
     """Old messages again: one, or several in reverse order."""
-    topic = liar.random.choice((
-        topics.NODE_REPORTS, topics.NODE_REPORTS, topics.NODE_COMMANDS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.AUDIT,
-    )).name  # fmt: skip
+    topic = liar.random.choice(
+        (topics.NODE_REPORTS, topics.NODE_REPORTS, topics.NODE_COMMANDS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.AUDIT)
+    ).name
     old = liar.messages(topic)
     if old:
         end = liar.random.randrange(len(old)) + 1

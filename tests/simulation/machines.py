@@ -11,12 +11,12 @@ from fractions import Fraction
 from random import Random
 from typing import Any, Protocol
 
-from tests.invariants import LiveTask
+from tests.kits.invariants import LiveTask
 
+from bailiff_devstack.simulated_node import SimulatedInventory, SimulatedMachine
 from bailiff_node_agent.agent import ISOLATED
-from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.disk import MemoryStorage
-from bailiff_node_agent.runtime import Exit, Launch, Running, SimulatedMachine, TaskKey
+from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
 from bailiff_node_agent.settings import NodeDeclaration
 
 

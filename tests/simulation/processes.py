@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop
 from typing import Any, Literal
 
-from bailiff_bus.testing import MemoryBus
+from tests.kits.memory_bus import MemoryBus
 
 MAX_CALLBACKS = 300_000  # without progress of virtual time: more means an endless loop
 

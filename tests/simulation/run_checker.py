@@ -8,7 +8,7 @@ fault, start and end.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from tests.invariants import (
+from tests.kits.invariants import (
     CYCLE_RULES,
     STATE_RULES,
     History,

@@ -7,10 +7,11 @@ import pytest
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.records import Wire, decode
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_node_agent.settings import NodeDeclaration
 
 from .plan import POOL, plan_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bailiff_admission import truncation
-from bailiff_bus.messages import TaskReleasedReport
+from bailiff_bus.messages.reports import TaskReleasedReport
 from bailiff_core.lifecycle import reservations
 from bailiff_eviction_executor import pending_messages
 from bailiff_log.writer import AuditWriter, Committed
@@ -98,7 +98,7 @@ def unknown_agents_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 def a_failed_decision_rejects_its_input(patch: pytest.MonkeyPatch) -> None:
     """A report that frees resources for a job on which deciding fails is rejected, instead of the job being blocked."""
-    patch.setattr("bailiff_admission.writer._failed_job", lambda *_: None)
+    patch.setattr("bailiff_admission.cycle._failed_job", lambda *_: None)
 
 
 @pytest.mark.parametrize(

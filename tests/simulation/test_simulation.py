@@ -15,7 +15,6 @@ from .world import run
 
 FEW = 10
 MANY = 10_000
-STEP = 5
 SHRINK_S = 60.0
 FAILED_BEFORE = (20008,)
 """20008: a replica became the writer after a record that the log had lost, and nobody else read what it wrote."""
@@ -27,9 +26,9 @@ def _hold(seeds: range) -> None:
         assert outcome.violation is None, outcome.story(last=150)
 
 
-@pytest.mark.parametrize("first", range(0, FEW, STEP))
-def test_no_invariant_is_violated(first: int) -> None:
-    _hold(range(first, first + STEP))
+@pytest.mark.parametrize("seed", range(FEW))
+def test_no_invariant_is_violated(seed: int) -> None:
+    _hold(range(seed, seed + 1))
 
 
 @pytest.mark.parametrize("seed", FAILED_BEFORE)
@@ -52,7 +51,7 @@ def digest(seed: int) -> str:
 
 def test_a_seed_determines_its_run() -> None:
     """The same bytes in another process, with another hash seed, and after other runs."""
-    seeds = (3, 29)
+    seeds = (4, 29)
     program = f"from tests.simulation.test_simulation import digest; print(*map(digest, {seeds[::-1]}))"
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)

@@ -6,7 +6,8 @@ import pytest
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import Evict, ProposalBatch, StartTask
+from bailiff_bus.messages.commands import Evict, StartTask
+from bailiff_bus.messages.proposals import ProposalBatch
 from bailiff_bus.port import Headers, Message
 from bailiff_service import tracing
 

@@ -6,29 +6,14 @@ import re
 from dataclasses import dataclass
 from random import Random
 
+from tests.kits.memory_bus import MemoryBus
+
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
-from bailiff_bus.messages import (
-    AcceptTruncation,
-    Alarm,
-    CancelJob,
-    DrainNode,
-    EvictJob,
-    JobSpec,
-    MigrateJob,
-    PauseJob,
-    RequestBody,
-    ResumeJob,
-    ReturnNode,
-    RevokeKey,
-    ScaleJob,
-    SetPriorityClass,
-    SubmitJob,
-    UndrainNode,
-)
+from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_bus.port import BusUnavailable, Headers
-from bailiff_bus.testing import MemoryBus
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import (
     Cooldown,
     EvictionRules,
@@ -40,6 +25,19 @@ from bailiff_core.model.policy import (
     Protections,
 )
 from bailiff_core.model.resource_vector import Bounds, Weights
+from bailiff_core.records.job_requests import (
+    CancelJob,
+    EvictJob,
+    MigrateJob,
+    PauseJob,
+    ResumeJob,
+    ScaleJob,
+    SetPriorityClass,
+    SubmitJob,
+)
+from bailiff_core.records.node_requests import DrainNode, ReturnNode, UndrainNode
+from bailiff_core.records.pool_requests import AcceptTruncation, RevokeKey
+from bailiff_core.records.request import RequestBody
 from bailiff_log.signatures import sign
 from bailiff_node_agent.settings import NodeDeclaration
 

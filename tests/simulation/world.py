@@ -18,25 +18,26 @@ from pathlib import Path
 from random import Random
 
 import structlog
-from tests.invariants import LiveTask, chain_of, every_node_is_back, folds_agree, nothing_is_due, replay_is_identical
+from tests.kits.invariants import LiveTask, chain_of, every_node_is_back, folds_agree, nothing_is_due, replay_is_identical
+from tests.kits.memory_bus import MemoryBus, MemoryCluster, Partition
 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap, unwrap_dead_letter
-from bailiff_bus.messages import ProposalBatch, RequestBody, SubmitJob
+from bailiff_bus.messages.proposals import ProposalBatch
 from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
-from bailiff_bus.testing import MemoryBus, MemoryCluster, Partition
-from bailiff_core.fold.log import request_key
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import DecisionFailed, InputRejected
+from bailiff_core.records.job_requests import SubmitJob
+from bailiff_core.records.request import RequestBody, RequestId
+from bailiff_devstack.simulated_node import SimulatedRuntime
 from bailiff_eviction_executor.executor import Executor
 from bailiff_log.credentials import Credentials, read_credentials
 from bailiff_log.reader import AuditReader
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.command_trust import CommandTrust
-from bailiff_node_agent.disk import EvictionStore, Fences, Reports, Verdict, new_incarnation
-from bailiff_node_agent.runtime.simulated import SimulatedRuntime
+from bailiff_node_agent.disk import Fences, Verdict, new_incarnation
 from bailiff_node_agent.service import NodeAgentService
 from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -134,9 +135,13 @@ class WatchedFences(Fences):
     on_command: Callable[[str, int, Sequence[int], tuple[int, int]], None] = lambda *_: None
 
     def obey(
-        self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: tuple[int, int],
+        self,
+        job: str,
+        attempt: int,
+        tasks: Mapping[int, Sequence[str]],
+        position: tuple[int, int],
         evidence: dict[str, object] | None = None,
-    ) -> dict[int, Verdict]:  # fmt: skip
+    ) -> dict[int, Verdict]:
         verdicts = super().obey(job, attempt, tasks, position, evidence)
         new = [task for task, verdict in verdicts.items() if verdict == "new"]
         if new:
@@ -154,14 +159,11 @@ class SimulatedAgentService(NodeAgentService):
         storage, credentials = self.machine.storage, self._credentials(node)
         fences = WatchedFences(storage)
         fences.on_command = partial(self.machine.observer.on_command, self.machine.node.name)
-        return AgentContext(
+        context = AgentContext(
             node=node,
             inventory=self.machine.inventory,
             runtimes={"simulated": SimulatedRuntime(self.machine)},
             storage=storage,
-            fences=fences,
-            reports=Reports(storage),
-            evictions=EvictionStore(storage),
             credentials=credentials,
             trust=CommandTrust(storage, credentials.root_key) if credentials is not None else None,
             incarnation=new_incarnation(
@@ -174,6 +176,8 @@ class SimulatedAgentService(NodeAgentService):
             release_timeout_s=4.0,
             device_poll_s=2.0,
         )
+        context.fences = fences
+        return context
 
 
 async def search_inline(state: PoolState) -> ProposalBatch:
@@ -319,6 +323,8 @@ class World:
             nodes=(machine.node,),
             heartbeat_s=2.0,
             ship_logs=False,
+            ended_log_days=0,  # nothing of the simulation runs in threads
+            ended_log_bytes=0,
         )
         service = SimulatedAgentService(settings, self.metrics, bus, clock_and_ids)
         service.machine, service.random_bytes = machine, clock_and_ids.random_bytes
@@ -561,6 +567,8 @@ class World:
         pool, found = self.checker.state, []
         records, _ = chain_of(self.cluster.messages(topics.AUDIT.name, 0), POOL, self.checker.signatures)
         rejected = [record.data for record, _ in records if isinstance(record.data, InputRejected)]
+        requests = [getattr(record.data, "request", None) for record, _ in records]
+        accepted = {(request.source, request.id) for request in requests if isinstance(request, RequestId)}
         most = pool.rules.max_rejections_per_minute
         muted = any(data.count > 1 for data in rejected) or any(recent.count >= most for recent in pool.rejections.values())
         places = {(data.topic, data.partition, data.offset) for data in rejected}
@@ -573,7 +581,7 @@ class World:
                 except InvalidMessage as refusal:
                     found.append(f"{message.topic}/{message.partition}/{message.offset} ({refusal}) was not rejected")
                     continue
-                if request_key(envelope.source, envelope.id) not in pool.requests:
+                if (envelope.source, envelope.id) not in accepted:
                     found.append(f"the request {envelope.id} was neither accepted nor rejected")
         letters = set()
         for partition in range(len(self.cluster.partitions(topics.DEAD_LETTERS.name))):
@@ -613,13 +621,12 @@ def _metrics() -> Metrics:
 
 @contextmanager
 def _restored_collector() -> Iterator[None]:
-    """Restore the garbage collector. Services freeze objects or disable it while they read a log; a killed one does not undo
-    that, and all processes of a run share one collector.
+    """Restore the garbage collector. Services disable it while they read a log; a killed one does not undo that, and all
+    processes of a run share one collector.
     """
     try:
         yield
     finally:
-        gc.unfreeze()
         gc.enable()
         gc.collect()
 

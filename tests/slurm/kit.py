@@ -10,8 +10,10 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+
+from bailiff_devstack.ports import free_ports
 
 PACKAGES = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge", "mariadb-server-core")
 PATIENCE_S = float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))
@@ -139,11 +141,11 @@ class Slurm:
 
     def _slurmdbd(self) -> None:
         lines = [
-            "DbdHost=localhost", "DbdAddr=127.0.0.1", f"DbdPort={self._dbd}", "SlurmUser=root",
-            f"AuthInfo=socket={self.at}/munge/socket", f"PluginDir={self._plugins}",
-            "StorageType=accounting_storage/mysql", "StorageHost=127.0.0.1", f"StoragePort={self._database}", "StorageUser=root",
-            "StorageLoc=slurm", f"PidFile={self.at}/slurmdbd.pid", "DebugLevel=info",
-        ]  # fmt: skip
+            *("DbdHost=localhost", "DbdAddr=127.0.0.1", f"DbdPort={self._dbd}", "SlurmUser=root"),
+            *(f"AuthInfo=socket={self.at}/munge/socket", f"PluginDir={self._plugins}", "StorageType=accounting_storage/mysql"),
+            *("StorageHost=127.0.0.1", f"StoragePort={self._database}", "StorageUser=root", "StorageLoc=slurm"),
+            *(f"PidFile={self.at}/slurmdbd.pid", "DebugLevel=info"),
+        ]
         conf = self.at / "slurmdbd.conf"
         conf.write_text("\n".join(lines) + "\n")
         conf.chmod(0o600)
@@ -151,11 +153,11 @@ class Slurm:
         self._spawn("slurmdbd", "slurmdbd", "-D")
         self.until("slurmdbd listens", lambda: listens(self._dbd))
         for command in (
-            "add cluster story", "add qos urgent set priority=100", "modify qos normal set priority=10",
-            "add account vision Fairshare=3", "add account research", "add account speech parent=research",
+            *("add cluster story", "add qos urgent set priority=100", "modify qos normal set priority=10"),
+            *("add account vision Fairshare=3", "add account research", "add account speech parent=research"),
             "add user root account=vision QosLevel=normal,urgent DefaultQOS=normal",
             "add user root account=speech QosLevel=normal,urgent DefaultQOS=normal",
-        ):  # fmt: skip
+        ):
             self.run("sacctmgr", "--immediate", *command.split())
 
     @property
@@ -165,28 +167,27 @@ class Slurm:
     def _configure(self) -> None:
         host = socket.gethostname()
         lines = [
-            "ClusterName=story", f"SlurmctldHost={host}(127.0.0.1)", "SlurmUser=root", "SlurmdUser=root",
-            f"SlurmctldPort={self._ctld}", f"SlurmdPort={self._slurmd}", f"PluginDir={self._plugins}",
-            "AuthType=auth/munge", f"AuthInfo=socket={self.at}/munge/socket,cred_expire=5", "CredType=cred/munge",
-            f"StateSaveLocation={self.at}/ctld", f"SlurmdSpoolDir={self.at}/slurmd",
-            f"SlurmctldPidFile={self.at}/slurmctld.pid", f"SlurmdPidFile={self.at}/slurmd.pid",
-            f"SlurmctldLogFile={self.at}/slurmctld.out", f"SlurmdLogFile={self.at}/slurmd.out",
-            "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny", "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none",
-            "SwitchType=switch/none", "MpiDefault=none", "JobAcctGatherType=jobacct_gather/none",
-            "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
-            f"AccountingStoragePort={self._dbd}", f"AccountingStoragePass={self.at}/munge/socket",
-            "AccountingStorageTRES=gres/gpu,gres/gpu:a100", "AccountingStorageEnforce=limits,qos",
-            "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU_Memory", "GresTypes=gpu",
-            "PriorityType=priority/multifactor",
-            "DefMemPerCPU=500",
-            "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", "JobRequeue=1", "KillWait=1", "ReturnToService=2",
-            "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=1", "SlurmdParameters=config_overrides",
-            "MailProg=/bin/true", "MinJobAge=5",
+            *("ClusterName=story", f"SlurmctldHost={host}(127.0.0.1)", "SlurmUser=root", "SlurmdUser=root"),
+            *(f"SlurmctldPort={self._ctld}", f"SlurmdPort={self._slurmd}", f"PluginDir={self._plugins}", "AuthType=auth/munge"),
+            *(f"AuthInfo=socket={self.at}/munge/socket,cred_expire=5", "CredType=cred/munge"),
+            *(f"StateSaveLocation={self.at}/ctld", f"SlurmdSpoolDir={self.at}/slurmd"),
+            *(f"SlurmctldPidFile={self.at}/slurmctld.pid", f"SlurmdPidFile={self.at}/slurmd.pid"),
+            *(f"SlurmctldLogFile={self.at}/slurmctld.out", f"SlurmdLogFile={self.at}/slurmd.out"),
+            *("CommunicationParameters=NoCtldInAddrAny,NoInAddrAny", "ProctrackType=proctrack/linuxproc"),
+            *("TaskPlugin=task/none", "SwitchType=switch/none", "MpiDefault=none", "JobAcctGatherType=jobacct_gather/none"),
+            *("AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1"),
+            *(f"AccountingStoragePort={self._dbd}", f"AccountingStoragePass={self.at}/munge/socket"),
+            *("AccountingStorageTRES=gres/gpu,gres/gpu:a100", "AccountingStorageEnforce=limits,qos"),
+            *("SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU_Memory", "GresTypes=gpu"),
+            *("PriorityType=priority/multifactor", "DefMemPerCPU=500", "PreemptType=preempt/partition_prio"),
+            *("PreemptMode=REQUEUE", "JobRequeue=1", "KillWait=1", "ReturnToService=2"),
+            *("SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=1", "SlurmdParameters=config_overrides"),
+            *("MailProg=/bin/true", "MinJobAge=5"),
             f"NodeName=gpu01 NodeHostname={host} NodeAddr=127.0.0.1 CPUs=64 RealMemory=100000 Gres=gpu:a100:{GPUS} State=UNKNOWN",
             "PartitionName=low Nodes=gpu01 Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE",
             "PartitionName=cancel Nodes=gpu01 PriorityTier=1 PreemptMode=CANCEL MaxTime=INFINITE",
             "PartitionName=high Nodes=gpu01 PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE",
-        ]  # fmt: skip
+        ]
         (self.at / "slurm.conf").write_text("\n".join(lines) + "\n")
         for number in range(GPUS):  # Slurm counts no GPUs without files; nobody opens these
             (self.at / f"dev/gpu{number}").touch()
@@ -203,17 +204,6 @@ class Slurm:
         limit = "modify account vision set GrpTRES=gres/gpu=6"
         self.run("sacctmgr", "--immediate", *limit.split())
         self._spawn("slurmd", "slurmd", "-D", "-N", "gpu01", "-f", conf, "-d", self._root / "usr/sbin/slurmstepd")
-
-
-def free_ports(count: int) -> Sequence[int]:
-    """Ports of the loopback that nobody uses now."""
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def listens(port: int) -> bool:

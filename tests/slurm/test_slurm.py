@@ -40,9 +40,15 @@ def test_what_slurm_itself_prints_is_imported_with_its_preemptions(cluster: Slur
     go = tmp_path / "go"
     long = f"while [ ! -e {go} ]; do sleep 0.2; done"
     train = cluster.submit(
-        "--partition=low", "--account=vision", "--gres=gpu:a100:4", "--job-name=train|a", "--time=60", "--cpus-per-task=8",
-        "--mem=2000", script=long,
-    )  # fmt: skip
+        "--partition=low",
+        "--account=vision",
+        "--gres=gpu:a100:4",
+        "--job-name=train|a",
+        "--time=60",
+        "--cpus-per-task=8",
+        "--mem=2000",
+        script=long,
+    )
     gone = cluster.submit("--partition=cancel", "--account=vision", "--gres=gpu:2", script="sleep 600")
     array = cluster.submit("--partition=low", "--account=speech", "--gres=gpu:1", "--array=1-2", script=long)
     after = cluster.submit("--partition=low", "--account=vision", "--gres=gpu:1", f"--dependency=afterok:{train}", script="true")
@@ -74,13 +80,19 @@ def test_what_slurm_itself_prints_is_imported_with_its_preemptions(cluster: Slur
     assert [(each.gpus, each.cpu_milli, each.memory_bytes >> 20) for each in history.machines] == [(8, 64_000, 100_000)]
     attempts = {job.name: [attempt.state for attempt in job.attempts] for job in jobs.values()}
     assert attempts == {
-        train: ["preempted", "succeeded"], gone: ["preempted"], f"{array}_1": ["preempted", "succeeded"],
-        f"{array}_2": ["preempted", "succeeded"], urgent: ["succeeded"], after: ["succeeded"],
-    }  # fmt: skip
+        train: ["preempted", "succeeded"],
+        gone: ["preempted"],
+        f"{array}_1": ["preempted", "succeeded"],
+        f"{array}_2": ["preempted", "succeeded"],
+        urgent: ["succeeded"],
+        after: ["succeeded"],
+    }
     assert history.recorded["preemptions"] == 4
     assert {tier: (found.value, found.preemptible) for tier, found in history.tiers.items()} == {
-        "low": (1, True), "cancel": (1, True), "high": (10, False),
-    }  # fmt: skip
+        "low": (1, True),
+        "cancel": (1, True),
+        "high": (10, False),
+    }
     assert history.projects["vision"].gpu_limit == 6
     assert {name: found.parent for name, found in history.projects.items()} == {
         "vision": "",

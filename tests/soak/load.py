@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from bailiff.client.client import Client
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_sim.traces.catalogue import trace
 from bailiff_sim.traces.jobs import TraceJob
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.log_builder import Story, policy
-from tests.unit.test_alerts import ALERTS, KNOWN_VALUES, OF_PROMETHEUS, SERIES, SUFFIXES
+from tests.kits.log_builder import Story, policy
+from tests.kits.metric_names import ALERTS, KNOWN_VALUES, OF_PROMETHEUS, SERIES, SUFFIXES
 
 from bailiff_rollup.aggregates import Aggregates
 from bailiff_rollup.exporter import RollupCollector
@@ -112,11 +112,11 @@ def test_the_roll_up_exports_what_is_declared_of_it() -> None:
     story.submit("job", gpus=5, project="lab")
     aggregates = Aggregates()
     for key in (
-        ("evictions", "preempt", "priority"), ("again", "1h"), ("withdrawn",), ("lost", "drain"), ("saved",), ("used", ""),
-        ("idle", ""),
-        ("entitled", "lab"), ("available",), ("submitted", "train"), ("waiting", "train"), ("late", "train", "95"),
-        ("started-within", "train", "5"), ("start-ms", "train"),
-    ):  # fmt: skip
+        *(("evictions", "preempt", "priority"), ("again", "1h"), ("withdrawn",), ("lost", "drain"), ("saved",), ("used", "")),
+        *(("idle", ""), ("entitled", "lab"), ("available",), ("submitted", "train"), ("waiting", "train")),
+        *(("late", "train", "95"), ("start", "train", "5"), ("start-ms", "train")),
+        *(("preemptions", "preempt", "priority"), ("stage", "save", "train", "60"), ("node-stage", "save", "n1", "60")),
+    ):
         aggregates.add(*key, amount=1_000_000)
     for name in ("gpu", "busy", "memory", "memory-used"):
         aggregates.telemetry.totals[name, "lab"] = 1_000_000

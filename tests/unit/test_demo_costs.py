@@ -12,9 +12,19 @@ MS = 1000
 
 def record(at_ms: int, data: Payload) -> Record:
     return Record(
-        pool="pool-a", seq=at_ms, epoch=1, cycle=1, cycle_end=True, time=at_ms * MS, prev="", writer="w", engine="e/0/1",
-        policy=1, type=data.type_name(), data=data,
-    )  # fmt: skip
+        pool="pool-a",
+        seq=at_ms,
+        epoch=1,
+        cycle=1,
+        cycle_end=True,
+        time=at_ms * MS,
+        prev="",
+        writer="w",
+        engine="e/0/1",
+        policy=1,
+        type=data.type_name(),
+        data=data,
+    )
 
 
 def task(attempt: int = 1, **more: Any) -> dict[str, Any]:
@@ -49,8 +59,16 @@ def test_a_drain_and_a_kill_each_with_its_times_and_its_steps() -> None:
     assert (drain.cause, drain.last_step, drain.resumed_at, drain.steps_lost) == ("drain", 41, 42, 0)
     since = {stage: micros // MS for stage, micros in drain.since().items()}
     assert since == {
-        "decided": 0, "eviction started": 10, "notice": 40, "acknowledged": 95, "exited": 200, "GPU released": 210,
-        "requeued": 211, "placed": 300, "restarted": 310, "resumed": 320,
-    }  # fmt: skip
+        "decided": 0,
+        "eviction started": 10,
+        "notice": 40,
+        "acknowledged": 95,
+        "exited": 200,
+        "GPU released": 210,
+        "requeued": 211,
+        "placed": 300,
+        "restarted": 310,
+        "resumed": 320,
+    }
     assert (kill.cause, kill.last_step, kill.resumed_at, kill.steps_lost) == ("kill -9", 99, 80, 20)
     assert {"exited": 50, "placed": 600}.items() <= {stage: at // MS for stage, at in kill.since().items()}.items()

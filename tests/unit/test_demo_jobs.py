@@ -14,9 +14,16 @@ def node(gpus: int, cpus: int = 64, memory: int = 512 * GIB, *, quarantined: int
     devices = [Device(number, f"GPU-{number}", "H100", 80 * GIB, "gpu", None, True, {}, "", None) for number in range(gpus)]
     usable = (1 << gpus) - 1 & ~unhealthy
     made = Node(
-        number=0, name="node-1", incarnation="i", machine_id="m", boot_id="b", joined_seq=1,
-        capacity=Resources(usable, cpus * 1000, memory, 1000), devices=devices, labels={},
-    )  # fmt: skip
+        number=0,
+        name="node-1",
+        incarnation="i",
+        machine_id="m",
+        boot_id="b",
+        joined_seq=1,
+        capacity=Resources(usable, cpus * 1000, memory, 1000),
+        devices=devices,
+        labels={},
+    )
     made.quarantined = quarantined
     return made
 

@@ -7,9 +7,11 @@ import pytest
 import yaml
 from rich.console import Console
 from rich.text import Text
-from tests.log_builder import Story, policy
+from tests.kits.log_builder import Story, policy
 
+from bailiff_devstack import ports
 from bailiff_devstack.demo_screen import EVENTS_SHOWN, Screen
+from bailiff_devstack.ports import free_port, persistent_port
 from bailiff_devstack.scrape import RULES, metrics_lines, write_scrape_file
 
 
@@ -19,8 +21,9 @@ def test_the_scrape_file_has_the_job_names_of_the_rules_and_every_address(tmp_pa
     write_scrape_file(path, addresses)
     found = yaml.safe_load(path.read_text())
     assert [(each["job_name"], each["static_configs"][0]["targets"]) for each in found["scrape_configs"]] == [
-        ("bailiff-admission", ["127.0.0.1:1"]), ("bailiff-api", ["127.0.0.1:2"]),
-    ]  # fmt: skip
+        ("bailiff-admission", ["127.0.0.1:1"]),
+        ("bailiff-api", ["127.0.0.1:2"]),
+    ]
     assert found["rule_files"] == [str(RULES)]
     assert RULES.exists()
     assert "http://127.0.0.1:2/metrics" in metrics_lines(addresses)
@@ -41,3 +44,12 @@ def test_the_panel_of_the_demo_fits_the_terminal_and_ends_with_the_newest_event(
     assert all(len(line) == width for line in shown)
     assert any(f"event {EVENTS_SHOWN - 1}" in line for line in shown)
     assert sum(line.count("–") for line in shown) == sum(len(node.devices) for node in screen._state.nodes.values())
+
+
+def test_no_port_is_given_twice_before_its_server_has_bound_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "console.port").write_text("10300")
+    monkeypatch.setattr(ports, "_first_ephemeral", lambda: ports._FIRST + 1_002)
+    known = {persistent_port(tmp_path / "console.port"), persistent_port(tmp_path / "api.port")}
+    given = [free_port() for _ in range(300)]
+    assert len(set(given)) == 300
+    assert not known & set(given)

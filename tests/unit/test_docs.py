@@ -8,6 +8,7 @@ import ast
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
@@ -19,9 +20,9 @@ import typer.main
 import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
+from tests.kits.metric_names import SERIES
 
 import bailiff
-from bailiff import cli_reference
 from bailiff.cli import app as command
 from bailiff.client.errors import ExitCode as CommandExitCode
 from bailiff.client.job_parser import job_from
@@ -31,14 +32,15 @@ from bailiff_admission.settings import AdmissionSettings
 from bailiff_auditor.api.settings import ApiSettings
 from bailiff_auditor.settings import AuditorSettings
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, StartTask, TaskAssignment
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.commands import RecordRef, StartTask, TaskAssignment
 from bailiff_bus.port import Message
 from bailiff_bus.topics import TOPICS
 from bailiff_console.settings import ConsoleSettings
 from bailiff_core import decision_cycle, protections
 from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup
 from bailiff_core.model.document import MICROSECONDS, parse_duration
+from bailiff_core.model.job_spec import SET_BY_BAILIFF, JobSpec
+from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.resource_vector import parse_resources
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
@@ -54,13 +56,15 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent", "auditor", "rollup", "kubernetes_bridge")
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-GENERATED = ("docs/events/", "docs/reference/cli/")
+GENERATED = ("docs/events/", "docs/reference/cli/", "docs/reference/figures.md")
 MOST_WORDS, MOST_README_LINES = 2500, 150
 CODE = [path for folder in ("libs", "services") for path in (ROOT / folder).rglob("*.py")]
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in CODE)
 ALERTS = set(re.findall(r"alert: (\w+)", (ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")))
 NOT_OURS = ALERTS | {
     "CloudEvents",
+    "DeviceClass",
+    "PodDisruptionBudget",
     "OwnerReferencesPermissionEnforcement",
     "ParentName",
     "ServerApp",
@@ -144,6 +148,12 @@ def in_sources(pattern: str) -> frozenset[str]:
     return frozenset(re.findall(pattern, SOURCE))
 
 
+@cache
+def root_command() -> Any:
+    """The command `bailiff`. It loads each of its commands once."""
+    return typer.main.get_command(command)
+
+
 # --- names
 
 
@@ -170,7 +180,7 @@ def test_make_targets_exist(path: Path) -> None:
 def test_variables_exist(path: Path) -> None:
     deploy = [
         read("docker-compose.yml"),
-        read("tests/system.py"),
+        read("tests/kits/system.py"),
         read("tests/nvml/library.py"),
         *(file.read_text(encoding="utf-8") for file in (ROOT / "deploy").rglob("*.yml")),
     ]
@@ -194,9 +204,27 @@ def test_types_topics_and_metrics_exist(path: Path) -> None:
     python_names = {f"bailiff.{name}" for name in bailiff.__all__}
     topics = set(re.findall(r"`(bailiff\.[a-z][a-z-]+)`", text)) - python_names
     assert topics <= TOPICS.keys()
-    known = {metric.name + ("_total" if metric.kind == "counter" else "") for metric in METRICS}
+    known = {*SERIES, *(metric.name for metric in METRICS if metric.kind == "histogram")}
     packages = {path.name for folder in ("libs", "services") for path in (ROOT / folder).glob("*/bailiff*")}
     assert set(re.findall(r"\bbailiff_[a-z_]+\b", text)) <= known | packages | {"bailiff_dead_letter", "bailiff_log"}
+
+
+@cache
+def distributions() -> set[str]:
+    """The names of ours on the package index."""
+    files = (file for folder in ("libs", "services") for file in (ROOT / folder).glob("**/pyproject.toml"))
+    return {
+        tomllib.loads(file.read_text(encoding="utf-8"))["project"]["name"] for file in files if "node_modules" not in file.parts
+    }
+
+
+@page
+def test_what_pip_installs_is_a_folder_here_or_a_name_of_ours(path: Path) -> None:
+    """On the package index `bailiff` and `libs` are other people's programs."""
+    for line in re.findall(r"pip3? install ([^`\n]*?)(?:`|\n|   )", path.read_text(encoding="utf-8")):
+        names = [each.partition("[")[0] for each in shlex.split(line) if not each.startswith("-") and each != "wheels"]
+        for name in names:
+            assert (ROOT / name / "pyproject.toml").exists() if name.startswith("./") else name in distributions()
 
 
 @page
@@ -212,7 +240,7 @@ def test_no_path_of_one_machine(path: Path) -> None:
 
 @page
 def test_commands_exist(path: Path) -> None:
-    root: Any = typer.main.get_command(command)
+    root = root_command()
     for text in code(path.read_text(encoding="utf-8")):
         for first, second in re.findall(r"(?<!from)(?<!-n)(?:^|[\s/])bailiff ([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", text):
             assert first in root.commands, f"there is no `bailiff {first}`"
@@ -245,13 +273,14 @@ def test_the_commands_exit_codes_say_what_the_code_says() -> None:
 
 def test_alarm_codes_are_those_of_the_code() -> None:
     listed = {row[0].strip("`") for row in rows(section(read("docs/reference/alarms.md"), "Alarms"))}
-    assert listed == in_sources(r'alarm\(\s*(?:"\w+"|[a-z.]+), "([a-z-]+)"')
+    raised = in_sources(r'alarm\(\s*(?:"\w+"|[a-z.]+), "([a-z-]+)"')
+    assert listed == raised | in_sources(r'return "(?:critical|warning|info)", "([a-z-]+)"')
 
 
 def test_rejection_codes_are_those_of_the_code() -> None:
     table = rows(section(read(REJECTIONS), "Rejected"))
     listed = {code for row in table for code in re.findall(r"`([a-z-]+)`", row[0])}
-    known = in_sources(r'(?:Rejected|InvalidMessage)\(\s*"([a-z-]+)"') | in_sources(r'_refused\(envelope, "([a-z-]+)"')
+    known = in_sources(r'(?:Rejected(?:\.later)?|InvalidMessage)\(\s*"([a-z-]+)"') | in_sources(r'envelope\.refused\("([a-z-]+)"')
     assert listed == known | {"no-id", "no-source", "no-type", "no-pool"}
 
 
@@ -367,7 +396,7 @@ def default_in(text: str, like: Any) -> Any:
 
 
 def test_the_tables_of_the_policy_are_whole_and_true() -> None:
-    text = read(POLICY)
+    text = read(POLICY) + read("docs/reference/claims.md") + read("docs/reference/limits.md")
     listed = {row[0].strip("`"): row[1] for row in rows(text) if len(row) == 3}
     known = dict(policy_fields(Policy))
     assert listed.keys() == known.keys()
@@ -441,17 +470,27 @@ def test_the_environment_of_a_task_is_listed_whole() -> None:
     listed = set(re.findall(r"`([A-Z_]+)`", table))
     at = TaskAssignment(task=0, devices=("GPU-1",), gpu_share_milli=500)
     command = StartTask(
-        node="n", incarnation="i", sender="admission", sender_epoch=1, ordered_by=RecordRef(epoch=1, seq=1), job="j", attempt=1,
-        tasks=(at,), spec=JobSpec(command="true"), grace=1_000_000, master_node="n",
-    )  # fmt: skip
-    rest = {"checkpoints": Path("/c/job"), "secrets": None, "master_address": None, "scratch": Path("/s")}
+        node="n",
+        incarnation="i",
+        sender="admission",
+        sender_epoch=1,
+        ordered_by=RecordRef(epoch=1, seq=1),
+        job="j",
+        attempt=1,
+        tasks=(at,),
+        spec=JobSpec(command="true"),
+        grace=1_000_000,
+        master_node="n",
+    )
+    rest = {"checkpoints": Path("/c/job"), "resume_from": None, "secrets": None, "master_address": None, "scratch": Path("/s")}
     assert listed == set(environment(command, at, device_bytes=1, **rest))
+    assert listed | {"BAILIFF_CONTROL_DIR", "BAILIFF_SOCKET"} == SET_BY_BAILIFF
 
 
 def test_the_example_policies_are_policies() -> None:
     ((kind, text),) = examples(POLICY)
     assert kind == "policy"
-    for source in (text, read("deploy/policy.yaml")):
+    for source in (text, read("deploy/policy.yaml"), read("deploy/examples/policy-claims.yaml")):
         assert known_fields(plainly(yaml.safe_load(source)), Policy)
 
 
@@ -482,6 +521,19 @@ def test_the_readme_shows_snippets_of_the_interface() -> None:
     assert python == [content for language, content in fences(read("docs/how-to/python.md")) if language == "python"][:1]
 
 
+def test_the_readme_and_the_index_have_one_table_of_features() -> None:
+    in_readme = section(read("README.md"), "What it has, and what it has not").replace("](docs/", "](")
+    in_index = section(read("docs/index.md"), "What it has, and what it has not")
+    assert rows(in_readme)
+    assert rows(in_readme) == rows(in_index)
+
+
+def test_folders_and_files_that_contributing_names_exist() -> None:
+    named = {text for text in code(read("CONTRIBUTING.md")) if re.fullmatch(r"(tests|docs|libs|services|deploy)/[\w./-]+", text)}
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
 def test_the_chain_snippet_follows_the_chain_rule() -> None:
     pattern = r"<!-- snippet: follow -->\n```python\n(.*?)^```$"
     marked = re.search(pattern, read(KAFKA), re.MULTILINE | re.DOTALL)
@@ -504,9 +556,19 @@ def some_log() -> Iterator[Wire]:
 
     def wire(seq: int, epoch: int, prev: str, fact: Any, *, pool: str = "pool-a", time: int = 1_000_000) -> Wire:
         record = Record(
-            pool=pool, seq=seq, epoch=epoch, cycle=seq, cycle_end=True, time=time, prev=prev, writer="w",
-            engine="0/0/1", policy=1, type=fact.type_name(), data=fact,
-        )  # fmt: skip
+            pool=pool,
+            seq=seq,
+            epoch=epoch,
+            cycle=seq,
+            cycle_end=True,
+            time=time,
+            prev=prev,
+            writer="w",
+            engine="0/0/1",
+            policy=1,
+            type=fact.type_name(),
+            data=fact,
+        )
         return encode(record)
 
     def writer(name: str) -> facts.WriterStarted:
@@ -558,19 +620,12 @@ def leaf_commands(group: Any, before: str = "bailiff") -> Iterator[tuple[str, An
 
 def test_every_command_with_its_options_is_in_the_reference() -> None:
     text = read("docs/reference/cli/commands.md")
-    for name, each in leaf_commands(typer.main.get_command(command)):
+    for name, each in leaf_commands(root_command()):
         about = section(text, name)
         options = {option for parameter in each.params if not parameter.hidden for option in parameter.opts if option[0] == "-"}
         shared = set(re.findall(r"`(--[a-z-]+)`", about))
         short = {option for option in options if not option.startswith("--")}
         assert options - short <= set(re.findall(r"(--[a-z-]+)", about)) | shared, name
-
-
-def test_the_command_reference_is_that_of_the_command() -> None:
-    folder = DOCS / "reference/cli"
-    wanted = cli_reference.pages()
-    assert {path.name for path in folder.iterdir()} == wanted.keys()
-    assert not [name for name, text in wanted.items() if (folder / name).read_text(encoding="utf-8") != text], "make docs"
 
 
 def test_every_make_target_is_named_in_a_page() -> None:
@@ -600,7 +655,7 @@ def test_every_view_of_the_archive_is_in_the_table() -> None:
 
 def test_every_benchmark_is_in_the_table() -> None:
     known = set(re.findall(r'^    "([a-z-]+)": \w+\.measure', read("tests/bench/__main__.py"), re.MULTILINE))
-    table = [row[4] for row in rows(section(read("docs/reference/benchmarks.md"), "Figures"))]
+    table = [row[4] for row in rows(read("docs/reference/figures.md"))]
     named = {cell.strip("`").split()[0] for cell in table if cell.startswith("`") and "/" not in cell and "make" not in cell}
     assert named == known
 
@@ -618,7 +673,7 @@ def test_every_request_is_listed_with_its_record() -> None:
 def test_the_glossary_has_every_record_field_of_the_policy_and_command() -> None:
     records, policy, commands = (set(code(read(f"docs/glossary-{name}.md"))) for name in ("records", "policy", "cli"))
     assert not [kind.NAME for kind in AUDIT_TYPES.values() if kind.NAME not in records]
-    assert not [name for name, _ in leaf_commands(typer.main.get_command(command)) if name not in commands]
+    assert not [name for name, _ in leaf_commands(root_command()) if name not in commands]
     fields = {name.rpartition(".")[2] for text in policy for name in text.replace("[]", "").split(", ")}
     assert not [name for name, _ in policy_fields(Policy) if name.rpartition(".")[2] not in fields]
 
@@ -641,7 +696,7 @@ def command_lines(path: Path) -> Iterator[list[str]]:
 
 @page
 def test_options_on_command_lines_exist(path: Path) -> None:
-    root: Any = typer.main.get_command(command)
+    root = root_command()
     for words in command_lines(path):
         if words[0] not in root.commands:
             continue
@@ -707,3 +762,14 @@ def test_modules_of_the_core_that_the_package_table_names_exist() -> None:
         f"{name}/{each}" for name, modules in packages.items() for each in modules if not (core / name / f"{each}.py").exists()
     ]
     assert gone == []
+
+
+def test_the_attacks_that_were_tried_name_tests_that_exist() -> None:
+    tests = {path: path.read_text() for path in ROOT.glob("tests/**/*.py")}
+    whole = "\n".join(tests.values())
+    for *_, shown in rows(section(read("docs/concepts/threat-model.md"), "Attacks that were tried")):
+        for file in re.findall(r"`([\w/]+\.py)`", shown):
+            assert any(path.as_posix().endswith(f"/{file}") for path in tests), file
+        for name in re.findall(r"`(\w+)`", shown):
+            assert name in whole, name
+        assert ".py`" in shown or re.search(r"`\w+`", shown), shown

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.history_files import to_lines
-from tests.log_builder import folded, replayed
+from tests.kits.history_files import to_lines
+from tests.kits.log_builder import folded, replayed
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.identity import IdentityRules
-from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.model.policy import DEFAULT_POLICY, Project
 from bailiff_core.records import Break, ChainHead, Wire, continues, decode, encode, record_hash
 from bailiff_core.records.facts import PolicyApplied
 from bailiff_log.keys import from_text, is_signed_bytes, key_id
 from bailiff_log.log_signatures import LogSignatureCheck
-from bailiff_log.signed_requests import RequestVerifier
+from bailiff_log.request_verifier import RequestVerifier
 
 DOCS = Path(__file__).parents[2] / "docs"
 VECTORS = json.loads((DOCS / "log-protocol-vectors.json").read_text(encoding="utf-8"))
@@ -147,8 +147,9 @@ def test_a_record_that_is_not_what_was_signed(entry):
 
 
 def requests_of(record: Wire) -> list[str]:
-    """The faults of the request of this record, in a pool whose policy names the key."""
-    rules = DEFAULT_POLICY.model_copy(update={"identity": IdentityRules(keys={REQUEST["key"]: REQUEST["holder"]})})
+    """The faults of the request of this record, in a pool whose policy names the key and the job's project."""
+    identity = IdentityRules(keys={REQUEST["key"]: REQUEST["holder"]})
+    rules = DEFAULT_POLICY.model_copy(update={"identity": identity, "projects": (Project(name="default"),)})
     found = decode(record)
     applied = replace(found, seq=1, request="", auth="", actor="", data=PolicyApplied(policy=rules))
     verifier = RequestVerifier("a100")

@@ -15,11 +15,12 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from pydantic_settings import SettingsConfigDict
 
-from bailiff.policy.policy_files import policy_document
-from bailiff_bus.messages import ApplyPolicy, SubmitJob
+from bailiff.render.serializers.policy import policy_document
 from bailiff_console.actions.request_types import KINDS
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.plan.snapshot import Snapshot
+from bailiff_core.records.job_requests import SubmitJob
+from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_service.policy_files import policy_from, strict_faults
 
 ROOT = Path(__file__).parents[2]

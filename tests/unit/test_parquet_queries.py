@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 import pytest
-from tests.integration.test_object_storage import SEALED, STORY, export, parquet
+from tests.kits.parquet import SEALED, STORY, export, parquet
 
 from bailiff_core.records import decode
 from bailiff_core.records.decisions import PreemptionDecided

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import httpx
-from tests.http_kit import TOKEN
+import pytest
+from tests.kits.http import TOKEN
 
 from bailiff_auditor.api.app import application
 from bailiff_auditor.api.middleware import WRONG_PER_MINUTE
@@ -22,6 +23,7 @@ def client(*hosts: str, token: str = TOKEN) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8620", headers=headers)
 
 
+@pytest.mark.slow
 async def test_every_path_needs_the_token() -> None:
     async with client() as http:
         for path in (AT, "/v1/pools", "/v1/events", "/", "/nowhere"):
@@ -32,6 +34,7 @@ async def test_every_path_needs_the_token() -> None:
         assert (await http.get(AT)).status_code == 200
 
 
+@pytest.mark.slow
 async def test_wrong_tokens_are_limited_and_lock_nobody_out() -> None:
     async with client() as http:
         wrong = {"authorization": f"Bearer {TOKEN[:-1]}"}
@@ -40,6 +43,7 @@ async def test_wrong_tokens_are_limited_and_lock_nobody_out() -> None:
         assert (await http.get(AT)).status_code == 200
 
 
+@pytest.mark.slow
 async def test_names_of_others_are_refused_against_dns_rebinding() -> None:
     async with client("api") as http:
         for host in ("evil.example", "evil.example:8620", "127.0.0.1.evil.example", "localhost.evil.example"):

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.builders import group
-from tests.invariants import LiveTask
-from tests.log_builder import Story
+from tests.kits.builders import group
+from tests.kits.invariants import LiveTask
+from tests.kits.log_builder import Story
 from tests.simulation.run_checker import RunChecker
 
 from bailiff_bus import topics

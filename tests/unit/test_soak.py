@@ -56,6 +56,7 @@ def test_a_run_without_probes_is_no_success():
         compare(samples, [], 990.0)
 
 
+@pytest.mark.slow
 def test_the_trace_comes_at_twenty_times_its_speed_and_fits_the_nodes():
     jobs = list(arrivals(HOUR))
     assert len(jobs) > 1_000

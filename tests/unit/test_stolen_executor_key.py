@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from tests.signed_pool import POOL, SignedPool
-from tests.unit.bus.virtual_time import run
+from tests.kits.signed_pool import POOL, SignedPool
+from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff_bus import topics
-from bailiff_bus.messages import AbandonPreemption, Evict, StartEviction
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.commands import Evict, RecordRef
+from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.records.facts import InputRejected
 
@@ -17,61 +17,63 @@ def evict(pool: SignedPool, **position: int) -> None:
     node = pool.state.nodes[0]
     at = RecordRef(**{"epoch": pool.state.epoch, "seq": pool.state.seq, **position})
     body = Evict(
-        node="n1", incarnation=node.incarnation, sender="executor", sender_epoch=pool.state.epoch, ordered_by=at, job="low",
-        attempt=1, tasks=(0,), grace=1_000_000, cause="a lie",
-    )  # fmt: skip
+        node="n1",
+        incarnation=node.incarnation,
+        sender="executor",
+        sender_epoch=pool.state.epoch,
+        ordered_by=at,
+        job="low",
+        attempt=1,
+        tasks=(0,),
+        grace=1_000_000,
+        cause="a lie",
+    )
     headers, value = pool.signed(pool.credentials("eviction-executor"), body)
     pool.send(topics.NODE_COMMANDS.name, headers, value, key="n1")
 
 
-def test_an_eviction_that_no_record_orders_is_named(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with SignedPool(tmp_path) as pool:
-            pool.submit("low", gpus=1)
-            await pool.until_running("low")
-            evict(pool)
-            assert "low/0 on n1" in await pool.until_alarm("eviction-not-ordered")
-            await pool.until("it is back in the queue or runs again", lambda state: state.jobs["low"].attempt == 2)
-            pool.submit("high", gpus=4, kind="inference")
-            await pool.until_running("high")
-            alarms = len([m for m in pool.messages(topics.ALARMS.name) if b"eviction-not-ordered" in m.value])
-            assert alarms == 1, "a true eviction raises none"
-
-    run(main())
+@in_virtual_time
+async def test_an_eviction_that_no_record_orders_is_named(tmp_path: Path) -> None:
+    async with SignedPool(tmp_path) as pool:
+        pool.submit("low", gpus=1)
+        await pool.until_running("low")
+        evict(pool)
+        assert "low/0 on n1" in await pool.until_alarm("eviction-not-ordered")
+        await pool.until("it is back in the queue or runs again", lambda state: state.jobs["low"].attempt == 2)
+        pool.submit("high", gpus=4, kind="inference")
+        await pool.until_running("high")
+        alarms = len([m for m in pool.messages(topics.ALARMS.name) if b"eviction-not-ordered" in m.value])
+        assert alarms == 1, "a true eviction raises none"
 
 
-def test_a_record_far_beyond_the_log_is_refused_by_the_node_and_disables_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with SignedPool(tmp_path) as pool:
-            pool.submit("low", gpus=1)
-            await pool.until_running("low")
-            for position in ({"seq": MAX_INTEGER}, {"epoch": MAX_INTEGER}, {"epoch": pool.state.epoch + 1}):
-                evict(pool, **position)
-            assert "refused 3 commands" in await pool.until_alarm("commands-refused", "refused 3 commands")
-            assert "admission's epoch is 1" in await pool.until_alarm("commands-refused", "refused 3 commands")
-            assert pool.state.jobs["low"].phase == "running"
-            pool.submit("high", gpus=4, kind="inference")
-            await pool.until_running("high")
-            assert [fact.code for fact in pool.facts(InputRejected)] == []
-            agent = pool.agents["agent-n1"]._link._agents[POOL, "n1"]
-            assert (agent.context.fences.highest or (0, 0)) < (2, 0)
-
-    run(main())
+@in_virtual_time
+async def test_a_record_far_beyond_the_log_is_refused_by_the_node_and_disables_nothing(tmp_path: Path) -> None:
+    async with SignedPool(tmp_path) as pool:
+        pool.submit("low", gpus=1)
+        await pool.until_running("low")
+        for position in ({"seq": MAX_INTEGER}, {"epoch": MAX_INTEGER}, {"epoch": pool.state.epoch + 1}):
+            evict(pool, **position)
+        assert "refused 3 commands" in await pool.until_alarm("commands-refused", "refused 3 commands")
+        assert "admission's epoch is 1" in await pool.until_alarm("commands-refused", "refused 3 commands")
+        assert pool.state.jobs["low"].phase == "running"
+        pool.submit("high", gpus=4, kind="inference")
+        await pool.until_running("high")
+        assert [fact.code for fact in pool.facts(InputRejected)] == []
+        agent = pool.agents["agent-n1"]._link._agents[POOL, "n1"]
+        assert (agent.context.fences.highest or (0, 0)) < (2, 0)
 
 
-def test_progress_about_decisions_that_are_not_in_the_log_is_rejected(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with SignedPool(tmp_path) as pool:
-            pool.submit("low", gpus=1)
-            await pool.until_running("low")
-            executor = pool.credentials("eviction-executor")
-            for body in (
-                StartEviction(job="low", attempt=1, decided_by=MAX_INTEGER),
-                AbandonPreemption(preemption=MAX_INTEGER, reason="a lie"),
-            ):
-                headers, value = pool.signed(executor, body)
-                pool.send(topics.EVICTION_PROGRESS.name, headers, value)
-            await pool.until("both are rejected", lambda _: len(pool.facts(InputRejected)) == 2)
-            assert {fact.code for fact in pool.facts(InputRejected)} == {"ahead-of-log"}
-
-    run(main())
+@in_virtual_time
+async def test_progress_about_decisions_that_are_not_in_the_log_is_rejected(tmp_path: Path) -> None:
+    async with SignedPool(tmp_path) as pool:
+        pool.submit("low", gpus=1)
+        await pool.until_running("low")
+        executor = pool.credentials("eviction-executor")
+        for body in (
+            StartEviction(job="low", attempt=1, decided_by=MAX_INTEGER),
+            AbandonPreemption(preemption=MAX_INTEGER, reason="a lie"),
+        ):
+            headers, value = pool.signed(executor, body)
+            pool.send(topics.EVICTION_PROGRESS.name, headers, value)
+        await pool.until("both are rejected", lambda _: len(pool.facts(InputRejected)) == 2)
+        assert {fact.code for fact in pool.facts(InputRejected)} == {"ahead-of-log"}

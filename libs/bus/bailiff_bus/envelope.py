@@ -17,20 +17,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn, NotRequired, TypedDict
 
 import orjson
 from pydantic import ValidationError
 
 from bailiff_core.canonical import canonical_json, json_bytes
+from bailiff_core.humanize import shortened, value_text
 from bailiff_core.model.document import MAX_INTEGER
+from bailiff_core.model.identity import Auth
+from bailiff_core.model.message import MAX_INPUT_BYTES, MESSAGE_TYPES, MessageBody
 from bailiff_core.records.wire import EPOCH_START, time_text, time_value
 
-from .messages import MESSAGE_TYPES, DeadLetter, MessageBody
+from .messages.dead_letters import DeadLetter
 from .port import Headers, Message
-from .validation_errors import NAME_PATTERN, describe_error, describe_errors, shortened, value_text
+from .validation_errors import NAME_PATTERN, describe_error, describe_errors
 
-MAX_INPUT_BYTES = 256 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 MAX_DEPTH = 64
 MAX_REASON = 2000
@@ -39,12 +41,20 @@ STRUCTURED_TYPE = "application/cloudevents+json"
 DEAD_LETTER_HEADER = "bailiff_dead_letter"
 ORIGINAL_PREFIX = "original_"
 
-Auth = Literal["none", "acl", "signed"]
 
 _MAX_LENGTHS = {
-    "id": 256, "source": 256, "type": 128, "pool": 63, "subject": 256, "actor": 256, "auth": 16, "keyid": 128,
-    "sig": 256, "certificate": 1024, "time": 64,
-}  # fmt: skip
+    "id": 256,
+    "source": 256,
+    "type": 128,
+    "pool": 63,
+    "subject": 256,
+    "actor": 256,
+    "auth": 16,
+    "keyid": 128,
+    "sig": 256,
+    "certificate": 1024,
+    "time": 64,
+}
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _NEEDS_FULL_CHECK = re.compile(rb"\\u|[:,\[]-?(?:[0-9]{16}|[0-9]+[.eE])")  # a number in canonical form follows one of these
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -96,6 +106,10 @@ class Envelope:
         """SHA-256 of type, pool, actor and `public`."""
         return content_digest(self.type, self.pool, self.public, self.actor)
 
+    def refused(self, code: str, reason: str) -> InvalidMessage:
+        """Why this message has no effect."""
+        return InvalidMessage(code, reason, source=self.source, id=self.id, pool=self.pool)
+
 
 @dataclass(frozen=True, slots=True)
 class _Event:
@@ -103,6 +117,17 @@ class _Event:
 
     attributes: dict[str, str]
     data: object
+
+
+class Attributes(TypedDict):
+    """Attributes that every sender gives a message. time_us: µs UTC."""
+
+    source: str
+    id: str
+    pool: str
+    time_us: int
+    subject: NotRequired[str]
+    traceparent: NotRequired[str]
 
 
 _CONTENT_TYPE, _SPECVERSION = ("content-type", JSON_TYPE.encode()), ("ce_specversion", b"1.0")
@@ -135,9 +160,13 @@ def wrap(
         ("ce_pool", pool.encode()),
     ]
     optional = (
-        ("ce_subject", subject), ("ce_actor", actor), ("ce_auth", auth), ("ce_keyid", keyid), ("ce_sig", sig),
+        ("ce_subject", subject),
+        ("ce_actor", actor),
+        ("ce_auth", auth),
+        ("ce_keyid", keyid),
+        ("ce_sig", sig),
         ("ce_certificate", certificate),
-    )  # fmt: skip
+    )
     headers += [(name, value.encode()) for name, value in optional if value]
     if traceparent:
         headers.append(("traceparent", traceparent.encode()))
@@ -163,6 +192,16 @@ class ReceivedMessage:
             self._error = error
         except RecursionError:
             self._error = InvalidMessage("not-json", f"nested more than {MAX_DEPTH} deep")
+
+    @property
+    def source(self) -> str:
+        """Its source, as a record can have it; empty if it is missing or unreadable."""
+        return _hint(self._event.attributes, "source") or ""
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it has a signature, valid or not."""
+        return bool(self._event.attributes.get("sig"))
 
     def envelope(self, accept: tuple[type[MessageBody], ...] = (MessageBody,)) -> Envelope:
         """The parsed message. Raises `InvalidMessage`, and nothing else.
@@ -382,11 +421,12 @@ def _validated(event: _Event, message: Message, accept: tuple[type[MessageBody],
     except ValidationError as error:
         raise InvalidMessage("bad-field", describe_errors(error.errors(include_url=False))) from None
     return Envelope(
-        id=attributes["id"], source=attributes["source"], type=attributes["type"], pool=attributes["pool"], time=time,
-        subject=attributes.get("subject", ""), actor=attributes.get("actor", ""), auth=attributes.get("auth", ""),
-        keyid=attributes.get("keyid", ""), sig=attributes.get("sig", ""), certificate=attributes.get("certificate", ""),
-        body=body, data=data, public=body.public_data(data),
-    )  # fmt: skip
+        **{name: attributes.get(name, "") for name in _MAX_LENGTHS if name != "time"},
+        time=time,
+        body=body,
+        data=data,
+        public=body.public_data(data),
+    )
 
 
 def _check_attribute(name: str, text: str, limit: int) -> None:

@@ -48,9 +48,15 @@ IMPLIED: Mapping[Operation, Operation] = {
 """What Kafka allows in addition where the first is allowed."""
 
 TOPIC_OPERATIONS = (
-    Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
-)  # fmt: skip
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,7 +73,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """One user of Kafka. role: as in `admission`. checks: topics whose settings it reads.
+    """One user of Kafka. role: as in `admission`. checks: topics whose settings it reads. watches: groups whose members it sees.
 
     creates_topics: it may create the registry's topics, add partitions to those with one per pool, read the brokers' settings.
     """
@@ -78,6 +84,7 @@ class Principal:
     reads: tuple[Topic, ...] = ()
     checks: tuple[Topic, ...] = ()
     groups: tuple[str, ...] = ()
+    watches: tuple[str, ...] = ()
     creates_topics: bool = False
 
     @property
@@ -101,6 +108,8 @@ class Principal:
                 yield Grant("topic", topic.name, Operation.ALTER)  # to add partitions
         for group in self.groups:
             yield Grant("group", group, Operation.READ)
+        for group in self.watches:
+            yield Grant("group", group, Operation.DESCRIBE)
         if self.creates_topics:
             yield Grant("cluster", CLUSTER, Operation.DESCRIBE)  # without it Kafka does not say what else is allowed
             yield Grant("cluster", CLUSTER, Operation.DESCRIBE_CONFIGS)
@@ -119,12 +128,22 @@ PRINCIPALS: Mapping[str, Principal] = {
             role="admission",
             purpose="the only writer of the audit log",
             writes=(
-                topics.AUDIT, topics.JOB_SPECS, topics.JOB_SPEC_COPIES, topics.NODE_COMMANDS, topics.DEAD_LETTERS, topics.ALARMS,
+                topics.AUDIT,
+                topics.JOB_SPECS,
+                topics.JOB_SPEC_COPIES,
+                topics.NODE_COMMANDS,
+                topics.DEAD_LETTERS,
+                topics.ALARMS,
             ),
             # node commands: after a takeover it compares them with the log, which may have lost its end
             reads=(
-                topics.REQUESTS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.NODE_REPORTS, topics.NODE_COMMANDS,
-                topics.JOB_SPECS, topics.AUDIT,
+                topics.REQUESTS,
+                topics.PROPOSALS,
+                topics.EVICTION_PROGRESS,
+                topics.NODE_REPORTS,
+                topics.NODE_COMMANDS,
+                topics.JOB_SPECS,
+                topics.AUDIT,
             ),
             checks=(topics.AUDIT,),
             groups=("bailiff-admission",),
@@ -170,13 +189,14 @@ PRINCIPALS: Mapping[str, Principal] = {
             role="console",
             purpose="the web page; sends requests in people's names",
             writes=(topics.REQUESTS,),
-            reads=(topics.AUDIT, topics.JOB_LOGS, topics.JOB_SPEC_COPIES, topics.TELEMETRY, topics.ALARMS),
-        ),
-        Principal(
-            role="kubernetes-bridge",
-            purpose="submits labelled workloads of Kubernetes in their users' names",
-            writes=(topics.REQUESTS,),
-            reads=(topics.AUDIT,),
+            reads=(
+                topics.AUDIT,
+                topics.JOB_LOGS,
+                topics.JOB_SPEC_COPIES,
+                topics.TELEMETRY,
+                topics.ALARMS,
+                topics.NODE_REPORTS,
+            ),
         ),
         Principal(
             role="kubernetes-bridge",
@@ -196,17 +216,29 @@ PRINCIPALS: Mapping[str, Principal] = {
             purpose="creates topics, erases job specs, checks everything (`bailiff doctor`)",
             writes=(topics.REQUESTS, topics.JOB_SPECS, topics.JOB_LOGS),  # job logs: `bailiff doctor --probe`
             reads=(
-                topics.AUDIT, topics.SEALS, topics.COSIGNATURES, topics.JOB_LOGS, topics.JOB_SPECS, topics.JOB_SPEC_COPIES,
-                topics.DEAD_LETTERS,                topics.ALARMS, topics.ROLLUPS, topics.NODE_REPORTS,
+                topics.AUDIT,
+                topics.SEALS,
+                topics.COSIGNATURES,
+                topics.JOB_LOGS,
+                topics.JOB_SPECS,
+                topics.JOB_SPEC_COPIES,
+                topics.DEAD_LETTERS,
+                topics.ALARMS,
+                topics.ROLLUPS,
+                topics.NODE_REPORTS,
             ),
             checks=tuple(TOPICS.values()),
+            watches=("bailiff-admission", "bailiff-victim-selection", "bailiff-eviction-executor"),
             creates_topics=True,
         ),
         Principal(
-            role="witness", purpose="cosigns the seals", writes=(topics.COSIGNATURES,), reads=(topics.SEALS,),
+            role="witness",
+            purpose="cosigns the seals",
+            writes=(topics.COSIGNATURES,),
+            reads=(topics.SEALS,),
         ),
     )
-}  # fmt: skip
+}
 
 
 def principal_of(user: str | None) -> Principal | None:

@@ -1,7 +1,8 @@
 """The port to Kafka-like messaging: read partitions by offset, send with acknowledgement, join consumer groups."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -159,6 +160,10 @@ class Bus(Protocol):
         """Join the group. `instance`: static member id, so that a restart keeps its assignment without a rebalance."""
         ...
 
+    async def members(self, group: str) -> Mapping[str, Assigned]:
+        """The group's living members by their ids, and what each owns. One that sends no heartbeats is none after its session."""
+        ...
+
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
         """The topic's settings by Kafka's names, such as `retention.ms`; `replication` and `brokers` are counts."""
         ...
@@ -166,3 +171,13 @@ class Bus(Protocol):
     async def close(self) -> None:
         """Close everything. A static member (`instance`) keeps its assignment until its session times out."""
         ...
+
+
+@asynccontextmanager
+async def open_producer(bus: Bus) -> AsyncIterator[Producer]:
+    """A producer that is closed at the end. Raises `BusUnavailable`."""
+    producer = await bus.producer()
+    try:
+        yield producer
+    finally:
+        await producer.close(1.0)

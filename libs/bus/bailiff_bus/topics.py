@@ -24,7 +24,7 @@ REPLICATION_SETTING = "offsets.topic.replication.factor"  # broker setting
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic. `schemas`: CloudEvents types, or `audit` for the types of `bailiff_core.records`.
+    """One topic. messages: names of message classes, each with all below it; or of another content, as `audit`.
 
     retention: None is unlimited. max_message_bytes: of one message, including headers and key. partitions: consumers read
     all partitions of a topic and each one adds to every fetch, so one is best; more are allowed.
@@ -32,11 +32,22 @@ class Topic:
 
     name: str
     key: str
-    schemas: tuple[str, ...]
+    messages: tuple[str, ...]
     retention: timedelta | None
     max_message_bytes: int = INPUT_LIMIT + ENVELOPE_OVERHEAD
     partitions: int | Literal["one per pool"] = 1
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """CloudEvents types of its messages, or the name of another content: `audit` for the types of `bailiff_core.records`."""
+        from bailiff_core.model.message import MESSAGE_TYPES  # imported here: readers load no message's model
+
+        from . import messages  # noqa: F401 - registers them
+
+        bases = {name: {base.__name__ for base in kind.__mro__} for name, kind in MESSAGE_TYPES.items()}
+        found = tuple(name for name, names in bases.items() if not names.isdisjoint(self.messages))
+        return found or self.messages
 
     def partition_count(self, pools: int) -> int:
         """Number of partitions in an installation with this many pools."""
@@ -61,42 +72,16 @@ class Topic:
         return settings
 
 
-def _types(*names: str) -> tuple[str, ...]:
-    """CloudEvents types by name, so that importing this module does not load every message's model."""
-    return tuple(f"bailiff.{name}.v1" for name in names)
-
-
 REQUESTS = Topic(
     name="bailiff.requests",
     key="pool",
-    schemas=_types(
-        "SubmitJob",
-        "CancelJob",
-        "ScaleJob",
-        "SetPriorityClass",
-        "EvictJob",
-        "PauseJob",
-        "ResumeJob",
-        "MigrateJob",
-        "AttachJob",
-        "ReadJobSpec",
-        "ApplyPolicy",
-        "DrainNode",
-        "UndrainNode",
-        "ReplaceNode",
-        "ReturnNode",
-        "AcceptTruncation",
-        "ClearQuarantine",
-        "EnrolNode",
-        "RevokeKey",
-        "ChangeRootKey",
-    ),
+    messages=("RequestBody",),
     retention=timedelta(days=30),
 )
 AUDIT = Topic(
     name="bailiff.audit",
     key="pool",
-    schemas=("audit",),
+    messages=("audit",),
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
     partitions="one per pool",
@@ -105,7 +90,7 @@ AUDIT = Topic(
 JOB_SPECS = Topic(
     name="bailiff.job-specs",
     key="pool/job/digest",
-    schemas=("JobSpec",),
+    messages=("JobSpec",),
     retention=None,
     settings={
         "cleanup.policy": "compact",
@@ -117,89 +102,73 @@ JOB_SPECS = Topic(
 JOB_SPEC_COPIES = Topic(
     name="bailiff.job-spec-copies",
     key="pool/grant",
-    schemas=_types("JobSpecCopy"),
+    messages=("JobSpecCopy",),
     retention=timedelta(days=1),
     max_message_bytes=AUDIT_LIMIT,
 )
 PROPOSALS = Topic(
     name="bailiff.proposals",
     key="pool",
-    schemas=_types("ProposalBatch"),
+    messages=("ProposalBatch",),
     retention=timedelta(days=7),
 )
 EVICTION_PROGRESS = Topic(
     name="bailiff.eviction-progress",
     key="pool",
-    schemas=_types("StartEviction", "AbandonPreemption"),
+    messages=("StartEviction", "AbandonPreemption"),
     retention=timedelta(days=7),
 )
 NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
-    schemas=_types(
-        "Fence",
-        "StartTask",
-        "EncryptedStartTask",
-        "Evict",
-        "CheckpointAtStep",
-        "CancelEviction",
-        "SendInventory",
-        "ClearDevice",
-        "AttachTask",
-    ),
+    messages=("CommandBody",),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(
     name="bailiff.node-reports",
     key="pool",
-    schemas=_types(
-        "NodeInventory", "NodeHeartbeat", "TaskStartedReport", "TaskStartRefusedReport",
-        "EvictionStageReport", "TaskExitedReport", "TaskReleasedReport", "TaskEvictionCancelledReport",
-        "TaskCancelEvictionRefusedReport", "TaskProgressReport", "TaskResumedReport", "DeviceQuarantinedReport",
-        "DeviceClearedReport", "DeviceUnhealthyReport", "DeviceHealthyReport", "ShareExceededReport",
-        "TaskIdleReport", "AttachReadyReport", "AttachStartedReport", "AttachEndedReport",
-    ),
+    messages=("ReportBody",),
     retention=timedelta(days=7),
     settings=COMPRESSED,
-)  # fmt: skip
-JOB_LOGS = Topic(name="bailiff.job-logs", key="job", schemas=("text",), retention=timedelta(days=1))
+)
+JOB_LOGS = Topic(name="bailiff.job-logs", key="job", messages=("text",), retention=timedelta(days=1))
 TELEMETRY = Topic(
     name="bailiff.telemetry",
     key="pool",  # all messages of a pool in one partition, in order
-    schemas=_types("NodeTelemetry"),
+    messages=("NodeTelemetry",),
     retention=timedelta(days=1),
     settings=COMPRESSED,
 )
 ALARMS = Topic(
     name="bailiff.alarms",
     key="pool",
-    schemas=_types("Alarm"),
+    messages=("Alarm",),
     retention=timedelta(days=90),
 )
 SEALS = Topic(
     name="bailiff.seals",
     key="pool",
-    schemas=_types("SealingKey", "LogSealed", "SealsInvalidated"),
+    messages=("SealingKey", "LogSealed", "SealsInvalidated"),
     retention=None,
     partitions=1,
 )
 COSIGNATURES = Topic(
     name="bailiff.cosignatures",
     key="pool",
-    schemas=_types("CheckpointCosigned", "CheckpointRefused"),
+    messages=("CheckpointCosigned", "CheckpointRefused"),
     retention=None,
     partitions=1,
 )
 ROLLUPS = Topic(
     name="bailiff.rollups",
     key="pool/window",
-    schemas=_types("RollupWindow", "TelemetryWindow"),
+    messages=("RollupWindow", "TelemetryWindow"),
     retention=timedelta(days=90),
 )
 ROLLUP_STATE = Topic(
     name="bailiff.rollup-state",
     key="pool",
-    schemas=("RollupState",),
+    messages=("RollupState",),
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
     partitions="one per pool",  # as the audit log: the replica that owns a pool's partition owns its roll-up state
@@ -213,18 +182,13 @@ ROLLUP_STATE = Topic(
 DEAD_LETTERS = Topic(
     name="bailiff.dead-letters",
     key="source topic",
-    schemas=_types("DeadLetter"),
+    messages=("DeadLetter",),
     retention=timedelta(days=30),
     max_message_bytes=DEAD_LETTER_LIMIT,
 )
 
-TOPICS: Mapping[str, Topic] = {
-    topic.name: topic
-    for topic in (
-        REQUESTS, AUDIT, JOB_SPECS, JOB_SPEC_COPIES, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS,
-        TELEMETRY, ALARMS, SEALS, COSIGNATURES, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
-    )
-}  # fmt: skip
+TOPICS: Mapping[str, Topic] = {topic.name: topic for topic in list(globals().values()) if isinstance(topic, Topic)}
+"""Every topic declared above, in this order."""
 
 
 def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:

@@ -1,20 +1,20 @@
 """Describes validation errors as text: the invalid field, the expected value, the value found.
 
-Built from pydantic's errors. Private values are never shown: a job's `spec` with all its fields, passwords.
+Built from pydantic's errors. Secrets are never shown: a job's `spec` with all its fields, passwords.
 """
 
-import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from bailiff_core.humanize import MAX_VALUE_LENGTH, shortened, value_text
 from bailiff_core.model.document import MIG_PATTERN, TEN_YEARS
+from bailiff_core.model.privacy import SECRET, treatments
 
-PRIVATE_FIELDS = ("spec",)
 MAX_SENTENCE_LENGTH = 300
 MAX_SENTENCES = 5
-MAX_VALUE_LENGTH = 60
 
 Path = tuple[str | int, ...]
 
@@ -53,42 +53,30 @@ def describe_errors(errors: Iterable[ErrorDetails]) -> str:
 def describe_error(path: Path, expected: str, found: object) -> str:
     """One sentence, such as `demand.tasks.0.gpu_milli: expected a whole number ≥ 0, found -1`."""
     text = f"{path_text(path)}: expected {expected}"
-    if not is_private(path):
+    if not is_secret(path):
         text += f", found {value_text(found)}"
     return shortened(text, MAX_SENTENCE_LENGTH)
 
 
 def path_text(path: Path) -> str:
-    """The path with dots, without the parts that pydantic adds for unions; nothing below a private field."""
-    if path[:1] == PRIVATE_FIELDS:
+    """The path with dots, without the parts that pydantic adds for unions; nothing below a secret field."""
+    if _secret_fields().intersection(path[:1]):
         path = path[:2]
     parts = [str(part) for part in path if not (isinstance(part, str) and _is_union_part(part))]
     return ".".join(shortened(_printable(part), MAX_VALUE_LENGTH) for part in parts) or "data"
 
 
-def is_private(path: Path) -> bool:
+def is_secret(path: Path) -> bool:
     """Whether the value at this path must not be shown."""
-    return path[:1] == PRIVATE_FIELDS or "password" in path
+    return bool(_secret_fields().intersection(path[:1])) or "password" in path
 
 
-def value_text(value: object) -> str:
-    """A value as text, shortened; lists and objects are summarised."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list | tuple):
-        return f"a list of {len(value)}"
-    if isinstance(value, str):
-        return shortened(json.dumps(value[: MAX_VALUE_LENGTH + 1]), MAX_VALUE_LENGTH)
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    if isinstance(value, int) and value.bit_length() > 128:
-        return "a number of more than 38 digits"
-    return shortened(str(value), MAX_VALUE_LENGTH)
+@cache
+def _secret_fields() -> frozenset[str]:
+    """The fields of a submission that are secret by their types."""
+    from bailiff_core.records.facts import SubmitJob  # slow to import, and only faults need it
 
-
-def shortened(text: str, limit: int) -> str:
-    """The text, cut to at most `limit` characters."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return frozenset(name for name, said in treatments(SubmitJob).items() if said == SECRET)
 
 
 def _sentence(error: ErrorDetails) -> str:
@@ -98,8 +86,8 @@ def _sentence(error: ErrorDetails) -> str:
         return shortened(f"{path_text(path)}: expected a value, found nothing", MAX_SENTENCE_LENGTH)
     if kind in {"value_error", "assertion_error"}:
         reason = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-        if is_private(path):
-            reason = "invalid value"  # a validator may quote the private value
+        if is_secret(path):
+            reason = "invalid value"  # a validator may quote the secret
         return shortened(f"{path_text(path)}: {reason}", MAX_SENTENCE_LENGTH)
     return describe_error(path, _expected(kind, context, error["msg"]), error["input"])
 

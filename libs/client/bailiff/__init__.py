@@ -9,129 +9,107 @@
 `bailiff.aio` is the same for asyncio. Results are frozen dataclasses (`results`, `pool_results`), errors are types of their own.
 
 Packages: `aio` (the client), `sync` (the same, without `await`), `client` (requests, previews, job files and other input files),
-`cli` (the `bailiff` command), `audit` (verify, replay, prove), `explain`, `render` (state and records as data, tables and text),
-`dataset`, `policy`, `simulation`, `notify`.
+`cli` (the `bailiff` command), `tables` (what it prints), `audit` (verify, replay, prove), `explain`, `render` (state and records
+as data and sentences), `doctor`, `dataset`, `policy`, `simulation`, `notify`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from bailiff import aio
-    from bailiff.client.client import Client, Outcome, SentRequest
+if TYPE_CHECKING:  # `as`: these are the names of the package
+    from bailiff import aio as aio  # noqa: I001 - one statement for each module
+    from bailiff.client.client import Client as Client, Outcome as Outcome, SentRequest as SentRequest
     from bailiff.client.errors import (
-        ClientError,
-        ExitCode,
-        InvalidRequest,
-        JobFailed,
-        JobNotFound,
-        JobRejected,
-        NoAnswer,
-        NotPermitted,
-        PoolNotFound,
-        ProjectNotFound,
-        Rejected,
-        Timeout,
-        Unreachable,
-        UnreadableLog,
+        ClientError as ClientError,
+        ExitCode as ExitCode,
+        InvalidRequest as InvalidRequest,
+        JobFailed as JobFailed,
+        JobNotFound as JobNotFound,
+        JobRejected as JobRejected,
+        NoAnswer as NoAnswer,
+        NotPermitted as NotPermitted,
+        PoolNotFound as PoolNotFound,
+        ProjectNotFound as ProjectNotFound,
+        Rejected as Rejected,
+        Timeout as Timeout,
+        Unreachable as Unreachable,
+        UnreadableLog as UnreadableLog,
     )
-    from bailiff.client.settings import ClientSettings
-    from bailiff.fields import JobFields, JobFile
+    from bailiff.client.settings import ClientSettings as ClientSettings
+    from bailiff.fields import JobFields as JobFields, JobFile as JobFile
     from bailiff.pool_results import (
-        Accounting,
-        Amounts,
-        ChangedJob,
-        Gpu,
-        GpuHours,
-        Node,
-        Policy,
-        Pool,
-        Project,
-        Run,
-        Verification,
-        WhatIf,
+        Accounting as Accounting,
+        Amounts as Amounts,
+        ChangedJob as ChangedJob,
+        Gpu as Gpu,
+        GpuHours as GpuHours,
+        Node as Node,
+        Policy as Policy,
+        Pool as Pool,
+        Project as Project,
+        Run as Run,
+        Verification as Verification,
+        WhatIf as WhatIf,
     )
     from bailiff.results import (
-        Accepted,
-        Event,
-        Explanation,
-        JobStatus,
-        LogLine,
-        Plan,
-        Section,
-        Sentence,
-        Task,
-        Victim,
+        Accepted as Accepted,
+        Event as Event,
+        Explanation as Explanation,
+        JobStatus as JobStatus,
+        LogLine as LogLine,
+        Plan as Plan,
+        Section as Section,
+        Sentence as Sentence,
+        Task as Task,
+        Victim as Victim,
     )
-    from bailiff.sync import Audit, Connection, Job, PolicyOfPool, connect
-
-__all__ = [
-    "Accepted",
-    "Accounting",
-    "Amounts",
-    "Audit",
-    "ChangedJob",
-    "Client",
-    "ClientError",
-    "ClientSettings",
-    "Connection",
-    "Event",
-    "ExitCode",
-    "Explanation",
-    "Gpu",
-    "GpuHours",
-    "InvalidRequest",
-    "Job",
-    "JobFailed",
-    "JobFields",
-    "JobFile",
-    "JobNotFound",
-    "JobRejected",
-    "JobStatus",
-    "LogLine",
-    "NoAnswer",
-    "Node",
-    "NotPermitted",
-    "Outcome",
-    "Plan",
-    "Policy",
-    "PolicyOfPool",
-    "Pool",
-    "PoolNotFound",
-    "Project",
-    "ProjectNotFound",
-    "Rejected",
-    "Run",
-    "Section",
-    "SentRequest",
-    "Sentence",
-    "Task",
-    "Timeout",
-    "Unreachable",
-    "UnreadableLog",
-    "Verification",
-    "Victim",
-    "WhatIf",
-    "aio",
-    "connect",
-]  # fmt: skip
+    from bailiff.sync import (
+        Audit as Audit,
+        Connection as Connection,
+        Job as Job,
+        PolicyOfPool as PolicyOfPool,
+        connect as connect,
+    )
 
 _NAMES = {
     "sync": ("Audit", "Connection", "Job", "PolicyOfPool", "connect"),
     "results": ("Accepted", "Event", "Explanation", "JobStatus", "LogLine", "Plan", "Section", "Sentence", "Task", "Victim"),
     "pool_results": (
-        "Accounting", "Amounts", "ChangedJob", "Gpu", "GpuHours", "Node", "Policy", "Pool", "Project", "Run",
-        "Verification", "WhatIf",
+        "Accounting",
+        "Amounts",
+        "ChangedJob",
+        "Gpu",
+        "GpuHours",
+        "Node",
+        "Policy",
+        "Pool",
+        "Project",
+        "Run",
+        "Verification",
+        "WhatIf",
     ),
     "fields": ("JobFields", "JobFile"),
     "client.client": ("Client", "Outcome", "SentRequest"),
     "client.settings": ("ClientSettings",),
     "client.errors": (
-        "ClientError", "ExitCode", "InvalidRequest", "JobFailed", "JobNotFound", "JobRejected", "NoAnswer", "NotPermitted",
-        "PoolNotFound", "ProjectNotFound", "Rejected", "Timeout", "Unreachable", "UnreadableLog",
+        "ClientError",
+        "ExitCode",
+        "InvalidRequest",
+        "JobFailed",
+        "JobNotFound",
+        "JobRejected",
+        "NoAnswer",
+        "NotPermitted",
+        "PoolNotFound",
+        "ProjectNotFound",
+        "Rejected",
+        "Timeout",
+        "Unreachable",
+        "UnreadableLog",
     ),
-}  # fmt: skip
+}
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted([*_MODULE_OF, "aio"])
 
 
 def __getattr__(name: str) -> Any:

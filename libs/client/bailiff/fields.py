@@ -12,7 +12,8 @@ from bailiff.client.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from bailiff.client.job_parser import Source
-    from bailiff_bus.messages import SubmitJob
+    from bailiff_core.model.state import PoolState
+    from bailiff_core.records.job_requests import SubmitJob
 
 Amount = int | float | str
 Times = datetime | timedelta | str | None
@@ -25,9 +26,16 @@ Duration = str | timedelta
 class JobFields(TypedDict, total=False):
     """The fields of a job, each as in a job file (docs/reference/job-file.md), with underscores.
 
-    priority_class is `class` there. gpus: GPUs per task; below 1 the fraction of a shared one. cpu: cores, as in 2 or "500m".
-    memory, gpu_memory: as in "8GiB". Durations: as in "2h", or a timedelta. nodes, gpu_model: one or several. groups: for tasks
-    of several kinds, a list of mappings with the fields of a group.
+    `priority_class` is `class` there. Durations are text such as "2h", or a timedelta.
+
+    Attributes:
+        gpus: GPUs per task; below 1 the fraction of a shared one.
+        cpu: Cores, as in 2 or "500m".
+        memory: Memory per task, as in "8GiB".
+        gpu_memory: Part of a shared GPU, as in "8GiB".
+        nodes: The nodes on which it may run, one or several.
+        gpu_model: The GPU models on which it may run, one or several.
+        groups: For tasks of several kinds, a list of mappings with the fields of a group.
     """
 
     name: str
@@ -41,6 +49,7 @@ class JobFields(TypedDict, total=False):
     fraction: Amount
     gpu_memory: int | str
     gpu_devices: int
+    mig: str
     gpu_model: str | Sequence[str]
     cpu: Amount
     memory: int | str
@@ -52,6 +61,7 @@ class JobFields(TypedDict, total=False):
     after: str | Sequence[str]
     ports: int | Sequence[int]
     pack: str
+    placement: str
     preemptible: bool
     elastic: str
     tty: bool
@@ -84,16 +94,31 @@ Job = str | Sequence[str] | JobFile | Mapping[str, Any]
 """A command as one line for the shell or as a program with its arguments, a job file, or the fields of a job."""
 
 
-def request_of(job: Job | None, fields: Mapping[str, Any], project: str | None = None) -> SubmitJob:
-    """The request to submit this job. project: unless the job names one. Raises `InvalidRequest` with every fault."""
+def request_of(
+    job: Job | None, fields: Mapping[str, Any], project: str | None = None, waiting: tuple[PoolState, str] | None = None
+) -> SubmitJob:
+    """The request to submit this job.
+
+    Args:
+        project: The project if the job names none.
+        waiting: The pool's state, in which the job finds those that it waits for, and the user.
+
+    Raises:
+        InvalidRequest: It is invalid; names every fault.
+    """
+    from bailiff.client.dependencies import named_dependencies
     from bailiff.client.job_parser import checked
-    from bailiff.client.job_request import in_project, named
+    from bailiff.client.job_request import from_here, in_project, named
 
     document, source = _written(job)
     given = document_of(fields)
     document |= given
     in_project(document, project)
+    from_here(document)
     named(document)
+    if waiting is not None:
+        state, user = waiting
+        document["after"] = named_dependencies(state, document["after"], document.get("user") or user, document["name"])
     request, faults = checked(document)
     if request is None:
         texts = (
@@ -104,9 +129,9 @@ def request_of(job: Job | None, fields: Mapping[str, Any], project: str | None =
     return request
 
 
-def leaves_runtime_open(job: Job | None, fields: Mapping[str, Any]) -> bool:
-    """Whether neither the job nor the fields beside it name the runtime: then an image runs on what the pool's nodes have."""
-    return "runtime" not in _written(job)[0] | document_of(fields)
+def leaves_open(name: str, job: Job | None, fields: Mapping[str, Any]) -> bool:
+    """Whether neither the job nor the fields beside it have this field."""
+    return not (_written(job)[0] | document_of(fields)).get(name)
 
 
 def _written(job: Job | None) -> tuple[dict[str, Any], Source]:
@@ -127,7 +152,7 @@ def _written(job: Job | None) -> tuple[dict[str, Any], Source]:
 
 def document_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields as a job file has them."""
-    found = {str(name).replace("-", "_"): _value(value) for name, value in fields.items() if value is not None}
+    found = {str(name).replace("-", "_"): as_in_a_file(value) for name, value in fields.items() if value is not None}
     if "priority_class" in found:
         found["class"] = found.pop("priority_class")
     if isinstance(found.get("env"), dict):
@@ -135,7 +160,7 @@ def document_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _value(value: Any) -> Any:
+def as_in_a_file(value: Any) -> Any:
     """The value as a job file has it."""
     match value:
         case timedelta():
@@ -143,11 +168,11 @@ def _value(value: Any) -> Any:
         case Path():
             return str(value)
         case Mapping():
-            return {str(name): _value(each) for name, each in value.items()}
+            return {str(name): as_in_a_file(each) for name, each in value.items()}
         case str() | bytes():
             return value
         case Sequence():
-            return [_value(each) for each in value]
+            return [as_in_a_file(each) for each in value]
         case _:
             return value
 
@@ -159,13 +184,13 @@ def _field(place: Sequence[str | int]) -> str:
 
 def seconds_of(value: float | str | timedelta | None, name: str) -> float | None:
     """Seconds of a number, of a text such as "2h", or of a timedelta; None for None. Raises `InvalidRequest`."""
-    from bailiff.client.job_parser import InvalidValue, seconds
+    from bailiff.client.job_parser import seconds
 
     if isinstance(value, timedelta):
         return value.total_seconds()
     try:
         return None if value is None else float(seconds(value))
-    except InvalidValue as error:
+    except ValueError as error:
         raise InvalidRequest([f"{name}: {error}"]) from None
 
 

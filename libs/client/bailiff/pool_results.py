@@ -18,9 +18,9 @@ class Pool:
     policy_seq: int
     nodes: int
     nodes_ready: int
-    gpus: int
-    gpus_free: int
-    gpus_allocated: int
+    gpus: float
+    gpus_free: float
+    gpus_allocated: float
     jobs_running: int
     jobs_pending: int
     jobs_evicting: int
@@ -29,9 +29,14 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU. state: free, shared, allocated, releasing, reserved, unhealthy or quarantined. free: the free part, 0 to 1.
+    """A GPU.
 
-    job: to which it is allocated; jobs: all that share it, as job/task. fault: why it is unhealthy or quarantined.
+    Attributes:
+        state: `free`, `shared`, `allocated`, `releasing`, `reserved`, `unhealthy` or `quarantined`.
+        free: The free part, 0 to 1.
+        job: The job to which it is allocated.
+        jobs: The tasks that share it, as job/task.
+        fault: Why it is unhealthy or quarantined.
     """
 
     number: int
@@ -48,7 +53,14 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. state: ready, unreachable, lost, draining or drained. tasks: number of tasks on it."""
+    """A machine.
+
+    Attributes:
+        state: `ready`, `unreachable`, `lost`, `draining` or `drained`.
+        tasks: Number of tasks on it.
+        gpus: Number of its GPUs, MIG devices by their weight.
+        gpus_free: Of these, on which no task is; none while it is drained or does not report.
+    """
 
     name: str
     state: str
@@ -59,12 +71,9 @@ class Node:
     memory_bytes: int
     memory_bytes_free: int
     drain_reason: str
-    gpus: tuple[Gpu, ...]
-
-    @property
-    def gpus_free(self) -> int:
-        """Number of GPUs on which a task may be placed; none while it is drained or does not report."""
-        return sum(gpu.state == "free" for gpu in self.gpus) if self.state == "ready" else 0
+    gpus: float
+    gpus_free: float
+    devices: tuple[Gpu, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,13 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project. All amounts include its subprojects. name: empty for jobs without a project. borrowed: above the quota."""
+    """A project. All amounts include its subprojects.
+
+    Attributes:
+        name: Its name; empty for jobs without a project.
+        quota_in_force: Less than the quota where more is asked for than there is.
+        borrowed: Usage above the quota.
+    """
 
     name: str
     parent: str | None
@@ -86,6 +101,7 @@ class Project:
     priority: int
     used: Amounts
     quota: Amounts
+    quota_in_force: Amounts
     limit: Amounts
     fair_share: Amounts
     borrowed: Amounts
@@ -95,7 +111,11 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy in force since the record `seq`. document: as a policy file, with durations such as 30s."""
+    """The policy in force since the record `seq`.
+
+    Attributes:
+        document: Its fields as in a policy file, with durations such as 30s.
+    """
 
     pool: str
     seq: int
@@ -104,9 +124,12 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of verifying a log: `ok`, or the problems. sealed: number of records covered by a valid seal.
+    """The result of verifying a log: `ok`, or the problems.
 
-    head_hash: of the last record. data: everything, as `bailiff audit verify -o json` prints it.
+    Attributes:
+        sealed: Number of records covered by a valid seal.
+        head_hash: Hash of the last record.
+        data: Everything, as `bailiff audit verify -o json` prints it.
     """
 
     ok: bool
@@ -122,7 +145,11 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The past, or a simulation of it. Waiting times in hours. lost: GPU-hours of work that was lost to evictions."""
+    """The past, or a simulation of it. Waiting times in hours.
+
+    Attributes:
+        lost: GPU-hours of work that was lost to evictions.
+    """
 
     jobs: int
     ended: int
@@ -151,7 +178,9 @@ class ChangedJob:
 class WhatIf:
     """The recorded past, its simulation under the policies in force, and under another policy.
 
-    confidence: how well the simulation reproduces the past. data: everything, as `bailiff what-if -o json` prints it.
+    Attributes:
+        confidence: How well the simulation reproduces the past.
+        data: Everything, as `bailiff what-if -o json` prints it.
     """
 
     pool: str
@@ -167,16 +196,22 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class GpuHours:
-    """GPU-hours, as docs/how-to/accounting.md defines them. borrowed: part of used. lost: to preemption. jobs: with any of these.
+    """GPU-hours, as docs/how-to/accounting.md defines them.
 
-    What a row is for: time, user, project, priority_class, job; None: all of them, or unknown. user_verified: whether the user is
-    known.
+    What a row is for: time, user, project, priority_class, job; None: all of them, or unknown.
+
+    Attributes:
+        borrowed: Part of used.
+        lost: GPU-hours of work that preemption lost.
+        jobs: Number of jobs with any of these.
+        user_verified: Whether the user is known.
     """
 
     used: float
     borrowed: float
     lost: float
     lost_other: float
+    restart: float
     waiting: float
     preemptions: int
     jobs: int
@@ -191,9 +226,12 @@ class GpuHours:
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """GPU-hours of a pool from `since` to `until`. known_until: the archive has all records up to this time.
+    """GPU-hours of a pool from `since` to `until`.
 
-    capacity: of healthy GPUs, in GPU-hours; capacity_by_time: the same by the minute, hour, day or month.
+    Attributes:
+        known_until: Time up to which the archive has all records.
+        capacity: GPU-hours of healthy GPUs.
+        capacity_by_time: The same by the minute, hour, day or month.
     """
 
     pool: str

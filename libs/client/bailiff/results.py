@@ -23,11 +23,17 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task of a job's present attempt. gpus: numbers of its GPUs on the node. step, checkpoint_step: as last reported."""
+    """One task of a job's present attempt.
+
+    Attributes:
+        devices: Numbers of its GPUs on the node.
+        step: The last reported step.
+        checkpoint_step: The step of the last checkpoint.
+    """
 
     index: int
     node: str
-    gpus: tuple[int, ...]
+    devices: tuple[int, ...]
     state: str
     exit_code: int | None
     started_at: datetime | None
@@ -40,10 +46,17 @@ class Task:
 class JobStatus:
     """A job, as of the end of the log.
 
-    state: running, starting, reserved, evicting, pausing, cancelling, suspended, pending, paused, succeeded, failed or cancelled.
-    user: who submitted it. gpus: whole GPUs and fractions of the gang, without GPU memory. task_count: requested tasks, of which
-    at least min_tasks run together. jobs_ahead: in the queue, None unless it is pending. nodes: on which it
-    runs; reserved_nodes: where resources are reserved for it. attempt: 0 before the first start. note: why it is in this state.
+    Attributes:
+        state: `running`, `starting`, `reserved`, `evicting`, `pausing`, `cancelling`, `suspended`, `pending`, `paused`,
+            `succeeded`, `failed` or `cancelled`.
+        user: Who submitted it.
+        gpus: Whole GPUs and fractions of the gang, without GPU memory.
+        task_count: Number of requested tasks, of which at least min_tasks run together.
+        jobs_ahead: Number of jobs ahead of it in the queue; None unless it is pending.
+        nodes: The nodes on which it runs.
+        reserved_nodes: The nodes on which resources are reserved for it.
+        attempt: Number of the attempt; 0 before the first start.
+        note: Why it is in this state.
     """
 
     name: str
@@ -85,9 +98,15 @@ class JobStatus:
 class Event:
     """What happened to a job or a node, as in `bailiff events`.
 
-    type: such as Started or Preempted, see docs/reference/cli/events.md. user: who submitted the job. by: the preemptor. actor:
-    who requested it. tasks: those meant, as in 4-7; empty for all. node: comma-separated names. seq: of the record. id: the same
-    for every reader of the log.
+    Attributes:
+        type: The type, such as Started or Preempted (docs/reference/cli/events.md).
+        user: Who submitted the job.
+        by: The preemptor.
+        actor: Who requested it.
+        tasks: The tasks concerned, as in 4-7; empty for all.
+        node: Comma-separated node names.
+        seq: Number of the record.
+        id: Its id, the same for every reader of the log.
     """
 
     id: str
@@ -111,7 +130,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that a task wrote. time: when it reached Kafka."""
+    """A line that a task wrote.
+
+    Attributes:
+        time: When it reached Kafka.
+    """
 
     text: str
     task: int
@@ -125,7 +148,11 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence of an explanation. records: the records that it cites."""
+    """One sentence of an explanation.
+
+    Attributes:
+        records: The records that it cites.
+    """
 
     text: str
     records: tuple[int, ...]
@@ -148,9 +175,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a job is in its state, or why a decision was made. reproduced: whether searching again gives the same proposals.
+    """Why a job is in its state, or why a decision was made.
 
-    data: everything, as `bailiff explain -o json` prints it.
+    Attributes:
+        reproduced: Whether searching again gives the same proposals.
+        data: Everything, as `bailiff explain -o json` prints it.
     """
 
     about: str
@@ -166,22 +195,40 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that would be preempted. moved_to: nodes to which it would migrate."""
+    """A job that would be preempted.
+
+    Attributes:
+        project: Empty: none.
+        effect: `evicted`, `ends`, `shrinks`, `restarts with fewer tasks`, `migrates` or `loses its reservation`.
+        tasks: The evicted tasks, as in `4-7`; empty: all.
+        gpus: Number of GPUs of the evicted tasks.
+        work_lost_gpu_ms: Work since its last checkpoint, or since its start.
+        restart_gpu_ms: What the policy assumes that its restart costs.
+        to: The new node of each task that has one, in task order.
+    """
 
     job: str
-    project: str | None
+    project: str
+    priority_class: str
     priority: int
+    effect: str
+    tasks: str
     gpus: float
-    lost_gpu_seconds: float
-    moved_to: tuple[str, ...]
+    work_lost_gpu_ms: int
+    restart_gpu_ms: int
+    to: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would happen to a job that was submitted now. outcome: starts, reserved, preempts, pending or rejected.
+    """What would happen to a job that was submitted now.
 
-    nodes: of its tasks. proven: whether no cheaper set of victims exists. seq: the record as of which it was computed.
-    data: everything, as `bailiff plan --live -o json` prints it.
+    Attributes:
+        outcome: `starts`, `reserved`, `preempts`, `pending` or `rejected`.
+        nodes: The nodes of its tasks.
+        proven: Whether no cheaper set of victims exists.
+        seq: Number of the record as of which it was computed.
+        data: Everything, as `bailiff plan --live -o json` prints it.
     """
 
     job: str

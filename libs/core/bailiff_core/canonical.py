@@ -15,7 +15,11 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def canonical_json(value: Any) -> bytes:
-    """Returns JSON as UTF-8 with sorted keys and no spaces. Raises `TypeError` for floats and non-JSON values."""
+    """Returns JSON as UTF-8 with sorted keys and no spaces.
+
+    Raises:
+        TypeError: A value is a float or no JSON.
+    """
     _refuse_others((value,))
     return json_bytes(value)
 

@@ -1,6 +1,7 @@
 """One decision cycle: the decisions that follow from the cycle's facts, and when time alone may next lead to a decision."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from bailiff_core.actions.allocate import allocate
 from bailiff_core.actions.migrate import drain_migrations, migrations
@@ -12,7 +13,7 @@ from bailiff_core.lifecycle.ageing import ageing
 from bailiff_core.lifecycle.dependencies import dependencies
 from bailiff_core.lifecycle.devices import device_evictions
 from bailiff_core.lifecycle.enforcement import enforcement
-from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions, stuck_at, stuck_evictions
+from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions, shortened_graces, stuck_at, stuck_evictions
 from bailiff_core.lifecycle.idle import idle_jobs
 from bailiff_core.lifecycle.operator_actions import drain_deadlines, drains, paused_jobs, requested_evictions
 from bailiff_core.lifecycle.reservations import moved_jobs, reservations
@@ -29,8 +30,8 @@ from bailiff_core.lifecycle.termination import (
 from bailiff_core.lifecycle.timers import timers_of
 from bailiff_core.model.evictions import active_evictions
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.quota import project_cooldown
-from bailiff_core.records.payload import Decision
+from bailiff_core.quota.quota_checks import next_cooldown_end
+from bailiff_core.records.payload import Decision, Fact
 from bailiff_core.records.wire import Record
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.scheduling_snapshot.completion_order import completion_order
@@ -59,6 +60,7 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (moved_jobs, UNSETTLED),
     (reservations, RESERVED | EVICTING),
     (cancelled_evictions_of_preemptions, EVICTING),
+    (shortened_graces, EVICTING),
     (stuck_evictions, EVICTING),
     (enforcement, ENFORCING),
     (ageing, ALWAYS),
@@ -77,8 +79,11 @@ MAX_ROUNDS = 1000
 def decide(state: PoolState) -> Iterator[Decision]:
     """All decisions that follow from the state, each enacted on `state` before it is yielded, until no rule yields any more.
 
-    A caller may stop early: no decision after the last one pulled is enacted. Raises `DecisionError` if a decision about a job
-    fails, and `RuntimeError` if the rules do not come to rest.
+    A caller may stop early: no decision after the last one pulled is enacted.
+
+    Raises:
+        DecisionError: A decision about a job fails.
+        RuntimeError: The rules do not come to rest.
     """
     if state.policy is None:
         return
@@ -131,7 +136,7 @@ def _is_settled(job: Job) -> bool:
     if (
         job.phase == "waiting"
         or job.cancelled
-        or job.restart_pending
+        or job.restart_cause
         or job.reservation
         or job.paused_seq is not None
         or job.operator_request is not None
@@ -143,8 +148,39 @@ def _is_settled(job: Job) -> bool:
     return not tasks_above_size(job)
 
 
+def fact_record(state: PoolState, fact: Fact, cycle: int, time: int, **more: Any) -> Record:
+    """The record of a fact that follows on `state`, before it is folded.
+
+    Args:
+        state: Before the fact.
+        fact: What came from outside.
+        cycle: Number of the decision cycle that it belongs to.
+        time: Log time, µs UTC.
+        more: Further fields of the record, such as `cause` and `inputs`.
+    """
+    return Record(
+        pool=state.pool,
+        seq=state.seq + 1,
+        epoch=state.epoch,
+        cycle=cycle,
+        cycle_end=False,
+        time=time,
+        prev="",
+        writer=state.writer,
+        engine=state.engine,
+        policy=state.policy_revision,
+        type=fact.type_name(),
+        data=fact,
+        **more,
+    )
+
+
 def decision_record(state: PoolState, decision: Decision, prev: str, cycle_end: bool) -> Record:
-    """The record of a decision that was just enacted on `state`. prev: hash of the previous record."""
+    """The record of a decision that was just enacted on `state`.
+
+    Args:
+        prev: Hash of the previous record.
+    """
     return Record(
         pool=state.pool,
         seq=state.seq,
@@ -171,7 +207,7 @@ def build_indices(state: PoolState) -> None:
 
 def timers_wake(state: PoolState) -> list[int]:
     """The next times, µs, at which a timer of a job or a project cooldown is due."""
-    return [time for time in (timers_of(state).next(state.now), project_cooldown.next_cooldown_end(state)) if time is not None]
+    return [time for time in (timers_of(state).next(state.now), next_cooldown_end(state)) if time is not None]
 
 
 def wake_at(state: PoolState) -> int | None:

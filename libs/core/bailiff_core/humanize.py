@@ -1,6 +1,26 @@
-"""Formats durations, GPU-time, memory and counts for display, with integer arithmetic."""
+"""Formats durations, GPU-time, memory and counts for display, with integer arithmetic; lists of names, values of users."""
+
+import json
+import re
+from collections.abc import Sequence
 
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+MAX_NAMED = 5
+MAX_VALUE_LENGTH = 60
+SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    13: "SIGPIPE",
+    15: "SIGTERM",
+    24: "SIGXCPU",
+}
 
 
 def duration_text(micros: int) -> str:
@@ -18,6 +38,23 @@ def duration_text(micros: int) -> str:
         return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02}h" if hours else f"{days}d"
+
+
+def exit_text(code: int) -> str:
+    """`exit code 3`, `signal 15 (SIGTERM)` for -15."""
+    return f"exit code {code}" if code >= 0 else exit_value(code)
+
+
+def exit_value(code: int) -> str:
+    """`3`, `signal 15 (SIGTERM)` for -15, in a column of exit codes."""
+    if code >= 0:
+        return str(code)
+    return f"signal {-code} ({SIGNALS[-code]})" if -code in SIGNALS else f"signal {-code}"
+
+
+def with_signals(recorded: str) -> str:
+    """A recorded reason with the signal in place of an exit code below 0."""
+    return re.sub(r"exit code (-[0-9]+)", lambda match: exit_text(int(match[1])), recorded)
 
 
 def nearest_text(micros: int) -> str:
@@ -73,6 +110,46 @@ def user_text(name: str, verified: bool) -> str:
     return f"{name} (not verified)" if name and not verified else name
 
 
+def approval_advice(node: str) -> str:
+    """How to approve a waiting key. Not a command to copy: the key that was sent may be a stranger's."""
+    return (
+        f"compare the key with the one in the agent's log on {node} itself (announced: key=…); only if it is the same, with the "
+        f"key as read there: bailiff node approve {node} KEY"
+    )
+
+
 def _tenths(amount: int, size: int) -> str:
     whole, tenth = divmod((amount * 10 + size // 2) // size, 10)
     return f"{whole}.{tenth}"
+
+
+def first_names(names: Sequence[str], most: int = MAX_NAMED, *, total: int | None = None) -> str:
+    """Lists the first names and counts the others: `a, b and 3 more`.
+
+    Args:
+        names: the names to list.
+        most: how many of them are written out.
+        total: number of all names, if `names` is not complete.
+    """
+    more = (len(names) if total is None else total) - len(names[:most])
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def value_text(value: object) -> str:
+    """A value as text, shortened; lists and objects are summarised."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    if isinstance(value, str):
+        return shortened(json.dumps(value[: MAX_VALUE_LENGTH + 1]), MAX_VALUE_LENGTH)
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "a number of more than 38 digits"
+    return shortened(str(value), MAX_VALUE_LENGTH)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text, cut to at most `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -5,32 +5,39 @@ Admission, the previews of command line and console, and the interfaces that sho
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Protocol
 
 from .humanize import user_text
-from .model.identity import JobAction
+from .model.identity import JOB_ACTIONS, Auth, JobAction, is_verified
 from .model.policy import Policy
-from .model.state import Job
 
 ROOT_ACTOR = "root-key"
 """The actor of requests that the pool's root key has signed."""
 PHRASES: dict[str, str] = {
-    "set_class": "change the priority class of", "logs": "read the output of", "attach": "attach to",
+    "set_priority_class": "change the priority class of",
+    "logs": "read the output of",
+    "attach": "attach to",
     "spec": "read the command of",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who asks. auth: how it was verified; `none` is not: the name is only claimed."""
+    """The sender of a request.
+
+    Attributes:
+        auth: How the sender was verified.
+        permitted: Deny nothing, as where the request is on record already.
+    """
 
     actor: str
-    auth: Literal["none", "acl", "signed"] = "none"
+    auth: Auth = "none"
+    permitted: bool = False
 
     @property
     def verified(self) -> bool:
         """Whether the name was verified."""
-        return self.auth != "none"
+        return is_verified(self.auth)
 
     @property
     def has_root_key(self) -> bool:
@@ -43,17 +50,41 @@ class Requester:
         return user_text(self.actor or "an unnamed sender", self.verified)
 
 
+class JobOwner(Protocol):
+    """Whose job it is."""
+
+    @property
+    def id(self) -> str:
+        """The job's name."""
+
+    @property
+    def user(self) -> str:
+        """Who submitted it."""
+
+    @property
+    def user_verified(self) -> bool:
+        """Whether that name was verified."""
+
+    @property
+    def project(self) -> str:
+        """Empty: none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Why a request is not permitted. rule: the name of the rule that denies it."""
+    """Why a request is not permitted.
+
+    Attributes:
+        rule: The name of the rule that denies it.
+    """
 
     rule: str
     reason: str
 
 
 def name_denial(policy: Policy, requester: Requester) -> Denial | None:
-    """Nobody claims the name of a key's holder, or one below it, without a signature."""
-    if requester.verified:
+    """Nobody claims the name of a key's holder, or one below it, without a signature: an access list vouches for other names."""
+    if requester.auth == "signed":
         return None
     holders = dict.fromkeys((*policy.identity.keys.values(), ROOT_ACTOR))
     if not any(_is_or_below(requester.actor, holder) for holder in holders):
@@ -128,8 +159,25 @@ def class_denial(policy: Policy, requester: Requester, class_name: str) -> Denia
     return Denial("class-users", f"the policy does not let {requester.text} use the class {class_name!r}")
 
 
-def job_denial(policy: Policy, requester: Requester, action: JobAction, job: Job) -> Denial | None:
+def sender_name(policy: Policy, requester: Requester, workload_user: str | None = None) -> str:
+    """The user that a verified request counts as: its key's holder, or whom the holder signs in.
+
+    A holder's own sub-names are one user, so that nobody is many.
+
+    Args:
+        workload_user: The user for whom a Kubernetes bridge submits a workload.
+    """
+    person = _person(policy, requester.actor)
+    if person != requester.actor:
+        return person
+    holder = next((name for name in policy.identity.keys.values() if _is_or_below(requester.actor, name)), requester.actor)
+    return f"{holder}/{workload_user}" if workload_user and holder in policy.kubernetes.bridges else holder
+
+
+def job_denial(policy: Policy, requester: Requester, action: JobAction, job: JobOwner) -> Denial | None:
     """Who may do this to the job."""
+    if requester.permitted:
+        return None
     allowed: Sequence[str] = getattr(policy.identity.permissions, action)
     owner = Requester(job.user, "signed" if job.user_verified else "none")
     what = f"{PHRASES.get(action, action)} {job.id}, a job of {owner.text}"
@@ -143,6 +191,40 @@ def job_denial(policy: Policy, requester: Requester, action: JobAction, job: Job
     ):
         return None
     return Denial(f"permissions.{action}", f"{requester.text} may not {what}{_listed(allowed)}")
+
+
+def lost_permissions(before: Policy, after: Policy, requester: Requester) -> list[str]:
+    """What the requester may do under one policy and could no longer do under another, as in `use the class train`.
+
+    Whoever has a key under the other policy is taken to sign with it, and an access list to verify who has none. Projects and
+    classes that only one of them has say nothing.
+    """
+    if requester.has_root_key:
+        return []
+    keys, remaining = _own_keys(before, requester), _own_keys(after, requester)
+    later = Requester(requester.actor, "signed" if remaining else "none" if keys else "acl")
+    lost = ["sign requests, as it names no key of yours"] if keys and not remaining else []
+    if requester.auth in before.identity.accept and not {requester.auth, later.auth}.intersection(after.identity.accept):
+        lost.append(f"send requests, as it accepts only {' and '.join(after.identity.accept)} ones")
+    may = dict(_permissions(after, later))
+    return [*lost, *(what for what, permitted in _permissions(before, requester) if permitted and not may.get(what, True))]
+
+
+def _own_keys(policy: Policy, requester: Requester) -> list[str]:
+    return [key for key, holder in policy.identity.keys.items() if _is_or_below(requester.actor, holder)]
+
+
+def _permissions(policy: Policy, requester: Requester) -> Iterator[tuple[str, bool]]:
+    yield "send the requests of operators", operator_denial(policy, requester) is None
+    yield "decide which keys are trusted", keys_denial(policy, requester) is None
+    yield "submit jobs without a project", submission_denial(policy, requester, None) is None
+    for project in policy.projects:
+        yield f"submit jobs to the project {project.name}", submission_denial(policy, requester, project.name) is None
+    for entry in policy.priority_classes:
+        yield f"use the class {entry.name}", class_denial(policy, requester, entry.name) is None
+    for action in JOB_ACTIONS:
+        allowed = getattr(policy.identity.permissions, action)
+        yield f"{PHRASES.get(action, action)} your jobs", "owner" in allowed or "anyone" in allowed
 
 
 def _listed(allowed: Sequence[str]) -> str:
@@ -184,6 +266,8 @@ def _upwards(policy: Policy, project: str) -> Iterator[tuple[str, Sequence[str],
 
 
 def _is_named(policy: Policy, requester: Requester, names: Sequence[str]) -> bool:
+    if requester.permitted:
+        return True
     return requester.verified and (requester.actor in names or _person(policy, requester.actor) in names)
 
 

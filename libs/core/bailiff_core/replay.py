@@ -18,7 +18,12 @@ MAX_PROPOSALS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first record that differs from the replay. expected: what this engine decides; found: what the log has."""
+    """The first record that differs from the replay.
+
+    Attributes:
+        expected: What this engine decides.
+        found: What the log has.
+    """
 
     seq: int
     cycle: int
@@ -62,7 +67,11 @@ class Replay:
             self.proposal_differences += found[: MAX_PROPOSALS_SHOWN - len(self.proposal_differences)]
 
     def feed(self, record: Record, wire: Wire) -> None:
-        """Compares and folds the next record. Raises `ValueError` if it does not follow the one before."""
+        """Compares and folds the next record.
+
+        Raises:
+            ValueError: The record does not follow the one before.
+        """
         if self.difference is not None:
             return
         if isinstance(record.data, WriterStarted):

@@ -143,7 +143,7 @@ Next steps
   docs/how-to/survive-preemption.md
                              how to make a training script preemptible
   docs/reference/kafka.md    submit and read with any Kafka client
-  make test                  run all tests
+  make test                  every check, and every test that needs no whole system
 """
 
 

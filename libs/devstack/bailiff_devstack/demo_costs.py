@@ -17,10 +17,7 @@ STAGES: dict[facts.EvictionStage, str] = {
     "term_sent": "TERM sent",
     "kill_sent": "KILL sent",
 }
-ORDER = (
-    "decided", "eviction started", *STAGES.values(), "exited", "GPU released", "requeued", "placed",
-    "restarted", "resumed",
-)  # fmt: skip
+ORDER = ("decided", "eviction started", *STAGES.values(), "exited", "GPU released", "requeued", "placed", "restarted", "resumed")
 
 
 @dataclass

@@ -18,7 +18,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from bailiff.render.record_text.line import TONES, WHAT_WIDTH, Line, styled
+from bailiff.render.record_text.line import TONES, Line, styled
 from bailiff.render.record_text.lines import lines
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.records import Record
@@ -73,7 +73,9 @@ class Screen:
         self._state = state
         if record.data is not None and record.data.NAME not in QUIET:
             for line in lines(record, state):
-                self._events.append(short(line))
+                text = styled(line, pool=False)
+                text.no_wrap, text.overflow = True, "ellipsis"
+                self._events.append(text)
                 if self._live is None:
                     self._console.print(styled(line), overflow="ellipsis", no_wrap=True)
         committed = isinstance(record.data, EvictionStageReached) and record.data.stage == "checkpoint_committed"
@@ -134,20 +136,6 @@ def _lines_of(nodes: Sequence[Node | None], columns: int, details: bool) -> int:
     """Height of the nodes: a line each, and one or two for each row of GPUs."""
     rows = sum(-(-len(node.devices) // columns) for node in nodes if node is not None)
     return len(nodes) + rows * (2 if details else 1)
-
-
-def short(line: Line) -> Text:
-    """The event line without the pool."""
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(line.clock, "dim")
-    text.append(f" #{line.seq:<4} ", "cyan")
-    text.append(f"{line.statement.what:<{WHAT_WIDTH}} ", TONES[line.statement.tone])
-    text.append(line.statement.subject, "bold")
-    if line.statement.detail:
-        text.append(
-            ("  " if line.statement.subject else "") + line.statement.detail, "dim" if line.statement.tone == "quiet" else ""
-        )
-    return text
 
 
 def full_table(found: list[Line]) -> Table:

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bailiff.client.client import Client
-from bailiff_bus.messages import DrainNode, JobSpec
 from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, decisions
+from bailiff_core.records.node_requests import DrainNode
 from bailiff_node_agent.runtime import TaskKey, control_dir
 from bailiff_node_agent.runtime.supervisor.processes import descendants, read_process, scan, send
 

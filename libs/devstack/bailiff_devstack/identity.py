@@ -15,6 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bailiff_node_agent.runtime.supervisor.host import boot_id
+from bailiff_node_agent.runtime.supervisor.processes import read_process, scan
+
 _RECORD_SUFFIX = ".pid.json"
 _POLL_S = 0.02
 
@@ -30,34 +33,27 @@ class Identity:
     @classmethod
     def of(cls, pid: int) -> "Identity":
         """The process that has this pid now."""
-        stat = _stat(pid)
-        if stat is None:
+        process = read_process(pid, zombies=True)
+        if process is None:
             raise ProcessLookupError(pid)
-        return cls(pid, stat.started, _boot_id())
+        return cls(pid, process.started, boot_id())
 
     @classmethod
     def started_at(cls, pid: int, started: int) -> "Identity":
         """The process that had this pid and start time, since this boot."""
-        return cls(pid, started, _boot_id())
+        return cls(pid, started, boot_id())
 
     def alive(self) -> bool:
         """Whether it is running; a zombie is not."""
-        stat = _stat(self.pid)
-        return stat is not None and stat.started == self.started and stat.state not in "ZX" and self.boot == _boot_id()
+        process = read_process(self.pid)
+        return process is not None and process.started == self.started and self.boot == boot_id()
 
     def session(self) -> list["Identity"]:
         """The running processes of its session. Empty once the pid was reused."""
-        if self.boot != _boot_id():
+        leader = read_process(self.pid)
+        if self.boot != boot_id() or (leader is not None and leader.started != self.started):
             return []
-        leader = _stat(self.pid)
-        if leader is not None and leader.started != self.started:
-            return []
-        members = []
-        for entry in Path("/proc").iterdir():
-            stat = _stat(int(entry.name)) if entry.name.isdigit() else None
-            if stat is not None and stat.session == self.pid and stat.state not in "ZX":
-                members.append(Identity(int(entry.name), stat.started, self.boot))
-        return members
+        return [Identity(each.pid, each.started, self.boot) for each in scan() if each.session == self.pid]
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has exited."""
@@ -77,26 +73,6 @@ class Identity:
             member.signal(signal.SIGKILL)
         wait_until(lambda: not self.session(), 5.0)
         return False
-
-
-@dataclass(frozen=True)
-class _Stat:
-    state: str
-    session: int
-    started: int
-
-
-def _stat(pid: int) -> _Stat | None:
-    try:
-        line = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = line.rpartition(")")[2].split()  # the command name before it may contain any character, brackets included
-    return _Stat(state=fields[0], session=int(fields[3]), started=int(fields[19]))
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 from bailiff_node_agent.runtime import Exit
-from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.runtime.process import ProcessRuntime, cgroups_of
 
 
 def end_jobs(state: Path) -> int:
@@ -19,7 +19,7 @@ def end_jobs(state: Path) -> int:
 async def _end_all(nodes: list[Path]) -> int:
     ended = 0
     for folder in nodes:
-        runtime = ProcessRuntime(folder)
+        runtime = ProcessRuntime(folder, cgroups=cgroups_of(folder))
         for found in await runtime.adopt():
             if not isinstance(found, Exit):
                 await runtime.kill(found.key)

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -26,10 +27,9 @@ from .kafka_java import KafkaStartError, class_path, java
 from .kafka_serving import serves
 from .managed import Managed
 from .ports import LOOPBACK, free_ports, is_free
-from .processes import reap, spawn, tail
+from .processes import AdoptedProcess, reap, spawn, tail
 
 _RECORD = "kafka"
-_OLDEST_JAVA = 17  # what a Kafka 4 broker needs
 _AOT_JAVA = 25  # the first that writes its start-up cache in one go
 
 _IN_USE = "Address already in use"  # Java's message
@@ -99,7 +99,7 @@ class EmbeddedKafka(Managed):
         self._start_timeout_s = start_timeout_s
         self._progress = progress
         self._command: list[str] = []
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._popen: subprocess.Popen[bytes] | AdoptedProcess | None = None
         self._identity: Identity | None = None
 
     # --- properties
@@ -140,9 +140,7 @@ class EmbeddedKafka(Managed):
             return self
         earlier = read_record(self.state_dir, _RECORD)
         if earlier is not None and earlier.alive():
-            raise KafkaStartError(
-                f"a broker (pid {earlier.pid}) is already running on {self.state_dir}; stop_recorded() on that folder stops it"
-            )
+            raise KafkaStartError(f"a broker (pid {earlier.pid}) is already running on {self.state_dir}")
         self.prepare()
         may_choose_again = self._ports is None and self._fixed_port is None
         if self._ports is None:
@@ -156,6 +154,15 @@ class EmbeddedKafka(Managed):
             self._ports = self._choose_ports()
             self._start_once()
         return self
+
+    def adopt(self) -> bool:
+        """Take over the broker that another process has started on this folder and port, if it runs."""
+        earlier = read_record(self.state_dir, _RECORD)
+        if self._fixed_port is None or earlier is None or not earlier.alive():
+            return False
+        self._popen, self._identity = AdoptedProcess(earlier), earlier
+        self._ports = self._choose_ports()
+        return True
 
     def stop(self, grace_s: float = 20.0) -> None:
         """Shut it down (kill it after the grace); the data stays."""
@@ -180,6 +187,8 @@ class EmbeddedKafka(Managed):
         After more than 2 s (the broker session timeout) the controller fences the broker; after `resume`, clients retry briefly.
         """
         self._signal(signal.SIGSTOP)
+        if not wait_until(self._is_stopped, 10.0):  # a thread that still runs may answer once more
+            raise RuntimeError("the broker did not stop")
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""
@@ -260,7 +269,7 @@ class EmbeddedKafka(Managed):
             self.stop()
             raise
         if not ready or not self.running():
-            why = f"not ready in {self._start_timeout_s:g} s" if self.running() else f"exit code {self._popen.returncode}"
+            why = f"not ready in {self._start_timeout_s:g} s" if self.running() else f"exit code {self._popen.poll()}"
             self.stop()
             raise KafkaStartError(f"Kafka did not start ({why}).\n{self._last_lines(log_began)}")
 
@@ -331,6 +340,15 @@ class EmbeddedKafka(Managed):
         if self._identity is None or not self.running():
             raise RuntimeError("the broker does not run")
         self._identity.signal(number)
+
+    def _is_stopped(self) -> bool:
+        """Whether no thread of the broker runs."""
+        assert self._identity is not None
+        for thread in Path(f"/proc/{self._identity.pid}/task").glob("*/stat"):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it ended before it stopped
+                if thread.read_text().rpartition(")")[2].split()[0] != "T":
+                    return False
+        return True
 
     def _reap(self) -> None:
         if self._popen is not None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 _FIRST = 10_240
+_given: set[int] = set()
+"""Ports that this process has given out: their servers may not have bound them yet."""
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -20,13 +22,14 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Several different free ports."""
+    """Several different free ports, each given only once by this process."""
     last = _first_ephemeral() - 1
     candidates = range(_FIRST, last) if last - _FIRST > 1_000 else range(_FIRST, 65_536)
     found: list[int] = []
     for port in random.SystemRandom().sample(candidates, k=min(len(candidates), 1_000)):
-        if is_free(port):
+        if port not in _given and is_free(port):
             found.append(port)
+            _given.add(port)
             if len(found) == count:
                 return found
     raise OSError(f"no {count} free ports on 127.0.0.1")
@@ -56,4 +59,6 @@ def persistent_port(file: Path) -> int:
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(str(free_port()))
-    return int(file.read_text())
+    port = int(file.read_text())
+    _given.add(port)
+    return port

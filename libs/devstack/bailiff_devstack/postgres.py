@@ -20,7 +20,7 @@ from pathlib import Path
 from .identity import Identity, drop_record, read_record, wait_until, write_record
 from .managed import Managed
 from .ports import persistent_port
-from .processes import reap, spawn, tail
+from .processes import AdoptedProcess, reap, spawn, tail
 
 _LAUNCH = Path(__file__).with_name("_launch.py")
 NAME = "postgres"
@@ -46,7 +46,7 @@ class EmbeddedPostgres(Managed):
     ) -> None:
         self.folder, self._die_with_parent, self._progress = folder, die_with_parent, progress
         self._settings = dict(settings or {})
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._popen: subprocess.Popen[bytes] | AdoptedProcess | None = None
 
     @property
     def dsn(self) -> str:
@@ -63,6 +63,10 @@ class EmbeddedPostgres(Managed):
         """The server's log."""
         return self.folder / "postgres.log"
 
+    def running(self) -> bool:
+        """Whether the server's process exists."""
+        return self._popen is not None and self._popen.poll() is None
+
     def start(self, timeout_s: float = 60.0) -> None:
         """Create the database at the first start, and start; returns when it accepts clients. Raises `PostgresStartError`."""
         earlier = read_record(self.folder, NAME)
@@ -70,10 +74,18 @@ class EmbeddedPostgres(Managed):
             raise PostgresStartError(f"PostgreSQL is already running in {self.folder}")
         if not (self.folder / "data" / "PG_VERSION").exists():
             self._initialise()
+        self._wait_for_backends()
+        # Nothing uses the data: the server that wrote it was killed, but PostgreSQL takes one not reaped yet for running.
+        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
         options = {
-            "listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": "", "max_connections": "40",
-            "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap", **self._settings,
-        }  # fmt: skip
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "max_connections": "40",
+            "shared_buffers": "64MB",
+            "dynamic_shared_memory_type": "mmap",
+            **self._settings,
+        }
         command = [str(_binaries() / "postgres"), "-D", str(self.folder / "data")]
         for name, value in options.items():
             command += ["-c", f"{name}={value}"]
@@ -86,13 +98,20 @@ class EmbeddedPostgres(Managed):
             self.close()
             raise PostgresStartError(f"PostgreSQL did not start; the end of its log:\n{tail(self.log)}")
 
+    def adopt(self) -> bool:
+        """Take over the server that another process has started in this folder, if it runs."""
+        earlier = read_record(self.folder, NAME)
+        if earlier is None or not earlier.alive():
+            return False
+        self._popen = AdoptedProcess(earlier)
+        return True
+
     def kill9(self) -> None:
         """SIGKILL to the server process alone, as in a crash. Returns when its backends have exited, too."""
         assert self._popen is not None
         self._popen.kill()
         reap(self._popen)
-        if not wait_until(lambda: not self._backends(), 30.0):
-            raise PostgresStartError(f"backends of a killed PostgreSQL did not end: {self._backends()}")
+        self._wait_for_backends()
 
     def close(self, grace_s: float = 10.0) -> None:
         """Fast shutdown: clients are disconnected, committed data stays."""
@@ -107,6 +126,11 @@ class EmbeddedPostgres(Managed):
         reap(popen)
         drop_record(self.folder, NAME)
         self._popen = None
+
+    def _wait_for_backends(self) -> None:
+        """Wait until those of a killed server have exited."""
+        if not wait_until(lambda: not self._backends(), 30.0):
+            raise PostgresStartError(f"backends of a killed PostgreSQL did not end: {self._backends()}")
 
     def _backends(self) -> list[int]:
         """Pids of the processes whose working directory is the data folder. Each has a session of its own."""
@@ -125,15 +149,24 @@ class EmbeddedPostgres(Managed):
         password.write_text(secrets.token_urlsafe(24))
         prefix = _unprivileged_prefix(self.folder)
         command = [
-            *prefix, str(_binaries() / "initdb"), "-D", str(self.folder / "data"), "-U", USER, "--pwfile", str(password),
-            "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
-        ]  # fmt: skip
+            *prefix,
+            str(_binaries() / "initdb"),
+            "-D",
+            str(self.folder / "data"),
+            "-U",
+            USER,
+            "--pwfile",
+            str(password),
+            "--auth=scram-sha-256",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+            "--no-instructions",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PostgresStartError(f"PostgreSQL's initdb failed:\n{done.stdout}{done.stderr}")
-        single = [
-            *prefix, str(_binaries() / "postgres"), "--single", "-D", str(self.folder / "data"), "postgres",
-        ]  # fmt: skip
+        single = [*prefix, str(_binaries() / "postgres"), "--single", "-D", str(self.folder / "data"), "postgres"]
         done = subprocess.run(single, input=f"CREATE DATABASE {USER};\n", capture_output=True, text=True, check=False)
         if done.returncode:
             raise PostgresStartError(f"PostgreSQL could not create its database:\n{done.stdout}{done.stderr}")

@@ -1,13 +1,14 @@
 """Starts child processes, waits until they are ready, and stops them.
 
 For the demo, for tests that kill services, and for `make up`. Each child has a session of its own, a log file, and a
-record on disk (identity.py) by which a later process can stop it. Nothing is restarted here.
+record on disk (identity.py) by which a later process can adopt or stop it. Nothing is restarted here.
 """
 
 import contextlib
 import http.client
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -42,9 +43,40 @@ class Death:
         return f"{self.name} exited with {self.code}; the end of its log:\n{self.last_lines}"
 
 
+class AdoptedProcess:
+    """A process that another one has started, with the methods of `subprocess.Popen` that the devstack uses.
+
+    Its exit code is not known: it reads as that of a kill.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity, self.pid = identity, identity.pid
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        return None if self.identity.alive() else -signal.SIGKILL
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it exits. Raises `subprocess.TimeoutExpired`."""
+        if not wait_until(lambda: not self.identity.alive(), threading.TIMEOUT_MAX if timeout is None else timeout):
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        return -signal.SIGKILL
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has exited."""
+        self.identity.signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, unless it has exited."""
+        self.identity.signal(signal.SIGKILL)
+
+
+Child = subprocess.Popen[bytes] | ForkedProcess | AdoptedProcess
+
+
 @dataclass
 class _Child:
-    popen: subprocess.Popen[bytes] | ForkedProcess
+    popen: Child
     identity: Identity
     log: Path
     ready_url: str | None
@@ -90,14 +122,20 @@ class Processes:
         child = start_forked(server, module, log=self.log(name), env=environment, die_with_parent=self._die_with_parent)
         return self._started(name, child, child.identity, ready_url)
 
+    def adopt(self, name: str, ready_url: str | None = None) -> bool:
+        """Take over the recorded process of this name, if it runs."""
+        earlier = read_record(self.folder, name)
+        if earlier is None or not earlier.alive():
+            return False
+        self._children[name] = _Child(AdoptedProcess(earlier), earlier, self.log(name), ready_url)
+        return True
+
     def _refuse_running(self, name: str) -> None:
         earlier = read_record(self.folder, name)
         if earlier is not None and earlier.alive():
             raise ValueError(f"{name} is already running; stop it first (records are in {self.folder})")
 
-    def _started(
-        self, name: str, popen: subprocess.Popen[bytes] | ForkedProcess, identity: Identity, ready_url: str | None
-    ) -> int:
+    def _started(self, name: str, popen: Child, identity: Identity, ready_url: str | None) -> int:
         self._children[name] = _Child(popen, identity, self.log(name), ready_url)
         write_record(self.folder, name, identity)
         return popen.pid
@@ -151,13 +189,13 @@ class Processes:
         """SIGKILL to the child alone, as in a crash: its own children keep running."""
         child = self._children[name]
         child.popen.kill()
-        _exit_code(child.popen)
+        reap(child.popen)
 
     def stop(self, name: str, *, grace_s: float = 10.0) -> Death:
         """TERM to the child's whole session, wait, KILL to the rest; how it exited."""
         child = self._children.pop(name)
         child.identity.end(grace_s)
-        code = _exit_code(child.popen)
+        code = reap(child.popen)
         drop_record(self.folder, name)
         return Death(name, code, tail(child.log))
 
@@ -190,15 +228,13 @@ def _answers(url: str) -> bool:
             return False
 
 
-def _exit_code(child: subprocess.Popen[bytes] | ForkedProcess) -> int:
-    return child.wait(5.0) if isinstance(child, ForkedProcess) else reap(child)
-
-
-def reap(popen: subprocess.Popen[bytes]) -> int:
+def reap(popen: Child) -> int:
     """The exit code of a child that has exited or was just killed."""
     try:
         return popen.wait(5.0)
     except subprocess.TimeoutExpired:  # a Ctrl-C inside poll() leaves its lock held forever
+        if not isinstance(popen, subprocess.Popen):
+            raise
         _, status = os.waitpid(popen.pid, 0)
         popen.returncode = os.waitstatus_to_exitcode(status)
         return popen.returncode

@@ -79,9 +79,12 @@ class SecureKafka(EmbeddedKafka):
 
     def _with_certificate(self, name: str) -> KafkaSettings:
         return KafkaSettings(
-            bootstrap=self.bootstrap, security_protocol="SSL", cafile=self.security / "ca.pem",
-            certfile=self.security / f"{name}.pem", keyfile=self.security / f"{name}.key",
-        )  # fmt: skip
+            bootstrap=self.bootstrap,
+            security_protocol="SSL",
+            cafile=self.security / "ca.pem",
+            certfile=self.security / f"{name}.pem",
+            keyfile=self.security / f"{name}.key",
+        )
 
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.security / "ca.pem")

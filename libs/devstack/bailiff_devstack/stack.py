@@ -7,8 +7,8 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from bailiff_node_agent.runtime.fork_server import ForkServerDied
 from bailiff_service.access_tokens import API_TOKEN_FILE, service_token
 
 from .forked import fork_server
+from .identity import wait_until
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
 from .kafka import EmbeddedKafka
@@ -32,7 +33,7 @@ from .kafka_java import KafkaStartError
 from .managed import Managed
 from .operator_key import CONSOLE as CONSOLE_NAME
 from .operator_key import console_key
-from .ports import LOOPBACK, free_ports, persistent_port
+from .ports import LOOPBACK, free_ports, is_free, persistent_port
 from .postgres import EmbeddedPostgres, PostgresStartError
 from .processes import ProcessDiedError, Processes
 
@@ -48,14 +49,24 @@ ROLLUP = "rollup"  # the live metrics
 CONSOLE = "console"  # the web console
 WITNESS = "witness"  # cosigns the seals
 MODULES = {
-    **SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup", CONSOLE: "bailiff_console",
+    **SERVICES,
+    AUDITOR: "bailiff_auditor",
+    API: "bailiff_auditor.api",
+    ROLLUP: "bailiff_rollup",
+    CONSOLE: "bailiff_console",
     WITNESS: "bailiff.witness",
-}  # fmt: skip
+}
 
 CERTIFIED: Mapping[str, Role] = {
-    "admission": "admission", "victim-selection": "victim-selection", "eviction-executor": "eviction-executor",
-    AUDITOR: "auditor", API: "api", ROLLUP: "rollup", CONSOLE: "console", WITNESS: "witness",
-}  # fmt: skip
+    "admission": "admission",
+    "victim-selection": "victim-selection",
+    "eviction-executor": "eviction-executor",
+    AUDITOR: "auditor",
+    API: "api",
+    ROLLUP: "rollup",
+    CONSOLE: "console",
+    WITNESS: "witness",
+}
 """The roles in the services' certificates."""
 
 INTERPRETER_VARIABLES = ("PYTHON", "LD_")
@@ -64,10 +75,28 @@ INTERPRETER_VARIABLES = ("PYTHON", "LD_")
 NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment", "credentials", "policy.yaml")
 """Files and folders beside the state folder: logs, data and addresses of the servers."""
 
+PORT_FILES = {
+    "kafka": ("kafka.port", "kafka/scram.port"),
+    "postgres": ("postgres/port",),
+    API: ("api.port",),
+    CONSOLE: ("console.port", "console-jobs.port"),
+    WITNESS: ("witness.port",),
+}
+"""Files with the ports that stay the same at every start."""
+
+ADDRESS_WITHIN_S = 10.0
+"""Time in which a service that runs has written its address."""
+
 START_ERRORS = (
-    ForkServerDied, JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError,
-    BusUnavailable, TimeoutError,
-)  # fmt: skip
+    ForkServerDied,
+    JarMismatchError,
+    JarUnavailableError,
+    KafkaStartError,
+    PostgresStartError,
+    ProcessDiedError,
+    BusUnavailable,
+    TimeoutError,
+)
 
 
 @dataclass(frozen=True)
@@ -114,39 +143,70 @@ class Stack(Managed):
     def start(self) -> None:
         """Start Kafka, create topics, start all services and wait until each is ready. PostgreSQL starts concurrently.
 
-        It does not wait for auditor, API, roll-up, console and witness.
+        What `adopt` found running stays as it is. It does not wait for auditor, API, roll-up, console and witness.
         """
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
-        if self.plan.archive:
+        postgres_started: Future[None] | None = None
+        if self.plan.archive and not self.postgres.running():
             self._postgres_executor = ThreadPoolExecutor(1)
             postgres_started = self._postgres_executor.submit(self.postgres.start)
         self.start_kafka()
-        for name in SERVICES:
-            self.start_service(name)
-        if self.plan.rollup:
-            self.start_service(ROLLUP)
-        if self.plan.archive:
-            postgres_started.result()
-            self.start_service(AUDITOR)
-        if self.plan.api:
-            self.start_service(API)
-        if self.plan.console:
-            self.start_service(CONSOLE)
-        if self.plan.witness:
-            self.start_service(WITNESS)
+        running = self.processes.running()
+        for name in self.services():
+            if name == AUDITOR and postgres_started is not None:
+                postgres_started.result()
+            if name not in running:
+                self.start_service(name)
         self._progress("waiting for the services to become ready")
         self.processes.wait_ready(*SERVICES, timeout_s=60)
 
+    def services(self) -> list[str]:
+        """The planned services, in the order in which they start."""
+        planned = {
+            ROLLUP: self.plan.rollup,
+            AUDITOR: self.plan.archive,
+            API: self.plan.api,
+            CONSOLE: self.plan.console,
+            WITNESS: self.plan.witness,
+        }
+        return [*SERVICES, *(name for name, wanted in planned.items() if wanted)]
+
+    def adopt(self) -> list[str]:
+        """Take over what another process has started in this folder; returns the names of what does not run."""
+        assert isinstance(self.kafka, EmbeddedKafka)
+        servers = {"kafka": self.kafka.adopt, **({"postgres": self.postgres.adopt} if self.plan.archive else {})}
+        missing = [name for name, adopt in servers.items() if not adopt()]
+        for name in self.services():
+            if not self.processes.adopt(name):
+                missing.append(name)
+            elif wait_until(self._address_file(name).exists, ADDRESS_WITHIN_S):  # it may have just started
+                self._http[name] = int(self._address_file(name).read_text().rpartition(":")[2])
+                self.processes.adopt(name, f"{self.address(name)}/readyz")
+            else:
+                self.processes.stop(name)
+                missing.append(name)
+        return missing
+
+    def busy_ports(self, names: Iterable[str]) -> Iterator[tuple[str, int, Path]]:
+        """Ports of these servers, at which they are known already, that other programs use: name, port and its file."""
+        for name in names:
+            for file in (self.folder / each for each in PORT_FILES.get(name, ())):
+                if file.exists() and not is_free(persistent_port(file)):
+                    yield name, persistent_port(file), file
+
+    def _address_file(self, process: str) -> Path:
+        return self.folder / "state" / f"{process}.address"
+
     def start_kafka(self) -> None:
         """Start Kafka, create its topics, and write the files that the services read."""
-        self._progress("starting Kafka")
         fork_server(tuple(MODULES.values()))  # imports the services meanwhile
         if not self.kafka.running():
+            self._progress("starting Kafka")
             self.kafka.start()
         asyncio.run(self._create_topics())
         pools = [{"name": name, "partition": partition} for partition, name in enumerate(self.plan.pools)]
         (self.folder / "pools.yaml").write_text(yaml.safe_dump({"pools": pools}))
-        self._http = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
+        self._http = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True)) | self._http
 
     async def _create_topics(self) -> None:
         self._progress("creating topics")  # inside the event loop, which handles Ctrl-C
@@ -187,7 +247,7 @@ class Stack(Managed):
             "BAILIFF_HTTP_HOST": self.host(process),
             "BAILIFF_HTTP_PORT": str(port),
             "BAILIFF_INSTANCE": process,
-            "BAILIFF_HTTP_ADDRESS_FILE": str(self.folder / "state" / f"{process}.address"),
+            "BAILIFF_HTTP_ADDRESS_FILE": str(self._address_file(process)),
         }
         if role != "operator":
             settings["BAILIFF_CREDENTIALS"] = str(self.folder / "credentials" / process)

@@ -1,63 +1,144 @@
-"""`make up` and `make down`: a whole system on this machine, with its state in one folder."""
+"""`make up`, `make status` and `make down`: a whole system on this machine, with its state in one folder."""
 
 import argparse
-import json
+import contextlib
+import fcntl
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from bailiff_core.humanize import count_text
 from bailiff_node_agent.runtime.process import why_not_isolated
 from bailiff_service.access_tokens import API_TOKEN_FILE
 
-from .identity import stop_recorded
+from .identity import Identity, read_record, stop_recorded
 from .jobs import end_jobs
 from .operator_key import make_operator, operator_key, user_name
-from .ports import free_port
+from .ports import LOOPBACK, persistent_port
+from .processes import Processes
 from .scrape import metrics_lines, write_scrape_file
 from .secure_kafka import SecureKafka
-from .stack import MODULES, START_ERRORS, Plan, Stack
+from .stack import MODULES, PORT_FILES, START_ERRORS, Plan, Stack
 
-ADDRESS = "kafka.json"
+DEFAULT_GPUS = "8xH100-80GB"
+KEEPER = "keeper"
+_KEEPER = Path(__file__).with_name("_keeper.py")
+FOLDERS = {"kafka": "kafka", "postgres": "postgres", **dict.fromkeys((*MODULES, KEEPER), "services")}
+"""The folder with the log and the record of each process."""
 
 
-def up(state: Path, gpus: str, *, secure: bool = False) -> int:
-    """Start everything, and print how to use it. secure: Kafka with TLS, users and access lists."""
+def up(state: Path, gpus: str | None = None, *, secure: bool = False, quiet: bool = False) -> int:
+    """Start what does not run, keep it running, and print how to use it. What runs stays as it is.
+
+    Args:
+        gpus: GPUs of the node; ignored while the system runs.
+        secure: Kafka with TLS, users and access lists.
+        quiet: Do not print how to use it.
+    """
     state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o700)  # the topics below have commands and variables of jobs
-    earlier = state / "kafka" / "data"
-    signs = operator_key(state).exists() or not earlier.exists()  # a pool of an earlier release knows no key
+    with _one_at_a_time(state):
+        if (state / "kafka" / "data").exists() and secure != (state / "kafka" / "security").exists():
+            kind = "without" if secure else "with"
+            return _failed(f"the state in {state} is of a Kafka {kind} SECURE=1; use another STATE")
+        anew = not _running(state)
+        chosen = state / "gpus"
+        if anew or not chosen.exists():
+            chosen.write_text(gpus or DEFAULT_GPUS)
+        elif gpus not in (None, chosen.read_text()):
+            print(f"GPUS={gpus} is ignored: the node has {chosen.read_text()} until `make down`")
+        stack = _stack(state, chosen.read_text(), secure=secure)
+        missing = stack.adopt()
+        busy = list(stack.busy_ports(missing))
+        for name, port, file in busy:
+            print(f"port {port} of {name} is in use by another program: end that, or remove {file} to have another port chosen")
+        if busy:
+            return _failed("a port is in use")
+        try:
+            if missing:
+                stack.start()
+                stack.processes.wait_ready(*stack.services(), timeout_s=60)
+            else:
+                print("• everything runs already; nothing was started")
+            _keep(state, chosen.read_text(), secure=secure)
+        except START_ERRORS as fault:
+            if anew:
+                stack.close()
+            return _failed(str(fault))
+        except BaseException:
+            if anew:
+                stack.close()
+            raise
+        addresses = {name: stack.address(name) for name in MODULES}
+        exported = _write_files(state, stack, addresses)
+        if not quiet:
+            _print_use(state, stack, addresses, f". {state}/environment; export" if secure else f"export {' '.join(exported)}")
+    return 0
+
+
+def _failed(why: str) -> int:
+    print(f"Bailiff did not start: {why}", file=sys.stderr)
+    return 1
+
+
+@contextlib.contextmanager
+def _one_at_a_time(state: Path) -> Iterator[None]:
+    with (state / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("• waiting for another `make up` or `make down`", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _running(state: Path) -> dict[str, Identity]:
+    """The processes that run, by name."""
+    found = {name: read_record(state / folder, name) for name, folder in FOLDERS.items()}
+    return {name: identity for name, identity in found.items() if identity is not None and identity.alive()}
+
+
+def _stack(state: Path, gpus: str, *, secure: bool) -> Stack:
     plan = Plan(
-        nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}], policy=make_operator(state) if signs else None,
-        port=_port(state), archive=True, api=True, rollup=True, console=True, witness=True,
-    )  # fmt: skip
-    if earlier.exists() and secure != (state / "kafka" / "security").exists():
-        kind = "without" if secure else "with"
-        print(f"Bailiff did not start: the state in {state} is of a Kafka {kind} SECURE=1; use another STATE", file=sys.stderr)
-        return 1
+        nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}],
+        policy=make_operator(state),
+        port=persistent_port(state / "kafka.port"),
+        archive=True,
+        api=True,
+        rollup=True,
+        console=True,
+        witness=True,
+    )
 
     def progress(text: str) -> None:
         print(f"• {text}", flush=True)
 
     kafka = SecureKafka(state / "kafka", port=plan.port, die_with_parent=False, progress=progress) if secure else None
-    stack = Stack(state, plan, die_with_parent=False, progress=progress, kafka=kafka)
-    try:
-        stack.start()
-    except START_ERRORS as fault:
-        stack.close()
-        print(f"Bailiff did not start: {fault}", file=sys.stderr)
-        return 1
-    except BaseException:
-        stack.close()
-        raise
-    key = {"BAILIFF_KEY": str(operator_key(state))} if signs else {}
-    exported = [f"{name}={shlex.quote(value)}" for name, value in {**stack.kafka_environment("operator"), **key}.items()]
+    return Stack(state, plan, die_with_parent=False, progress=progress, kafka=kafka)
+
+
+def _keep(state: Path, gpus: str, *, secure: bool) -> None:
+    """Start the process that starts again what ends, unless it runs."""
+    processes = Processes(state / FOLDERS[KEEPER], die_with_parent=False)
+    if not processes.adopt(KEEPER):
+        again = [sys.executable, "-m", "bailiff_devstack.updown", "up", "--quiet", "--state", str(state), "--gpus", gpus]
+        again += ["--secure"] if secure else []
+        processes.start(KEEPER, [sys.executable, "-I", "-S", str(_KEEPER), str(state), *again])
+
+
+def _write_files(state: Path, stack: Stack, addresses: dict[str, str]) -> list[str]:
+    """Write the files with addresses and settings; returns the settings of the `bailiff` command as `NAME=value`."""
+    environment = {**stack.kafka_environment("operator"), "BAILIFF_KEY": str(operator_key(state))}
+    exported = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
     _private(state / "environment", "".join(f"export {each}\n" for each in exported))
-    connect = f". {state}/environment; export" if secure else f"export {' '.join(exported)}"
     _private(state / "archive", stack.postgres.dsn + "\n")
     _private(state / "witness", stack.witness + "\n")
-    addresses = {name: stack.address(name) for name in MODULES}
     write_scrape_file(state / "prometheus.yml", addresses)
+    return exported
+
+
+def _print_use(state: Path, stack: Stack, addresses: dict[str, str], connect: str) -> None:
     print(
         f"""
 Bailiff is running. Console: {stack.console_link}
@@ -77,15 +158,12 @@ Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
 Metrics:
 {metrics_lines(addresses)}
 
-The link signs in to the console: whoever has it is its user.{_signature(signs)}
+The link signs in to the console: whoever has it is its user.
+BAILIFF_KEY is your key: requests that it signs are those of the operator {user_name()}.
 {_isolation(state)}
+  make status                                             what runs; what ends is started again by itself
   make down                                               stop it; `make up` continues from its state"""
     )
-    return 0
-
-
-def _signature(signs: bool) -> str:
-    return "\nBAILIFF_KEY is your key: requests that it signs are those of the operator " + user_name() + "." if signs else ""
 
 
 def _isolation(state: Path) -> str:
@@ -98,12 +176,43 @@ def _isolation(state: Path) -> str:
     )
 
 
+def status(state: Path) -> int:
+    """Print what runs and where its log is; returns 1 where something does not run."""
+    running, lines = _running(state), []
+    for name, folder in FOLDERS.items():
+        log = state / folder / f"{name}.log"
+        if name in running:
+            lines.append(f"{name:<18} runs          pid {running[name].pid:<8} {_address(state, name):<24} {log}")
+        else:
+            lines.append(f"{name:<18} does not run  {'':<12} {'':<24} {log}")
+    print("\n".join(lines))
+    missing = len(FOLDERS) - len(running)
+    if missing:
+        print(f"\n{count_text(missing, 'process')} missing: `make up` starts what does not run, and touches nothing else")
+    return 1 if missing else 0
+
+
+def _address(state: Path, name: str) -> str:
+    """Where users reach it; else where its metrics are."""
+    port, metrics = next(iter(PORT_FILES.get(name, ())), None), state / "state" / f"{name}.address"
+    if port is not None:
+        return f"{LOOPBACK}:{persistent_port(state / port)}"
+    return metrics.read_text().strip().removeprefix("http://") if metrics.exists() else ""
+
+
 def down(state: Path) -> int:
     """Stop what `up` started."""
-    stopped = stop_recorded(state / "services")
-    jobs = end_jobs(state / "state")
-    stopped += stop_recorded(state / "postgres")
-    stopped += stop_recorded(state / "kafka")
+    if not state.exists():
+        print("nothing was running")
+        return 0
+    with _one_at_a_time(state):
+        keeper = _running(state).get(KEEPER)
+        if keeper is not None:
+            keeper.end(grace_s=5.0)
+        stopped = [name for name in stop_recorded(state / "services") if name != KEEPER]
+        jobs = end_jobs(state / "state")
+        stopped += stop_recorded(state / "postgres")
+        stopped += stop_recorded(state / "kafka")
     print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     if jobs:
         requeued = (
@@ -121,26 +230,19 @@ def _private(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-def _port(state: Path) -> int:
-    """The Kafka port, the same at every start."""
-    file = state / ADDRESS
-    if file.exists():
-        return int(json.loads(file.read_text())["port"])
-    port = free_port()
-    file.write_text(json.dumps({"port": port}))
-    return port
-
-
 def main() -> int:
     """Parse and run."""
     parser = argparse.ArgumentParser(prog="bailiff_devstack.updown")
-    parser.add_argument("what", choices=["up", "down"])
+    parser.add_argument("what", choices=["up", "status", "down"])
     parser.add_argument("--state", type=Path, default=Path(".bailiff"))
-    parser.add_argument("--gpus", default="8xH100-80GB")
+    parser.add_argument("--gpus", help=f"GPUs of the node, by default {DEFAULT_GPUS}")
     parser.add_argument("--secure", action="store_true")
+    parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args()
     state = options.state.absolute()
-    return up(state, options.gpus, secure=options.secure) if options.what == "up" else down(state)
+    if options.what == "up":
+        return up(state, options.gpus, secure=options.secure, quiet=options.quiet)
+    return status(state) if options.what == "status" else down(state)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,13 @@ class CheckpointWrite:
         return self._ended.is_set()
 
     def commit(self) -> Checkpoint:
-        """Make it durable and rename it. Raises `OSError`, `ValueError`, `Superseded`; it is removed then."""
+        """Make it durable and rename it. After an error it is removed.
+
+        Raises:
+            OSError: It cannot be written.
+            ValueError: It was abandoned, or holds something that a checkpoint cannot.
+            Superseded: A newer attempt of the job has started.
+        """
         with self._lock:
             if self.checkpoint is None:
                 if self.done:
@@ -63,5 +69,12 @@ class CheckpointWrite:
             self.abandon()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is done. Whether it is."""
+        """Wait until it is done.
+
+        Args:
+            timeout: Seconds; None: without end.
+
+        Returns:
+            Whether it is done.
+        """
         return self._ended.wait(timeout)

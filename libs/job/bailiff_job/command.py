@@ -105,9 +105,7 @@ class _Job:
     def store(self) -> Store | None:
         """None without a checkpoint directory, as outside Bailiff."""
         env = self.rank_env
-        if env.checkpoints is None:
-            return None
-        return Store(env.checkpoints, job=env.job, attempt=env.attempt, rank=env.rank, world_size=env.world_size)
+        return Store(env.checkpoints, env) if env.checkpoints is not None else None
 
     def publish(self, step: int) -> None:
         if self.steps is not None:
@@ -196,9 +194,13 @@ def _checkpoint(job: _Job, options: argparse.Namespace) -> int:
         raise
     manifest = checkpoint.manifest
     job.socket.send(
-        "checkpoint_committed", step=options.step, bytes=manifest.size, microseconds=manifest.microseconds,
-        sha256=digest(checkpoint.folder / "manifest.json"), agreed=manifest.agreed,
-    )  # fmt: skip
+        "checkpoint_committed",
+        step=options.step,
+        bytes=manifest.size,
+        microseconds=manifest.microseconds,
+        sha256=digest(checkpoint.folder / "manifest.json"),
+        agreed=manifest.agreed,
+    )
     job.publish(options.step)
     job.update_state(saved=options.step)
     print(checkpoint.folder)
@@ -215,9 +217,13 @@ def _committed(job: _Job, options: argparse.Namespace) -> int:
     digests = [digest(file) for file in files]
     combined = digests[0] if len(digests) == 1 else _digest_of(digests)
     job.socket.send(
-        "checkpoint_committed", step=options.step, bytes=sum(file.stat().st_size for file in files),
-        microseconds=max(1, round((monotonic() - began) * 1_000_000)), sha256=combined, agreed=_is_agreed(job),
-    )  # fmt: skip
+        "checkpoint_committed",
+        step=options.step,
+        bytes=sum(file.stat().st_size for file in files),
+        microseconds=max(1, round((monotonic() - began) * 1_000_000)),
+        sha256=combined,
+        agreed=_is_agreed(job),
+    )
     job.publish(options.step)
     job.update_state(saved=options.step)
     return YES

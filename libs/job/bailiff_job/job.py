@@ -51,9 +51,16 @@ def attach(
 ) -> Job:
     """This process as a rank of its job. Outside Bailiff it is never preempted, and keeps checkpoints only in `directory`.
 
-    every_steps, every_s: the job's own interval; none by default. keep: checkpoints that are retained; None for all.
-    Ranks come from the environment; `local_rank` and `local_world_size` are needed if another launcher than torchrun starts
-    several processes in one task. Raises `ValueError` for invalid arguments.
+    Args:
+        every_steps: The job's own checkpoint interval in steps; None: only when Bailiff asks.
+        every_s: The same in seconds.
+        keep: Number of checkpoints that are retained; None: all.
+        rank: Default: from the environment, as the other ranks.
+        local_rank: Needed if another launcher than torchrun starts several processes in one task.
+        local_world_size: Likewise.
+
+    Raises:
+        ValueError: An argument is invalid.
     """
     env = read_rank_env(directory, rank=rank, world_size=world_size, local_rank=local_rank, local_world_size=local_world_size)
     return Job(env, every_steps=every_steps, every_s=every_s, keep=keep)
@@ -73,10 +80,7 @@ class Job:
         self._every_steps, self._every_s = every_steps, every_s
         self._store: Store | None = None
         if env.checkpoints:
-            self._store = Store(
-                env.checkpoints, job=env.job, attempt=env.attempt, rank=env.rank, world_size=env.world_size,
-                restart=env.restart, keep=keep,
-            )  # fmt: skip
+            self._store = Store(env.checkpoints, env, keep)
         self._is_leader = env.worker == 0
         self._socket = ControlSocket(env.socket if self._is_leader else "", env.rank)
         shared_steps = open_steps(env.control) if env.control else None
@@ -118,9 +122,15 @@ class Job:
     # --- every step
 
     def should_checkpoint(self, step: int) -> bool:
-        """Whether to checkpoint now, after this step: the job's own interval is over, or a preemption requires it at this step.
+        """Whether to checkpoint now, after this step.
 
         Takes well below a microsecond if there is nothing to do. After a notice it may wait for the other ranks.
+
+        Args:
+            step: The last step that is done; the first is 0.
+
+        Returns:
+            True if the job's own interval is over, or a preemption requires a checkpoint at this step.
         """
         self._step = self._published[STEP] = step
         self._slots[self._slot] = step + 1
@@ -135,7 +145,12 @@ class Job:
         return False
 
     def progress(self, step: int, total: int | None = None) -> None:
-        """Publish the last completed step, and the total. The node sees it at once; a message is sent at most every 10 s."""
+        """Publish the last completed step. The node sees it at once; a message is sent at most every 10 s.
+
+        Args:
+            step: The last step that is done.
+            total: The total number of steps, if it is known.
+        """
         self._step = self._published[STEP] = step
         self._slots[self._slot] = step + 1
         now = monotonic()
@@ -197,9 +212,18 @@ class Job:
     # --- checkpoints
 
     def restore(self, load: Callable[[Path], object]) -> int:
-        """Call `load` with the folder of the newest verified checkpoint, if any. Returns the step to continue with, or 0.
+        """Load the newest verified checkpoint.
 
         In a gang every rank must call it: all get the same step, each with its own part (rank 0's if it saved no file).
+
+        Args:
+            load: Called with the checkpoint's folder, if there is one.
+
+        Returns:
+            The step to continue with; 0 without a checkpoint.
+
+        Raises:
+            CheckpointError: Another rank of the gang did not verify its part in time.
         """
         if self._store is None:
             return 0
@@ -216,11 +240,21 @@ class Job:
         return start
 
     def checkpoint(self, step: int, save: Save, *, wait: bool = True) -> Checkpoint | None:
-        """Save the state after this step: `save` writes into the given empty folder.
+        """Save the state after this step. Does nothing without a checkpoint directory.
 
-        With wait=False hashing and syncing happen in a thread, and so does what `save` returns, if that is a callable; it
-        must not read state that training changes meanwhile. Does nothing without a checkpoint directory.
-        Raises what `save` raises, `OSError` (the disk is full), `Superseded`; the previous checkpoint is untouched.
+        It raises what `save` raises, too; the previous checkpoint is untouched then.
+
+        Args:
+            save: Writes into the given empty folder.
+            wait: If False, hashing and syncing happen in a thread, and so does what `save` returns, if that is a callable; it
+                must not read state that training changes meanwhile.
+
+        Returns:
+            The checkpoint; None if it is not waited for.
+
+        Raises:
+            OSError: The disk is full, say.
+            Superseded: A newer attempt of the job has started.
         """
         if self._store is None:
             self._begin_write(step)
@@ -244,7 +278,11 @@ class Job:
     def begin_checkpoint(self, step: int) -> CheckpointWrite:
         """Begin a checkpoint of this step that the caller writes and commits itself, also later and in another thread.
 
-        Waits for the previous one, and raises its error; raises `CheckpointError`, `OSError`.
+        Waits for the previous one, and raises its error.
+
+        Raises:
+            CheckpointError: There is no checkpoint directory, or a newer attempt of the job has started.
+            OSError: The folder cannot be made.
         """
         if self._store is None:
             raise CheckpointError("there is no checkpoint directory: give one to attach()")
@@ -302,9 +340,13 @@ class Job:
             parts = [checkpoint.folder.with_suffix(f".rank-{first + worker:04}") for worker in range(self.rank_env.workers)]
         manifest = checkpoint.manifest
         self._socket.send(
-            "checkpoint_committed", step=manifest.step, bytes=sum(_size(part) for part in parts),
-            microseconds=manifest.microseconds, sha256=_sha256_of_manifests(parts), agreed=manifest.agreed,
-        )  # fmt: skip
+            "checkpoint_committed",
+            step=manifest.step,
+            bytes=sum(_size(part) for part in parts),
+            microseconds=manifest.microseconds,
+            sha256=_sha256_of_manifests(parts),
+            agreed=manifest.agreed,
+        )
 
     def _restart_interval(self, step: int) -> None:
         if self._every_steps is not None:

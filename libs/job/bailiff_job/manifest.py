@@ -31,7 +31,12 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """agreed: all ranks of the gang agreed to checkpoint this step. microseconds: duration of the write."""
+    """The manifest of a checkpoint.
+
+    Attributes:
+        agreed: All ranks of the gang agreed to checkpoint this step.
+        microseconds: Duration of the write.
+    """
 
     job: str
     attempt: int
@@ -63,7 +68,11 @@ def digest(path: Path) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Names of all files below the folder, sorted. Raises `ValueError` for anything but files and folders, such as links."""
+    """Names of all files below the folder, sorted.
+
+    Raises:
+        ValueError: The folder contains something else than files and folders, such as a link.
+    """
     found: list[str] = []
     for parent, folders, files in os.walk(folder):
         for name in sorted([*folders, *files]):
@@ -75,7 +84,11 @@ def names_in(folder: Path) -> list[str]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest in the folder. Raises `DamagedCheckpoint`."""
+    """The manifest in the folder.
+
+    Raises:
+        DamagedCheckpoint: It is missing, not readable, or of another version.
+    """
     try:
         data: Any = json.loads((folder / NAME).read_bytes())
         if data["v"] != VERSION:
@@ -88,7 +101,11 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
-    """Read every file. Raises `DamagedCheckpoint` for the first one that is missing or differs in size or content."""
+    """Read every file.
+
+    Raises:
+        DamagedCheckpoint: A file is missing, or differs in size or content.
+    """
     for file in manifest.files:
         if ".." in Path(file.name).parts or Path(file.name).is_absolute():
             raise DamagedCheckpoint(f"its manifest lists a file outside of its folder, {file.name!r}")

@@ -15,8 +15,9 @@ PARTS, RNG = "parts.pt", "rng.pt"
 class TrainingState:
     """`TrainingState(model=model, optimizer=optimizer, …)`: `save` and `load` as `Job.checkpoint` and `Job.restore` take them.
 
-    replicated: all ranks hold the same parts, as in data-parallel training, and rank 0 saves them for all; otherwise each
-    rank saves its own, as in sharded training.
+    Attributes:
+        replicated: All ranks hold the same parts, as in data-parallel training, and rank 0 saves them for all; otherwise each
+            rank saves its own, as in sharded training.
     """
 
     def __init__(self, *, replicated: bool = False, **parts: Any) -> None:

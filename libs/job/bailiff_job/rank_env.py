@@ -9,19 +9,24 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RankEnv:
-    """job: empty outside Bailiff. workers: number of processes that share this task's control directory; this one is `worker`."""
+    """What the environment says about this process.
+
+    Attributes:
+        job: Empty outside Bailiff.
+        workers: Number of processes that share this task's control directory; this one is `worker`.
+        restart: Number of the restart within the attempt, as torchrun counts them.
+    """
 
     job: str
     attempt: int
-    rank: int
-    world_size: int
-    worker: int
-    workers: int
-    restart: str
-    socket: str
-    control: Path | None
-    checkpoints: Path | None
-    grace_s: float
+    rank: int = 0
+    world_size: int = 1
+    worker: int = 0
+    workers: int = 1
+    restart: str = "0"
+    socket: str = ""
+    control: Path | None = None
+    checkpoints: Path | None = None
 
     @property
     def is_only_rank(self) -> bool:
@@ -37,7 +42,11 @@ def read_rank_env(
     local_rank: int | None = None,
     local_world_size: int | None = None,
 ) -> RankEnv:
-    """Arguments override the environment. Raises `ValueError` for a variable that is not a number."""
+    """Arguments override the environment.
+
+    Raises:
+        ValueError: A variable is not a number.
+    """
     job = os.environ.get("BAILIFF_JOB_ID", "")
     started_by_torchrun = (
         "TORCHELASTIC_RUN_ID" in os.environ
@@ -55,7 +64,6 @@ def read_rank_env(
         socket=os.environ.get("BAILIFF_SOCKET", "") if job else "",
         control=Path(control) if control else None,
         checkpoints=Path(checkpoints).absolute() if checkpoints else None,
-        grace_s=float(_number("BAILIFF_GRACE_S", 120)),
     )
 
 

@@ -16,7 +16,12 @@ NONE = -1
 
 
 def map_words(path: Path, words: int) -> memoryview:
-    """The file as 64-bit integers in shared memory. Raises `OSError`, or `ValueError` for a file that is too short."""
+    """The file as 64-bit integers in shared memory.
+
+    Raises:
+        OSError: It cannot be opened.
+        ValueError: It is too short.
+    """
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         return memoryview(mmap.mmap(handle, words * WORD_BYTES)).cast("q")

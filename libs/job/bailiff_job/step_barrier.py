@@ -25,7 +25,12 @@ class Verdict(Enum):
 
 
 class StepBarrier:
-    """Agreement between one rank and its node. steps: the shared words; confirmed: the step confirmed by the rank, or -1."""
+    """Agreement between one rank and its node.
+
+    Attributes:
+        steps: The shared words.
+        confirmed: The step confirmed by the rank, or -1.
+    """
 
     def __init__(self, steps: memoryview, confirmed: int = NONE) -> None:
         self._steps = steps
@@ -54,7 +59,11 @@ class StepBarrier:
         self._confirm(step + MARGIN)
 
     def decide(self, step: int, *, overdue: bool) -> Verdict:
-        """What to do about the notice, after this step. overdue: the soft deadline has passed."""
+        """What to do about the notice, after this step.
+
+        Args:
+            overdue: Whether the soft deadline has passed.
+        """
         agreed = self.agreed()
         if agreed >= 0:
             return Verdict.CHECKPOINT if step >= agreed else Verdict.CONTINUE

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from .clock import monotonic
 from .manifest import HASHERS, NAME, DamagedCheckpoint, File, Manifest, digest, names_in, read_manifest, verify
+from .rank_env import RankEnv
 
 INHERITED = "inherited.json"
 GANG_TIMEOUT_S = 1800.0
@@ -55,25 +56,26 @@ class Checkpoint:
 class Store:
     """The checkpoints of one job, for one rank of one attempt.
 
-    restart: number of the restart within the attempt, as torchrun counts them.
-    keep: how many restorable checkpoints are retained; None for all.
+    Attributes:
+        keep: Number of restorable checkpoints that are retained; None: all.
     """
 
-    def __init__(
-        self, directory: Path, *, job: str, attempt: int, rank: int = 0, world_size: int = 1, restart: str = "0",
-        keep: int | None = 2,
-    ) -> None:  # fmt: skip
+    def __init__(self, directory: Path, env: RankEnv, keep: int | None = 2) -> None:
         if keep is not None and keep < 1:
             raise ValueError(f"keep={keep}: must be at least 1, or None to keep all checkpoints")
-        self._directory, self._job, self._attempt = directory, job, attempt
-        self._rank, self._world_size, self._restart, self._keep = rank, world_size, restart, keep
-        self._own = directory / f"attempt-{attempt:04}"
+        self._directory, self._keep, self._job, self._attempt = directory, keep, env.job, env.attempt
+        self._rank, self._world_size, self._restart = env.rank, env.world_size, env.restart
+        self._own = directory / f"attempt-{env.attempt:04}"
         self._damaged: set[Path] = set()
 
     # --- start of an attempt
 
     def start_attempt(self) -> None:
-        """Record the start of this attempt: checkpoints that older attempts commit from now on are ignored. Raises `OSError`."""
+        """Record the start of this attempt: checkpoints that older attempts commit from now on are ignored.
+
+        Raises:
+            OSError: It cannot be written.
+        """
         if not self._own.exists():
             draft = self._directory / f".tmp-{self._own.name}-{os.getpid()}-{next(_drafts)}"
             draft.mkdir(parents=True)
@@ -132,16 +134,28 @@ class Store:
     # --- saving
 
     def draft(self, step: int) -> Path:
-        """An empty folder to save into. Raises `Superseded`, `OSError`."""
+        """An empty folder to save into.
+
+        Raises:
+            Superseded: A newer attempt of the job has started.
+            OSError: It cannot be made.
+        """
         self._refuse_if_superseded()
         folder = self._own / f".tmp-{self._name(step)}-{os.getpid()}-{next(_drafts)}"
         folder.mkdir(parents=True)
         return folder
 
     def commit(self, draft: Path, step: int, *, agreed: bool, began: float) -> Checkpoint:
-        """Make the draft durable, then rename it. Raises `Superseded`, `OSError`, `ValueError`.
+        """Make the draft durable, then rename it.
 
-        began: when saving began, monotonic seconds.
+        Args:
+            agreed: Whether all ranks of the gang agreed to checkpoint this step.
+            began: When saving began, monotonic seconds.
+
+        Raises:
+            Superseded: A newer attempt of the job has started.
+            OSError: It cannot be written.
+            ValueError: It holds a file of the manifest's name, or something else than files and folders.
         """
         names = names_in(draft)
         if NAME in names:
@@ -152,9 +166,15 @@ class Store:
             files = tuple(File(name, (draft / name).stat().st_size, hashed) for name, hashed in zip(names, digests))
             synced.result()
         manifest = Manifest(
-            self._job, self._attempt, self._rank, self._world_size, step, agreed, files,
+            self._job,
+            self._attempt,
+            self._rank,
+            self._world_size,
+            step,
+            agreed,
+            files,
             max(1, round((monotonic() - began) * 1_000_000)),
-        )  # fmt: skip
+        )
         _write_durably(draft / NAME, manifest.to_bytes())
         _sync(draft)
         self._refuse_if_superseded()
@@ -209,8 +229,10 @@ class Store:
     def latest(self) -> tuple[Checkpoint | None, int]:
         """The newest checkpoint that is verified on every rank, this rank's part of it; and how many damaged ones were newer.
 
-        In a gang every rank must call it: each verifies its own part and waits for the results of the others. Raises
-        `CheckpointError`.
+        In a gang every rank must call it: each verifies its own part and waits for the results of the others.
+
+        Raises:
+            CheckpointError: Another rank did not verify its part in time.
         """
         self.start_attempt()
         groups, damaged = self._valid(), 0

@@ -4,14 +4,13 @@ Nothing is retried here: who calls knows whether a request may be repeated. A de
 with a body, the server ignores the parameters of the address.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from .connection import Connection, selectors_of
 from .errors import Conflict, Gone, Invalid, NotFound
 from .names import MANAGER
-from .resources import EVENTS, PODS, Object, Resource
+from .resources import PODS, Object, Resource
 
 PAGE = 500
 _PATCHES = {
@@ -19,6 +18,7 @@ _PATCHES = {
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
 }
+
 
 Patch = Object | list[Object]
 """An object to merge, or the operations of a JSON patch."""
@@ -88,7 +88,6 @@ class Api(Connection):
         *,
         uid: str | None = None,
         grace_s: int | None = None,
-        propagation: str | None = None,
         resource_version: str | None = None,
     ) -> None:
         """Delete the object of this uid. Raises `NotFound`, or `Conflict` where the name has another uid or version by now.
@@ -103,29 +102,7 @@ class Api(Connection):
             body["preconditions"] = preconditions
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
-        if propagation is not None:
-            body["propagationPolicy"] = propagation
         await self.request("DELETE", resource.path(namespace, name), body)
-
-    async def apply(
-        self,
-        resource: Resource,
-        body: Object,
-        namespace: str | None = None,
-        *,
-        manager: str = MANAGER,
-        force: bool = False,
-        subresource: str | None = None,
-    ) -> Object:
-        """Server-side apply. Raises `Conflict` where another manager owns a field, unless forced."""
-        applied: Object = await self.request(
-            "PATCH",
-            resource.path(namespace, body["metadata"]["name"], subresource),
-            {"apiVersion": resource.api_version, "kind": resource.kind, **body},
-            query={"fieldManager": manager, "force": str(force).lower()},
-            content_type="application/apply-patch+yaml",
-        )
-        return applied
 
     async def patch(
         self,
@@ -137,7 +114,7 @@ class Api(Connection):
         form: str = "merge",
         subresource: str | None = None,
     ) -> Object:
-        """Patch the object. form: `merge`, `strategic` (a pod's conditions by type) or `json`."""
+        """Patch the object. form: `merge`, `strategic` (a pod's conditions by type) or `json`: a list of operations."""
         patched: Object = await self.request(
             "PATCH",
             resource.path(namespace, name, subresource),
@@ -161,17 +138,6 @@ class Api(Connection):
 
     # --- pods
 
-    async def bind(self, pod: Object, node: str) -> None:
-        """Bind the pod to the node, as a scheduler does."""
-        metadata = pod["metadata"]
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        await self.request("POST", PODS.path(metadata["namespace"], metadata["name"], "binding"), body)
-
     async def evict(self, pod: Object, grace_s: int | None = None, *, dry_run: bool = False) -> None:
         """The eviction API, which honours disruption budgets. Raises `BudgetForbids` where one does not allow it."""
         metadata = pod["metadata"]
@@ -183,36 +149,6 @@ class Api(Connection):
         identity = {"name": metadata["name"], "namespace": metadata["namespace"]}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": identity, "deleteOptions": options}
         await self.request("POST", PODS.path(metadata["namespace"], metadata["name"], "eviction"), body)
-
-    async def event(
-        self,
-        about: Object,
-        *,
-        reason: str,
-        message: str,
-        action: str,
-        instance: str,
-        warning: bool = False,
-        related: Object | None = None,
-    ) -> None:
-        """An Event about an object, for `kubectl describe` and `kubectl get events`. The message is cut at 1,024 bytes."""
-        namespace = about["metadata"].get("namespace") or "default"
-        body: Object = {
-            "apiVersion": EVENTS.api_version,
-            "kind": EVENTS.kind,
-            "metadata": {"generateName": f"{about['metadata']['name'][:200]}-", "namespace": namespace},
-            "eventTime": micro_time(datetime.now(UTC)),
-            "reportingController": "bailiff.io/bailiff",
-            "reportingInstance": instance[:128],
-            "action": action[:128],
-            "reason": reason[:128],
-            "regarding": reference_to(about),
-            "note": message.encode()[:1024].decode(errors="ignore"),
-            "type": "Warning" if warning else "Normal",
-        }
-        if related is not None:
-            body["related"] = reference_to(related)
-        await self.create(EVENTS, body, namespace)
 
 
 def reference_to(item: Object) -> Object:
@@ -230,9 +166,3 @@ def micro_time(at: datetime) -> str:
 def seconds_time(at: datetime) -> str:
     """A Time of the API."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def selector(labels: Mapping[str, str] | Iterable[str]) -> str:
-    """A label selector: these labels with these values, or these labels with any value."""
-    pairs = [f"{name}={value}" for name, value in labels.items()] if isinstance(labels, Mapping) else [*labels]
-    return ",".join(pairs)

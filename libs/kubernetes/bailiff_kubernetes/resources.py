@@ -41,10 +41,8 @@ TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs")
 PYTORCH_JOBS = Resource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
 RAY_JOBS = Resource("ray.io/v1", "RayJob", "rayjobs")
 LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
-DISRUPTION_BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "ResourceClaim", "resourceclaims")
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
-DEVICE_CLASSES = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False)
 
 
 def without_managed_fields(item: Object) -> Object:

@@ -8,23 +8,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bailiff_core.explain import jobs_of
 from bailiff_core.model.mig import mig_weights_of, usable_gpu_milli
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import ENDED, Job, Node, PoolState
-from bailiff_core.model.work_lost import allocated_gpu_milli
+from bailiff_core.model.work_lost import allocated_gpu_milli, gpu_milli_of_end, loss_of_end
+from bailiff_core.quota.counted_capacity import NO_DEVICE
 from bailiff_core.quota.demand_vector import DeviceScale, by_bytes, of_job
-from bailiff_core.quota.usage import NO_DEVICE
 from bailiff_core.records import Record, decisions, facts
-from bailiff_core.records.wire import EPOCH_START, MICROSECOND
+from bailiff_core.records.subjects import jobs_of
 
-from .gpu_allocation_rows import IntervalRows, Key, Table, Values
+from .gpu_allocation_rows import IntervalRows, Key, Table, Values, position_of
 
 USAGE_COLUMNS = ("priority_class", "used_gpu_milli", "borrowed_gpu_milli", "waiting_gpu_milli")
 JOB_USAGE = Table("job_usage", ("job", "submitted_seq"), USAGE_COLUMNS)
-LOST_WORK = Table("lost_work", ("job", "submitted_seq"), ("attempt", "priority_class", "cause", "outcome", "lost_gpu_ms"))
+LOST_WORK = Table(
+    "lost_work",
+    ("job", "submitted_seq"),
+    ("attempt", "priority_class", "cause", "outcome", "gpu_milli", "work_gpu_ms", "restart_gpu_ms"),
+)
 GPU_CAPACITY = Table("gpu_capacity", ("node",), ("gpu_milli",))
 ACCOUNTING_TABLES = (JOB_USAGE, LOST_WORK, GPU_CAPACITY)
 CHANGES_ALL = (facts.PolicyApplied, facts.NodeJoined, facts.NodeLost)  # weights of MIG devices, sizes of GPUs, quotas
@@ -101,12 +104,15 @@ def capacity_of(node: Node, policy: Policy | None) -> int:
 
 
 def lost_work_of(state: PoolState, record: Record) -> tuple[Key, Values] | None:
-    """The row of `lost_work` that this record gives. state: after it."""
+    """The row of `lost_work` that this record gives. state: right after it."""
     data = record.data
-    if not isinstance(data, decisions.JobRequeued | decisions.JobShrunk):
+    if not isinstance(data, decisions.JobRequeued | decisions.JobShrunk | decisions.JobEnded):
+        return None
+    if isinstance(data, decisions.JobEnded) and data.outcome != "evicted":
         return None
     job = state.jobs[data.job]
-    return (job.id, job.seq), (data.attempt, job.class_name, data.cause, data.outcome, data.lost_gpu_ms)
+    stopped = gpu_milli_of_end(state, job.id)
+    return (job.id, job.seq), (data.attempt, job.class_name, data.cause, data.outcome, stopped, *loss_of_end(state, job.id))
 
 
 @dataclass
@@ -136,7 +142,7 @@ class Accounting:
             self._leaves.clear()
         lost = lost_work_of(state, record)
         if lost is not None and not stored:
-            self.lost.moment(*lost, _position(state))
+            self.lost.moment(*lost, position_of(state))
         self._touched |= jobs_of(record)
         self._all |= isinstance(record.data, CHANGES_ALL)
         if record.data is not None and record.data.NAME.startswith(("Node", "Device")):
@@ -162,7 +168,7 @@ class Accounting:
             members = self._leaves.get(leaf, {})
             changed |= members
             borrowed |= borrowed_of(state, leaf, (self._jobs[name] for name in members))
-        position = _position(state)
+        position = position_of(state)
         for name in changed:
             found = self._jobs.get(name)
             rows = {found.key: _values(found, borrowed.get(found.key, 0))} if found is not None else {}
@@ -187,7 +193,3 @@ class Accounting:
 
 def _values(gpus: JobGpus, borrowed: int) -> Values:
     return gpus.priority_class, gpus.used, borrowed, gpus.waiting
-
-
-def _position(state: PoolState) -> tuple[int, Any]:
-    return state.seq, EPOCH_START + state.now * MICROSECOND

@@ -97,16 +97,19 @@ class ArchivedLog:
             """SELECT "offset", appended_at, key, headers, value FROM orphans WHERE pool = $1
                AND "offset" > coalesce((SELECT "offset" FROM records WHERE pool = $1 AND seq = $2 - 1), -1)
                ORDER BY "offset" """,
-            self.id, from_seq,
-        )  # fmt: skip
+            self.id,
+            from_seq,
+        )
         pending = iter([self.message(row) for row in orphans])
         orphan = next(pending, None)
         while True:
             rows = await self.connection.fetch(
                 """SELECT seq, "offset", appended_at, key, headers, value FROM records
                    WHERE pool = $1 AND seq >= $2 ORDER BY seq LIMIT $3""",
-                self.id, from_seq, PAGE,
-            )  # fmt: skip
+                self.id,
+                from_seq,
+                PAGE,
+            )
             for row in rows:
                 message = self.message(row)
                 while orphan is not None and orphan.offset < message.offset:
@@ -135,7 +138,7 @@ async def connected(dsn: str) -> AsyncGenerator[Any, None]:
     try:
         import asyncpg
     except ImportError:
-        raise ArchiveError("asyncpg is not installed: pip install 'bailiff[archive]'") from None
+        raise ArchiveError("asyncpg is not installed: pip install 'bailiff-scheduler[archive]'") from None
     try:
         connection = await asyncpg.connect(dsn, timeout=10)
     except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -172,7 +175,7 @@ async def archived_log(connection: Any, pool: str | None) -> ArchivedLog:
     """The log of this pool on a connection. Raises `ArchiveError`."""
     row = await pick_pool(connection, pool)
     log = ArchivedLog(connection, row["id"], row["name"], row["partition"])
-    if row.get("first_seq"):  # archives of earlier releases lack the column
+    if row["first_seq"]:
         log.start = ChainHead.from_data(json.loads(row["first_head"]))
         log.tree = tree_from(row["first_seq"], row["first_peaks"])
     return log

@@ -17,9 +17,22 @@ from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from .archive import pack_headers, without_nul
 
 RECORD_COLUMNS = (
-    "pool", "seq", "offset", "appended_at", "time", "epoch", "cycle", "type", "decision", "job", "actor", "hash", "key",
-    "headers", "value",
-)  # fmt: skip
+    "pool",
+    "seq",
+    "offset",
+    "appended_at",
+    "time",
+    "epoch",
+    "cycle",
+    "type",
+    "decision",
+    "job",
+    "actor",
+    "hash",
+    "key",
+    "headers",
+    "value",
+)
 COPY_BEGIN, COPY_END = b"PGCOPY\n\xff\r\n\x00" + bytes(8), b"\xff\xff"
 YEAR_2000 = 946_684_800_000_000  # µs: PostgreSQL's epoch
 _numbers = struct.Struct(">h ih iq iq iq iq iq iq".replace(" ", "")).pack
@@ -32,26 +45,59 @@ def record_row(pool: int, message: Message, record: Record, digest: bytes) -> tu
     """A record's row, in the order of `RECORD_COLUMNS`. digest: its hash."""
     of = _kind_of(record)
     return (
-        pool, record.seq, message.offset, message.time, EPOCH_START + record.time * MICROSECOND, record.epoch, record.cycle,
-        record.type.removeprefix("bailiff.audit."), issubclass(of, Decision), _job_in(of)(record.data) or None,
-        without_nul(record.actor) or None, digest, message.key, pack_headers(message.headers), message.value,
-    )  # fmt: skip
+        pool,
+        record.seq,
+        message.offset,
+        message.time,
+        EPOCH_START + record.time * MICROSECOND,
+        record.epoch,
+        record.cycle,
+        record.type.removeprefix("bailiff.audit."),
+        issubclass(of, Decision),
+        _job_in(of)(record.data) or None,
+        without_nul(record.actor) or None,
+        digest,
+        message.key,
+        pack_headers(message.headers),
+        message.value,
+    )
 
 
 def record_bytes(pool: int, message: Message, headers: bytes, record: Record, digest: bytes) -> bytes:
     """The same row in binary COPY format, between `COPY_BEGIN` and `COPY_END`. headers: from `pack_headers`."""
     constants, job_in = _constant_columns(record.type, _kind_of(record))
     job, key, value = job_in(record.data), message.key, message.value
-    return b"".join([
-        _numbers(
-            len(RECORD_COLUMNS), 2, pool, 8, record.seq, 8, message.offset, 8, message.time, 8, record.time - YEAR_2000,
-            8, record.epoch, 8, record.cycle,
-        ),
-        constants, _field(job.encode()) if job else _NULL,
-        _field(without_nul(record.actor).encode()) if record.actor else _NULL, _HASH, digest,
-        _NULL if key is None else _field(key),
-        _length(len(headers)), headers, _length(len(value)), value,
-    ])  # fmt: skip
+    return b"".join(
+        [
+            _numbers(
+                len(RECORD_COLUMNS),
+                2,
+                pool,
+                8,
+                record.seq,
+                8,
+                message.offset,
+                8,
+                message.time,
+                8,
+                record.time - YEAR_2000,
+                8,
+                record.epoch,
+                8,
+                record.cycle,
+            ),
+            constants,
+            _field(job.encode()) if job else _NULL,
+            _field(without_nul(record.actor).encode()) if record.actor else _NULL,
+            _HASH,
+            digest,
+            _NULL if key is None else _field(key),
+            _length(len(headers)),
+            headers,
+            _length(len(value)),
+            value,
+        ]
+    )
 
 
 def _field(raw: bytes) -> bytes:

@@ -33,9 +33,15 @@ def issue_certificate(
     """A certificate signed with the root key. key, encryption_key: public keys. not_before, expires: µs UTC."""
     fields = [CERTIFICATE_TAG, key, role, name, pool, not_before, expires, encryption_key]
     return Certificate(
-        key=key, role=role, name=name, pool=pool, not_before=not_before, expires=expires, encryption_key=encryption_key,
+        key=key,
+        role=role,
+        name=name,
+        pool=pool,
+        not_before=not_before,
+        expires=expires,
+        encryption_key=encryption_key,
         signature=sign_fields(root_private_key, fields),
-    )  # fmt: skip
+    )
 
 
 def check_certificate(

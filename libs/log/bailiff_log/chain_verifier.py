@@ -7,7 +7,7 @@ seq that does not follow the head means that something before it was changed or 
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from bailiff_bus.port import Message
@@ -17,7 +17,7 @@ from bailiff_core.records.wire import ParsedHeaders, UnreadableRecord, parse_hea
 from .log_signatures import LogSignatureCheck
 
 if TYPE_CHECKING:
-    from .signed_requests import CheckedRequests
+    from .request_verifier import CheckedRequests
 
 OrphanKind = Literal["foreign", "repeat", "superseded", "old-epoch", "follows-orphan", "not-signed", "breaks-chain"]
 
@@ -57,6 +57,7 @@ class BreakFound(TypedDict):
 class Verification(TypedDict):
     """The result of `bailiff audit verify`. ok: false if the chain is broken, see `broken`.
 
+    root_key: of the first record; empty: the log is not signed, or its first record was not read.
     orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: number of orphans that are not
     harmless. sealed: number of records covered by a valid seal; seal_problem: why later seals do not match. first_seq: first
     record verified. forked: accepted losses of sealed records. derived: differences between the archive's derived tables and
@@ -71,6 +72,7 @@ class Verification(TypedDict):
     head_hash: str
     head_time: str
     identity: str
+    root_key: str
     epochs: list[dict[str, Any]]
     orphans: int
     orphans_by_kind: dict[OrphanKind, int]
@@ -89,11 +91,13 @@ class Verification(TypedDict):
 
 @dataclass
 class ChainVerifier:
-    """Verifies messages of one pool's partition, in offset order. laid: parsed headers of the latest message passed to `read`."""
+    """Verifies messages of one pool's partition, in offset order. laid: parsed headers of the latest message."""
 
     pool: str
+    check: InitVar[LogSignatureCheck | None] = None
     head: ChainHead = field(init=False)
     identity: str = ""
+    root_key: str = ""
     first_seq: int = 0
     broken: BreakFound | None = None
     unexplained: int = 0
@@ -108,8 +112,8 @@ class ChainVerifier:
     _unread: str = ""
     _check: LogSignatureCheck = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.head, self._check = ChainHead(self.pool), LogSignatureCheck(self.pool)
+    def __post_init__(self, check: LogSignatureCheck | None) -> None:
+        self.head, self._check = ChainHead(self.pool), check or LogSignatureCheck(self.pool)
 
     def resume(self, head: ChainHead, identity: str, offset: int, harmless: Iterable[str]) -> None:
         """Continue after `offset`, up to which everything is verified. harmless: hashes of the harmless orphans so far."""
@@ -121,7 +125,8 @@ class ChainVerifier:
         wire = self._in_order(message)
         if wire is None:
             return None
-        after = continues(self.head, wire, self._check)
+        self.laid = parse_headers(wire)
+        after = continues(self.head, wire, self._check, self.laid)
         if isinstance(after, Break):
             self._orphan(message, wire, after)
             return None
@@ -152,21 +157,26 @@ class ChainVerifier:
     def _advance(self, after: ChainHead, wire: Wire) -> None:
         self.head = after
         if after.next_seq == 1:
-            self.identity = after.hash
+            self.identity, self.root_key = after.hash, after.keys.root_key if after.keys is not None else ""
         self._latest.append(after.hash)
         if after.epoch not in self.epochs:
             self.epochs[after.epoch] = {
-                "epoch": after.epoch, "writer": _writer(wire), "from_seq": after.next_seq - 1, "records": 0
-            }  # fmt: skip
+                "epoch": after.epoch,
+                "writer": _writer(wire),
+                "from_seq": after.next_seq - 1,
+                "records": 0,
+            }
         self.epochs[after.epoch]["records"] += 1
 
     def verification(self) -> Verification:
         """The report so far."""
         if self.head.next_seq == 0 and self.broken is None:
             self.broken = {
-                "seq": "?", "offset": 0, "reason": "no record starts the log",
+                "seq": "?",
+                "offset": 0,
+                "reason": "no record starts the log",
                 "meaning": "the log is empty, or its beginning is missing",
-            }  # fmt: skip
+            }
         return {
             "pool": self.pool,
             "ok": self.broken is None,
@@ -176,6 +186,7 @@ class ChainVerifier:
             "head_hash": self.head.hash,
             "head_time": self.head.time,
             "identity": self.identity,
+            "root_key": self.root_key,
             "epochs": list(self.epochs.values()),
             "orphans": sum(self.kinds.values()),
             "orphans_by_kind": dict(sorted(self.kinds.items())),
@@ -189,7 +200,7 @@ class ChainVerifier:
             "forked": [],
             "derived": [],
             "derived_rows": 0,
-            "requests": {"signed": 0, "unsigned": 0, "faults": [], "fault_count": 0},
+            "requests": {"signed": 0, "unsigned": 0, "faults": [], "fault_count": 0, "not_judged": []},
         }
 
     def mark_unreadable(self, wire: Wire, offset: int, error: UnreadableRecord) -> None:

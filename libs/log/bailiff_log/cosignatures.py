@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import CheckpointCosigned, CheckpointRefused
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused
 from bailiff_bus.port import Message
 
 from .checkpoints import Checkpoint, cosigned_at, log_key

@@ -14,6 +14,7 @@ from pathlib import Path
 from bailiff_core.records.merkle import EMPTY, consistent
 
 from .checkpoints import Checkpoint, checkpoint_signed_by, cosign
+from .file_writing import replacing
 from .signed_notes import Note, NoteError, NoteKey
 
 SUFFIX = ".note"
@@ -128,13 +129,11 @@ class Cosigner:
 
     def _write(self, origin: str, text: str) -> None:
         path = self._folder / f"{origin_hash(origin)}{SUFFIX}"
-        draft = path.with_suffix(".draft")
         try:
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(text)
+            with replacing(path) as file:
+                file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(path)
             folder = os.open(self._folder, os.O_RDONLY)
             try:
                 os.fsync(folder)

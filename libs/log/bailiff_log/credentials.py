@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from bailiff_core.model.certificate import ALL_POOLS, Certificate, Role
 
 from .certificates import issue_certificate
+from .file_writing import write
 from .keys import KeyFileError, existing_or_new_key, key_id, read_private_key, to_text
 
 DAY = 86_400_000_000  # µs
@@ -55,12 +56,18 @@ def make_credentials(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     private, decryption = existing_or_new_key(folder / PRIVATE_KEY), existing_or_new_key(folder / ENCRYPTION_KEY)
     certificate = issue_certificate(
-        root_private_key, key=key_id(private), role=role, name=name, pool=pool, not_before=not_before, expires=expires,
+        root_private_key,
+        key=key_id(private),
+        role=role,
+        name=name,
+        pool=pool,
+        not_before=not_before,
+        expires=expires,
         encryption_key=encryption_key_id(decryption),
-    )  # fmt: skip
+    )
     try:
-        (folder / ROOT_KEY).write_text(f"{key_id(root_private_key)}\n", encoding="ascii")
-        (folder / CERTIFICATE).write_bytes(certificate.to_json() + b"\n")
+        write(folder / ROOT_KEY, f"{key_id(root_private_key)}\n")
+        write(folder / CERTIFICATE, certificate.to_json() + b"\n")
     except OSError as error:
         raise KeyFileError(f"{folder}: cannot be written: {error.strerror}") from None
     return Credentials(private, decryption, certificate, key_id(root_private_key))

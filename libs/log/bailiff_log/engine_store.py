@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from .engine_identity import EngineIdentity, digest_sources, sources_of
+from .file_writing import write
 
 PACKAGE = "bailiff_core"
 ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest date of the zip format
@@ -131,9 +132,7 @@ def store_engine(store: Path, engine: Engine | None = None) -> Path:
     raw = build_wheel(engine)
     if not path.exists() or path.read_bytes() != raw:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{id(engine):x}.draft")
-        draft.write_bytes(raw)
-        draft.replace(path)
+        write(path, raw)
     return path
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bailiff_core.explain import jobs_of
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.records import Record, facts
+from bailiff_core.records.subjects import jobs_of
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 
 from .archive import without_nul
@@ -137,10 +137,10 @@ class GpuAllocations:
 
     def _job(self, state: PoolState, name: str, *, stored: bool) -> None:
         job = state.jobs.get(name)
-        self.allocations.update(name, allocations_of(state, job) if job is not None else {}, _position(state), stored=stored)
+        self.allocations.update(name, allocations_of(state, job) if job is not None else {}, position_of(state), stored=stored)
 
     def _node(self, state: PoolState, node: Node, *, stored: bool) -> None:
-        self.states.update(node.name, gpu_states_of(node), _position(state), stored=stored)
+        self.states.update(node.name, gpu_states_of(node), position_of(state), stored=stored)
 
 
 def allocations_of(state: PoolState, job: Job) -> dict[Key, Values]:
@@ -165,5 +165,6 @@ def gpu_states_of(node: Node) -> dict[Key, Values]:
     return found
 
 
-def _position(state: PoolState) -> tuple[int, Any]:
+def position_of(state: PoolState) -> tuple[int, Any]:
+    """Seq and time of the state's newest record."""
     return state.seq, EPOCH_START + state.now * MICROSECOND

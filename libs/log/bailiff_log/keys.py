@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from bailiff_core.canonical import canonical_json
 
+from .file_writing import replacing
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -106,20 +108,14 @@ def make_private_key(path: Path) -> bytes:
     Raises `KeyFileError`.
     """
     private = new_private_key()
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{to_text(private)}\n")
+        with replacing(path, mode=0o600, only_new=True) as file:
+            file.write(f"{to_text(private)}\n".encode())
             file.flush()
             os.fsync(file.fileno())
-        try:
-            path.hardlink_to(draft)
-        except FileExistsError:
-            return read_private_key(path)
-        finally:
-            draft.unlink()
+    except FileExistsError:
+        return read_private_key(path)
     except OSError as error:
         raise KeyFileError(f"{path}: cannot be written: {error.strerror}") from None
     return private

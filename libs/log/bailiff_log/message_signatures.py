@@ -8,13 +8,14 @@ A message carries `keyid` and `sig` as a signed request does, over the canonical
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Unpack
 
 from pydantic import ValidationError
 
-from bailiff_bus.envelope import Envelope, InvalidMessage, content_digest, wrap
-from bailiff_bus.messages import MessageBody
+from bailiff_bus.envelope import Attributes, Envelope, content_digest, wrap
 from bailiff_bus.port import Headers
 from bailiff_core.model.certificate import Certificate, Role
+from bailiff_core.model.message import MessageBody
 from bailiff_core.model.state import PoolState
 
 from .certificates import InvalidCertificate, check_certificate
@@ -35,45 +36,21 @@ class Trust:
     revoked: Collection[str] = ()
 
 
-def wrap_signed(
-    credentials: Credentials | None,
-    body: MessageBody,
-    *,
-    source: str,
-    id: str,  # noqa: A002 - named by CloudEvents
-    pool: str,
-    time_us: int,
-    subject: str = "",
-    traceparent: str = "",
-) -> tuple[Headers, bytes]:
+def wrap_signed(credentials: Credentials | None, body: MessageBody, **attributes: Unpack[Attributes]) -> tuple[Headers, bytes]:
     """As `wrap`, with a signature and the certificate. Without credentials the message is not signed."""
     if credentials is None:
-        return wrap(body, source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent)
-    return wrap_with_key(
-        credentials.private_key, body, credentials.certificate,
-        source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent,
-    )  # fmt: skip
+        return wrap(body, **attributes)
+    return wrap_with_key(credentials.private_key, body, credentials.certificate, **attributes)
 
 
 def wrap_with_key(
-    private_key: bytes,
-    body: MessageBody,
-    certificate: Certificate | None = None,
-    *,
-    source: str,
-    id: str,  # noqa: A002 - named by CloudEvents
-    pool: str,
-    time_us: int,
-    subject: str = "",
-    traceparent: str = "",
+    private_key: bytes, body: MessageBody, certificate: Certificate | None = None, **attributes: Unpack[Attributes]
 ) -> tuple[Headers, bytes]:
     """As `wrap`, signed with this key; nodes that are enrolled need no certificate."""
     key = key_id(private_key) if certificate is None else certificate.key
-    fields = [MESSAGE_TAG, content_digest(body.TYPE, pool, body.to_json(), ""), source, id, time_us, subject]
-    return wrap(
-        body, source=source, id=id, pool=pool, time_us=time_us, subject=subject, traceparent=traceparent,
-        keyid=key, sig=sign_fields(private_key, fields), certificate=_text(certificate),
-    )  # fmt: skip
+    digest = content_digest(body.TYPE, attributes["pool"], body.to_json(), "")
+    fields = [MESSAGE_TAG, digest, attributes["source"], attributes["id"], attributes["time_us"], attributes.get("subject", "")]
+    return wrap(body, **attributes, keyid=key, sig=sign_fields(private_key, fields), certificate=_text(certificate))
 
 
 def trust_of(state: PoolState) -> Trust:
@@ -89,16 +66,14 @@ def check_sender(envelope: Envelope, trust: Trust, roles: Collection[Role], at: 
     if not trust.root_keys:
         return None
     if not envelope.sig or not envelope.certificate:
-        raise _refused(envelope, "not-signed", f"a message of {' or '.join(sorted(roles))} needs a signature and a certificate")
+        raise envelope.refused("not-signed", f"a message of {' or '.join(sorted(roles))} needs a signature and a certificate")
     certificate = _certificate(envelope.certificate)
     if certificate is None or certificate.key != envelope.keyid:
-        raise _refused(envelope, "bad-certificate", "certificate: not valid, or not that of keyid")
+        raise envelope.refused("bad-certificate", "certificate: not valid, or not that of keyid")
     try:
-        check_certificate(
-            certificate, root_keys=trust.root_keys, pool=envelope.pool, roles=roles, at=at, revoked=trust.revoked
-        )  # fmt: skip
+        check_certificate(certificate, root_keys=trust.root_keys, pool=envelope.pool, roles=roles, at=at, revoked=trust.revoked)
     except InvalidCertificate as error:
-        raise _refused(envelope, "bad-certificate", str(error)) from None
+        raise envelope.refused("bad-certificate", str(error)) from None
     check_signature(envelope)
     return certificate
 
@@ -107,7 +82,7 @@ def check_signature(envelope: Envelope) -> None:
     """Raises `InvalidMessage` unless the key named in `keyid` signed this message."""
     fields = [MESSAGE_TAG, envelope.digest, envelope.source, envelope.id, envelope.time, envelope.subject]
     if not is_signed(envelope.keyid, envelope.sig, fields):
-        raise _refused(envelope, "bad-signature", "sig: does not fit the message and its key")
+        raise envelope.refused("bad-signature", "sig: does not fit the message and its key")
 
 
 @lru_cache(maxsize=64)
@@ -121,7 +96,3 @@ def _certificate(text: str) -> Certificate | None:
         return Certificate.model_validate_json(text)
     except ValidationError:
         return None
-
-
-def _refused(envelope: Envelope, code: str, reason: str) -> InvalidMessage:
-    return InvalidMessage(code, reason, source=envelope.source, id=envelope.id, pool=envelope.pool)

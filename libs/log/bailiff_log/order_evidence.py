@@ -35,9 +35,14 @@ def evidence_of(envelope: Envelope) -> OrderEvidence:
     """The evidence that a signed command is."""
     each = envelope
     return OrderEvidence(
-        digest=each.digest, source=each.source, id=each.id, time=each.time, subject=each.subject, sig=each.sig,
+        digest=each.digest,
+        source=each.source,
+        id=each.id,
+        time=each.time,
+        subject=each.subject,
+        sig=each.sig,
         certificate=each.certificate,
-    )  # fmt: skip
+    )
 
 
 def shown_positions(
@@ -50,9 +55,13 @@ def shown_positions(
     try:
         certificate = Certificate.model_validate_json(evidence.certificate)
         check_certificate(
-            certificate, root_keys=root_keys, pool=pool, roles=("admission", "eviction-executor"), at=certificate.not_before,
+            certificate,
+            root_keys=root_keys,
+            pool=pool,
+            roles=("admission", "eviction-executor"),
+            at=certificate.not_before,
             revoked=revoked,
-        )  # fmt: skip
+        )
     except (ValidationError, InvalidCertificate) as error:
         reason = str(error) if isinstance(error, InvalidCertificate) else "its certificate is not valid"
         raise InvalidEvidence(reason) from None

@@ -4,10 +4,8 @@ Every service has its own projections. One may start from a local snapshot, whic
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,16 +14,22 @@ from bailiff_bus.port import Bus, OffsetOutOfRange
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold import apply
 from bailiff_core.fold.keys import log_keys
-from bailiff_core.fold.snapshot import digest_of, from_snapshot, to_snapshot
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead
 from bailiff_core.records.facts import StateDigest
 from bailiff_core.records.wire import time_text
 
+from .job_index import JobIndex
 from .reader import AuditReader, Entry, OnEntries, Orphan
+from .snapshot_file import SnapshotDraft, StoredSnapshot, read_changes, read_snapshot
 
-NEAR_END = 30_000  # offsets: a few state digests apart
+NEAR_END = 12_000  # offsets: beyond the distance between two state digests
+KEPT_FROM = 1_000  # records: folding fewer again costs less than keeping what they changed
+RENEWED_AFTER = 10_000  # records, as far apart as state digests of a busy log
 COMPARE_INTERVAL_S = 5.0
+LIVE_SHARE = 50
+"""A reader that follows the log compares for at most this part of its time: all readers get a digest at once, and a large state
+keeps each of them for a second."""
 
 
 class StateDiverged(Exception):
@@ -52,6 +56,8 @@ class ProjectionMetrics(Protocol):
 class Projection:
     """The state of one pool, record by record. observe: called with every valid entry after it was folded.
 
+    undecoded: jobs of the local snapshot are decoded when they are asked for. job_index: stored with it.
+
     digest_seq: the newest state digest in the log, of any schema; 0 before the first one. unwritable: why the newest snapshot
     could not be written; None if it was, or if there is none.
     """
@@ -65,17 +71,21 @@ class Projection:
         *,
         snapshots: Path | None = None,
         observe: Callable[[Entry], None] | None = None,
+        undecoded: bool = False,
+        job_index: JobIndex | None = None,
     ) -> None:
         self.bus, self.pool, self.partition, self.metrics = bus, pool, partition, metrics
-        self.observe = observe
+        self.observe, self.job_index = observe, job_index
         self.written_to = 0
         self.state = PoolState()
         self.reader = AuditReader(bus, pool, partition, on_orphan=self._orphan)
-        self._snapshots = snapshots
+        self._snapshots, self._undecoded = snapshots, undecoded
         self._log = lazy_logger(pool=pool)
         self._restored = False
-        self._restored_digest: str | None = None
-        self._compared_at = float("-inf")
+        self._restored_digest: Callable[[], str] | None = None
+        self._snapshot: StoredSnapshot | None = None
+        self._kept_seq = -1
+        self._compared_at, self._comparing_took = float("-inf"), 0.0
         self.digest_seq = 0
         self.unwritable: str | None = None
 
@@ -89,13 +99,49 @@ class Projection:
         """The Kafka offset after all records read here or committed by the writer of this projection."""
         return max(self.reader.offset, self.written_to)
 
-    async def open(self) -> None:
-        """Load the local snapshot, if there is one; `catch_up` checks that the log confirms it."""
-        restored = _read_snapshot(self._snapshot_file())
-        if restored is not None:
-            self.state, head, offset, self._restored_digest = restored
-            self._restored = True
-            self.reader = AuditReader(self.bus, self.pool, self.partition, head, offset, self._orphan)
+    async def open(self, before: int | None = None) -> None:
+        """Load the local snapshot, if there is one; `catch_up` checks that the log confirms it.
+
+        before: leave out the changes that another reader kept with it, if they reach this record.
+        """
+        stored = read_snapshot(self._snapshot_file(), undecoded=self._undecoded)
+        if stored is None or (self.job_index is not None and stored.beside is None):
+            return
+        if self.job_index is not None and stored.beside is not None:
+            self.job_index.restore_later(stored.beside)
+        if self._undecoded:
+            self._snapshot = stored = self._with_changes(stored, before)
+        self.state, self._restored = stored.state, True
+        self._restored_digest = None if stored.confirmed else stored.digest
+        self.reader = AuditReader(self.bus, self.pool, self.partition, stored.head, stored.offset, self._orphan)
+        self.reader.head_offset = stored.offset - 1 if stored.confirmed else None
+        self._kept_seq = self.state.seq
+
+    def _with_changes(self, stored: StoredSnapshot, before: int | None) -> StoredSnapshot:
+        """The snapshot with the changes since, if some were kept."""
+        path = self._changes_file()
+        try:
+            later = read_changes(path, stored, before) if path is not None else None
+            if later is None:
+                return stored
+            if self.job_index is not None and stored.beside is not None and later.beside is not None:
+                self.job_index.restore_later(stored.beside, later.beside())
+            return later
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._log.warning("the changes since the snapshot are damaged", reason=str(error))
+            return stored
+
+    def keep_changes(self) -> None:
+        """Keep what was folded since the snapshot, so that the next reader on this machine reads only what is new then."""
+        path, snapshot, at = self._changes_file(), self._snapshot, self.reader.head_offset
+        if path is None or snapshot is None or at is None or self.state.seq - self._kept_seq < KEPT_FROM or self.state.cycle_open:
+            return
+        draft = SnapshotDraft(path, self.state, snapshot)
+        try:
+            draft.keep(self.head, at + 1, self.job_index.changes() if self.job_index is not None else b"")
+            self._kept_seq = self.state.seq
+        except OSError as error:
+            self._log.warning("cannot keep the changes since the snapshot", file=str(path), reason=str(error))
 
     async def advance(self, wait: float) -> Sequence[Entry]:
         """Read and fold new records; waits up to `wait` seconds for the first. Raises `StateDiverged`."""
@@ -109,18 +155,26 @@ class Projection:
 
     async def catch_up(self, take: OnEntries | None = None) -> None:
         """Advance to the end of the log as of this call. take: called instead of `take`, and calls it."""
-        on_entries = take or self.take
+        on_entries, changed = take or self.take, self._snapshot is not None and self._snapshot.confirmed
         try:
+            if changed and self._restored:
+                await self.reader.verify_head()
             await self.reader.catch_up(on_entries)
             if self._restored_digest is not None:
                 raise SnapshotNotConfirmed("the log ends before the snapshot's digest")
-        except (SnapshotNotConfirmed, OffsetOutOfRange) as error:
-            if isinstance(error, OffsetOutOfRange) and not self._restored:
+            if changed and self._snapshot is not None and self._snapshot.digest() != changed:
+                raise SnapshotNotConfirmed("the snapshot is not the one that the log has confirmed")
+            if self._snapshot is not None:
+                self._snapshot = replace(self._snapshot, confirmed="")
+        except (SnapshotNotConfirmed, OffsetOutOfRange, StateDiverged) as error:
+            if not (isinstance(error, SnapshotNotConfirmed) or (changed if isinstance(error, StateDiverged) else self._restored)):
                 raise
             self._log.warning("the log does not confirm the local snapshot: folding from the start", reason=str(error))
-            self._restored, self._restored_digest = False, None
+            self._restored, self._restored_digest, self._snapshot = False, None, None
             await self.reader.close()
             self.state = PoolState()
+            if self.job_index is not None:
+                self.job_index.clear()
             self.reader = AuditReader(self.bus, self.pool, self.partition, on_orphan=self._orphan)
             await self.reader.catch_up(on_entries)
 
@@ -151,81 +205,80 @@ class Projection:
         if isinstance(data, StateDigest):
             self.digest_seq = entry.record.seq
         apply(self.state, entry.record)
+        if self.job_index is not None:
+            self.job_index.take(entry, self.state)
         if self.observe is not None:
             self.observe(entry)
 
     def _should_compare(self, entry: Entry) -> bool:
-        """Serialising a large state costs as much as thousands of records: far from the end it is done rarely.
+        """Serialising a large state costs as much as thousands of records: only near the end of what is there it is always done,
+        and by readers that keep the changes since their snapshot only once these are many.
 
         A diverged state is found at the next comparison.
         """
-        now = asyncio.get_running_loop().time()
-        if entry.offset + NEAR_END < self.reader.known_end and now - self._compared_at < COMPARE_INTERVAL_S:
+        if self._snapshot is not None and entry.record.seq - self._snapshot.seq < RENEWED_AFTER:
             return False
-        self._compared_at = now
-        return True
+        at, end = entry.offset, self.reader.known_end
+        if at < end <= at + NEAR_END:
+            return True
+        pause = COMPARE_INTERVAL_S if at < end else LIVE_SHARE * self._comparing_took
+        return asyncio.get_running_loop().time() - self._compared_at >= pause
 
     def _compare(self, entry: Entry, fact: StateDigest) -> None:
-        state = to_snapshot(self.state)
-        found = digest_of(state)
-        if found != fact.digest:
-            raise StateDiverged(f"{self.pool}#{entry.record.seq}: the log's state digest is {fact.digest}, folded {found}")
-        self.save_snapshot(state, self.state.now, entry)
+        now = asyncio.get_running_loop().time
+        began = now()
+        draft = self.draft_snapshot()
+        self._compared_at, self._comparing_took = began, now() - began
+        if draft.digest != fact.digest:
+            draft.discard()
+            raise StateDiverged(f"{self.pool}#{entry.record.seq}: the log's state digest is {fact.digest}, folded {draft.digest}")
+        self.save_snapshot(draft, entry)
 
-    def save_snapshot(self, state: bytes, now: int, digest: Entry) -> None:
-        """Write a snapshot of this state, as of log time `now`; `digest` is the record that confirms it.
+    def draft_snapshot(self) -> SnapshotDraft:
+        """The present state, written beside the snapshot; `save_snapshot` replaces the snapshot by it."""
+        return SnapshotDraft(self._snapshot_file(), self.state)
 
-        Without it, as on a full disk, only the next start takes longer.
+    def save_snapshot(self, draft: SnapshotDraft, digest: Entry) -> None:
+        """Replace the snapshot; `digest` is the record that confirms it.
+
+        Where that fails, as on a full disk, only the next start takes longer.
         """
         record = digest.record
-        head = ChainHead(self.pool, record.seq, record.prev, record.epoch, time_text(now), keys=log_keys(self.state))
+        head = ChainHead(self.pool, record.seq, record.prev, record.epoch, time_text(draft.now), keys=log_keys(self.state))
         self.digest_seq = record.seq
+        self._snapshot = None  # what is read on is no longer of the snapshot that is there
         try:
-            _write_snapshot(self._snapshot_file(), state, head, digest.offset)
+            draft.keep(head, digest.offset, self._stored_beside())
             self.unwritable = None
         except OSError as error:
             self.metrics.count_unwritten_snapshot(self.pool)
             if self.unwritable is None:
                 self._log.warning(
                     "cannot write a snapshot; the next start folds more of the log",
-                    file=str(self._snapshot_file()), reason=str(error),
-                )  # fmt: skip
+                    file=str(self._snapshot_file()),
+                    reason=str(error),
+                )
             self.unwritable = str(error)
+
+    def _stored_beside(self) -> bytes | None:
+        try:
+            return self.job_index.to_bytes(self.state) if self.job_index is not None else None
+        except ValueError as error:  # the next start folds the whole log
+            self._log.warning(str(error))
+            return None
 
     def _confirms(self, entry: Entry) -> bool:
         data, digest = entry.record.data, self._restored_digest
         self._restored_digest = None
-        return isinstance(data, StateDigest) and data.schema_version == STATE_SCHEMA and data.digest == digest
+        return (
+            isinstance(data, StateDigest)
+            and data.schema_version == STATE_SCHEMA
+            and digest is not None
+            and data.digest == digest()
+        )
 
     def _snapshot_file(self) -> Path | None:
         return self._snapshots / f"{self.pool}.snapshot" if self._snapshots is not None else None
 
-
-def _write_snapshot(path: Path | None, state: bytes, head: ChainHead, offset: int) -> None:
-    if path is None:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header = json.dumps({"schema": STATE_SCHEMA, "head": asdict(head), "offset": offset}).encode()
-    temporary = path.with_suffix(".new")
-    try:
-        temporary.write_bytes(header + b"\n" + state)
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)  # it would take the space that others need
-        raise
-
-
-def _read_snapshot(path: Path | None) -> tuple[PoolState, ChainHead, int, str] | None:
-    """The snapshot and its digest; None without one of the present schema. A damaged file is logged."""
-    if path is None or not path.exists():
-        return None
-    try:
-        header_line, _, state = path.read_bytes().partition(b"\n")
-        header = json.loads(header_line)
-        if header["schema"] != STATE_SCHEMA:
-            return None
-        return from_snapshot(state), ChainHead.from_data(header["head"]), header["offset"], digest_of(state)
-    except (ValueError, KeyError, TypeError) as error:
-        lazy_logger().warning(f"snapshot {path.name} is damaged, folding from the start: {error}")
-        return None
+    def _changes_file(self) -> Path | None:
+        return self._snapshots / f"{self.pool}.changes" if self._snapshots is not None and self._undecoded else None

@@ -3,17 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bailiff_core.model.resource_vector import UNLIMITED
+from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector
 from bailiff_core.model.state import PoolState
-from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-USAGE_COLUMNS = (
-    "pool", "seq", "project", "time", "used_gpu_milli", "non_preemptible_gpu_milli", "requested_gpu_milli", "quota_gpu_milli",
-    "limit_gpu_milli", "share_gpu_milli", "used_cpu_milli", "used_memory_bytes",
-)  # fmt: skip
+AMOUNTS = ("used", "non_preemptible", "requested", "quota", "quota_in_force", "limit", "fair_share")
+"""Each with thousandths of GPUs, thousandths of CPUs and bytes of memory; null: unlimited."""
+USAGE_COLUMNS = ("pool", "seq", "project", "time", *AMOUNTS)
+USAGE_NAMES = ", ".join(f'"{name}"' for name in USAGE_COLUMNS)  # quoted, as limit is a word of SQL
 
 
 @dataclass(slots=True)
@@ -35,21 +34,29 @@ class UsageSchedule:
         return True
 
 
+def project_usage(state: PoolState) -> dict[str, dict[str, list[int | None]]]:
+    """The amounts of each project, of jobs without one (`*`), and of the whole pool (the empty name)."""
+    snapshot = current_snapshot(state)
+    usage = snapshot.usage
+    return {
+        name: {
+            "used": _listed(usage.allocated(name)),
+            "non_preemptible": _listed(usage.non_preemptible(name)),
+            "requested": _listed(usage.requested(name)),
+            "quota": _listed(branch.quota),
+            "quota_in_force": _listed(usage.entitlements[name].quota if name else branch.quota),
+            "limit": _listed(branch.limit),
+            "fair_share": _listed(usage.entitlements[name].share if name else usage.schedulable),
+        }
+        for name, branch in usage.tree.branches.items()
+    }
+
+
 def rows_of(state: PoolState, pool: int, seq: int, time: int) -> list[tuple[Any, ...]]:
     """One row per project, and one for the whole pool, in the order of `USAGE_COLUMNS`."""
-    snapshot = current_snapshot(state)
-    usage, shares = snapshot.usage, shares_now(snapshot)
     at = EPOCH_START + time * MICROSECOND
-    rows = []
-    for name, branch in usage.tree.branches.items():
-        used, share = usage.allocated(name), shares.get(name)
-        rows.append((
-            pool, seq, name, at, int(used.gpu_milli), int(usage.non_preemptible(name).gpu_milli),
-            int(usage.requested(name).gpu_milli), _bound(branch.quota.gpu_milli), _bound(branch.limit.gpu_milli),
-            int(share.gpu_milli) if share is not None else 0, int(used.cpu_milli), int(used.memory_bytes),
-        ))  # fmt: skip
-    return rows
+    return [(pool, seq, name, at, *amounts.values()) for name, amounts in project_usage(state).items()]
 
 
-def _bound(amount: Any) -> int | None:
-    return None if amount == UNLIMITED else int(amount)
+def _listed(amounts: ResourceVector) -> list[int | None]:
+    return [None if amount == UNLIMITED else int(amount) for amount in amounts]

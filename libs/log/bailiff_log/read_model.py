@@ -14,15 +14,13 @@ import orjson
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.explain import condition_of
-from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.gpu_shares import devices_of
-from bailiff_core.model.mig import mig_gpu_milli, mig_weights_of
+from bailiff_core.model.mig import device_gpu_milli, mig_weights_of
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.resource_vector import Amount
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 from bailiff_core.records.wire import time_text
+from bailiff_core.views import requested_gpu_milli
 
 Row = dict[str, Any]
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
@@ -49,38 +47,79 @@ class Table:
 
 
 STAGES: tuple[facts.EvictionStage, ...] = (
-    "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding", "term_sent", "kill_sent",
-)  # fmt: skip
+    "noticed",
+    "acknowledged",
+    "checkpoint_started",
+    "checkpoint_committed",
+    "yielding",
+    "term_sent",
+    "kill_sent",
+)
 TABLES = {
     "jobs": Table(
         ("pool", "job", "submitted_seq"),
         ("priority_class", "state", "attempt", "ended_seq", "ended_at", "outcome", "reason"),
         (
-            "submitted_at", "actor", "user_name", "user_verified", "project", "tasks", "gpu_milli", "first_placed_at",
+            "submitted_at",
+            "actor",
+            "user_name",
+            "user_verified",
+            "project",
+            "tasks",
+            "gpu_milli",
+            "first_placed_at",
             "first_started_at",
         ),
     ),
     "attempts": Table(
         ("pool", "job", "submitted_seq", "attempt"),
-        ("ended_seq", "ended_at", "outcome", "cause", "lost_gpu_ms"),
+        ("ended_seq", "ended_at", "outcome", "cause"),
         ("action", "placed_seq", "placed_at", "nodes", "started_at"),
     ),
     "evictions": Table(
         ("pool", "decided_seq", "job"),
         (
-            *(f"{stage}_at" for stage in STAGES), "exited_at", "released_at", "stuck_at", "cancelled_at", "ended_at",
-            "outcome", "lost_gpu_ms",
+            *(f"{stage}_at" for stage in STAGES),
+            "exited_at",
+            "released_at",
+            "stuck_at",
+            "cancelled_at",
+            "ended_at",
+            "outcome",
         ),
         (
-            "submitted_seq", "attempt", "tasks", "cause", "action", "for_job", "for_class", "for_priority", "reason",
-            "explanation", "gpus", "cost", "decided_at", "started_at", "resumed_at",
+            "submitted_seq",
+            "attempt",
+            "tasks",
+            "cause",
+            "action",
+            "for_job",
+            "for_class",
+            "for_priority",
+            "reason",
+            "explanation",
+            "cost",
+            "decided_at",
+            "started_at",
+            "resumed_at",
         ),
     ),
     "nodes": Table(
         ("pool", "node"),
-        ("number", "state", "since", "joined_at", "machine_id", "gpus", "gpu_model", "cpu_milli", "memory_bytes", "drained"),
+        (
+            "number",
+            "state",
+            "since",
+            "joined_at",
+            "machine_id",
+            "gpu_milli",
+            "gpu_models",
+            "cpu_milli",
+            "memory_bytes",
+            "drained",
+        ),
     ),
-}  # fmt: skip
+}
 UPSERTS = {name: table.upsert(name) for name, table in TABLES.items()}
 FIRST = {name: frozenset(table.first) for name, table in TABLES.items()}
 
@@ -198,9 +237,16 @@ class ReadModel:
         if live is not None:
             live.eviction, live.evicted_attempt = seq, attempt
             self.row(
-                "evictions", seq, name, submitted_seq=live.submitted, attempt=attempt, tasks=tasks, cause=cause,
-                decided_at=self.at, **values,
-            )  # fmt: skip
+                "evictions",
+                seq,
+                name,
+                submitted_seq=live.submitted,
+                attempt=attempt,
+                tasks=tasks,
+                cause=cause,
+                decided_at=self.at,
+                **values,
+            )
             if not tasks:
                 self.job(name, state="evicting")
 
@@ -224,26 +270,25 @@ def _policy(model: ReadModel, _: Record, data: facts.PolicyApplied) -> None:
     model.policy = data.policy
 
 
-def _gpu_milli(group: TaskGroup, policy: Policy | None) -> Amount:
-    """What each of its tasks counts as, in thousandths of a GPU, without those that request bytes of one."""
-    if group.mig_profile is not None:
-        return mig_gpu_milli(group.mig_profile, mig_weights_of(policy)) * devices_of(group)
-    return group.gpu_milli or (group.gpu_share_milli or 0) * (group.gpu_devices or 1)
-
-
 @handles(facts.JobSubmitted)
 def _submitted(model: ReadModel, record: Record, data: facts.JobSubmitted) -> None:
     demand = data.demand
     entry = model.policy.find_class(demand.priority_class) if model.policy is not None else None
     model.jobs[demand.job] = _Live(record.seq)
     model.row(
-        "jobs", demand.job, record.seq, submitted_at=model.at, actor=record.actor or None,
-        user_name=demand.user or data.user or None, user_verified=data.user_verified, project=demand.project,
+        "jobs",
+        demand.job,
+        record.seq,
+        submitted_at=model.at,
+        actor=record.actor or None,
+        user_name=demand.user or data.user or None,
+        user_verified=data.user_verified,
+        project=demand.project,
         priority_class=entry.name if entry is not None else demand.priority_class,
         tasks=sum(group.count for group in demand.tasks),
-        gpu_milli=int(sum(group.count * _gpu_milli(group, model.policy) for group in demand.tasks)),
+        gpu_milli=requested_gpu_milli(demand, model.policy),
         state="waiting" if demand.after else "pending",
-    )  # fmt: skip
+    )
 
 
 @handles(facts.JobPriorityClassChanged)
@@ -298,13 +343,21 @@ def _started(model: ReadModel, _: Record, data: facts.TaskStarted) -> None:
 @handles(decisions.PreemptionDecided)
 def _preempted(model: ReadModel, record: Record, data: decisions.PreemptionDecided) -> None:
     preemptor, explanation = data.preemptor, data.explanation
-    for victim in data.victims:
+    for victim in data.new_victims:
         model.evicted(
-            victim.job, victim.attempt, record.seq, "preemption", victim.tasks, action=data.action, for_job=preemptor.job,
-            for_class=preemptor.class_name, for_priority=preemptor.priority, gpus=victim.gpus,
-            reason=condition_of(data, victim).message, lost_gpu_ms=victim.lost_gpu_ms, explanation=_json(explanation.to_data()),
+            victim.job,
+            victim.attempt,
+            record.seq,
+            "preemption",
+            victim.tasks,
+            action=data.action,
+            for_job=preemptor.job,
+            for_class=preemptor.class_name,
+            for_priority=preemptor.priority,
+            reason=condition_of(data, victim).message,
+            explanation=_json(explanation.to_data()),
             cost=_json(explanation.cost.to_data()) if explanation.cost is not None else None,
-        )  # fmt: skip
+        )
     if not data.tasks:
         model.placed(preemptor.job, data.attempt, data.action, data.placement, record.seq, "reserved")
 
@@ -366,7 +419,7 @@ def _cancel_eviction_refused(model: ReadModel, _: Record, data: facts.TaskCancel
 
 @handles(decisions.JobRequeued)
 def _requeued(model: ReadModel, record: Record, data: decisions.JobRequeued) -> None:
-    ending = {"ended_at": model.at, "outcome": data.outcome, "lost_gpu_ms": data.lost_gpu_ms}
+    ending = {"ended_at": model.at, "outcome": data.outcome}
     model.job(data.job, state="paused" if data.cause == "paused" else "pending")
     model.attempt(data.job, data.attempt, ended_seq=record.seq, cause=data.cause, **ending)
     model.eviction(data.job, data.attempt, **ending)
@@ -374,13 +427,14 @@ def _requeued(model: ReadModel, record: Record, data: decisions.JobRequeued) -> 
 
 @handles(decisions.JobShrunk)
 def _shrunk(model: ReadModel, _: Record, data: decisions.JobShrunk) -> None:
-    model.eviction(data.job, data.attempt, ended_at=model.at, outcome=data.outcome, lost_gpu_ms=data.lost_gpu_ms)
+    model.eviction(data.job, data.attempt, ended_at=model.at, outcome=data.outcome)
 
 
 @handles(decisions.JobEnded)
 def _ended(model: ReadModel, record: Record, data: decisions.JobEnded) -> None:
     ending = {"ended_at": model.at, "outcome": data.outcome}
-    model.job(data.job, state=data.outcome, ended_seq=record.seq, reason=data.reason or None, **ending)
+    state = "failed" if data.outcome in ("evicted", "timed-out") else data.outcome
+    model.job(data.job, state=state, ended_seq=record.seq, reason=data.reason or None, **ending)
     if data.attempt:
         model.attempt(data.job, data.attempt, ended_seq=record.seq, **ending)
     model.eviction(data.job, data.attempt, **ending)
@@ -390,11 +444,20 @@ def _ended(model: ReadModel, record: Record, data: decisions.JobEnded) -> None:
 @handles(facts.NodeJoined)
 def _joined(model: ReadModel, _: Record, data: facts.NodeJoined) -> None:
     model.nodes[data.number] = data.node
+    weights = mig_weights_of(model.policy)
     model.row(
-        "nodes", data.node, number=data.number, state="ready", since=model.at, joined_at=model.at,
-        machine_id=data.machine_id, gpus=len(data.devices), gpu_model=data.devices[0].model if data.devices else None,
-        cpu_milli=data.cpu_milli, memory_bytes=data.memory_bytes,
-    )  # fmt: skip
+        "nodes",
+        data.node,
+        number=data.number,
+        state="ready",
+        since=model.at,
+        joined_at=model.at,
+        machine_id=data.machine_id,
+        gpu_milli=int(sum(device_gpu_milli(device, weights) for device in data.devices)),
+        gpu_models=sorted({device.model for device in data.devices}),
+        cpu_milli=data.cpu_milli,
+        memory_bytes=data.memory_bytes,
+    )
 
 
 @handles(facts.NodeUnreachable, facts.NodeReachable, facts.NodeLost)

@@ -99,8 +99,8 @@ class AuditReader:
         head_offset = self.head_offset
         if head_offset is None:
             return
-        reader = await self._opened()
-        reader.follow(AUDIT.name, self.partition, head_offset)
+        reader = await self._opened(head_offset)
+        self._move(reader, head_offset)
         found: Sequence[Message] = ()
         while not found:
             span = (await self.bus.spans(AUDIT.name))[self.partition]
@@ -108,15 +108,19 @@ class AuditReader:
                 break
             if head_offset >= span.end:
                 raise OffsetOutOfRange(AUDIT.name, self.partition, head_offset, span)
-            found = await reader.read(wait=READ_WAIT)
-        reader.follow(AUDIT.name, self.partition, self.offset)
+            found = await reader.read(1, READ_WAIT)
+        self._move(reader, self.offset)
         if found and (found[0].offset, record_hash(Wire(found[0].headers, found[0].value))) != (head_offset, self.head.hash):
             raise OffsetOutOfRange(AUDIT.name, self.partition, head_offset, span)
 
-    async def _opened(self) -> Reader:
+    async def _opened(self, offset: int | None = None) -> Reader:
         if self._reader is None:
-            self._reader = await self.bus.reader([(AUDIT.name, self.partition, self.offset)])
+            self._reader = await self.bus.reader([(AUDIT.name, self.partition, self.offset if offset is None else offset)])
         return self._reader
+
+    def _move(self, reader: Reader, offset: int) -> None:
+        if reader.position(AUDIT.name, self.partition) != offset:  # else what was fetched is of use
+            reader.follow(AUDIT.name, self.partition, offset)
 
     def wake(self) -> None:
         """A waiting read returns at once; if none waits, the next one does not wait."""

@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.messages.seals import LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Headers, Message
 from bailiff_core.humanize import count_text
 from bailiff_core.records import Wire, record_hash
@@ -29,7 +29,7 @@ from bailiff_core.records.merkle import Frontier, Subtree, consistency_path, con
 
 from .checkpoints import Checkpoint, checkpoint_signed_by, log_key, origin_of, parse_origin, sign_checkpoint
 from .keys import is_signed, key_id, sign_fields
-from .signed_notes import NoteError
+from .signed_notes import NoteError, base64_text
 
 SEAL_TAG, KEY_TAG, INVALIDATION_TAG = "bailiff-seal-1", "bailiff-seal-key-1", "bailiff-seals-invalidated-1"
 SealBody = LogSealed | SealingKey | SealsInvalidated
@@ -45,9 +45,16 @@ class VerificationFailed(Exception):
 
 
 def make_seal(
-    private: bytes, pool: str, identity: str, tree: Frontier, head_hash: str, sealed_at: int,
-    before: int = 0, subtree: Subtree | None = None, losses: int = 0,
-) -> LogSealed:  # fmt: skip
+    private: bytes,
+    pool: str,
+    identity: str,
+    tree: Frontier,
+    head_hash: str,
+    sealed_at: int,
+    before: int = 0,
+    subtree: Subtree | None = None,
+    losses: int = 0,
+) -> LogSealed:
     """A seal over the whole tree. before: size of the previous seal. subtree: subtree hashes, for the consistency proof.
 
     losses: number of accepted losses of sealed records before it.
@@ -56,10 +63,17 @@ def make_seal(
     root = tree.root().hex()
     signature = sign_fields(private, [SEAL_TAG, pool, identity, tree.size, root, head_hash, sealed_at])
     return LogSealed(
-        identity=identity, size=tree.size, root=root, hash=head_hash, sealed_at=sealed_at, previous_size=before,
-        consistency=tuple(each.hex() for each in path), key=key_id(private), signature=signature,
+        identity=identity,
+        size=tree.size,
+        root=root,
+        hash=head_hash,
+        sealed_at=sealed_at,
+        previous_size=before,
+        consistency=tuple(each.hex() for each in path),
+        key=key_id(private),
+        signature=signature,
         checkpoint=sign_checkpoint(Checkpoint(origin_of(pool, identity, losses), tree.size, tree.root()), private),
-    )  # fmt: skip
+    )
 
 
 def make_key(private: bytes, pool: str, identity: str, before: bytes | None = None) -> SealingKey:
@@ -79,10 +93,16 @@ def make_invalidation(
     size = valid.size if valid is not None else 0
     signed_fields = [INVALIDATION_TAG, pool, identity, size, lost.size, lost.root, from_seq, reason, at]
     return SealsInvalidated(
-        identity=identity, size=size, invalidated_size=lost.size, invalidated_root=lost.root, from_seq=from_seq, reason=reason,
+        identity=identity,
+        size=size,
+        invalidated_size=lost.size,
+        invalidated_root=lost.root,
+        from_seq=from_seq,
+        reason=reason,
         invalidated_at=at,
-        key=key_id(private), signature=sign_fields(private, signed_fields),
-    )  # fmt: skip
+        key=key_id(private),
+        signature=sign_fields(private, signed_fields),
+    )
 
 
 # --- verification
@@ -215,9 +235,16 @@ class SealChain:
 
 def _invalidation_fields(body: SealsInvalidated, pool: str) -> list[object]:
     return [
-        INVALIDATION_TAG, pool, body.identity, body.size, body.invalidated_size, body.invalidated_root, body.from_seq,
-        body.reason, body.invalidated_at,
-    ]  # fmt: skip
+        INVALIDATION_TAG,
+        pool,
+        body.identity,
+        body.size,
+        body.invalidated_size,
+        body.invalidated_root,
+        body.from_seq,
+        body.reason,
+        body.invalidated_at,
+    ]
 
 
 def _what(body: SealBody) -> str:
@@ -337,8 +364,8 @@ def make_proof(
         "bailiff_proof": PROOF_FORMAT,
         "pool": pool,
         "seq": seq,
-        "headers": [[name, _b64(content)] for name, content in headers if name.startswith("ce_")],
-        "value": _b64(value),
+        "headers": [[name, base64_text(content)] for name, content in headers if name.startswith("ce_")],
+        "value": base64_text(value),
         "path": [each.hex() for each in inclusion_path(seq, seal.size, subtree)],
         "seal": seal.to_data(),
         **({"keys": [key.to_data() for key in keys]} if len(keys) > 1 else {}),
@@ -401,10 +428,6 @@ def verified_keys(seal: LogSealed, pool: str, keys: Sequence[SealingKey], truste
     if chain.keys[-1] != seal.key:
         raise VerificationFailed(f"the seal was signed with key {seal.key}, but the last key of the proof is {chain.keys[-1]}")
     return chain.keys
-
-
-def _b64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
 
 
 def _unb64(text: Any) -> bytes:

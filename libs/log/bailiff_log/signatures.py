@@ -16,12 +16,14 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, content_digest
-from bailiff_bus.messages import MessageBody, SubmitJob
-from bailiff_bus.validation_errors import value_text
+from bailiff_bus.envelope import Envelope, content_digest
 from bailiff_core.canonical import canonical_json
+from bailiff_core.humanize import value_text
+from bailiff_core.model.identity import Auth
+from bailiff_core.model.message import MessageBody
 from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import ROOT_ACTOR
+from bailiff_core.records.job_requests import SubmitJob
 
 from .keys import is_signed, key_id, sign_fields
 from .signed_requests import SIGNED_TAG, kept_request
@@ -69,7 +71,8 @@ def salted(private_key: bytes, body: MessageBody, *, source: str, id: str) -> Me
 
 def known_keys(state: PoolState) -> dict[str, str]:
     """The keys that may sign requests to this pool, with their holders: those of the policy, and the pool's root key."""
-    keys = {key: holder for key, holder in state.rules.identity.keys.items() if key not in state.revoked_keys}
+    named = state.policy.identity.keys if state.policy is not None else {}
+    keys = {key: holder for key, holder in named.items() if key not in state.revoked_keys}
     return keys | {state.root_key: ROOT_ACTOR} if state.root_key else keys
 
 
@@ -82,17 +85,13 @@ def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "non
         return Identity(envelope.actor, unsigned)
     holder = keys.get(envelope.keyid)
     if holder is None:
-        raise _refused(envelope, "unknown-key", f"keyid: the policy names no key {value_text(envelope.keyid)}")
+        raise envelope.refused("unknown-key", f"keyid: the policy names no key {value_text(envelope.keyid)}")
     if not is_signed(envelope.keyid, envelope.sig, [SIGNED_TAG, envelope.digest, envelope.source, envelope.id, envelope.time]):
-        raise _refused(envelope, "bad-signature", "sig: does not fit the request and its key")
+        raise envelope.refused("bad-signature", "sig: does not fit the request and its key")
     actor = envelope.actor or holder
     if actor != holder and not actor.startswith(f"{holder}/"):
         reason = f"actor: the key is that of {value_text(holder)}, which may not speak for {value_text(actor)}"
-        raise _refused(envelope, "wrong-actor", reason)
+        raise envelope.refused("wrong-actor", reason)
     if isinstance(envelope.body, SubmitJob) and envelope.body.salt is None:
-        raise _refused(envelope, "no-salt", "salt: a signed submission needs one, random bytes in hex")
+        raise envelope.refused("no-salt", "salt: a signed submission needs one, random bytes in hex")
     return Identity(actor, "signed", kept_request(envelope))
-
-
-def _refused(envelope: Envelope, code: str, reason: str) -> InvalidMessage:
-    return InvalidMessage(code, reason, source=envelope.source, id=envelope.id, pool=envelope.pool)

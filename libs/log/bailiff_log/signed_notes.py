@@ -47,7 +47,7 @@ class NoteKey:
 
     def __str__(self) -> str:
         """The vkey."""
-        return f"{self.name}+{self.id.hex()}+{_b64(bytes([self.kind]) + self.public)}"
+        return f"{self.name}+{self.id.hex()}+{base64_text(bytes([self.kind]) + self.public)}"
 
     @classmethod
     def parse(cls, text: str, kind: KeyKind) -> Self:
@@ -85,7 +85,7 @@ class NoteSignature:
     value: bytes
 
     def __str__(self) -> str:
-        return f"{SIGNATURE_LINE}{self.name} {_b64(self.key_id + self.value)}\n"
+        return f"{SIGNATURE_LINE}{self.name} {base64_text(self.key_id + self.value)}\n"
 
     @classmethod
     def parse(cls, line: str) -> Self:
@@ -157,7 +157,8 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _b64(raw: bytes) -> str:
+def base64_text(raw: bytes) -> str:
+    """Standard base64, as transparency logs write it."""
     return base64.b64encode(raw).decode()
 
 

@@ -5,9 +5,8 @@ import json
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pydantic import ValidationError
 
-from bailiff_bus.messages import JobSpec
-from bailiff_bus.messages.requests import spec_digest
 from bailiff_core.canonical import canonical_json
+from bailiff_core.model.job_spec import JobSpec, spec_digest
 
 from .credentials import encryption_key_id
 from .encryption import CannotDecrypt, decrypt, encrypt

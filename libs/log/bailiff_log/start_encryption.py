@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bailiff_bus.messages import EncryptedStartTask, JobSpec, StartTask
-from bailiff_bus.messages.commands import StartBase
+from bailiff_bus.messages.commands import EncryptedStartTask, StartBase, StartTask
+from bailiff_core.model.job_spec import JobSpec
 
 from .encryption import CannotDecrypt, decrypt, encrypt
 

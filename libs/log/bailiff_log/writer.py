@@ -344,9 +344,7 @@ class AuditWriter:
         return self._stopped
 
 
-def chain_records(
-    head: ChainHead, records: Sequence[Record], credentials: Credentials | None = None
-) -> list[PreparedRecord]:  # fmt: skip
+def chain_records(head: ChainHead, records: Sequence[Record], credentials: Credentials | None = None) -> list[PreparedRecord]:
     """The records with `prev` filled in, their bytes, and the head after each. credentials: sign them, in a signed log.
 
     Raises `ValueError` for a record that does not continue the chain or is too large.

@@ -93,11 +93,19 @@ class HealthServer:
         listening = open_socket(self._host, self._port)
         self.address = address_of(listening)
         config = uvicorn.Config(
-            self._app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
+            self._app,
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
             http=TimedProtocol,
-            ws="none", limit_concurrency=MAX_CONNECTIONS, h11_max_incomplete_event_size=MAX_REQUEST_BYTES,
-            timeout_keep_alive=REQUEST_TIMEOUT_S, timeout_graceful_shutdown=1,
-        )  # fmt: skip
+            ws="none",
+            limit_concurrency=MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=MAX_REQUEST_BYTES,
+            timeout_keep_alive=REQUEST_TIMEOUT_S,
+            timeout_graceful_shutdown=1,
+        )
         self._server = Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
         return self

@@ -20,8 +20,8 @@ from typing import Any, Generic, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from bailiff_bus.messages import MESSAGE_TYPES
 from bailiff_bus.port import AccessDenied, BusUnavailable
+from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_core.records import AUDIT_TYPES
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.engine_identity import engine_identity

@@ -1,29 +1,53 @@
 """Prometheus metrics of the services. `METRICS` lists all of them; the table in the docs is generated from it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 # no `_created` series for each counter
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
+Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily)
 CYCLE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Declaration of a metric. prometheus_client appends `_total` to a counter's name."""
+    """Declaration of a metric. prometheus_client appends `_total` to a counter's name.
+
+    of: who exports it: every service, the owner of a pool from its state (`pool_metrics`), the roll-up or the Kubernetes bridge.
+    """
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
     help: str
+    of: Literal["services", "pools", "rollup", "bridge"] = "services"
 
+    def counter(self, registry: CollectorRegistry | None) -> Counter:
+        """The metric as a counter."""
+        return Counter(self.name, self.help, self.labels, registry=registry)
+
+    def gauge(self, registry: CollectorRegistry | None) -> Gauge:
+        """The metric as a gauge."""
+        return Gauge(self.name, self.help, self.labels, registry=registry)
+
+    def histogram(self, registry: CollectorRegistry | None, buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS) -> Histogram:
+        """The metric as a histogram."""
+        return Histogram(self.name, self.help, self.labels, registry=registry, buckets=buckets)
+
+    def family(self, kind: type[Family]) -> Family:
+        """The metric without samples, for a collector."""
+        return kind(self.name, self.help, labels=self.labels)
+
+
+_pools, _rollup, _bridge = (partial(Metric, of=of) for of in ("pools", "rollup", "bridge"))
 
 LOG_HEAD = Metric("bailiff_log_head_seq", "gauge", ("pool",), "seq of the newest valid record read")
 LOG_LAG = Metric("bailiff_log_lag", "gauge", ("pool",), "messages of the log not read yet by this service")
@@ -45,18 +69,26 @@ COMMANDS_FENCED = Metric("bailiff_commands_fenced", "counter", ("pool", "type"),
 COMMANDS_REFUSED = Metric(
     "bailiff_commands_refused", "counter", ("pool", "code"), "commands refused: no certified key signed them"
 )
-OPEN_EVICTIONS = Metric("bailiff_open_evictions", "gauge", ("pool", "stage"), "evictions decided and not finished, by stage")
-QUEUE_LENGTH = Metric("bailiff_queue_length", "gauge", ("pool", "priority_class"), "pending jobs")
-PAUSED_JOBS = Metric("bailiff_paused_jobs", "gauge", ("pool",), "paused jobs")
-NODES = Metric("bailiff_nodes", "gauge", ("pool", "state"), "nodes, by state")
-DEVICES = Metric("bailiff_devices", "gauge", ("pool", "state"), "GPUs of nodes that are not lost, by state")
-MIG_DEVICES = Metric(
+LEFT_FOLDERS = Metric("bailiff_left_folders", "gauge", ("pool", "node"), "folders of ended tasks that the agent cannot remove")
+ENDED_LOG_BYTES = Metric("bailiff_ended_log_bytes", "gauge", ("pool", "node"), "disk space of the logs of ended tasks, bytes")
+OPEN_EVICTIONS = _pools("bailiff_open_evictions", "gauge", ("pool", "stage"), "evictions decided and not finished, by stage")
+QUEUE_LENGTH = _pools("bailiff_queue_length", "gauge", ("pool", "priority_class"), "pending jobs")
+PAUSED_JOBS = _pools("bailiff_paused_jobs", "gauge", ("pool",), "paused jobs")
+NODES = _pools("bailiff_nodes", "gauge", ("pool", "state"), "nodes, by state")
+NODE_SILENCE = _pools(
+    "bailiff_node_silence_seconds",
+    "gauge",
+    ("pool", "node"),
+    "time since the last report of a node that has been silent for a minute",
+)
+DEVICES = _pools("bailiff_devices", "gauge", ("pool", "state"), "GPUs of nodes that are not lost, by state")
+MIG_DEVICES = _pools(
     "bailiff_mig_devices", "gauge", ("pool", "profile", "state"), "MIG devices of nodes that are not lost, by profile and state"
 )
-LATE_STARTS = Metric(
+LATE_STARTS = _pools(
     "bailiff_late_starts", "gauge", ("pool", "priority_class", "percent"), "jobs that started later than the start SLO"
 )
-LATE_STARTS_ALLOWED = Metric(
+LATE_STARTS_ALLOWED = _pools(
     "bailiff_late_starts_allowed", "gauge", ("pool", "priority_class", "percent"), "jobs that may start late within the start SLO"
 )
 ARCHIVED = Metric("bailiff_archived_records", "counter", ("pool",), "records written to the archive")
@@ -79,115 +111,114 @@ REQUESTS_CHECKED = Metric(
 POSTGRES_OUTAGES = Metric("bailiff_postgres_outages", "counter", (), "number of times PostgreSQL became unreachable")
 API_STREAMS = Metric("bailiff_api_streams", "gauge", (), "open streams of the query API")
 API_RESPONSES = Metric("bailiff_api_responses", "counter", ("status",), "responses of the query API, by status")
-EVICTIONS = Metric(
+EVICTIONS = _rollup(
     "bailiff_evictions",
     "counter",
     ("pool", "action", "rule"),
     "evictions decided, by action and by rule or cause",
 )
-REPEAT_EVICTIONS = Metric(
+PREEMPTIONS = _rollup(
+    "bailiff_preemptions", "counter", ("pool", "action", "rule"), "preemptions decided, each of one or more victims"
+)
+EVICTION_STAGE_SECONDS = _rollup(
+    "bailiff_eviction_stage_seconds",
+    "histogram",
+    ("pool", "stage", "priority_class"),
+    "stages of evictions, each from the end of the one before: notice, acknowledge, save, exit, release of each task; start of "
+    "the preemptor, total from decision to its start; return of the evicted job",
+)
+NODE_EVICTION_STAGE_SECONDS = _rollup(
+    "bailiff_node_eviction_stage_seconds",
+    "histogram",
+    ("pool", "stage", "node"),
+    "stages of evicted tasks, by node; '': nodes beyond the first thousand",
+)
+REPEAT_EVICTIONS = _rollup(
     "bailiff_repeat_evictions",
     "counter",
     ("pool", "window"),
     "preempted jobs that were evicted before within the window",
 )
-EVICTIONS_CANCELLED = Metric("bailiff_evictions_cancelled", "counter", ("pool",), "evictions cancelled")
-GPU_SECONDS_LOST = Metric(
+EVICTIONS_CANCELLED = _rollup("bailiff_evictions_cancelled", "counter", ("pool",), "evictions cancelled")
+GPU_SECONDS_LOST = _rollup(
     "bailiff_gpu_seconds_lost", "counter", ("pool", "cause"), "GPU-seconds of work lost, by cause of the attempt's end"
 )
-GPU_SECONDS_SAVED = Metric("bailiff_gpu_seconds_saved", "counter", ("pool",), "GPU-seconds of evicted jobs saved by checkpoints")
-GPU_SECONDS_USED = Metric(
+GPU_SECONDS_RESTART = _rollup(
+    "bailiff_gpu_seconds_restart", "counter", ("pool", "cause"), "GPU-seconds that restarts are assumed to cost"
+)
+GPU_SECONDS_SAVED = _rollup("bailiff_gpu_seconds_saved", "counter", ("pool",), "GPU-seconds of evicted jobs saved by checkpoints")
+GPU_SECONDS_USED = _rollup(
     "bailiff_gpu_seconds_used", "counter", ("pool", "project"), "GPU-seconds allocated, including subprojects; '': the pool"
 )
-GPU_SECONDS_IDLE = Metric(
+GPU_SECONDS_IDLE = _rollup(
     "bailiff_gpu_seconds_idle",
     "counter",
     ("pool", "project"),
     "GPU-seconds allocated while the GPUs were idle",
 )
-GPU_SECONDS_FAIR_SHARE = Metric(
+GPU_SECONDS_FAIR_SHARE = _rollup(
     "bailiff_gpu_seconds_fair_share", "counter", ("pool", "project"), "GPU-seconds of the project's fair share"
 )
-GPU_SECONDS_AVAILABLE = Metric("bailiff_gpu_seconds_available", "counter", ("pool",), "GPU-seconds of usable GPUs")
-GPU_SECONDS_MEASURED = Metric(
+GPU_SECONDS_AVAILABLE = _rollup("bailiff_gpu_seconds_available", "counter", ("pool",), "GPU-seconds of usable GPUs")
+GPU_SECONDS_MEASURED = _rollup(
     "bailiff_gpu_seconds_measured", "counter", ("pool", "project"), "GPU-seconds allocated for which utilization was measured"
 )
-GPU_SECONDS_BUSY = Metric(
+GPU_SECONDS_BUSY = _rollup(
     "bailiff_gpu_seconds_busy", "counter", ("pool", "project"), "GPU-seconds measured, weighted by utilization"
 )
-GPU_MEMORY_MEASURED = Metric(
+GPU_MEMORY_MEASURED = _rollup(
     "bailiff_gpu_memory_measured_byte_seconds", "counter", ("pool", "project"), "memory of allocated GPUs, byte-seconds"
 )
-GPU_MEMORY_USED = Metric(
+GPU_MEMORY_USED = _rollup(
     "bailiff_gpu_memory_used_byte_seconds", "counter", ("pool", "project"), "used memory of allocated GPUs, byte-seconds"
 )
-PROJECT_GPUS = Metric(
+PROJECT_GPUS = _rollup(
     "bailiff_project_gpus",
     "gauge",
     ("pool", "project", "kind"),
     "GPUs of a project ('': the pool), by kind: used, idle, requested, quota, limit, fair_share, available (pool only)",
 )
-JOBS_SUBMITTED = Metric("bailiff_jobs_submitted", "counter", ("pool", "priority_class"), "jobs submitted")
-PENDING_SECONDS = Metric(
+JOBS_SUBMITTED = _rollup("bailiff_jobs_submitted", "counter", ("pool", "priority_class"), "jobs submitted")
+PENDING_SECONDS = _rollup(
     "bailiff_pending_job_seconds", "counter", ("pool", "priority_class"), "seconds that jobs were pending, summed"
 )
-START_SECONDS = Metric("bailiff_start_seconds", "histogram", ("pool", "priority_class"), "time from submission to first start")
-START_SLO = Metric(
+START_SECONDS = _rollup("bailiff_start_seconds", "histogram", ("pool", "priority_class"), "time from submission to first start")
+START_SLO = _rollup(
     "bailiff_start_slo_seconds",
     "gauge",
     ("pool", "priority_class", "percent"),
     "start SLO: time within which this percentage of the class's jobs must start",
 )
-STARTS_LATE = Metric(
+STARTS_LATE = _rollup(
     "bailiff_starts_late", "counter", ("pool", "priority_class", "percent"), "first starts later than the start SLO"
 )
-ROLLUP_TIME = Metric("bailiff_rollup_time_seconds", "gauge", ("pool",), "log time of the newest record aggregated, Unix seconds")
+ROLLUP_TIME = _rollup("bailiff_rollup_time_seconds", "gauge", ("pool",), "log time of the newest record aggregated, Unix seconds")
 ALARMS = Metric("bailiff_alarms", "counter", ("pool", "code"), "alarms raised")
 KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "number of times Kafka became unreachable")
 READY = Metric("bailiff_ready", "gauge", (), "1 while /readyz answers 200, else 0")
 ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
 
-BRIDGE_LEADER = Metric("bailiff_bridge_leader", "gauge", (), "1 while this replica of the Kubernetes bridge acts")
-BRIDGE_ACTIONS = Metric(
+BRIDGE_LEADER = _bridge("bailiff_bridge_leader", "gauge", (), "1 while this replica of the Kubernetes bridge acts")
+BRIDGE_ACTIONS = _bridge(
     "bailiff_bridge_actions", "counter", ("pool", "action"), "requests sent and objects changed by the Kubernetes bridge"
 )
-BRIDGE_ACTIONS_FAILED = Metric(
+BRIDGE_ACTIONS_FAILED = _bridge(
     "bailiff_bridge_actions_failed", "counter", ("pool", "action"), "changes of the Kubernetes bridge that the API server refused"
 )
-BRIDGE_ACTIONS_DUE = Metric(
+BRIDGE_ACTIONS_DUE = _bridge(
     "bailiff_bridge_actions_due",
     "gauge",
     ("pool",),
     "what the Kubernetes bridge found to do, requests on their way included",
 )
-BRIDGE_ROUND_SECONDS = Metric(
+BRIDGE_ROUND_SECONDS = _bridge(
     "bailiff_bridge_round_seconds", "histogram", ("pool",), "time in which the Kubernetes bridge computes what is to be done"
 )
-BRIDGE_METRICS = (BRIDGE_LEADER, BRIDGE_ACTIONS, BRIDGE_ACTIONS_FAILED, BRIDGE_ACTIONS_DUE, BRIDGE_ROUND_SECONDS)
-POOL_METRICS = (
-    OPEN_EVICTIONS,
-    QUEUE_LENGTH,
-    PAUSED_JOBS,
-    NODES,
-    DEVICES,
-    MIG_DEVICES,
-    LATE_STARTS,
-    LATE_STARTS_ALLOWED,
-)  # see pool_metrics
-ROLLUP_METRICS = (  # services/rollup: aggregated from the whole log
-    EVICTIONS, REPEAT_EVICTIONS, EVICTIONS_CANCELLED, GPU_SECONDS_LOST, GPU_SECONDS_SAVED, GPU_SECONDS_USED, GPU_SECONDS_IDLE,
-    GPU_SECONDS_FAIR_SHARE, GPU_SECONDS_AVAILABLE, GPU_SECONDS_MEASURED, GPU_SECONDS_BUSY, GPU_MEMORY_MEASURED, GPU_MEMORY_USED,
-    PROJECT_GPUS, JOBS_SUBMITTED, PENDING_SECONDS, START_SECONDS, START_SLO,
-    STARTS_LATE, ROLLUP_TIME,
-)  # fmt: skip
-METRICS = (
-    LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, SNAPSHOTS_UNWRITTEN, RECORDS_APPENDED, CYCLE_SECONDS, INPUTS_REJECTED,
-    INPUTS_WITHOUT_EFFECT, COMMANDS_SENT, COMMANDS_FENCED, COMMANDS_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG,
-    ARCHIVE_BROKEN, SEALED, PROPOSALS_SEARCHED, REQUESTS_CHECKED, POSTGRES_OUTAGES, API_STREAMS, API_RESPONSES, *ROLLUP_METRICS,
-    *BRIDGE_METRICS, ALARMS,
-    KAFKA_OUTAGES, READY, ENGINE_INFO,
-)  # fmt: skip
-
+METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+"""Everything declared above, in this order."""
+POOL_METRICS, ROLLUP_METRICS, BRIDGE_METRICS = (
+    tuple(metric for metric in METRICS if metric.of == of) for of in ("pools", "rollup", "bridge")
+)
 
 Sample = tuple[Metric, tuple[str, ...], int]
 """A gauge, its labels after `pool`, and the value."""
@@ -214,7 +245,7 @@ class PoolMetricsCollector(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Called by prometheus_client on each scrape."""
-        families = {metric.name: GaugeMetricFamily(metric.name, metric.help, labels=metric.labels) for metric in POOL_METRICS}
+        families = {metric.name: metric.family(GaugeMetricFamily) for metric in POOL_METRICS}
         for pool, samples in self._exported.items():
             for metric, labels, value in samples():
                 families[metric.name].add_metric([pool, *labels], value)
@@ -225,38 +256,38 @@ class Metrics:
     """All shared metrics on one registry, so that several services in one process (simulation, tests) are separate."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.log_head = self._gauge(LOG_HEAD)
-        self.log_lag = self._gauge(LOG_LAG)
-        self.records_folded = self._counter(RECORDS_FOLDED)
-        self.orphans = self._counter(ORPHANS)
+        self.registry = registry = CollectorRegistry()
+        self.log_head = LOG_HEAD.gauge(registry)
+        self.log_lag = LOG_LAG.gauge(registry)
+        self.records_folded = RECORDS_FOLDED.counter(registry)
+        self.orphans = ORPHANS.counter(registry)
         self._orphans_to: dict[str, int] = {}
-        self.snapshots_unwritten = self._counter(SNAPSHOTS_UNWRITTEN)
-        self.records_appended = self._counter(RECORDS_APPENDED)
-        self.cycle_seconds = Histogram(
-            CYCLE_SECONDS.name, CYCLE_SECONDS.help, CYCLE_SECONDS.labels, registry=self.registry, buckets=CYCLE_BUCKETS
-        )
-        self.inputs_rejected = self._counter(INPUTS_REJECTED)
-        self.inputs_without_effect = self._counter(INPUTS_WITHOUT_EFFECT)
-        self.commands_sent = self._counter(COMMANDS_SENT)
-        self.commands_fenced = self._counter(COMMANDS_FENCED)
-        self.commands_refused = self._counter(COMMANDS_REFUSED)
+        self.snapshots_unwritten = SNAPSHOTS_UNWRITTEN.counter(registry)
+        self.records_appended = RECORDS_APPENDED.counter(registry)
+        self.cycle_seconds = CYCLE_SECONDS.histogram(registry, CYCLE_BUCKETS)
+        self.inputs_rejected = INPUTS_REJECTED.counter(registry)
+        self.inputs_without_effect = INPUTS_WITHOUT_EFFECT.counter(registry)
+        self.commands_sent = COMMANDS_SENT.counter(registry)
+        self.commands_fenced = COMMANDS_FENCED.counter(registry)
+        self.commands_refused = COMMANDS_REFUSED.counter(registry)
+        self.left_folders = LEFT_FOLDERS.gauge(registry)
+        self.ended_log_bytes = ENDED_LOG_BYTES.gauge(registry)
         self.pools = PoolMetricsCollector()
         self.registry.register(self.pools)
-        self.archived = self._counter(ARCHIVED)
-        self.archive_head = self._gauge(ARCHIVE_HEAD)
-        self.archive_lag = self._gauge(ARCHIVE_LAG)
-        self.archive_broken = self._gauge(ARCHIVE_BROKEN)
-        self.sealed = self._gauge(SEALED)
-        self.proposals_searched = self._counter(PROPOSALS_SEARCHED)
-        self.requests_checked = self._counter(REQUESTS_CHECKED)
-        self.postgres_outages = self._counter(POSTGRES_OUTAGES)
-        self.api_streams = self._gauge(API_STREAMS)
-        self.api_responses = self._counter(API_RESPONSES)
-        self.alarms = self._counter(ALARMS)
-        self.kafka_outages = self._counter(KAFKA_OUTAGES)
-        self.ready = self._gauge(READY)
-        self.engine_info = self._gauge(ENGINE_INFO)
+        self.archived = ARCHIVED.counter(registry)
+        self.archive_head = ARCHIVE_HEAD.gauge(registry)
+        self.archive_lag = ARCHIVE_LAG.gauge(registry)
+        self.archive_broken = ARCHIVE_BROKEN.gauge(registry)
+        self.sealed = SEALED.gauge(registry)
+        self.proposals_searched = PROPOSALS_SEARCHED.counter(registry)
+        self.requests_checked = REQUESTS_CHECKED.counter(registry)
+        self.postgres_outages = POSTGRES_OUTAGES.counter(registry)
+        self.api_streams = API_STREAMS.gauge(registry)
+        self.api_responses = API_RESPONSES.counter(registry)
+        self.alarms = ALARMS.counter(registry)
+        self.kafka_outages = KAFKA_OUTAGES.counter(registry)
+        self.ready = READY.gauge(registry)
+        self.engine_info = ENGINE_INFO.gauge(registry)
 
     def forget_log(self, pool: str) -> None:
         """Export no position in this pool's log any more: it is not read here now."""
@@ -284,12 +315,6 @@ class Metrics:
     def text(self) -> bytes:
         """All metrics in Prometheus text format."""
         return generate_latest(self.registry)
-
-    def _counter(self, metric: Metric) -> Counter:
-        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
-
-    def _gauge(self, metric: Metric) -> Gauge:
-        return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
 
 
 def metrics_table() -> str:

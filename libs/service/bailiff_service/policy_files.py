@@ -14,15 +14,14 @@ from typing import Any
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
 
-from bailiff_bus.validation_errors import describe_errors, value_text
-from bailiff_core.model.document import SHORTEST_UNITLESS, parse_duration
+from bailiff_bus.validation_errors import describe_errors
+from bailiff_core.humanize import value_text
+from bailiff_core.model.document import SHORTEST_UNITLESS, parse_duration, parse_grace
 from bailiff_core.model.policy import Policy
+from bailiff_core.model.references import class_faults, names_of, project_faults, tree_faults
 from bailiff_core.model.resource_vector import Bounds
-from bailiff_core.plan.parsing import parse_grace
-from bailiff_core.plan.snapshot import names_of
-from bailiff_core.plan.snapshot_validation import suggest, tree_problems
 
-from .yaml_files import Place, read_yaml
+from .yaml_files import Place, line_of, read_yaml
 
 Faults = list[tuple[Place, str]]
 SHOWN_FIELDS = ("pool", "seq", "scope", "policy")
@@ -73,42 +72,28 @@ def _bare_policy(value: object) -> tuple[Policy | None, Faults]:
 
 
 def reference_faults(value: object, projects: Iterable[str] = ()) -> Faults:
-    """Faults in names and references between classes, projects, topologies and budgets.
+    """Faults in names and references between classes, projects, topologies and budgets; of lists that are well-formed so far.
 
     projects: names of projects declared elsewhere.
     """
-    found = _class_faults(value)
+    found: Faults = []
+    if classes := _named(value, "priority_classes"):
+        found += class_faults([(each["name"], each.get("global_default") is True) for each in classes])
     for name in ("projects", "topologies"):
-        entries = value.get(name) if isinstance(value, dict) else None
-        if isinstance(entries, list) and all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in entries):
-            pairs = [(each["name"], each.get("parent")) for each in entries]
-            found += [(fault.place, fault.text) for fault in tree_problems(pairs, (name,))]
-    known = (*names_of(value.get("projects")), *projects) if isinstance(value, dict) else ()
-    for at, budget in enumerate(_budgets(value)):
-        wanted = budget.get("project") if isinstance(budget, dict) else None
-        if isinstance(wanted, str) and wanted not in known:
-            found.append((("protections", "budgets", at, "project"), f"no project {wanted!r}; {suggest(wanted, known)}"))
-    return found
-
-
-def _class_faults(value: object) -> Faults:
-    """Duplicate names, and other than exactly one global default. No faults if entries are not classes at all."""
-    classes = value.get("priority_classes") if isinstance(value, dict) else None
-    if not isinstance(classes, list) or not classes or len(names := names_of(classes)) < len(classes):
-        return []
-    place: Place = ("priority_classes",)
-    found: Faults = [((*place, at, "name"), f"{name!r} occurs twice") for at, name in enumerate(names) if name in names[:at]]
-    defaults = [at for at, entry in enumerate(classes) if entry.get("global_default") is True]
-    message = f"exactly one class must be the global default, found {', '.join(names[at] for at in defaults) or 'none'}"
-    if len(defaults) != 1:
-        found.append(((*place, defaults[1], "global_default") if defaults else place, message))
-    return found
-
-
-def _budgets(value: object) -> list[Any]:
+        found += tree_faults([(each["name"], each.get("parent")) for each in _named(value, name)], (name,))
     protections = value.get("protections") if isinstance(value, dict) else None
     budgets = protections.get("budgets") if isinstance(protections, dict) else None
-    return budgets if isinstance(budgets, list) else []
+    if isinstance(value, dict) and isinstance(budgets, list):
+        wanted = [budget.get("project") if isinstance(budget, dict) else None for budget in budgets]
+        texts = [name if isinstance(name, str) else None for name in wanted]
+        found += project_faults(texts, (*names_of(value.get("projects")), *projects), ("protections", "budgets"))
+    return found
+
+
+def _named(value: object, field: str) -> list[dict[str, Any]]:
+    """The entries of this list of the policy; none if not all have a name."""
+    entries = value.get(field) if isinstance(value, dict) else None
+    return entries if isinstance(entries, list) and len(names_of(entries)) == len(entries) else []
 
 
 def faults_of(error: ValidationError) -> Faults:
@@ -179,10 +164,3 @@ def _document_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for inner in typing.get_args(annotation) if (found := _document_in(inner)) is not None), None)
-
-
-def line_of(lines: Mapping[Place, int], place: Place) -> int:
-    """The line of the place, or of the innermost known place that contains it."""
-    while place and place not in lines:
-        place = place[:-1]
-    return lines.get(place, 1)

@@ -21,9 +21,7 @@ from .metrics import (
 )
 
 NODE_STATES = ("ready", "drained", "unreachable", "lost")
-TASK_STAGES = (
-    "noticed", "acknowledged", "checkpoint-started", "checkpoint-committed", "yielding", "term-sent", "kill-sent",
-)  # fmt: skip
+TASK_STAGES = ("noticed", "acknowledged", "checkpoint-started", "checkpoint-committed", "yielding", "term-sent", "kill-sent")
 STAGES = ("decided", "started", *TASK_STAGES, "exited", "cancelled", "stuck")
 MIG_STATES = ("free", "in-use", "unusable")
 DEVICE_STATES = ("healthy", "unhealthy", "releasing", "quarantined")

@@ -13,8 +13,8 @@ from contextlib import suppress
 from bailiff_bus import topics
 from bailiff_bus.assignment import Assigned
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import Alarm
-from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
+from bailiff_bus.messages.dead_letters import Alarm
+from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange, open_producer
 from bailiff_core.decision_cycle import build_indices
 from bailiff_core.model.state import PoolState
 from bailiff_log.projection import Projection, StateDiverged
@@ -153,11 +153,8 @@ class PoolOwnership:
         alarm = Alarm(severity="critical", code=code, text=text)
         at = self._clock_and_ids.wall()
         headers, value = wrap(alarm, source=f"/bailiff/{pool}/{self._group}", id=f"{code}/{at}", pool=pool, time_us=at)
-        producer = await self._bus.producer()
-        try:
+        async with open_producer(self._bus) as producer:
             await (await producer.send(topics.ALARMS.name, value, key=pool.encode(), headers=headers))
-        finally:
-            await producer.close(1.0)
 
     def _follows(self, partition: int) -> bool:
         """Every pool, until the group has assigned them."""
@@ -222,9 +219,16 @@ class PoolService:
         self._settings, self._metrics, self._bus = settings, metrics, bus
         self._pools = read_pools(settings.pools)
         self._ownership = PoolOwnership(
-            bus, f"bailiff-{name}", settings.instance, self._pools, self._open_projection, work, metrics,
-            ends_interval_s=ends_interval_s, on_log_end=on_log_end,
-        )  # fmt: skip
+            bus,
+            f"bailiff-{name}",
+            settings.instance,
+            self._pools,
+            self._open_projection,
+            work,
+            metrics,
+            ends_interval_s=ends_interval_s,
+            on_log_end=on_log_end,
+        )
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready when every pool's log exists and was read to its end."""

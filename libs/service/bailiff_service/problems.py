@@ -14,11 +14,22 @@ from .json_response import JsonResponse
 from .logs import logger
 
 TITLES = {
-    400: "invalid request", 401: "authentication required", 403: "not allowed", 404: "not found",
-    405: "method not allowed", 408: "request timeout", 409: "conflict with the current state", 413: "request too large",
-    415: "JSON only", 421: "wrong address", 429: "too many requests", 500: "internal error",
-    502: "invalid response of an upstream service", 503: "temporarily unavailable", 504: "upstream timeout",
-}  # fmt: skip
+    400: "invalid request",
+    401: "authentication required",
+    403: "not allowed",
+    404: "not found",
+    405: "method not allowed",
+    408: "request timeout",
+    409: "conflict with the current state",
+    413: "request too large",
+    415: "JSON only",
+    421: "wrong address",
+    429: "too many requests",
+    500: "internal error",
+    502: "invalid response of an upstream service",
+    503: "temporarily unavailable",
+    504: "upstream timeout",
+}
 RETRY_AFTER = "2"
 MAX_SHOWN = 100
 MAX_IN_DETAIL = 5
@@ -108,9 +119,11 @@ def problem(
     """The response."""
     body = {"title": title or TITLES.get(status, "request rejected"), "status": status, "detail": detail}
     return JsonResponse(
-        body | ({"errors": [each.to_data() for each in errors]} if errors else {}), status_code=status,
-        headers={"cache-control": "no-store", **(headers or {})}, media_type="application/problem+json",
-    )  # fmt: skip
+        body | ({"errors": [each.to_data() for each in errors]} if errors else {}),
+        status_code=status,
+        headers={"cache-control": "no-store", **(headers or {})},
+        media_type="application/problem+json",
+    )
 
 
 def invalid_parameters(errors: Sequence[Mapping[str, Any]]) -> Response:

@@ -159,18 +159,20 @@ class PoolFile(Document):
 
 def read_pools(path: Path) -> tuple[PoolDeclaration, ...]:
     """The pools that the file declares, in its order. Raises `SettingsError` with file, line and field."""
+    from .yaml_files import line_of
+
     value, lines = _read_yaml(path)
     try:
         pools = tuple(PoolFile.model_validate(value).pools)
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        raise SettingsError([f"{path}:{_line(lines, fault['loc'])}: {describe_errors([fault])}" for fault in faults]) from None
+        raise SettingsError([f"{path}:{line_of(lines, fault['loc'])}: {describe_errors([fault])}" for fault in faults]) from None
     for field in ("name", "partition"):
         seen: dict[object, str] = {}
         for index, pool in enumerate(pools):
             found = getattr(pool, field)
             if found in seen:
-                line = _line(lines, ("pools", index, field))
+                line = line_of(lines, ("pools", index, field))
                 reason = f"pools.{index}.{field}: {found} is already used by pool {seen[found]}"
                 raise SettingsError([f"{path}:{line}: {reason}"])
             seen[found] = pool.name
@@ -184,9 +186,3 @@ def _read_yaml(path: Path) -> "tuple[Any, Lines]":
         return read_yaml(path)
     except UnreadableFile as fault:
         raise SettingsError([str(fault)]) from None
-
-
-def _line(lines: "Lines", path: tuple[int | str, ...]) -> int:
-    while path and path not in lines:
-        path = path[:-1]
-    return lines.get(path, 1)

@@ -17,8 +17,12 @@ def require_certificate(state: PoolState, credentials: Credentials | None, role:
         raise MustStop(ExitCode.CREDENTIALS, text)
     try:
         check_certificate(
-            credentials.certificate, root_keys=(state.root_key,), pool=state.pool, roles=(role,), at=now,
+            credentials.certificate,
+            root_keys=(state.root_key,),
+            pool=state.pool,
+            roles=(role,),
+            at=now,
             revoked=state.revoked_keys,
-        )  # fmt: skip
+        )
     except InvalidCertificate as error:
         raise MustStop(ExitCode.CREDENTIALS, f"{state.pool}: {error}; issue another: bailiff key certify") from None

@@ -91,15 +91,21 @@ def export(spans: Sequence[Span]) -> bool:
 
     exporter = OTLPSpanExporter(f"{_endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_WITHIN_S)
     try:
-        result = exporter.export([
-            ReadableSpan(
-                span.name, context(span.trace, span.id), context(span.trace, span.parent) if span.parent else None,
-                resources[span.service], dict(span.attributes),
-                [Event(name, None, at * 1_000) for name, at in span.events],
-                start_time=span.start * 1_000, end_time=max(span.start, span.end) * 1_000,
-            )
-            for span in spans
-        ])  # fmt: skip
+        result = exporter.export(
+            [
+                ReadableSpan(
+                    span.name,
+                    context(span.trace, span.id),
+                    context(span.trace, span.parent) if span.parent else None,
+                    resources[span.service],
+                    dict(span.attributes),
+                    [Event(name, None, at * 1_000) for name, at in span.events],
+                    start_time=span.start * 1_000,
+                    end_time=max(span.start, span.end) * 1_000,
+                )
+                for span in spans
+            ]
+        )
     finally:
         exporter.shutdown()  # type: ignore[no-untyped-call]
     return result is SpanExportResult.SUCCESS

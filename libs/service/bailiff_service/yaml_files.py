@@ -1,5 +1,6 @@
 """Reads YAML files with the line of every value, so that faults can be reported with their line."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,13 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 class UnreadableFile(Exception):
     """The file cannot be read or is not YAML. The text is one sentence with file and line."""
+
+
+def line_of(lines: Mapping[Place, int], place: Place) -> int:
+    """The line of the place, or of the innermost known place that contains it."""
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 1)
 
 
 def read_yaml(path: Path) -> tuple[Any, Lines]:

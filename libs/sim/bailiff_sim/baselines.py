@@ -11,7 +11,7 @@ from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.records.facts import JobSubmitted
 
 from .job_progress import FOREVER, JobProgress, gpu_milli_of
-from .run_stats import JobStats, RunStats
+from .run_stats import Result, RunStats
 from .workload import Workload
 
 Key = tuple[int, ...]
@@ -19,9 +19,12 @@ Key = tuple[int, ...]
 
 @dataclass(slots=True)
 class Job:
-    """One job. needs: thousandths of a GPU per task, descending. nodes: index of each task's machine; empty while pending.
+    """One job.
 
-    evicting: it was preempted and has not exited yet.
+    Attributes:
+        needs: Thousandths of a GPU per task, descending.
+        nodes: Index of each task's machine; empty while pending.
+        evicting: It was preempted and has not exited yet.
     """
 
     name: str
@@ -40,8 +43,11 @@ class Job:
 class Rule:
     """A scheduling rule.
 
-    order: queue order, ascending. strict: strict FIFO; no job passes one that does not fit. may_preempt: whether a pending job
-    may preempt a running one; None: no preemption. victim_order: victims are taken in descending order until the job fits.
+    Attributes:
+        order: Queue order, ascending.
+        strict: Strict FIFO; no job passes one that does not fit.
+        may_preempt: Whether a pending job may preempt a running one; None: no preemption.
+        victim_order: Victims are taken in descending order until the job fits.
     """
 
     order: Callable[[Job, int], Key]
@@ -77,17 +83,6 @@ DESCRIPTIONS = {
 }
 
 
-@dataclass
-class BaselineResult:
-    """Result of a baseline's run: like the engine's `Result`, without a log."""
-
-    jobs: dict[str, JobStats]
-    stats: RunStats
-    refused: dict[str, str]
-    begin: int
-    end: int
-
-
 class Baseline:
     """One run of a rule over a workload. Machines do not fail. policy: has the priority classes of the jobs."""
 
@@ -106,7 +101,7 @@ class Baseline:
         self._stats = RunStats()
         self._refused: dict[str, str] = {}
 
-    def run(self, progress: Callable[[int, int], None] | None = None) -> BaselineResult:
+    def run(self, progress: Callable[[int, int], None] | None = None) -> Result:
         """Runs until every job has ended or can never start."""
         arrivals = self._workload.events
         taken = 0
@@ -128,7 +123,7 @@ class Baseline:
         for name, found in self._stats.jobs.items():
             work = self._progress_by_job[name]
             found.lost, found.overhead, found.work = work.lost, work.overhead, work.done_by(self._now)
-        return BaselineResult(self._stats.jobs, self._stats, self._refused, self._workload.begin, self._last_exit)
+        return Result(self._stats, self._refused, self._workload.begin, self._last_exit)
 
     def _submitted(self, fact: JobSubmitted, number: int) -> None:
         demand = fact.demand

@@ -22,9 +22,17 @@ def digest_of(record: Record) -> str:
     if len(cause) >= SHORT or len(inputs) >= SHORT:
         return record_hash(encode(record))
     pool, frame = _frame(
-        record.pool, record.epoch, record.writer, record.engine, record.policy, record.type, data.ESSENTIAL, record.cycle_end,
-        bool(cause), bool(inputs),
-    )  # fmt: skip
+        record.pool,
+        record.epoch,
+        record.writer,
+        record.engine,
+        record.policy,
+        record.type,
+        data.ESSENTIAL,
+        record.cycle_end,
+        bool(cause),
+        bool(inputs),
+    )
     parts = frame.copy()
     if cause:
         parts[CAUSE : CAUSE + 2] = _length[len(cause)], cause
@@ -48,9 +56,17 @@ def _time(time: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def _frame(
-    pool: str, epoch: int, writer: str, engine: str, policy: int, kind: str, essential: bool, cycle_end: bool,
-    cause: bool, inputs: bool,
-) -> tuple[bytes, list[bytes]]:  # fmt: skip
+    pool: str,
+    epoch: int,
+    writer: str,
+    engine: str,
+    policy: int,
+    kind: str,
+    essential: bool,
+    cycle_end: bool,
+    cause: bool,
+    inputs: bool,
+) -> tuple[bytes, list[bytes]]:
     """Returns the prefix of `ce_id`, and the hashed parts that such records share, with placeholders for the others."""
     blank = b"", b""
     end_to_id = _header("cycleend", "true" if cycle_end else "false") + _header("engine", engine) + _header("epoch", str(epoch))
@@ -58,15 +74,22 @@ def _frame(
     source_to_time = _header("source", f"/bailiff/{pool}/{writer}") + _header("specversion", "1.0") + _name("time")
     frame = [
         TAG + (14 + cause + inputs).to_bytes(4, "big") + (_name("cause") if cause else b""),
-        *blank, _name("cycle"),
-        *blank, end_to_id,
-        *blank, _name("inputs") if inputs else b"",
-        *blank, _header("policy", str(policy)) + _header("pool", pool) + _name("prev") + _length[64],
-        b"", _name("seq"),
-        *blank, source_to_time,
-        b"", _header("type", kind),
         *blank,
-    ]  # fmt: skip
+        _name("cycle"),
+        *blank,
+        end_to_id,
+        *blank,
+        _name("inputs") if inputs else b"",
+        *blank,
+        _header("policy", str(policy)) + _header("pool", pool) + _name("prev") + _length[64],
+        b"",
+        _name("seq"),
+        *blank,
+        source_to_time,
+        b"",
+        _header("type", kind),
+        *blank,
+    ]
     return f"{pool}:".encode(), frame
 
 

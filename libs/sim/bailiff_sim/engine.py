@@ -7,9 +7,8 @@ without delay (a start, a proposal of victim selection, an eviction notice) is t
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.model.policy import Policy
@@ -21,33 +20,13 @@ from .agents import Agents
 from .intake import Intake
 from .job_progress import FOREVER, JobProgress, gpu_milli_of
 from .outages import Outages
-from .run_stats import JobStats, RunStats
+from .run_stats import Result, RunStats
 from .simulated_log import REPORTS, REQUESTS, InputFact, SimulatedLog, Sink
 from .timeline import NO_DELAYS, Delays, Timeline
 from .workload import Outage, Workload
 
 IDLE_WAKES = 1_000
 PROGRESS_CYCLES = 500
-
-
-@dataclass
-class Result:
-    """Result of one run.
-
-    jobs: statistics of every accepted job, by name. refused: reason per rejected job. digest: hash of the last record, which
-    covers all before it. begin, end: µs UTC. capacity: of the workload.
-    """
-
-    policy: Policy
-    jobs: dict[str, JobStats]
-    stats: RunStats
-    refused: dict[str, str]
-    begin: int
-    end: int
-    digest: str
-    records: int
-    cycles: int
-    capacity: Sequence[tuple[int, int]]
 
 
 class Simulation:
@@ -65,7 +44,7 @@ class Simulation:
         pool: str = "sim",
     ) -> None:
         """until: end of the simulation, µs UTC. sink: gets every record. check: gets the state after each cycle."""
-        self._workload, self._policy, self._until, self._check = workload, policy, until, check
+        self._workload, self._until, self._check = workload, until, check
         self._log = SimulatedLog(pool, policy, workload.begin, sink)
         self.state = self._log.state
         self._time = Timeline(workload.begin, delays)
@@ -100,10 +79,7 @@ class Simulation:
         for name, work in self._progress_by_job.items():
             found = stats.jobs[name]
             found.lost, found.overhead, found.work = work.lost, work.overhead, work.done_by(self._time.now)
-        return Result(
-            self._policy, stats.jobs, stats, self._intake.refused, self._workload.begin, self._time.now,
-            log.digest, log.records, self._cycles, self._workload.capacity(),
-        )  # fmt: skip
+        return Result(stats, self._intake.refused, self._workload.begin, self._time.now, log.digest, log.records, self._cycles)
 
     def _next(self) -> int | None:
         moments = []

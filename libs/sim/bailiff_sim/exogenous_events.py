@@ -7,18 +7,20 @@ from bailiff_core.model.demand import Dependency, JobDemand
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, facts
 from bailiff_core.records.payload import Fact, Payload
+from bailiff_core.records.request import RECORDS
 
 from .job_observations import Observation
 from .workload import Outage, WorkloadEvent
 
-OPERATOR_REQUESTS = (
-    facts.JobCancelled, facts.JobScaled, facts.JobPriorityClassChanged, facts.JobEvictionRequested, facts.JobPaused,
-    facts.JobResumed,
-    facts.JobMigrationRequested,
-)  # fmt: skip
+JOB_CHANGES = {record for body, record in RECORDS.items() if issubclass(body, facts.JobChange)}
 NODE_FACTS = (
-    facts.NodeDrained, facts.NodeUndrained, facts.NodeReturned, facts.DeviceUnhealthy, facts.DeviceHealthy, facts.DeviceCleared,
-)  # fmt: skip
+    facts.NodeDrained,
+    facts.NodeUndrained,
+    facts.NodeReturned,
+    facts.DeviceUnhealthy,
+    facts.DeviceHealthy,
+    facts.DeviceCleared,
+)
 NOT_CARRIED: dict[type[Payload], tuple[str, str]] = {
     facts.TaskCancelEvictionRefused: ("eviction", "had been cancelled too late; in a simulation every cancellation is in time"),
     facts.TaskVanished: ("task", "had been missing when its node reported again; in a simulation no task goes missing"),
@@ -26,7 +28,12 @@ NOT_CARRIED: dict[type[Payload], tuple[str, str]] = {
 
 
 class ExogenousEvents:
-    """Collects the events of a `Workload`. policies: time and seq of each application. nodes: those of the start."""
+    """Collects the events of a `Workload`.
+
+    Attributes:
+        policies: Time and seq of each application.
+        nodes: Those of the start.
+    """
 
     def __init__(self) -> None:
         self.events: list[WorkloadEvent] = []
@@ -53,8 +60,8 @@ class ExogenousEvents:
             demand = demand.model_copy(update={**defaults, "job": name, "after": self._after(demand)})
             self._names[fact.demand.job] = name
             self._add(now, fact.model_copy(update={"demand": demand}))
-        elif isinstance(fact, OPERATOR_REQUESTS):
-            live = observation.name_of(fact.job)
+        elif isinstance(fact, facts.RequestFact) and type(fact) in JOB_CHANGES:
+            live = observation.name_of(str(getattr(fact, "job", "")))
             if live is not None:
                 self._add(now, fact.model_copy(update={"job": live}))
         elif isinstance(fact, facts.NodeJoined):

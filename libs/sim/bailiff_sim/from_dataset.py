@@ -1,6 +1,5 @@
 """Builds a workload from a published dataset (`bailiff audit export --anonymise`, docs/how-to/dataset.md)."""
 
-import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +8,17 @@ from bailiff_core.records import ChainHead, Record, Wire, follow
 from bailiff_core.records.chain import Break
 
 from .from_log import FromLog, from_log
+from .text_files import text_of
 
 MANIFEST = "dataset.json"
 
 
 def from_dataset(folder: Path) -> FromLog:
-    """Returns the workload of the dataset's log. Raises `ValueError` if the folder is no complete dataset."""
+    """Returns the workload of the dataset's log.
+
+    Raises:
+        ValueError: The folder is not a complete dataset.
+    """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         log = folder / manifest["log"]["file"]
@@ -26,7 +30,7 @@ def from_dataset(folder: Path) -> FromLog:
 
 def _records(log: Path, pool: str) -> Iterator[Record]:
     head = ChainHead(pool)
-    with gzip.open(log, "rt", encoding="utf-8") as lines:
+    with text_of(log, errors="strict") as lines:
         next(lines)
         for line in lines:
             found = json.loads(line)

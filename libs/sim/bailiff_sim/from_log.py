@@ -81,9 +81,16 @@ def from_log(records: Iterable[Record], name: str = "log", to: int | None = None
     workload = Workload(name, observation.begin, exogenous.nodes, exogenous.events, outcomes, {"from": "log"})
     seqs = {seq: each.name for seq, each in observation.jobs.items()}
     return FromLog(
-        workload, measured, exogenous.policies, recorded, observation.begin, end, seqs,
-        [*assumptions, *exogenous.assumptions(), *_delay_assumptions(measured)], exogenous.not_simulated(),
-    )  # fmt: skip
+        workload,
+        measured,
+        exogenous.policies,
+        recorded,
+        observation.begin,
+        end,
+        seqs,
+        [*assumptions, *exogenous.assumptions(), *_delay_assumptions(measured)],
+        exogenous.not_simulated(),
+    )
 
 
 def _outcomes(seen: Sequence[JobObservation]) -> tuple[dict[str, Outcome], list[str]]:

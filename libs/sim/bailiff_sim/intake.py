@@ -1,26 +1,19 @@
-"""Validates exogenous facts as admission validates requests; invalid ones become `InputRejected`."""
+"""Admits what a workload asks for, as admission does: what it rejects becomes `InputRejected`."""
 
+from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.document import Name
-from bailiff_core.model.state import ENDED, Job, PoolState
-from bailiff_core.model.units import next_unit
-from bailiff_core.placement.feasibility import could_ever_fit
-from bailiff_core.quota.quota_checks import never_within_bounds
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
-from bailiff_core.scheduling_snapshot import current_snapshot
 
 DEFAULT_PROJECT = "default"
 NO_DIGEST = "0" * 64
-JOB_REQUESTS = (
-    facts.JobCancelled, facts.JobScaled, facts.JobPriorityClassChanged, facts.JobEvictionRequested, facts.JobPaused,
-    facts.JobResumed,
-    facts.JobMigrationRequested,
-)  # fmt: skip
+ANY_SPEC = JobSpec(command="true", runtime="simulated")  # what ran is in no record
 
 
 class Intake:
-    """Validates exogenous facts against the current state. refused: reason per rejected job."""
+    """Takes exogenous facts into the log of a simulation. refused: reason per rejected job."""
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
@@ -28,58 +21,50 @@ class Intake:
 
     def take(self, fact: Fact) -> Fact:
         """Returns the fact as it enters the log: completed, or replaced by `InputRejected`."""
-        if isinstance(fact, facts.JobSubmitted):
-            return self._submitted(fact)
-        if isinstance(fact, JOB_REQUESTS):
-            job = self._state.jobs.get(fact.job)
-            if job is None or job.phase in ENDED:
-                return rejected("unknown-job", f"there is no job {fact.job!r}", fact.job)
         if isinstance(fact, facts.NodeJoined):
             known = self._state.node_numbers.get(fact.node)
             return fact.model_copy(update={"number": len(self._state.nodes) if known is None else known})
-        return fact
+        if isinstance(fact, facts.JobSubmitted):
+            asked = self._with_what_exists(fact.demand)
+            in_some_project = asked.model_copy(update={"project": asked.project or next(iter(self._projects()), None)})
+            body: facts.RequestBody = facts.SubmitJob(demand=in_some_project, spec=ANY_SPEC)
+        elif isinstance(fact, facts.RequestFact) and not _is_cordon(fact):
+            body = facts.body_of(fact)
+        else:
+            return fact
+        found = admit(Context(self._state, PERMITTED, fact.request), body)
+        if isinstance(found, Rejected):
+            if isinstance(fact, facts.JobSubmitted):
+                self.refused[fact.demand.job] = found.text
+            return facts.InputRejected(
+                topic="bailiff.requests",
+                partition=0,
+                offset=0,
+                digest=NO_DIGEST,
+                code=found.code,
+                reason=found.text,
+                job=found.job,
+            )
+        if isinstance(fact, facts.JobSubmitted) and isinstance(found, facts.JobSubmitted):
+            demand = found.demand.model_copy(update={"after": fact.demand.after, "project": asked.project})
+            return fact.model_copy(update={"demand": demand})  # its user and digest are those of the record
+        return found
 
-    def _submitted(self, fact: facts.JobSubmitted) -> Fact:
-        state, demand = self._state, fact.demand
-        rules = state.rules
-        changed: dict[str, object] = {}
-        if demand.max_failures is None:
-            changed["max_failures"] = rules.restarts.max_failures
-        if demand.elastic is None:
-            changed["elastic"] = "restart"
-        names = rules.projects
-        if not names:
-            changed |= {"project": None} if demand.project is not None else {}
-        elif all(demand.project != each.name for each in names) and any(each.name == DEFAULT_PROJECT for each in names):
-            changed["project"] = DEFAULT_PROJECT
-        demand = demand.model_copy(update=changed) if changed else demand
-        problem = self._problem(demand)
-        if problem is not None:
-            self.refused[demand.job] = problem
-            return rejected("refused", problem, demand.job)
-        return fact.model_copy(update={"demand": demand}) if changed else fact
+    def _with_what_exists(self, demand: JobDemand) -> JobDemand:
+        """Another policy may have other projects, and reject jobs: unknown projects are `default`, such dependencies are met.
 
-    def _problem(self, demand: JobDemand) -> str | None:
-        state = self._state
-        if demand.job in state.jobs:
-            return f"there is a job {demand.job!r} already"
-        entry = state.rules.find_class(demand.priority_class)
-        if entry is None:
-            return f"there is no priority class {demand.priority_class!r}"
-        if state.rules.projects and all(demand.project != each.name for each in state.rules.projects):
-            return f"there is no project {demand.project!r}, and none called {DEFAULT_PROJECT!r}"
-        if state.nodes and (obstacle := could_ever_fit(state, demand)) is not None:
-            return obstacle
-        preemptible = entry.preemptible if demand.preemptible is None else demand.preemptible
-        job = Job(demand.job, 0, 0, demand, entry.name, entry.value, preemptible, True, "", project=demand.project or "")
-        unit = next_unit(job)
-        return (
-            never_within_bounds(current_snapshot(state), unit) if unit is not None else "none of its tasks could ever be placed"
-        )
+        A job without a project keeps none, as one that was accepted before there were projects.
+        """
+        names, project = self._projects(), demand.project
+        if project not in names:
+            project = DEFAULT_PROJECT if DEFAULT_PROJECT in names else project if names else None
+        after = tuple(each for each in demand.after if each.job in self._state.jobs or each.job == demand.job)
+        return demand.model_copy(update={"project": project, "after": after})
+
+    def _projects(self) -> list[str]:
+        return [each.name for each in self._state.rules.projects]
 
 
-def rejected(code: str, reason: str, job: Name) -> facts.InputRejected:
-    """Returns the record of an input without effect."""
-    return facts.InputRejected(
-        topic="bailiff.requests", partition=0, offset=0, digest=NO_DIGEST, code=code, reason=reason[:2000], job=job
-    )
+def _is_cordon(fact: facts.RequestFact) -> bool:
+    """Whether the report of a node caused it: that Kubernetes has cordoned it, or does not any more."""
+    return isinstance(fact, facts.NodeDrained | facts.NodeUndrained) and fact.request.source == f"node/{fact.node}"

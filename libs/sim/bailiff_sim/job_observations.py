@@ -18,12 +18,18 @@ from .workload import TimedReport
 
 @dataclass
 class JobObservation:
-    """One submission. name: unique in the log. Times are µs UTC, durations µs.
+    """One submission.
 
-    saved_at: work in each of its own checkpoints. fails: work, repeated work included, at each failure that another attempt
-    followed. saves: time from each eviction decision to the exit, where the job saved a checkpoint. evicted: number of eviction
-    notices. refused: (attempt, task) of each refused start. began: when the last attempt started to run. reports: node reports
-    of its tasks since then; early_reports: number of those before the whole gang ran.
+    Attributes:
+        name: Unique in the log. Times are µs UTC, durations µs.
+        saved_at: Work in each of its own checkpoints.
+        fails: Work, repeated work included, at each failure that another attempt followed.
+        saves: Time from each eviction decision to the exit, where the job saved a checkpoint.
+        evicted: Number of eviction notices.
+        refused: (attempt, task) of each refused start.
+        began: When the last attempt started to run.
+        reports: Node reports of its tasks since then.
+        early_reports: Number of those before the whole gang ran.
     """
 
     name: str

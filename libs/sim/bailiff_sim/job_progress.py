@@ -10,14 +10,33 @@ FOREVER = Outcome(run_time=1 << 62)
 class JobProgress:
     """One job's work, in µs of undisturbed work with all of its `size` tasks. Times are µs UTC.
 
-    done: as of `since`; safe: the part of it in a checkpoint. running: number of tasks that work now; 0: stalled.
-    version: changes whenever a scheduled end becomes invalid. allocated: thousandths of GPUs.
+    Attributes:
+        done: As of `since`.
+        safe: The part of it in a checkpoint.
+        running: Number of tasks that work now; 0: stalled.
+        version: Changes whenever a scheduled end becomes invalid.
+        allocated: Thousandths of GPUs.
     """
 
     __slots__ = (
-        "_gpus", "allocated", "attempt", "base", "done", "failed", "finished", "lost", "outcome", "overhead", "reported",
-        "running", "safe", "since", "size", "starts", "version",
-    )  # fmt: skip
+        "_gpus",
+        "allocated",
+        "attempt",
+        "base",
+        "done",
+        "failed",
+        "finished",
+        "lost",
+        "outcome",
+        "overhead",
+        "reported",
+        "running",
+        "safe",
+        "since",
+        "size",
+        "starts",
+        "version",
+    )
 
     def __init__(self, outcome: Outcome, gpus: list[int]) -> None:
         """gpus: thousandths of a GPU per task."""

@@ -19,9 +19,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one scheduler. capacity: as of `Workload.capacity`. quotas: thousandths of GPUs by project with a quota.
+    """One run of one scheduler.
 
-    digest: of its log; empty without one. seconds: processor time.
+    Attributes:
+        capacity: As of `Workload.capacity`.
+        quotas: Thousandths of GPUs by project with a quota.
+        digest: Of its log; empty without one.
+        seconds: Processor time.
     """
 
     label: str

@@ -19,9 +19,16 @@ INK_OF_PAGE = "var(--soft)"
 SECOND, MINUTE, DAY = 1_000_000, HOUR // 60, 24 * HOUR
 UNITS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (SECOND, "seconds"))
 TIMES = (
-    (SECOND, "1 s"), (10 * SECOND, "10 s"), (MINUTE, "1 min"), (10 * MINUTE, "10 min"), (HOUR, "1 h"), (8 * HOUR, "8 h"),
-    (2 * DAY, "2 d"), (10 * DAY, "10 d"), (100 * DAY, "100 d"),
-)  # fmt: skip
+    (SECOND, "1 s"),
+    (10 * SECOND, "10 s"),
+    (MINUTE, "1 min"),
+    (10 * MINUTE, "10 min"),
+    (HOUR, "1 h"),
+    (8 * HOUR, "8 h"),
+    (2 * DAY, "2 d"),
+    (10 * DAY, "10 d"),
+    (100 * DAY, "100 d"),
+)
 NOT_IN_LEGEND = "_"  # matplotlib leaves labels with this prefix out
 Draw = Callable[[Axes, Run, str, str], None]
 STYLE = """
@@ -41,7 +48,12 @@ details pre { overflow-x: auto; border: 1px solid var(--line); padding: 1em; fon
 
 
 def page(title: str, notes: Sequence[str], runs: Sequence[Run], found: Sequence[Mapping[str, object]], manifest: str) -> str:
-    """Returns the report page. found: the metrics of `runs`, in their order. manifest: its text."""
+    """Returns the report page.
+
+    Args:
+        found: The metrics of `runs`, in their order.
+        manifest: Its text.
+    """
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         *(f"<p>{html.escape(note)}</p>" for note in notes),

@@ -9,9 +9,14 @@ from .workload import Outcome
 class JobStats:
     """Statistics of one job. Times are µs UTC, durations µs.
 
-    run_time: undisturbed run time. waited: pending time of completed waits; waits_since: start of the current one. lost: repeated
-    or discarded work; overhead: restarts; both in µs of the whole gang. evictions: by cause, those that cost an attempt.
-    outcome: None while it has not ended.
+    Attributes:
+        run_time: Undisturbed run time.
+        waited: Pending time of completed waits.
+        waits_since: Start of the current one.
+        lost: Repeated or discarded work.
+        overhead: Restarts; both in µs of the whole gang.
+        evictions: By cause, those that cost an attempt.
+        outcome: None while it has not ended.
     """
 
     name: str
@@ -103,3 +108,27 @@ class RunStats:
             job.waited += now - job.waits_since
             job.waits_since = None
             self.steps.append(Step(now, job.project, job.class_name, 0, -job.gpu_milli))
+
+
+@dataclass
+class Result:
+    """Result of one run.
+
+    Attributes:
+        refused: Reason per rejected job.
+        begin: µs UTC, as `end`.
+        digest: Hash of the last record, which covers all before it; empty for a scheduler that writes no log.
+    """
+
+    stats: RunStats
+    refused: dict[str, str]
+    begin: int
+    end: int
+    digest: str = ""
+    records: int = 0
+    cycles: int = 0
+
+    @property
+    def jobs(self) -> dict[str, JobStats]:
+        """Statistics of every accepted job, by name."""
+        return self.stats.jobs

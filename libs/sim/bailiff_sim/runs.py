@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter, ValidationError
+
+from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.engine import LOGIC, RELEASE
 from bailiff_core.humanize import count_text
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
@@ -15,6 +18,7 @@ from bailiff_sim.traces.jobs import Trace
 from .baselines import RULES, Baseline
 from .engine import Simulation
 from .metrics import Run, metrics
+from .run_stats import Result
 from .simulated_log import Sink
 from .timeline import Delays
 from .workload import Workload
@@ -28,7 +32,12 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to run. policies: by label. baselines: by name, with the classes of the first policy."""
+    """What to run.
+
+    Attributes:
+        policies: By label.
+        baselines: By name, with the classes of the first policy.
+    """
 
     trace: str
     cluster: str
@@ -40,32 +49,18 @@ class Experiment:
 
     def as_json(self) -> dict[str, object]:
         """All fields as JSON; `experiment_from` is the inverse."""
-        return {
-            "trace": self.trace,
-            "cluster": self.cluster,
-            "choices": self.choices.as_json(),
-            "delays": {"start": self.delays.start, "release": self.delays.release, "selection": self.delays.selection},
-            "policies": {label: policy.model_dump(mode="json") for label, policy in self.policies.items()},
-            "baselines": list(self.baselines),
-            "seeds": list(self.seeds),
-        }
+        found: dict[str, object] = TypeAdapter(Experiment).dump_python(
+            self, mode="json", exclude={"delays": {"exit", "measured"}}
+        )
+        return found
 
 
-def experiment_from(found: dict[str, object]) -> Experiment:
+def experiment_from(found: object) -> Experiment:
     """Reads the experiment of a manifest. Raises `ValueError` if it has none."""
     try:
-        policies = {label: Policy.model_validate_json(json.dumps(each)) for label, each in found["policies"].items()}  # type: ignore[attr-defined]
-        return Experiment(
-            str(found["trace"]),
-            str(found["cluster"]),
-            Choices(**found["choices"]),  # type: ignore[arg-type]
-            Delays(**found["delays"]),  # type: ignore[arg-type]
-            policies,
-            list(found["baselines"]),  # type: ignore[call-overload]
-            list(found["seeds"]),  # type: ignore[call-overload]
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a manifest of a simulation: {error}") from None
+        return TypeAdapter(Experiment).validate_json(json.dumps(found))
+    except ValidationError as error:
+        raise ValueError(f"not a manifest of a simulation: {describe_errors(error.errors(include_url=False))}") from None
 
 
 def run_all(
@@ -90,7 +85,7 @@ def run_all(
                 only = first.model_copy(update={"preemption": rules})
                 found.append(_of_policy(experiment, workload, name, only, seed, progress, None))
             else:
-                found.append(_of_baseline(workload, name, first, seed, progress))
+                found.append(_run(Baseline(workload, first, RULES[name]), workload, name, seed, {}, progress))
     return found
 
 
@@ -145,41 +140,49 @@ def _of_policy(
     progress: Progress | None,
     sink: Callable[[str, int], Sink] | None,
 ) -> Run:
-    began = time.process_time()
     if policy.preemption.selection_backoff < experiment.choices.retry:
         preemption = policy.preemption.model_copy(update={"selection_backoff": experiment.choices.retry})
         policy = policy.model_copy(update={"preemption": preemption})
     if experiment.choices.quotas:
         workload, policy = with_daily_quotas(workload, policy)
     target = sink(label, seed) if sink is not None else None
-    report = None if progress is None else (lambda done, of: progress(f"{label}, seed {seed}", done, of))
-    result = Simulation(workload, policy, delays=experiment.delays, sink=target).run(report)
+    simulation = Simulation(workload, policy, delays=experiment.delays, sink=target)
     quotas = {each.name: each.quota.gpu_milli or 0 for each in policy.projects}
-    return Run(
-        label, seed, result.jobs, result.stats, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
-        result.capacity, quotas, workload.deadlines, result.digest, result.records, time.process_time() - began,
-    )  # fmt: skip
+    return _run(simulation, workload, label, seed, quotas, progress)
 
 
-def _of_baseline(workload: Workload, name: str, policy: Policy, seed: int, progress: Progress | None) -> Run:
+def _run(
+    scheduler: Simulation | Baseline,
+    workload: Workload,
+    label: str,
+    seed: int,
+    quotas: Mapping[str, int],
+    progress: Progress | None,
+) -> Run:
     began = time.process_time()
-    report = None if progress is None else (lambda done, of: progress(f"{name}, seed {seed}", done, of))
-    result = Baseline(workload, policy, RULES[name]).run(report)
+    result = scheduler.run(None if progress is None else (lambda done, of: progress(f"{label}, seed {seed}", done, of)))
     return Run(
-        name, seed, result.jobs, result.stats, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
-        workload.capacity(), {}, workload.deadlines, seconds=time.process_time() - began,
-    )  # fmt: skip
+        label,
+        seed,
+        result.jobs,
+        result.stats,
+        result.refused,
+        result.begin,
+        _last(result),
+        max((at for at, _ in workload.demands()), default=workload.begin),
+        workload.capacity(),
+        quotas,
+        workload.deadlines,
+        result.digest,
+        result.records,
+        time.process_time() - began,
+    )
 
 
-def _last(jobs: Mapping[str, object], end: int) -> int:
+def _last(result: Result) -> int:
     """End of the last job. Later events, such as records that expire, do not count."""
-    ends = [ended for job in jobs.values() if (ended := getattr(job, "ended", None)) is not None]
-    unfinished = len(ends) < len(jobs)
-    return end if unfinished or not ends else max(ends)
-
-
-def _arrival(workload: Workload) -> int:
-    return max((time for time, _ in workload.demands()), default=workload.begin)
+    ends = [job.ended for job in result.jobs.values()]
+    return max((end for end in ends if end is not None), default=result.end) if None not in ends else result.end
 
 
 def check_classes(source: Trace, workload: Workload, label: str, policy: Policy) -> None:

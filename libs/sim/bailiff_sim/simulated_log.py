@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from bailiff_core.decision_cycle import decide, decision_record
+from bailiff_core.decision_cycle import decide, decision_record, fact_record
 from bailiff_core.engine import LOGIC, RELEASE, STATE_SCHEMA
 from bailiff_core.fold import close_cycle, fold
 from bailiff_core.model.policy import Policy
@@ -23,16 +23,17 @@ Sink = Callable[[Record, Wire], None]
 
 
 class SimulatedLog:
-    """One pool's state and its log. sink: gets every record with its bytes, in order.
+    """One pool's state and its log.
 
-    digest: hash of the newest record, which covers all before it: two runs with one digest have the same bytes.
+    Attributes:
+        sink: Gets every record with its bytes, in order.
+        digest: Hash of the newest record, which covers all before it: two runs with one digest have the same bytes.
     """
 
     def __init__(self, pool: str, policy: Policy, begin: int, sink: Sink | None = None) -> None:
-        self.state = PoolState()
+        self.state = PoolState(pool=pool, writer=WRITER, engine=ENGINE)
         self.digest = GENESIS
         self.records = 0
-        self._pool = pool
         self._sink = sink
         self._last: Record | None = None
         self._offsets = {REQUESTS: 0, REPORTS: 0, PROPOSALS: 0, PROGRESS: 0}
@@ -69,16 +70,12 @@ class SimulatedLog:
 
     def _write(self, fact: Fact, time: int, cycle: int, topic: str = "", cycle_end: bool = False) -> None:
         state = self.state
-        cause = ""
-        inputs: tuple[tuple[str, int], ...] = ()
+        record = fact_record(state, fact, cycle, time)
+        record.cycle_end = cycle_end
         if topic:
             offset = self._offsets[topic]
             self._offsets[topic] = offset + 1
-            cause, inputs = f"{topic}/{offset}", ((topic, offset + 1),)
-        record = Record(
-            self._pool, state.seq + 1, state.epoch, cycle, cycle_end, time, "", state.writer or WRITER, ENGINE,
-            state.policy_revision, fact.type_name(), fact, cause, inputs,
-        )  # fmt: skip
+            record.cause, record.inputs = f"{topic}/{offset}", ((topic, offset + 1),)
         if record.seq == 1:  # the state keeps the first record's hash
             self._flush()
             record.prev = self.digest

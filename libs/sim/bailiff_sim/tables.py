@@ -11,9 +11,20 @@ def compared(found: Sequence[Mapping[str, object]]) -> Table:
     """Main metrics: one row per run."""
     several = len({each["seed"] for each in found}) > 1
     head = [
-        "scheduler", *(["seed"] if several else []), "wait mean", "wait p95", "JCT mean", "slowdown p95", "evictions",
-        "GPU-h lost", "goodput", "used", "large gangs p95", "Jain", "not ended",
-    ]  # fmt: skip
+        "scheduler",
+        *(["seed"] if several else []),
+        "wait mean",
+        "wait p95",
+        "JCT mean",
+        "slowdown p95",
+        "evictions",
+        "GPU-h lost",
+        "goodput",
+        "used",
+        "large gangs p95",
+        "Jain",
+        "not ended",
+    ]
     rows = []
     for each in found:
         waits, jct, slow = (_all(each, name) for name in ("waiting", "jct", "slowdown"))

@@ -14,10 +14,13 @@ Callback = Callable[..., Iterator[InputFact]]
 class Delays:
     """Delays in a pool, µs.
 
-    start: from the start command to a running task. release: from a task's exit until its GPU is seen free. selection: until the
-    proposal of victim selection. exit: from the eviction notice to the exit of a job that does not save. If all are 0, results
-    depend only on the trace and the policy. measured: known delays by (kind, job, attempt); of a selection ("selection", "", its
-    number).
+    Attributes:
+        start: From the start command to a running task.
+        release: From a task's exit until its GPU is seen free.
+        selection: Until the proposal of victim selection.
+        exit: From the eviction notice to the exit of a job that does not save. If all are 0, results depend only on the trace
+            and the policy.
+        measured: Known delays by (kind, job, attempt); of a selection ("selection", "", its number).
     """
 
     start: int = 0
@@ -36,7 +39,12 @@ NO_DELAYS = Delays()
 
 
 class Timeline:
-    """The event queue. now: µs UTC. events: callbacks that yield facts, by time and then in order of scheduling."""
+    """The event queue.
+
+    Attributes:
+        now: µs UTC.
+        events: Callbacks that yield facts, by time and then in order of scheduling.
+    """
 
     def __init__(self, begin: int, delays: Delays) -> None:
         self.now, self.delays = begin, delays

@@ -9,7 +9,7 @@ from random import Random
 from statistics import mean
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.model.policy import Policy
@@ -18,7 +18,7 @@ from bailiff_sim.traces.jobs import Trace
 
 from .metrics import HOUR, Run, metrics, spread
 from .run_stats import JobStats
-from .runs import Experiment, Progress, check_classes, digest, experiment_from, manifest_header, run_all
+from .runs import Experiment, Progress, check_classes, digest, manifest_header, run_all
 from .workload import Workload
 from .workload_builder import assemble
 
@@ -30,10 +30,15 @@ FORMAT = 1
 class Point:
     """One setting of the knobs; figures are means over the seeds.
 
-    lost: GPU-hours of work lost and of restarts. waited: mean wait time of the high classes, hours; waited_p95: its 95th
-    percentile; others_waited: mean of the other classes. not_ended: jobs that never ended or were rejected, which no wait time
-    includes. digests: of the runs, by seed. frontier: on the Pareto frontier: no setting has fewer jobs that do not end, and of
-    those with as few, none is better in lost or waited and at least as good in the other.
+    Attributes:
+        lost: GPU-hours of work lost and of restarts.
+        waited: Mean wait time of the high classes, hours.
+        waited_p95: Its 95th percentile.
+        others_waited: Mean of the other classes.
+        not_ended: Jobs that never ended or were rejected, which no wait time includes.
+        digests: Of the runs, by seed.
+        frontier: On the Pareto frontier: no setting has fewer jobs that do not end, and of those with as few, none is better
+            in lost or waited and at least as good in the other.
     """
 
     setting: Mapping[str, object]
@@ -74,9 +79,11 @@ def settings(knobs: Mapping[str, Sequence[object]], most: int, seed: int) -> lis
 
 @dataclass(frozen=True)
 class Search:
-    """Values to try on the first policy of `experiment`. most: maximum number of settings.
+    """Values to try on the first policy of `experiment`.
 
-    high: minimum value of the high classes; None: all classes with jobs but the lowest.
+    Attributes:
+        most: Maximum number of settings.
+        high: Minimum value of the high classes; None: all classes with jobs but the lowest.
     """
 
     experiment: Experiment
@@ -88,10 +95,9 @@ class Search:
 def search_from(found: dict[str, Any]) -> Search:
     """Reads the search of a manifest. Raises `ValueError` if it has none."""
     try:
-        knobs = {str(name): list(values) for name, values in found["knobs"].items()}
-        return Search(experiment_from(found["experiment"]), knobs, int(found["most"]), found["high"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a manifest of a search: {error}") from None
+        return TypeAdapter(Search).validate_json(json.dumps(found))
+    except ValidationError as error:
+        raise ValueError(f"not a manifest of a search: {describe_errors(error.errors(include_url=False))}") from None
 
 
 def manifest(search: Search, source: Trace, points: Sequence[Point]) -> dict[str, object]:

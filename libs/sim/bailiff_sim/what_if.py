@@ -14,6 +14,7 @@ from bailiff_core.model.policy import Policy
 
 from .engine import Simulation
 from .from_log import FromLog
+from .intake import DEFAULT_PROJECT
 from .metrics import GPU_HOUR, Run, metrics, spread
 from .run_stats import JobStats, RunStats
 
@@ -24,10 +25,14 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The three runs. since, to: the window in which the other policy is in force, µs UTC.
+    """The three runs.
 
-    rejected: jobs that only the other policy does not accept, with the reason. not_simulated: sentences for the headline.
-    scheduler: what recorded the past, if not Bailiff.
+    Attributes:
+        since: From when the other policy is in force, µs UTC.
+        to: Until when, µs UTC.
+        rejected: Jobs that only the other policy does not accept, with the reason.
+        not_simulated: Sentences for the headline.
+        scheduler: What recorded the past, if not Bailiff.
     """
 
     recorded: Run
@@ -49,7 +54,9 @@ class WhatIf:
 def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Progress | None = None) -> WhatIf:
     """Simulates a log under its own policies and under `policy`.
 
-    since: start of the other policy, µs UTC; None: the start of the log. Jobs that ended before it are left out of the figures.
+    Args:
+        since: Start of the other policy, µs UTC; None: the start of the log. Jobs that ended before it are left out of the
+            figures.
     """
     since, to = max(log.begin, since or log.begin), log.end
     assumptions = list(log.assumptions)
@@ -58,26 +65,48 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
     later = [time for time, _, _ in log.policies[1:] if since <= time <= to]
     if later:
         assumptions.append(f"{count_text(len(later), 'later policy change')} in the log, not applied under the other policy")
+    assumptions += _without_project(again, policy)
     recorded = _run("recorded", log, log.recorded, {}, since, to)
     counted = [name for name, job in again.jobs.items() if job.submitted <= to and (job.ended is None or job.ended >= since)]
     rejected = {name: changed.refused[name] for name in counted if name in changed.refused}
     return WhatIf(
-        _only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumptions, rejected,
-        [*log.not_simulated, *_unmet(log, rejected)], log.scheduler,
-    )  # fmt: skip
+        _only(recorded, counted),
+        _only(again, counted),
+        _only(changed, counted),
+        since,
+        to,
+        assumptions,
+        rejected,
+        [*log.not_simulated, *_unmet(log, rejected)],
+        log.scheduler,
+    )
+
+
+def _without_project(again: Run, policy: Policy) -> list[str]:
+    jobs = sum(not job.project for job in again.jobs.values())
+    if not jobs or not policy.projects or any(each.name == DEFAULT_PROJECT for each in policy.projects):
+        return []
+    told = f"{count_text(jobs, 'job')} without a project: under the other policy also without one"
+    return [f"{told}, as jobs that were accepted before there were projects, although it requires one"]
 
 
 def compared(found: WhatIf) -> dict[str, object]:
     """The comparison as JSON; in hours and GPU-hours unless a name says otherwise."""
     same = same_policy(found)
     return {
-        "from": found.since, "to": found.to, "headline": headline(found), "assumptions": list(found.assumptions),
-        "same_policy": same, "confidence": confidence(same, found.scheduler),
+        "from": found.since,
+        "to": found.to,
+        "headline": headline(found),
+        "assumptions": list(found.assumptions),
+        "same_policy": same,
+        "confidence": confidence(same, found.scheduler),
         "rejected": [{"job": name, "reason": reason} for name, reason in found.rejected.items()],
         "never_started": never_started(found),
         "runs": [{"label": run.label, **metrics(run)} for run in found.runs],
-        "groups": groups(found), "improved": most_changed(found, -1), "worsened": most_changed(found, 1),
-    }  # fmt: skip
+        "groups": groups(found),
+        "improved": most_changed(found, -1),
+        "worsened": most_changed(found, 1),
+    }
 
 
 def never_started(found: WhatIf) -> list[str]:
@@ -138,7 +167,11 @@ def same_policy(found: WhatIf) -> dict[str, object]:
 
 
 def confidence(same: Mapping[str, Any], scheduler: str = "") -> str:
-    """How well the simulation reproduces the recorded run, as text. scheduler: what recorded it, if not Bailiff."""
+    """How well the simulation reproduces the recorded run, as text.
+
+    Args:
+        scheduler: What recorded it, if not Bailiff.
+    """
     if scheduler:
         return (
             f"The first column is {scheduler}'s own record. The second is Bailiff with the classes and limits that were "
@@ -177,7 +210,10 @@ def most_changed(found: WhatIf, sign: int, most: int = 10) -> list[dict[str, obj
                 changes.append((-abs(change), name, before, after))
     return [
         {
-            "job": name, "project": before.project, "class": before.class_name, "gpus": before.gpu_milli / 1000,
+            "job": name,
+            "project": before.project,
+            "class": before.class_name,
+            "gpus": before.gpu_milli / 1000,
             "time_lost_hours": -size * sign / HOUR,
             "waited_hours": [before.waited_by(found.to) / HOUR, after.waited_by(found.to) / HOUR],
             "evictions": [evictions(before), evictions(after)],
@@ -185,12 +221,17 @@ def most_changed(found: WhatIf, sign: int, most: int = 10) -> list[dict[str, obj
             "outcome": [before.outcome, after.outcome],
         }
         for size, name, before, after in sorted(changes, key=lambda each: each[:2])[:most]
-    ]  # fmt: skip
+    ]
 
 
 def evictions(job: JobStats) -> int:
     """Number of evictions; the job's own failures and lost nodes do not count."""
     return sum(count for cause, count in job.evictions.items() if cause not in NO_EVICTION)
+
+
+def simulated_under(log: FromLog, found: WhatIf, label: str, policy: Policy, progress: Progress | None = None) -> Run:
+    """The run of the same jobs in the same time under one more policy."""
+    return _only(_simulated(label, log, policy, found.since, found.to, progress), list(found.again.jobs))
 
 
 def _simulated(label: str, log: FromLog, policy: Policy | None, since: int, to: int, progress: Progress | None) -> Run:
@@ -201,7 +242,8 @@ def _simulated(label: str, log: FromLog, policy: Policy | None, since: int, to: 
 
 
 def _run(label: str, log: FromLog, stats: RunStats, refused: Mapping[str, str], since: int, to: int) -> Run:
-    quotas = {each.name: each.quota.gpu_milli or 0 for each in log.policies[0][2].projects}
+    in_force = [policy for time, _, policy in log.policies if time <= to] or [log.policies[0][2]]
+    quotas = {each.name: each.quota.gpu_milli or 0 for each in in_force[-1].projects}
     return Run(label, 0, stats.jobs, stats, refused, since, to, to, log.workload.capacity(), quotas, {})
 
 

@@ -45,8 +45,10 @@ def page(found: WhatIf, comparison: Mapping[str, Any]) -> str:
         "<h2>Worsened most</h2><p>More wait time and repeated work; simulated → other policy.</p>",
         *_rejected(comparison["rejected"]),
         *([] if comparison["rejected"] and not comparison["worsened"] else [_jobs(comparison["worsened"])]),
-        "<h2>Assumptions</h2><ul>", *(f"<li>{escape(each)}</li>" for each in comparison["assumptions"]), "</ul>",
-    ]  # fmt: skip
+        "<h2>Assumptions</h2><ul>",
+        *(f"<li>{escape(each)}</li>" for each in comparison["assumptions"]),
+        "</ul>",
+    ]
     return document(title, parts)
 
 
@@ -73,10 +75,17 @@ def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
     if not jobs:
         return "<p>No jobs.</p>"
     rows = [
-        [job["job"], job["project"] or "-", job["class"], f"{job['gpus']:g}", change_text(job["time_lost_hours"]),
-         " → ".join(hours_text(each) for each in job["waited_hours"]), " → ".join(str(each) for each in job["evictions"])]
+        [
+            job["job"],
+            job["project"] or "-",
+            job["class"],
+            f"{job['gpus']:g}",
+            change_text(job["time_lost_hours"]),
+            " → ".join(hours_text(each) for each in job["waited_hours"]),
+            " → ".join(str(each) for each in job["evictions"]),
+        ]
         for job in jobs
-    ]  # fmt: skip
+    ]
     return table(("job", "project", "class", "GPUs", "time lost", "wait time", "evictions"), rows)
 
 

@@ -23,11 +23,15 @@ class TimedReport(NamedTuple):
 class Outcome:
     """Behaviour of a job, unknown to policies beforehand. Durations in µs.
 
-    run_time: undisturbed work with all of its tasks. checkpoint_every: work between its own checkpoints; None: it makes none.
-    save_time: time to save after an eviction notice; None: it ignores notices. restart_cost: time before work continues in each
-    attempt after the first. end: how it ends after its run time: by exit code, or cancelled by its owner. fails: amounts of work,
-    repeated work included and over all attempts, at which a task fails. refused: (attempt, task) of starts that the node refuses.
-    reports: other reports of its nodes.
+    Attributes:
+        run_time: Undisturbed work with all of its tasks.
+        checkpoint_every: Work between its own checkpoints; None: it makes none.
+        save_time: Time to save after an eviction notice; None: it ignores notices.
+        restart_cost: Time before work continues in each attempt after the first.
+        end: How it ends after its run time: by exit code, or cancelled by its owner.
+        fails: Amounts of work, repeated work included and over all attempts, at which a task fails.
+        refused: (attempt, task) of starts that the node refuses.
+        reports: Other reports of its nodes.
     """
 
     run_time: int
@@ -59,8 +63,12 @@ class WorkloadEvent(NamedTuple):
 class Workload:
     """Input of a simulation: made from files by the trace loaders, from an audit log by `bailiff_sim.from_log`.
 
-    nodes: machines at the start. events: in time order; stable within one instant. outcomes: by job; a job without one runs until
-    it is ended. about: further fields of the manifest, as JSON. deadlines: of jobs, µs UTC.
+    Attributes:
+        nodes: Machines at the start.
+        events: In time order; stable within one instant.
+        outcomes: By job; a job without one runs until it is ended.
+        about: Further fields of the manifest, as JSON.
+        deadlines: Of jobs, µs UTC.
     """
 
     name: str

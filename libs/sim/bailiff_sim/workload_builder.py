@@ -1,7 +1,7 @@
 """Builds a workload from a trace, a cluster and the user's options."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
@@ -27,11 +27,17 @@ LONG_AGO = 10 * 365 * DAY
 class Choices:
     """Options of a trace, copied to the manifest. Durations in µs.
 
-    compress: divisor of the gaps between arrivals, in thousandths. first: maximum number of jobs. skip: time left out at the
-    start; length: time simulated after it. tiers: priority class per tier of the trace. mix: percentages of classes that jobs
-    without a tier get at random. mtbf: mean time between failures of a machine. retry: lower bound of the policy's
-    `selection_backoff`: a live pool retries preemption every minute, and over months nearly all of these are refusals. quotas:
-    name of the data set of daily quotas; empty: none.
+    Attributes:
+        compress: Divisor of the gaps between arrivals, in thousandths.
+        first: Maximum number of jobs.
+        skip: Time left out at the start.
+        length: Time simulated after it.
+        tiers: Priority class per tier of the trace.
+        mix: Percentages of classes that jobs without a tier get at random.
+        mtbf: Mean time between failures of a machine.
+        retry: Lower bound of the policy's `selection_backoff`: a live pool retries preemption every minute, and over months
+            nearly all of these are refusals.
+        quotas: Name of the data set of daily quotas; empty: none.
     """
 
     compress: int = 1000
@@ -46,10 +52,6 @@ class Choices:
     mtbf: int | None = None
     retry: int = 10 * MINUTE
     quotas: str = ""
-
-    def as_json(self) -> dict[str, object]:
-        """Fields of the manifest."""
-        return asdict(self)
 
 
 def assemble(trace: Trace, cluster: Sequence[Machine], choices: Choices, seed: int) -> Workload:

@@ -13,8 +13,12 @@ class LogClock:
 
     def __init__(self, clock_and_ids: ClockAndIds, head_time: int) -> None:
         self._clock_and_ids = clock_and_ids
-        self._boot = clock_and_ids.boot()
-        self._wall = clock_and_ids.wall()
+        self.begin(head_time)
+
+    def begin(self, head_time: int) -> None:
+        """Continue from the time of the log's newest record."""
+        self._boot = self._clock_and_ids.boot()
+        self._wall = self._clock_and_ids.wall()
         self._time = max(head_time, self._wall)
 
     def now(self) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bailiff_core.decision_cycle import decide, decision_record
+from bailiff_core.decision_cycle import decide, decision_record, fact_record
 from bailiff_core.fold import close_cycle, fold
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
@@ -39,27 +39,9 @@ class CycleBuilder:
         request: str = "",
     ) -> None:
         """Fold one more fact. request: what the requester signed."""
-        state = self._state
-        record = Record(
-            pool=state.pool,
-            seq=state.seq + 1,
-            epoch=state.epoch,
-            cycle=self._cycle,
-            cycle_end=False,
-            time=self._time,
-            prev="",
-            writer=state.writer,
-            engine=state.engine,
-            policy=state.policy_revision,
-            type=fact.type_name(),
-            data=fact,
-            cause=cause,
-            inputs=inputs,
-            actor=actor,
-            auth=auth,
-            request=request,
-        )
-        fold(state, record)
+        asked = {"cause": cause, "inputs": inputs, "actor": actor, "auth": auth, "request": request}
+        record = fact_record(self._state, fact, self._cycle, self._time, **asked)
+        fold(self._state, record)
         self.records.append(record)
 
     def finish(self) -> list[Record]:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.records.facts import InputRejected
 from bailiff_log.reader import Entry
 from bailiff_service.metrics import Metrics
 
 from .poison_inputs import PoisonInputs, place
 from .publisher import Publisher
-from .request_handlers import Rejected
 
 DEAD_LETTER_READ_S = 10.0  # the first read from a broker is slow, and this is not retried
 

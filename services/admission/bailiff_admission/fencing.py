@@ -1,6 +1,6 @@
 """Fences for nodes: an agent refuses commands of earlier epochs once it has received the fence."""
 
-from bailiff_bus.messages import Fence
+from bailiff_bus.messages.commands import Fence
 from bailiff_core.model.state import PoolState
 
 
@@ -12,7 +12,9 @@ class Fencing:
 
     def observe(self, node: str, incarnation: str) -> None:
         """Record a report of this incarnation of the node."""
-        self._incarnations.setdefault(node, {}).setdefault(incarnation)
+        known = self._incarnations.setdefault(node, {})
+        known.pop(incarnation, None)  # an earlier one that has joined again is the newest
+        known[incarnation] = None
 
     def all(self, state: PoolState) -> list[Fence]:
         """Fences for all nodes whose agent is in the log."""

@@ -1,14 +1,26 @@
 """Reads the four input topics from the positions in the log (docs/reference/log-protocol.md#inputs)."""
 
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Span, Wanted
+from bailiff_core.model.placement_ranges import runs
+from bailiff_core.model.policy import LimitRules
 from bailiff_service.clock_and_ids import ClockAndIds
+
+from .input_positions import InputPositions
+from .rates import Rates
+from .shed_requests import ShedRequests, above_rate, too_many_waiting
+from .turns import OPERATORS, Turns, User
 
 INPUTS = (topics.REQUESTS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.NODE_REPORTS)
 PARTITION_REFRESH_US = 30_000_000
-FULL_POSITIONS_EVERY = 10_000
+POOL = "pool"
+READ_AHEAD, READ_LIMIT = 5_000, 500
+BACKLOG_LIMIT = 50  # requests of a cycle while others wait: whoever comes next waits for one cycle
+MAX_RANGES = 5_000  # in `InputPositions`: all of them fit in one record
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +41,10 @@ class InputPartitions:
         self._known = 0
         self._looked_up_at = clock_and_ids.boot()
 
+    def now(self) -> int:
+        """This machine's time, µs UTC."""
+        return self._clock_and_ids.wall()
+
     async def known(self) -> int:
         """How many there are, as of the last half minute."""
         if self._clock_and_ids.boot() - self._looked_up_at >= PARTITION_REFRESH_US:
@@ -45,36 +61,120 @@ class InputPartitions:
         return found
 
 
-class InputConsumer:
-    """Reads all partitions of all input topics. positions: next offsets, by `topic/partition`. wanted: of the pool."""
+@dataclass(frozen=True, slots=True)
+class NewInputs:
+    """What a cycle takes. at_end: no other input was read."""
 
-    def __init__(self, bus: Bus, partitions: InputPartitions, positions: dict[str, int], wanted: Wanted) -> None:
-        self._bus, self._partitions, self._wanted = bus, partitions, wanted
-        self.positions = dict(positions)
+    messages: list[Message]
+    lost: list[LostOffsets]
+    at_end: bool
+
+
+class InputConsumer:
+    """Reads all partitions of all input topics. wanted: messages of the pool.
+
+    Requests are read ahead, up to `READ_AHEAD` at a time, and taken in turn by user; all else in its order.
+    positions: which inputs are done. shed: requests that are rejected unread.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        partitions: InputPartitions,
+        wanted: Wanted,
+        sender_of: Callable[[Message], User],
+        limits: Callable[[], LimitRules],
+    ) -> None:
+        self._bus, self._partitions, self._wanted, self._sender_of = bus, partitions, wanted, sender_of
+        self._limits, self._rates = limits, Rates()
+        self.positions = InputPositions({}, 0)
         self._reader: Reader | None = None
         self._followed: dict[str, tuple[str, int]] = {}
+        self._turns = Turns[Message]()
+        self._odd = 0
+        self._others = deque[Message]()
+        self.shed = ShedRequests()
 
-    async def read(self, limit: int, wait: float) -> tuple[list[Message], list[LostOffsets]]:
-        """The next messages, and the offsets that were lost."""
+    async def read(self, limit: int, wait: float) -> NewInputs:
+        """What is taken next, at most `limit` messages, and what was lost or shed."""
         if self._reader is None:
             self._reader = await self._bus.reader([], self._wanted)
         is_complete = self._followed and len(self._followed) >= await self._partitions.known()
         lost = [] if is_complete else await self._find_partitions()
-        try:
-            return await self._reader.read(limit, 0.0 if lost else wait), lost
-        except OffsetOutOfRange as gone:
-            return [], [*lost, self._skip_to(gone.topic, gone.partition, gone.offset, gone.span.begin)]
+        at_end = False
+        if len(self._others) < READ_AHEAD and self.positions.ranges < MAX_RANGES:
+            wait = 0.0 if lost or self._others else min(wait, self._paced()) if self._turns else wait
+            at_end = await self._read_ahead(lost, wait)
+        self._odd = 1 - self._odd  # where one is taken at a time, neither waits for the other
+        others = min(limit - min((limit + self._odd) // 2, len(self._turns)), len(self._others))
+        in_turn = limit - others if len(self._turns) <= limit else min(limit - others, BACKLOG_LIMIT)
+        messages = [self._others.popleft() for _ in range(others)]
+        messages += self._in_turn(in_turn)
+        return NewInputs(messages, lost, at_end and not self._others)
 
-    def pass_over_others(self) -> None:
-        """After all messages read were handled: move the positions behind the messages of other pools that followed them."""
-        if self._reader is not None:
+    def _in_turn(self, most: int) -> list[Message]:
+        """The next requests, as many as the rates of the pool allow."""
+        taken = list[Message]()
+        while len(taken) < most and self._turns and not self._paced():
+            taken += self._turns.take(1)
+            self._rates.count(POOL, self._limits().pool, len(taken[-1].value), self._partitions.now())
+        return taken
+
+    def _paced(self) -> float:
+        """Seconds until the rates of the pool allow another request."""
+        now = self._partitions.now()
+        return max(0, (self._rates.retry_at(POOL, self._limits().pool, 1, now) or now) - now) / 1_000_000
+
+    async def _read_ahead(self, lost: list[LostOffsets], wait: float) -> bool:
+        """Reads on, at most `READ_AHEAD` messages. Returns whether that was all there is."""
+        assert self._reader is not None
+        count = 0
+        while count < READ_AHEAD:
+            try:
+                messages = await self._reader.read(READ_LIMIT, wait)
+            except OffsetOutOfRange as gone:
+                lost.append(self._skip_to(gone.topic, gone.partition, gone.offset, gone.span.begin))
+                return False
+            for message in messages:
+                if self.positions.waits(_name(message), message.offset):
+                    self._queue(message)
             for name, at in self._followed.items():
-                self.positions[name] = max(self.positions[name], self._reader.position(*at))
+                self.positions.read_to(name, self._reader.position(*at))
+            if not messages:
+                return True
+            count, wait = count + len(messages), 0.0
+        return False
+
+    def _queue(self, message: Message) -> None:
+        if message.topic != topics.REQUESTS.name:
+            self._others.append(message)
+            return
+        user, size = self._sender_of(message), len(message.value)
+        if user.rank != OPERATORS:
+            key, limits = f"{user.rank} {user.name}", self._limits().user
+            retry_at = self._rates.retry_at(key, limits, size, message.time)
+            if retry_at is not None:
+                self.shed.add(user, message, above_rate(user.name, retry_at))
+                return
+            self._rates.count(key, limits, size, message.time)
+        for other, shed in self._turns.add(user, message, size):
+            self.shed.add(other, shed, too_many_waiting(shed))
+
+    def done(self, topic: str, partition: int, offsets: Iterable[int]) -> None:
+        """The next record says that these inputs are done."""
+        for first, last in runs(offsets):
+            self.positions.done(f"{topic}/{partition}", first, last)
 
     def wake(self) -> None:
         """A waiting `read` returns at once."""
         if self._reader is not None:
             self._reader.wake()
+
+    async def restart(self, recorded: dict[str, int], seq: int) -> None:
+        """Read from these positions on, which the record `seq` has."""
+        await self.close()
+        self.positions, self._reader, self._followed = InputPositions(recorded, seq), None, {}
+        self._turns, self._others, self.shed = Turns(), deque(), ShedRequests()
 
     async def close(self) -> None:
         """Close the reader."""
@@ -90,7 +190,7 @@ class InputConsumer:
             if name in self._followed:
                 continue
             self._followed[name] = topic, partition
-            at = self.positions.setdefault(name, 0)
+            at = self.positions[name]
             if span.begin <= at <= span.end:
                 self._reader.follow(topic, partition, at)
             else:
@@ -99,25 +199,10 @@ class InputConsumer:
 
     def _skip_to(self, topic: str, partition: int, offset: int, oldest: int) -> LostOffsets:
         assert self._reader is not None
-        self.positions[f"{topic}/{partition}"] = oldest
+        self.positions.begin(f"{topic}/{partition}", oldest)
         self._reader.follow(topic, partition, oldest)
         return LostOffsets(topic, partition, offset, oldest)
 
 
-class PositionChanges:
-    """Positions that changed since the last record; all of them every `FULL_POSITIONS_EVERY` records."""
-
-    def __init__(self, recorded: dict[str, int], last_full: int) -> None:
-        self._recorded, self._last_full = dict(recorded), last_full
-
-    def has(self, positions: dict[str, int]) -> bool:
-        """Whether any position changed."""
-        return positions != self._recorded
-
-    def take(self, positions: dict[str, int], seq: int) -> tuple[tuple[str, int], ...]:
-        """The changed positions, for the record after `seq`."""
-        if seq - self._last_full >= FULL_POSITIONS_EVERY:
-            self._last_full, self._recorded = seq, {}
-        changed = tuple(sorted((name, at) for name, at in positions.items() if self._recorded.get(name, 0) != at))
-        self._recorded = dict(positions)
-        return changed
+def _name(message: Message) -> str:
+    return f"{message.topic}/{message.partition}"

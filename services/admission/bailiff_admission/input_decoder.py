@@ -1,37 +1,35 @@
 """Decodes one input message into facts: pool, envelope, identity, and the handler for its type."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from bailiff_admission.request_handlers.enrolment import SignedTimes, check_report_sender, with_announcement
 from bailiff_admission.request_handlers.reports import joined_node, orphans_of
-from bailiff_admission.request_handlers.requests import ReceivedRequest
 from bailiff_bus import topics
-from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, ReceivedMessage, pool_of
-from bailiff_bus.messages import (
-    AbandonPreemption,
-    NodeHeartbeat,
-    NodeInventory,
-    ProposalBatch,
-    ReportBody,
-    RequestBody,
-    StartEviction,
-    SubmitJob,
-    TaskReleasedReport,
-    TrackedTask,
-)
-from bailiff_bus.messages.reports import TaskReport
-from bailiff_bus.messages.requests import spec_digest, spec_of
+from bailiff_bus.envelope import Envelope, InvalidMessage, ReceivedMessage, pool_of
+from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
+from bailiff_bus.messages.proposals import ProposalBatch
+from bailiff_bus.messages.reports import NodeHeartbeat, NodeInventory, ReportBody, TaskReleasedReport, TaskReport, TrackedTask
 from bailiff_bus.port import Message
+from bailiff_core.admission import ReceivedRequest, Rejected, admit_received
+from bailiff_core.model.certificate import Certificate
+from bailiff_core.model.identity import Auth
+from bailiff_core.model.job_spec import spec_digest, spec_of
 from bailiff_core.model.state import PoolState
+from bailiff_core.records.job_requests import JobSubmitted, SubmitJob
 from bailiff_core.records.payload import Fact
+from bailiff_core.records.request import RequestBody
 from bailiff_log.message_signatures import check_sender, trust_of
+from bailiff_log.rejected_requests import evidence_of
 from bailiff_log.signatures import known_keys, verify
 from bailiff_log.signed_requests import kept_request
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .liveness import Liveness
-from .request_handlers import Rejected, ReportNumbers, facts_of_progress, facts_of_proposal, facts_of_report, facts_of_request
+from .rates import Rates
+from .request_handlers import ReportNumbers, facts_of_progress, facts_of_proposal, facts_of_report
+from .senders import proven_sender
+from .shed_requests import above_rate
 from .truncation import TruncationReconciliation, check_report
 
 BODIES: dict[str, tuple[type, ...]] = {
@@ -60,15 +58,18 @@ class LatestPool:
 class DecodedInput:
     """The result of one message. submitted: an accepted job; its spec (canonical JSON) must be stored with this salt first.
 
+    sender: who has proven by a signature to have sent it.
+
     request: what the requester signed, for the record. missed: a report that shows that admission missed earlier reports of the
-    agent. refusals: a heartbeat of an agent that has refused commands. without_effect: the type of a valid message that changes
-    nothing; empty for heartbeats.
+    agent. troubles: a heartbeat of an agent that has refused commands, or could not remove files. without_effect: the type of a
+    valid message that changes nothing; empty for heartbeats.
     """
 
     facts: list[Fact] = field(default_factory=list)
     rejected: Rejected | None = None
     source: str | None = None
     id: str | None = None
+    sender: str | None = None
     actor: str = ""
     auth: Auth | Literal[""] = ""
     submitted: SubmitJob | None = None
@@ -76,7 +77,7 @@ class DecodedInput:
     spec: bytes = b""
     request: str = ""
     missed: ReportBody | None = None
-    refusals: NodeHeartbeat | None = None
+    troubles: NodeHeartbeat | None = None
     without_effect: str = ""
 
 
@@ -96,7 +97,7 @@ class InputDecoder:
         self._latest_pool = latest_pool or LatestPool()
         self._pool, self._strays, self._declared = pool, strays, declared
         self._clock_and_ids, self._liveness, self._unsigned = clock_and_ids, liveness, unsigned
-        self._numbers, self._signed_times = ReportNumbers(), SignedTimes()
+        self._numbers, self._signed_times, self._rates = ReportNumbers(), SignedTimes(), Rates()
         self.orphans: dict[tuple[str, str, int, int], TrackedTask] = {}
         self.reconciliation = TruncationReconciliation()
 
@@ -124,7 +125,7 @@ class InputDecoder:
         found = DecodedInput(source=envelope.source, id=envelope.id)
         outcome: list[Fact] | Rejected
         if isinstance(body, RequestBody):
-            outcome = self._request(state, envelope, body, found)
+            outcome = self._request(state, message, envelope, body, found)
         else:
             try:
                 outcome = self._from_participant(state, message, envelope, found)
@@ -140,56 +141,73 @@ class InputDecoder:
                 found.without_effect = type(body).__name__
         return found
 
-    def _request(self, state: PoolState, envelope: Envelope, body: RequestBody, found: DecodedInput) -> list[Fact] | Rejected:
+    def _request(
+        self, state: PoolState, message: Message, envelope: Envelope, body: RequestBody, found: DecodedInput
+    ) -> list[Fact] | Rejected:
         identity = verify(envelope, known_keys(state), unsigned=self._unsigned)
         found.actor, found.auth, found.request = identity.actor, identity.auth, identity.request
-        digest = ""
+        found.sender = proven_sender(state, identity, body)
+        digest = None
         if isinstance(body, SubmitJob):
             found.salt = self._clock_and_ids.random_bytes() if body.salt is None else bytes.fromhex(body.salt)
             found.spec = spec_of(envelope.data)
             digest = spec_digest(found.salt, found.spec)
         asked = ReceivedRequest(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
-        outcome = facts_of_request(state, asked, digest)
+        outcome = self._within_project(state, message, admit_received(state, asked, evidence_of(state, body, digest)))
         if isinstance(outcome, Rejected) and identity.auth == "signed":
             found.request = kept_request(envelope, rejected=True)
         if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):
             found.submitted = body
         return outcome
 
+    def _within_project(self, state: PoolState, message: Message, outcome: list[Fact] | Rejected) -> list[Fact] | Rejected:
+        """The outcome, unless the job's project asks for more than its rates."""
+        if isinstance(outcome, Rejected) or not outcome or not isinstance(outcome[0], JobSubmitted):
+            return outcome
+        demand, limits = outcome[0].demand, state.rules.limits.project
+        if not demand.project:
+            return outcome
+        size = len(message.value)
+        retry_at = self._rates.retry_at(demand.project, limits, size, message.time)
+        if retry_at is not None:
+            return replace(above_rate(demand.project, retry_at, "project"), job=demand.job)
+        self._rates.count(demand.project, limits, size, message.time)
+        return outcome
+
     def _from_participant(
         self, state: PoolState, message: Message, envelope: Envelope, found: DecodedInput
-    ) -> list[Fact] | Rejected:  # fmt: skip
+    ) -> list[Fact] | Rejected:
         """Raises `InvalidMessage` for a message that no certified key of the right role signed."""
         match envelope.body:
             case ProposalBatch() as proposal:
-                check_sender(envelope, trust_of(state), {"victim-selection"}, message.time)
+                found.sender = _role(check_sender(envelope, trust_of(state), {"victim-selection"}, message.time))
                 return facts_of_proposal(state, proposal)
             case StartEviction() | AbandonPreemption() as progress:
-                check_sender(envelope, trust_of(state), {"eviction-executor"}, message.time)
+                found.sender = _role(check_sender(envelope, trust_of(state), {"eviction-executor"}, message.time))
                 return facts_of_progress(state, progress)
         report = envelope.body
         assert isinstance(report, ReportBody)
         checked = check_report_sender(state, envelope, report, message.time)
         if isinstance(checked, Rejected):
             return checked
+        if state.root_key and checked.counts:
+            found.sender = f"node/{report.node}"
         about_sender = [] if checked.fact is None else [checked.fact]
         if not checked.counts:
             return about_sender
-        replayed = self._signed_times.replayed(report, envelope.time) if state.root_key else None
+        replayed = self._signed_times.replayed(state, report, envelope.time) if state.root_key else None
         outcome = replayed or self._report(state, message, report, found)
         return outcome if isinstance(outcome, Rejected) else [*about_sender, *with_announcement(outcome, envelope)]
 
-    def _report(
-        self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput
-    ) -> list[Fact] | Rejected:  # fmt: skip
-        self._liveness.observe(report.node, report.incarnation, message.time)
+    def _report(self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput) -> list[Fact] | Rejected:
+        self._liveness.observe(state, report.node, report.incarnation, message.time)
         try:
             check_report(state, report)
         except InvalidMessage:
             if not isinstance(report, NodeInventory):
                 raise  # heartbeats follow the inventory, whose other content counts: they put the false claim on record
-        if isinstance(report, NodeHeartbeat) and report.refused_commands:
-            found.refusals = report
+        if isinstance(report, NodeHeartbeat) and (report.refused_commands or report.left_folders):
+            found.troubles = report
         inventory_known = self.reconciliation.observe(state, report, message.time)
         if isinstance(report, NodeInventory):
             for key in [key for key in self.orphans if key[0] == report.node]:
@@ -203,9 +221,14 @@ class InputDecoder:
             joined = joined_node(state, report)
             if joined is not None and joined.state == "lost":
                 found.missed = report  # the agent is alive: its inventory lets it join again
-        number = self._numbers.take(report, joined_node(state, report))
+        number = self._numbers.take(state, report)
         if not inventory_known or number == "gap" or not self._numbers.complete(report):
             found.missed = report
         if isinstance(report, TaskReport) and isinstance(report, TaskReleasedReport):
             self.orphans.pop((report.node, report.job, report.attempt, report.task), None)
         return facts_of_report(state, report) if number == "next" else []
+
+
+def _role(certificate: Certificate | None) -> str | None:
+    """Whose key signed; None in a pool without a root key."""
+    return None if certificate is None else certificate.role

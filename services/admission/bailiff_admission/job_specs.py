@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bailiff_bus import topics
-from bailiff_bus.messages import JobSpec, JobSpecCopy
-from bailiff_bus.messages.requests import spec_digest
+from bailiff_bus.messages.spec_copies import JobSpecCopy
 from bailiff_bus.port import Batch, Bus, OutgoingMessage, Producer
 from bailiff_core.canonical import canonical_json
+from bailiff_core.model.job_spec import JobSpec, spec_digest
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_log.credentials import encryption_key_id
 from bailiff_log.encryption import CannotDecrypt, decrypt, encrypt
@@ -25,13 +25,20 @@ from bailiff_service.logs import logger
 
 @dataclass(frozen=True, slots=True)
 class StoredSpec:
-    """A spec with its message key, salt (hex), digest, and the canonical JSON that the digest covers."""
+    """A spec with its message key, salt (hex), digest, and the canonical JSON that the digest covers.
+
+    Of a pool with 100,000 jobs there are as many: they are kept as text.
+    """
 
     key: bytes
-    spec: JobSpec
     salt: str
     digest: str
     text: bytes
+
+    @property
+    def spec(self) -> JobSpec:
+        """The spec, read from its text."""
+        return JobSpec.model_validate_json(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ class JobSpecs:
         return found
 
     def _take_newest(self, key: bytes, values: Sequence[bytes]) -> None:
-        job = key.decode(errors="replace").split("/")[1]  # keys of early releases have no digest
+        job = key.decode(errors="replace").split("/")[1]
         for number, value in enumerate(reversed(values)):
             stored = self._decoded(job, key, value) if value else None
             if stored is not None:
@@ -127,7 +134,7 @@ class JobSpecs:
         try:
             stored = self._decrypted(key, json.loads(value))
             text = canonical_json(stored["spec"])
-            spec = JobSpec.model_validate_json(text)
+            JobSpec.model_validate_json(text)
             salt = bytes.fromhex(stored["salt"])
         except CannotDecrypt:
             self._undecryptable.add(job)
@@ -139,7 +146,7 @@ class JobSpecs:
         if key.count(b"/") > 1 and not key.endswith(f"/{digest}".encode()):
             logger(pool=self._pool).warning("false job spec skipped", job=job)
             return None
-        return StoredSpec(key, spec, salt.hex(), digest, text)
+        return StoredSpec(key, salt.hex(), digest, _compact(text))
 
     def _decrypted(self, key: bytes, value: dict[str, Any]) -> dict[str, Any]:
         """Salt and spec. Raises `CannotDecrypt`, `ValueError`, `TypeError` or `KeyError`."""
@@ -154,8 +161,7 @@ class JobSpecs:
     def take(self, job: str, spec: bytes, salt: bytes) -> OutgoingMessage:
         """Register a spec, as canonical JSON. Returns the message to store before the record that references it."""
         digest = spec_digest(salt, spec)
-        parsed = JobSpec.model_validate_json(spec)
-        stored = StoredSpec(f"{self._pool}/{job}/{digest}".encode(), parsed, salt.hex(), digest, spec)
+        stored = StoredSpec(f"{self._pool}/{job}/{digest}".encode(), salt.hex(), digest, _compact(spec))
         self._specs[job, digest] = stored
         return self.message(stored)
 
@@ -197,3 +203,8 @@ class JobSpecs:
 def _purpose(key: bytes) -> str:
     """Binds the encrypted text to its message key: pool, job and digest."""
     return f"bailiff-job-spec-1 {key.decode(errors='replace')}"
+
+
+def _compact(text: bytes) -> bytes:
+    """The same bytes in as much memory as they need: what writes JSON leaves room of some KiB behind it."""
+    return bytes(memoryview(text))

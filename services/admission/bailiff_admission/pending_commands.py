@@ -7,9 +7,10 @@ this writer is behind on its inputs, which may contain the confirmation, it wait
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bailiff_bus.messages import ClearDevice, EncryptedStartTask, JobSpec, StartTask, TaskAssignment
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.commands import EncryptedStartTask, RecordRef, StartTask, TaskAssignment
+from bailiff_bus.messages.devices import ClearDevice
 from bailiff_core.model.grace import grace_of
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_log.start_encryption import encrypt_start

@@ -4,17 +4,18 @@ from collections.abc import Awaitable, Sequence
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap_dead_letter
-from bailiff_bus.messages import Alarm, DeadLetter, JobSpecCopy, MessageBody
 from bailiff_bus.messages.commands import CommandBody, StartBase
+from bailiff_bus.messages.dead_letters import Alarm, DeadLetter
+from bailiff_bus.messages.spec_copies import JobSpecCopy
 from bailiff_bus.port import Batch, Message, OutgoingMessage, Producer, Receipt
+from bailiff_core.admission.rejected import Rejected
+from bailiff_core.model.message import MessageBody
 from bailiff_log.credentials import Credentials
 from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.order_evidence import subject_of
 from bailiff_service import tracing
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
-
-from .request_handlers import Rejected
 
 
 class Publisher:
@@ -86,6 +87,12 @@ class Publisher:
     def _wrapped(self, body: MessageBody, message_id: str) -> tuple[tuple[tuple[str, bytes], ...], bytes]:
         traceparent = tracing.header(self._pool, body.job, "start", body.job, body.attempt) if isinstance(body, StartBase) else ""
         return wrap_signed(
-            self._credentials, body, source=self._source, id=message_id, pool=self._pool, time_us=self._clock_and_ids.wall(),
-            subject=subject_of(body, self._pool) if isinstance(body, CommandBody) else "", traceparent=traceparent,
-        )  # fmt: skip
+            self._credentials,
+            body,
+            source=self._source,
+            id=message_id,
+            pool=self._pool,
+            time_us=self._clock_and_ids.wall(),
+            subject=subject_of(body, self._pool) if isinstance(body, CommandBody) else "",
+            traceparent=traceparent,
+        )

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from bailiff_bus.messages import AttachTask, NodeHeartbeat, SendInventory
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.commands import AttachTask, RecordRef, SendInventory
+from bailiff_bus.messages.reports import NodeHeartbeat
 from bailiff_bus.port import Bus
-from bailiff_core.humanize import user_text
-from bailiff_core.model.state import PoolState
+from bailiff_core.humanize import count_text, user_text
+from bailiff_core.model.state import Node, PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.facts import (
     AttachGranted,
@@ -15,6 +15,7 @@ from bailiff_core.records.facts import (
     DeviceQuarantined,
     DeviceUnhealthy,
     EvictionStageReached,
+    InputRejected,
     InputsLost,
     JobSpecGranted,
     KeyRevoked,
@@ -23,8 +24,10 @@ from bailiff_core.records.facts import (
     PolicyApplied,
     RootKeyChanged,
 )
+from bailiff_core.records.wire import time_text
 from bailiff_service.clock_and_ids import ClockAndIds
 
+from .agent_values import AgentValues
 from .fencing import Fencing
 from .job_specs import JobSpecs
 from .pending_commands import RESEND_AFTER
@@ -32,7 +35,8 @@ from .poison_inputs import PoisonInputs
 from .publisher import Publisher
 from .reconciler import Reconciler
 
-ATTACH_WITHIN = 60_000_000
+ATTACH_WITHIN = LIMITED_ALARM_EVERY = 60_000_000
+MAX_NAMED = 20
 
 
 class Reactions:
@@ -50,12 +54,16 @@ class Reactions:
     ) -> None:
         self._publisher, self._fencing, self._reconciler, self._poison_inputs = publisher, fencing, reconciler, poison_inputs
         self._clock_and_ids, self._specs, self._bus = clock_and_ids, specs, bus
-        self._requested_at: dict[str, int] = {}
-        self._refused: dict[str, int] = {}
+        self._requested_at = AgentValues[int]()
+        self._troubles = AgentValues[tuple[int, int]]()
+        self._limited_at: dict[bool, int] = {}
 
     async def react(self, state: PoolState, records: Sequence[Record]) -> None:
         """React to these committed records."""
         for record in records:
+            alarm = alarm_of(state, record)
+            if alarm is not None:
+                await self._publisher.alarm(*alarm, record.seq)
             match record.data:
                 case NodeJoined(node=node, incarnation=incarnation):
                     self._fencing.observe(node, incarnation)
@@ -64,30 +72,12 @@ class Reactions:
                         await self._publisher.command(fence)
                 case PolicyApplied() | KeyRevoked() | RootKeyChanged():
                     await self.fence_all(state)  # fences carry the lease, revoked keys and changes of the root key
-                case NodesSilent(nodes=nodes):
-                    text = f"{len(nodes)} nodes became silent at once: {', '.join(nodes[:20])}. None is declared lost"
-                    await self._publisher.alarm("critical", "nodes-silent", text, record.seq)
-                case DecisionFailed(job=job, error=error):
+                case DecisionFailed(job=job):
                     self._poison_inputs.jobs.pop(job, None)
-                    await self._publisher.alarm("critical", "decision-failed", f"{job} is suspended: {error}", record.seq)
-                case InputsLost() as gone:
-                    text = f"{gone.topic}/{gone.partition}: offsets {gone.from_offset} to {gone.to_offset} were deleted unread"
-                    await self._publisher.alarm("critical", "inputs-lost", text, record.seq)
+                case InputRejected(code="too-many-requests" | "too-many-jobs") as limited:
+                    await self._report_limited(limited, record.seq)
+                case InputsLost():
                     await self.request_inventories(state)
-                case DeviceQuarantined() as quarantined:
-                    text = (
-                        f"{quarantined.device} of {quarantined.node} is quarantined ({quarantined.reason}): {quarantined.detail}"
-                    )
-                    await self._publisher.alarm("warning", "device-quarantined", text, record.seq)
-                case DeviceUnhealthy() as unhealthy:
-                    text = f"{unhealthy.device} of {unhealthy.node} is unhealthy ({unhealthy.reason}): {unhealthy.detail}"
-                    await self._publisher.alarm("critical", "device-unhealthy", text, record.seq)
-                case EvictionStageReached(stage="noticed") as noticed if not _is_ordered(state, noticed):
-                    text = (
-                        f"{noticed.job}/{noticed.task} on {noticed.node} got an eviction notice that no record orders: its node "
-                        "stopped it by itself, as when its lease expires, or somebody has the executor's key"
-                    )
-                    await self._publisher.alarm("warning", "eviction-not-ordered", text, record.seq)
                 case AttachGranted() as granted:
                     await self._attach(state, granted, record)
                 case JobSpecGranted() as granted:
@@ -108,10 +98,10 @@ class Reactions:
 
     async def request_inventory(self, state: PoolState, node: str, incarnation: str) -> None:
         """Rate limited: a gap shows in every report until the inventory arrives."""
-        boot = self._clock_and_ids.boot()
-        if boot - self._requested_at.get(incarnation, -RESEND_AFTER) < RESEND_AFTER:
+        boot, last = self._clock_and_ids.boot(), self._requested_at.get(node, incarnation)
+        if last is not None and boot - last < RESEND_AFTER:
             return
-        self._requested_at[incarnation] = boot
+        self._requested_at.put(state, node, incarnation, boot)
         await self._publisher.command(
             SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=state.epoch)
         )
@@ -120,12 +110,20 @@ class Reactions:
         """Send the grant to the task's agent. A client that gets no answer asks again."""
         node = state.nodes[state.node_numbers[granted.node]]
         command = AttachTask(
-            node=node.name, incarnation=node.incarnation, sender="admission", sender_epoch=state.epoch,
-            ordered_by=RecordRef(epoch=record.epoch, seq=record.seq), job=granted.job, attempt=granted.attempt,
-            task=granted.task, client_certificate=granted.client_certificate, valid_for=ATTACH_WITHIN,
+            node=node.name,
+            incarnation=node.incarnation,
+            sender="admission",
+            sender_epoch=state.epoch,
+            ordered_by=RecordRef(epoch=record.epoch, seq=record.seq),
+            job=granted.job,
+            attempt=granted.attempt,
+            task=granted.task,
+            client_certificate=granted.client_certificate,
+            valid_for=ATTACH_WITHIN,
             requester=user_text(record.actor, record.actor_verified),
             port=granted.port,
-        )  # fmt: skip
+            shell=granted.shell,
+        )
         await self._publisher.command(command)
 
     async def _copy_spec(self, state: PoolState, granted: JobSpecGranted, seq: int) -> None:
@@ -134,13 +132,67 @@ class Reactions:
         digest = job.spec_digest if job is not None else ""
         await self._publisher.spec_copy(self._specs.copy(granted.job, digest, seq, granted.encryption_key))
 
-    async def report_refusals(self, heartbeat: NodeHeartbeat) -> None:
-        """Raise an alarm when an agent has refused more commands than before: somebody sends commands without the right key."""
-        node, count = heartbeat.node, heartbeat.refused_commands
-        if count > self._refused.get(heartbeat.incarnation, 0):
-            text = f"{node} has refused {count} commands since its agent started, the newest: {heartbeat.refusal}"
+    async def report_silence(self, silent: Sequence[tuple[Node, int]], now: int) -> None:
+        """Raise one alarm: which nodes have fallen silent, since when, and what to look at. now: the broker's, µs."""
+        if not silent:
+            return
+        each = [
+            f"{node.name} since {time_text(now - duration)}, with {count_text(node.allocated.slots, 'task')}"
+            for node, duration in silent[:MAX_NAMED]
+        ]
+        more = f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else ""
+        text = (
+            f"{count_text(len(silent), 'node')} sent no report for a minute: {'; '.join(each)}{more}. "
+            "Is the machine up, does its agent run, does it reach Kafka?"
+        )
+        await self._publisher.alarm("critical", "node-silent", text)
+
+    async def _report_limited(self, limited: InputRejected, seq: int) -> None:
+        """Raise an alarm that requests are above the limits, at most once a minute for proven senders, and for others."""
+        boot, proven = self._clock_and_ids.boot(), limited.sender is not None
+        if boot - self._limited_at.get(proven, -LIMITED_ALARM_EVERY) < LIMITED_ALARM_EVERY:
+            return
+        self._limited_at[proven] = boot
+        who = limited.sender or user_text(limited.source or "unreadable sources", verified=False)
+        await self._publisher.alarm("warning", "requests-limited", f"{who}: {limited.code}: {limited.reason}", seq)
+
+    async def report_troubles(self, state: PoolState, heartbeat: NodeHeartbeat) -> None:
+        """Raise an alarm when an agent has refused more commands than before, which somebody sends without the right key, or
+        could not remove more of what jobs have left.
+        """
+        node, refused, left = heartbeat.node, heartbeat.refused_commands, heartbeat.left_folders
+        refused_before, left_before = self._troubles.get(node, heartbeat.incarnation) or (0, 0)
+        if refused > refused_before:
+            text = f"{node} has refused {refused} commands since its agent started, the newest: {heartbeat.refusal}"
             await self._publisher.alarm("critical", "commands-refused", text)
-        self._refused[heartbeat.incarnation] = count
+        if left > left_before:
+            text = f"{node} cannot remove what {count_text(left, 'task')} left, such as {heartbeat.left_example}"
+            await self._publisher.alarm("warning", "files-left", text)
+        self._troubles.put(state, node, heartbeat.incarnation, (refused, left))
+
+
+def alarm_of(state: PoolState, record: Record) -> tuple[str, str, str] | None:
+    """Severity, code and text of the alarm that this record raises."""
+    match record.data:
+        case NodesSilent(nodes=nodes):
+            text = f"{len(nodes)} nodes became silent at once: {', '.join(nodes[:MAX_NAMED])}. None is declared lost"
+            return "critical", "nodes-silent", text
+        case DecisionFailed(job=job, error=error):
+            return "critical", "decision-failed", f"{job} is suspended: {error}"
+        case InputsLost() as gone:
+            text = f"{gone.topic}/{gone.partition}: offsets {gone.from_offset} to {gone.to_offset} were deleted unread"
+            return "critical", "inputs-lost", text
+        case DeviceQuarantined(node=node, device=device, reason=reason, detail=detail):
+            return "warning", "device-quarantined", f"{device} of {node} is quarantined ({reason}): {detail}"
+        case DeviceUnhealthy(node=node, device=device, reason=reason, detail=detail):
+            return "critical", "device-unhealthy", f"{device} of {node} is unhealthy ({reason}): {detail}"
+        case EvictionStageReached(stage="noticed") as noticed if not _is_ordered(state, noticed):
+            text = (
+                f"{noticed.job}/{noticed.task} on {noticed.node} got an eviction notice that no record orders: its node "
+                "stopped it by itself, as when its lease expires, or somebody has the executor's key"
+            )
+            return "warning", "eviction-not-ordered", text
+    return None
 
 
 def _is_ordered(state: PoolState, noticed: EvictionStageReached) -> bool:

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection
 
-from bailiff_bus.messages import Evict
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.commands import Evict, RecordRef
 from bailiff_core.model.grace import default_term_after
 from bailiff_core.model.state import PoolState
 from bailiff_service.clock_and_ids import ClockAndIds

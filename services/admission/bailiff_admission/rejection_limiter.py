@@ -1,13 +1,18 @@
-"""Rejections as facts, limited per source: beyond the limit one record per minute counts the rest."""
+"""Rejections as facts, limited per sender: beyond the limit one record per minute counts the rest.
+
+Whoever has proven by a signature who it is has a limit of its own. Claims never count there: nobody uses up another's part.
+"""
 
 import hashlib
 
 from bailiff_bus.port import Message
+from bailiff_core.admission.rejected import Rejected
+from bailiff_core.fold.log import rejections_key
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import InputRejected
 
 from .clock import LogClock
-from .request_handlers import Rejected
+from .input_decoder import DecodedInput
 
 MINUTE = 60_000_000
 
@@ -19,9 +24,9 @@ class RejectionLimiter:
         self._limited: dict[str, tuple[int, InputRejected]] = {}
 
     def take(
-        self, state: PoolState, clock: LogClock, message: Message, rejected: Rejected, source: str | None, message_id: str | None
+        self, state: PoolState, clock: LogClock, message: Message, rejected: Rejected, decoded: DecodedInput
     ) -> list[InputRejected]:
-        """The rejection as a fact, unless its source is over the limit. source, message_id: if known."""
+        """The rejection as a fact, unless its sender is over the limit."""
         fact = InputRejected(
             topic=message.topic,
             partition=message.partition,
@@ -29,12 +34,14 @@ class RejectionLimiter:
             digest=hashlib.sha256(message.value).hexdigest(),
             code=rejected.code,
             reason=rejected.text,
-            source=source,
-            id=message_id,
+            source=decoded.source,
+            id=decoded.id,
+            sender=decoded.sender,
             job=rejected.job,
             rule=rejected.rule,
+            retry_at=rejected.retry_at,
         )
-        key = source or message.topic
+        key = rejections_key(state, fact)
         recent = state.rejections.get(key)
         if recent is None or recent.count < state.rules.max_rejections_per_minute:
             return [fact]
@@ -45,11 +52,11 @@ class RejectionLimiter:
         return []
 
     def due(self, state: PoolState, clock: LogClock) -> list[InputRejected]:
-        """One record per limited source with the number of its rejections, when its minute is over."""
+        """One record per limited sender with the number of its rejections, when its minute is over."""
         found = []
-        for source in list(self._limited):
-            recent = state.rejections.get(source)
+        for key in list(self._limited):
+            recent = state.rejections.get(key)
             if recent is None or clock.now() - recent.since >= MINUTE:
-                count, newest = self._limited.pop(source)
+                count, newest = self._limited.pop(key)
                 found.append(newest.model_copy(update={"count": count}))
         return found

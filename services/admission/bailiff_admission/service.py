@@ -1,9 +1,7 @@
 """The admission service: one writer per pool assigned to this replica."""
 
-from collections import deque
-
-from bailiff_admission.request_handlers.requests import unsupported_policy
 from bailiff_bus.port import Bus
+from bailiff_core.admission.pool import unsupported_policy
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import InputRejected
 from bailiff_log.keys import KeyFileError, existing_or_new_key, read_private_key
@@ -20,12 +18,12 @@ from bailiff_service.yaml_files import UnreadableFile
 from .input_consumer import InputPartitions
 from .input_decoder import LatestPool
 from .job_specs import SpecsKeys
-from .poison_inputs import CycleFailed, PoisonInputs
+from .poison_inputs import CycleFailed
 from .settings import AdmissionSettings
 from .writer import CHECK_EVERY, Writer
+from .writer_context import PoolMemory, Replica, build_writer_context
 
 NAME = "admission"
-RESENT_DEAD_LETTERS = 50
 
 
 class AdmissionService(PoolService):
@@ -35,52 +33,43 @@ class AdmissionService(PoolService):
         super().__init__(
             NAME, settings, metrics, bus, self._write, ends_interval_s=CHECK_EVERY / 1_000_000, on_log_end=self._on_log_end
         )
-        self._own_settings, self._clock_and_ids = settings, clock_and_ids
-        self._policy = first_policy(settings)
-        self._credentials = read_own_credentials(settings)
-        self._specs_keys = specs_keys(settings) if self._credentials is not None else None
-        self._poison_inputs: dict[str, PoisonInputs] = {}
-        self._rejected: dict[str, deque[Entry]] = {}
+        credentials = read_own_credentials(settings)
+        self._replica = Replica(
+            settings,
+            metrics,
+            bus,
+            clock_and_ids,
+            pools=tuple(pool.name for pool in self._pools),
+            first_policy=first_policy(settings),
+            credentials=credentials,
+            specs_keys=specs_keys(settings) if credentials is not None else None,
+            partitions=InputPartitions(bus, clock_and_ids),
+            latest_pool=LatestPool(),
+        )
+        self._memory = {pool.name: PoolMemory() for pool in self._pools}
         self._writers: dict[str, Writer] = {}
-        self._partitions, self._latest_pool = InputPartitions(bus, clock_and_ids), LatestPool()
 
     async def _open_projection(self, pool: PoolDeclaration) -> Projection:
-        rejected = self._rejected[pool.name] = deque(maxlen=RESENT_DEAD_LETTERS)
+        rejections = self._memory[pool.name].rejections
+        rejections.clear()
 
         def observe(entry: Entry) -> None:
-            if isinstance(entry.record.data, InputRejected) and entry.record.data.count == 1:
-                rejected.append(entry)
+            if isinstance(entry.record.data, InputRejected) and entry.record.data.count == 1 and not entry.record.data.offsets:
+                rejections.append(entry)
 
         projection = await super()._open_projection(pool)
         projection.observe = observe
         return projection
 
     async def _write(self, projection: Projection) -> None:
-        writer = Writer(
-            projection,
-            self._clock_and_ids,
-            self._metrics,
-            first_policy=self._policy,
-            poison_inputs=self._poison_inputs.setdefault(projection.pool, PoisonInputs()),
-            partitions=self._partitions,
-            latest_pool=self._latest_pool,
-            declared=frozenset(pool.name for pool in self._pools),
-            strays=projection.pool == self._pools[0].name,
-            digest_every=self._own_settings.digest_every,
-            max_cycle_inputs=self._own_settings.max_cycle_inputs,
-            unsigned=self._own_settings.unsigned,
-            clock_tolerance=int(self._own_settings.clock_tolerance_s * 1_000_000),
-            recent_rejections=self._rejected[projection.pool],  # grows while the writer begins
-            credentials=self._credentials,
-            specs_keys=self._specs_keys,
-        )
-        self._writers[projection.pool] = writer
+        pool = projection.pool
+        writer = self._writers[pool] = Writer(await build_writer_context(self._replica, self._memory[pool], projection))
         try:
             await writer.run()
         except CycleFailed as failure:
-            logger(pool=projection.pool).error("a cycle failed, starting again", reason=str(failure))
+            logger(pool=pool).error("a cycle failed, starting again", reason=str(failure))
         finally:
-            del self._writers[projection.pool]
+            del self._writers[pool]
 
     def _on_log_end(self, pool: str, end: int) -> None:
         if pool in self._writers:

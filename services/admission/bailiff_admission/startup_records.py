@@ -36,33 +36,7 @@ def first_records(
     """
     engine = engine_identity()
     certificate = _certificate_for(state, pool, credentials, clock_and_ids.wall())
-    records: list[Record] = []
-
-    def record(epoch: int, cycle: int, cycle_end: bool, fact: Fact) -> None:
-        records.append(
-            Record(
-                pool=pool,
-                seq=head.next_seq + len(records),
-                epoch=epoch,
-                cycle=cycle,
-                cycle_end=cycle_end,
-                time=time,
-                prev="",
-                writer=writer,
-                engine=str(engine),
-                policy=state.policy_revision,
-                type=fact.type_name(),
-                data=fact,
-            )
-        )
-
-    if head.next_seq == 0:
-        nonce = clock_and_ids.random_bytes().hex()
-        root_key = credentials.root_key if credentials is not None else None
-        created = PoolCreated(pool=pool, partition=partition, nonce=nonce, root_key=root_key, certificate=certificate)
-        record(0, 0, False, created)
-        record(0, 0, True, PolicyApplied(policy=first_policy.complete()))
-    epoch = max(head.epoch, state.accepted_truncation[0]) + 1
+    policy = PolicyApplied(policy=first_policy.complete())
     started = WriterStarted(
         writer=writer,
         release=engine.release,
@@ -72,11 +46,31 @@ def first_records(
         inputs=state.inputs,
         certificate=certificate,
     )
-    cycle = max(state.cycle, 0) + 1
-    record(epoch, cycle, False, started)
-    if head.next_seq and state.policy is None:
-        record(epoch, cycle, False, PolicyApplied(policy=first_policy.complete()))
-    return records
+    epoch, cycle = max(head.epoch, state.accepted_truncation[0]) + 1, max(state.cycle, 0) + 1
+    placed: list[tuple[Fact, int, int]] = [(started, epoch, cycle)]
+    if head.next_seq == 0:
+        nonce, root_key = clock_and_ids.random_bytes().hex(), credentials.root_key if credentials is not None else None
+        created = PoolCreated(pool=pool, partition=partition, nonce=nonce, root_key=root_key, certificate=certificate)
+        placed = [(created, 0, 0), (policy, 0, 0), *placed]
+    elif state.policy is None:
+        placed.append((policy, epoch, cycle))
+    return [
+        Record(
+            pool=pool,
+            seq=seq,
+            epoch=epoch,
+            cycle=cycle,
+            cycle_end=cycle == 0 and fact is policy,
+            time=time,
+            prev="",
+            writer=writer,
+            engine=str(engine),
+            policy=state.policy_revision,
+            type=fact.type_name(),
+            data=fact,
+        )
+        for seq, (fact, epoch, cycle) in enumerate(placed, head.next_seq)
+    ]
 
 
 def _certificate_for(state: PoolState, pool: str, credentials: Credentials | None, now: int) -> Certificate | None:
@@ -90,9 +84,13 @@ def _certificate_for(state: PoolState, pool: str, credentials: Credentials | Non
     root_key = state.root_key or credentials.root_key
     try:
         check_certificate(
-            credentials.certificate, root_keys={root_key}, pool=pool, roles={"admission"}, at=max(now, state.now),
+            credentials.certificate,
+            root_keys={root_key},
+            pool=pool,
+            roles={"admission"},
+            at=max(now, state.now),
             revoked=state.revoked_keys,
-        )  # fmt: skip
+        )
     except InvalidCertificate as error:
         raise MustStop(ExitCode.CREDENTIALS, f"{pool}: {error}; issue another: bailiff key certify") from None
     return credentials.certificate

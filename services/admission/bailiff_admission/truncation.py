@@ -6,20 +6,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bailiff_admission.request_handlers.requests import ReceivedRequest
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, pool_of, unwrap
-from bailiff_bus.messages import AcceptTruncation, NodeHeartbeat, NodeInventory, ReportBody, RequestBody
 from bailiff_bus.messages.commands import CommandBody
+from bailiff_bus.messages.reports import NodeHeartbeat, NodeInventory, ReportBody
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange
+from bailiff_core.admission import Evidence, ReceivedRequest, admit_received
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Fact
+from bailiff_core.records.pool_requests import AcceptTruncation
+from bailiff_core.records.request import RequestBody
 from bailiff_log.message_signatures import check_sender, trust_of
 from bailiff_log.order_evidence import InvalidEvidence, shown_positions
 from bailiff_log.signatures import Identity, known_keys, verify
 
 from .log_bounds import is_plausible
-from .request_handlers import facts_of_request
 from .request_handlers.enrolment import is_of_newest_agent
 
 NEWEST_REPORTS = 2_000  # of each partition; includes a report of every live agent
@@ -194,7 +195,7 @@ class TruncationReconciliation:
     until: dict[str, int] = field(default_factory=dict)
     oldest_append_time: int = 0
     _last_seen: dict[str, tuple[int, str]] = field(default_factory=dict)
-    _inventoried: set[str] = field(default_factory=set)
+    _inventoried: set[tuple[str, str]] = field(default_factory=set)
 
     async def begin(self, state: PoolState, bus: Bus, now: int) -> None:
         """Collect agents from the retained reports and commands."""
@@ -211,19 +212,20 @@ class TruncationReconciliation:
         """Track the report. Returns False if an inventory of the agent is needed."""
         if not state.truncation_unreconciled:
             return True
-        self._note(report.node, report.incarnation, append_time)
+        agent = report.node, report.incarnation
+        self._note(*agent, append_time)
         if isinstance(report, NodeInventory) and (report.fence.newest_epoch is None or report.fence.newest_epoch >= state.epoch):
-            self._inventoried.add(report.incarnation)
-        return report.incarnation in self._inventoried
+            self._inventoried.add(agent)
+        return agent in self._inventoried
 
     def is_over(self, state: PoolState, positions: dict[str, int], now: int) -> bool:
         """All earlier reports were read, and every node has sent an inventory, is lost, or cannot run tasks any more."""
         if any(positions.get(name, 0) < end for name, end in self.until.items()):
             return False
-        if any(node.state != "lost" and node.incarnation not in self._inventoried for node in state.nodes.values()):
+        if any(node.state != "lost" and (node.name, node.incarnation) not in self._inventoried for node in state.nodes.values()):
             return False
-        answered = self._inventoried | {node.incarnation for node in state.nodes.values()}
-        forgotten = [at for at, incarnation in self._last_seen.values() if incarnation not in answered]
+        answered = self._inventoried | {(node.name, node.incarnation) for node in state.nodes.values()}
+        forgotten = [at for node, (at, incarnation) in self._last_seen.items() if (node, incarnation) not in answered]
         longest = state.rules.nodes.lease + state.rules.nodes.lost_margin
         return all(at + longest <= now for at in (self.oldest_append_time, *forgotten))
 
@@ -256,5 +258,5 @@ def accepted(
     if not isinstance(body, AcceptTruncation):
         return None
     request = ReceivedRequest(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
-    facts = facts_of_request(state, request, missing=(loss.epoch, loss.seq))
+    facts = admit_received(state, request, Evidence(missing=(loss.epoch, loss.seq)))
     return (facts[0], identity) if isinstance(facts, list) and facts else None

@@ -1,8 +1,8 @@
 """Alarms of the auditor: on `bailiff.alarms`, in metrics and in the log, each once."""
 
 from bailiff_bus import topics
-from bailiff_bus.messages import Alarm
-from bailiff_bus.port import Bus
+from bailiff_bus.messages.dead_letters import Alarm
+from bailiff_bus.port import Bus, open_producer
 from bailiff_log.credentials import Credentials
 from bailiff_log.message_signatures import wrap_signed
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -35,10 +35,7 @@ class Alarms:
         body = Alarm(severity="critical", code=code, text=text[:4000])
         source, message_id = f"/bailiff/{pool}/auditor", f"{code}/{at}"
         headers, value = wrap_signed(self._credentials, body, source=source, id=message_id, pool=pool, time_us=at)
-        producer = await self._bus.producer()
-        try:
+        async with open_producer(self._bus) as producer:
             await (await producer.send(topics.ALARMS.name, value, key=pool.encode(), headers=headers))
-        finally:
-            await producer.close(1.0)
         self._metrics.alarms.labels(pool, code).inc()
         self._raised.add((pool, code, text))

@@ -64,10 +64,16 @@ async def position_of(connection: Connection, pool: PoolDeclaration) -> Position
     )
     row = await connection.fetchrow("SELECT * FROM pools WHERE name = $1", pool.name)
     assert row is not None
-    head = ChainHead.from_data({
-        "pool": pool.name, "next_seq": row["next_seq"], "hash": row["head_hash"], "epoch": row["epoch"], "time": row["head_time"],
-        **json.loads(row["head_keys"]),
-    })  # fmt: skip
+    head = ChainHead.from_data(
+        {
+            "pool": pool.name,
+            "next_seq": row["next_seq"],
+            "hash": row["head_hash"],
+            "epoch": row["epoch"],
+            "time": row["head_time"],
+            **json.loads(row["head_keys"]),
+        }
+    )
     tree = tree_from(row["next_seq"], row["peaks"])
     return Position(
         row["id"], head, row["identity"], row["head_offset"], row["next_offset"], tree, row["broken"], row["seals_offset"]
@@ -106,9 +112,16 @@ async def hash_of(connection: Connection, pool: int, seq: int) -> str:
 def orphan_row(pool: int, message: Message, kind: str, reason: str, digest: str) -> tuple[Any, ...]:
     """The orphan's values in the order of `ORPHAN_COLUMNS`."""
     return (
-        pool, message.offset, message.time, kind, without_nul(reason), digest, message.key, pack_headers(message.headers),
+        pool,
+        message.offset,
+        message.time,
+        kind,
+        without_nul(reason),
+        digest,
+        message.key,
+        pack_headers(message.headers),
         message.value,
-    )  # fmt: skip
+    )
 
 
 async def write(connection: Connection, batch: Batch, read_model: Mapping[str, str]) -> None:
@@ -119,10 +132,19 @@ async def write(connection: Connection, batch: Batch, read_model: Mapping[str, s
             """UPDATE pools SET next_seq = $4, next_offset = $5, head_offset = $6, head_hash = $7, head_time = $8,
                epoch = $9, peaks = $10, identity = $11, head_keys = $12, broken = '', broken_since = NULL, written_at = now()
                WHERE id = $1 AND next_seq = $2 AND next_offset = $3""",
-            before.id, before.head.next_seq, before.next_offset, after.head.next_seq, after.next_offset, after.head_offset,
-            after.head.hash, after.head.time, after.head.epoch, b"".join(after.tree.peaks), after.identity,
+            before.id,
+            before.head.next_seq,
+            before.next_offset,
+            after.head.next_seq,
+            after.next_offset,
+            after.head_offset,
+            after.head.hash,
+            after.head.time,
+            after.head.epoch,
+            b"".join(after.tree.peaks),
+            after.identity,
             head_keys_text(after.head),
-        )  # fmt: skip
+        )
         if updated != "UPDATE 1":
             raise PositionMoved(f"{before.head.pool}: another process has archived past record {before.head.next_seq}")
         if batch.records:
@@ -138,5 +160,7 @@ async def mark_broken(connection: Connection, pool: int, why: str) -> None:
     """Store why archiving stopped at the position."""
     await connection.execute(
         "UPDATE pools SET broken = $2, broken_since = coalesce(broken_since, $3) WHERE id = $1 AND broken <> $2",
-        pool, without_nul(why), datetime.now(UTC),
-    )  # fmt: skip
+        pool,
+        without_nul(why),
+        datetime.now(UTC),
+    )

@@ -5,7 +5,7 @@ import json
 from asyncpg import Connection
 
 from bailiff_bus import topics
-from bailiff_bus.messages import CheckpointRefused
+from bailiff_bus.messages.seals import CheckpointRefused
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange
 from bailiff_core.canonical import canonical_json
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
@@ -50,9 +50,14 @@ class CosignatureArchiver:
                 await self._db.execute(
                     """INSERT INTO cosignatures (pool, "offset", kind, witness, size, cosigned_at, data)
                        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING""",
-                    self._id, message.offset, type(body).__name__, body.witness, found.checkpoint.size,
-                    EPOCH_START + found.at * SECOND, json.dumps(json.loads(canonical_json(body.to_data()))),
-                )  # fmt: skip
+                    self._id,
+                    message.offset,
+                    type(body).__name__,
+                    body.witness,
+                    found.checkpoint.size,
+                    EPOCH_START + found.at * SECOND,
+                    json.dumps(json.loads(canonical_json(body.to_data()))),
+                )
             await self._db.execute("UPDATE pools SET cosignatures_offset = $2 WHERE id = $1", self._id, message.offset + 1)
         if isinstance(body, CheckpointRefused) and found is not None and self._refusals < MAX_ALARMS:
             self._refusals += 1

@@ -14,10 +14,16 @@ from bailiff_service.exit_code import ExitCode, MustStop
 
 LOCKS = 0x6261696C  # "bail": first key of the advisory locks; the second is 0 for migrations, else a pool's id
 UNREACHABLE = (
-    OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError,
-    asyncpg.OperatorInterventionError, asyncpg.InsufficientResourcesError, asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresSystemError,
-)  # fmt: skip
+)
 """PostgreSQL is unreachable, restarting, shutting down or out of resources: wait and resume from the committed position."""
 
 VERSIONS = """CREATE TABLE IF NOT EXISTS schema_versions (
@@ -84,8 +90,10 @@ async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
                 await connection.execute(step.sql, timeout=3600)
                 await connection.execute(
                     "INSERT INTO schema_versions (version, name, sha256) VALUES ($1, $2, $3)",
-                    step.version, step.name, step.sha256,
-                )  # fmt: skip
+                    step.version,
+                    step.name,
+                    step.sha256,
+                )
             applied += 1
         return applied
     finally:

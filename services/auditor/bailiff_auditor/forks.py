@@ -31,8 +31,10 @@ async def find_fork_order(connection: Connection, position: Position) -> ForkOrd
     """The order to fork the archive at this head, if there is one."""
     row = await connection.fetchrow(
         "SELECT reason, ordered_by FROM fork_orders WHERE pool = $1 AND head_seq = $2 AND head_hash = $3",
-        position.id, position.head.next_seq - 1, position.head.hash,
-    )  # fmt: skip
+        position.id,
+        position.head.next_seq - 1,
+        position.head.hash,
+    )
     return ForkOrder(row["reason"], row["ordered_by"]) if row is not None else None
 
 
@@ -58,8 +60,14 @@ async def move_to_fork(connection: Connection, position: Position, from_seq: int
         await connection.execute(
             """INSERT INTO forks (pool, fork, from_seq, head_seq, head_hash, reason, ordered_by)
                VALUES ($1, $2, $3, $4, $5, $6, $7)""",
-            pool, fork, from_seq, position.head.next_seq - 1, position.head.hash, order.reason, order.by,
-        )  # fmt: skip
+            pool,
+            fork,
+            from_seq,
+            position.head.next_seq - 1,
+            position.head.hash,
+            order.reason,
+            order.by,
+        )
         offset = await connection.fetchval('SELECT "offset" FROM records WHERE pool = $1 AND seq = $2', pool, from_seq - 1)
         conditions = {"orphans": ('"offset" >', offset), "records": ("seq >=", from_seq), "seals": ("size >", from_seq)}
         for table, (where, bound) in conditions.items():
@@ -75,8 +83,16 @@ async def move_to_fork(connection: Connection, position: Position, from_seq: int
         await connection.execute(
             """UPDATE pools SET next_seq = $2, next_offset = $3, head_offset = $4, head_hash = $5, head_time = $6, epoch = $7,
                peaks = $8, head_keys = $9, broken = '', broken_since = NULL WHERE id = $1""",
-            pool, from_seq, offset + 1, offset, head.hash, head.time, head.epoch, b"".join(tree.peaks), head_keys_text(head),
-        )  # fmt: skip
+            pool,
+            from_seq,
+            offset + 1,
+            offset,
+            head.hash,
+            head.time,
+            head.epoch,
+            b"".join(tree.peaks),
+            head_keys_text(head),
+        )
     return fork
 
 

@@ -63,8 +63,10 @@ class GpuAllocationWriter:
                 """INSERT INTO followed (pool, allocations_seq, allocations_hash) VALUES ($1, $2, $3)
                    ON CONFLICT (pool) DO UPDATE SET allocations_seq = excluded.allocations_seq, allocations_hash =
                    excluded.allocations_hash""",
-                self.pool, seq, digest,
-            )  # fmt: skip
+                self.pool,
+                seq,
+                digest,
+            )
         self.after, self.after_hash = seq, digest
 
     async def delete_all(self, connection: Connection) -> None:

@@ -7,8 +7,6 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Literal
 
-from asyncpg import Connection
-
 from bailiff_core.engine import LOGIC
 from bailiff_core.explain.proposals import difference_sentences
 from bailiff_core.model.state import PoolState
@@ -17,34 +15,23 @@ from bailiff_core.victims.search_again import ProposalCheck, ProposalDifference
 from bailiff_log.archive import without_nul
 from bailiff_log.reader import Entry
 from bailiff_service.logs import logger
-from bailiff_service.metrics import Metrics
 
-from .alarms import Alarms
+from .stored_checks import StoredChecks
 
 INSERT = """INSERT INTO proposal_checks (pool, seq, computed_at, result, text) VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT (pool, seq) DO UPDATE SET computed_at = excluded.computed_at, result = excluded.result, text = excluded.text"""
 Result = Literal["reproduced", "not-reproduced", "not-searched"]
-Row = tuple[int, int, int, Result, str]
 
 
 @dataclass
-class ProposalChecks:
-    """The checks of one pool. after: the newest record of proposals that is checked and stored."""
+class ProposalChecks(StoredChecks):
+    """The checks of the proposals of one pool."""
 
-    pool: str
-    pool_id: int
-    alarms: Alarms
-    metrics: Metrics
-    after: int = -1
-    rows: list[Row] = field(default_factory=list)
+    TABLE = "proposal_checks"
+    INSERT = INSERT
+
     _check: ProposalCheck = field(default_factory=ProposalCheck)
     _failure: str = ""
-
-    @classmethod
-    async def load(cls, connection: Connection, pool: str, pool_id: int, alarms: Alarms, metrics: Metrics) -> "ProposalChecks":
-        """Continue after the stored checks."""
-        after = await connection.fetchval("SELECT max(seq) FROM proposal_checks WHERE pool = $1", pool_id)
-        return cls(pool, pool_id, alarms, metrics, -1 if after is None else after)
 
     async def search(self, state: PoolState) -> None:
         """Search on this state, which must not change meanwhile. A search that fails is noted: archiving continues."""
@@ -82,16 +69,6 @@ class ProposalChecks:
         if result == "not-searched":
             advice = f"bailiff audit replay --from '#{seq}' --to '#{seq}'"
             logger(pool=self.pool).warning("a proposal was not searched again", seq=seq, why=text, advice=advice)
-
-    async def write(self, connection: Connection) -> None:
-        """Write new results."""
-        if self.rows:
-            rows, self.rows = self.rows, []
-            await connection.executemany(INSERT, rows)
-
-    async def delete_all(self, connection: Connection) -> None:
-        """Delete the stored results, because they are of another log."""
-        await connection.execute("DELETE FROM proposal_checks WHERE pool = $1", self.pool_id)
 
 
 def _differences_text(found: list[ProposalDifference]) -> str:

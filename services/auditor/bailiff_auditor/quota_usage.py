@@ -15,7 +15,7 @@ from bailiff_bus.port import Bus
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_log.projection import Projection
-from bailiff_log.quota_usage_rows import USAGE_COLUMNS, UsageSchedule, rows_of
+from bailiff_log.quota_usage_rows import USAGE_COLUMNS, USAGE_NAMES, UsageSchedule, rows_of
 from bailiff_log.reader import Entry
 from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import IDLE_WAIT_S
@@ -29,7 +29,7 @@ from .state_follower import StateFollower
 
 WAIT = 1.0
 PLACEHOLDERS = ", ".join(f"${number}" for number in range(1, len(USAGE_COLUMNS) + 1))
-INSERT = f"INSERT INTO project_usage ({', '.join(USAGE_COLUMNS)}) VALUES ({PLACEHOLDERS}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
+INSERT = f"INSERT INTO project_usage ({USAGE_NAMES}) VALUES ({PLACEHOLDERS}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
 INSERT_INTERVAL = """INSERT INTO usage_intervals (pool, from_seq, interval_us) SELECT $1, $2, $3 WHERE $3 IS DISTINCT FROM
     (SELECT interval_us FROM usage_intervals WHERE pool = $1 ORDER BY from_seq DESC LIMIT 1)
     ON CONFLICT (pool, from_seq) DO UPDATE SET interval_us = excluded.interval_us"""
@@ -103,7 +103,7 @@ async def follow_usage(
         await view.open()
         if view.state.seq > allocation_writer.after:  # changes before the snapshot are not all stored: fold from the start
             view = new_projection()
-        await requests.begin(connection, view.state)
+        requests.begin(view.state)
         follower = StateFollower(view, checks, requests)
         allocation_writer.begin(view.state)
         catching_up = asyncio.create_task(follower.catch_up())

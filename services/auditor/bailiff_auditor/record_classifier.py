@@ -70,10 +70,14 @@ class RecordClassifier:
         tree.extend(leaves)
         batch.leaves += leaves
         batch.after = replace(
-            batch.after, head=verifier.head, identity=verifier.identity, head_offset=head_offset, next_offset=next_offset,
+            batch.after,
+            head=verifier.head,
+            identity=verifier.identity,
+            head_offset=head_offset,
+            next_offset=next_offset,
             tree=tree,
             broken="",
-        )  # fmt: skip
+        )
 
     def take_rows(self) -> dict[str, str]:
         """Rows of the read model changed since the last call, as `ReadModel.take`."""

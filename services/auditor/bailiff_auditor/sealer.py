@@ -10,8 +10,8 @@ from asyncpg import Connection
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
-from bailiff_bus.port import Bus, BusUnavailable, Message
+from bailiff_bus.messages.seals import LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.port import Bus, BusUnavailable, Message, open_producer
 from bailiff_core.canonical import canonical_json
 from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
@@ -31,9 +31,16 @@ class Sealer:
     """Sealer of one pool. keys: the private sealing key, and its predecessor during a key rotation."""
 
     def __init__(
-        self, bus: Bus, pool: str, keys: tuple[bytes, bytes | None], every_records: int, every_us: int,
-        metrics: Metrics, alarms: Alarms, clock_and_ids: ClockAndIds,
-    ) -> None:  # fmt: skip
+        self,
+        bus: Bus,
+        pool: str,
+        keys: tuple[bytes, bytes | None],
+        every_records: int,
+        every_us: int,
+        metrics: Metrics,
+        alarms: Alarms,
+        clock_and_ids: ClockAndIds,
+    ) -> None:
         self._bus, self._pool, self._key, self._before = bus, pool, keys[0], keys[1]
         self._every_records, self._every_us = every_records, every_us
         self._metrics, self._alarms, self._clock_and_ids = metrics, alarms, clock_and_ids
@@ -89,9 +96,16 @@ class Sealer:
             head_hash, tree = await hash_of(connection, position.id, size - 1), self._base.copy()
             tree.extend(sealed)
         seal = make_seal(
-            self._key, self._pool, position.identity, tree, head_hash, self._clock_and_ids.wall(),
-            self._base.size, self._base.followed_by(sealed), len(self._chain.invalidations),
-        )  # fmt: skip
+            self._key,
+            self._pool,
+            position.identity,
+            tree,
+            head_hash,
+            self._clock_and_ids.wall(),
+            self._base.size,
+            self._base.followed_by(sealed),
+            len(self._chain.invalidations),
+        )
         self._chain.take(seal)
         offset = await self._publish(seal)
         await _store_seal(connection, position.id, seal, offset, tree)
@@ -208,12 +222,9 @@ class Sealer:
         about = body.size if isinstance(body, LogSealed) else body.key if isinstance(body, SealingKey) else body.invalidated_size
         name = f"{names[type(body)]}/{about}"
         headers, value = wrap(body, source=f"/bailiff/{self._pool}/auditor", id=name, pool=self._pool, time_us=at)
-        producer = await self._bus.producer()
-        try:
+        async with open_producer(self._bus) as producer:
             sent = await producer.send(topics.SEALS.name, value, key=self._pool.encode(), headers=headers, partition=0)
             receipt = await sent
-        finally:
-            await producer.close(1.0)
         if receipt.offset is None:
             raise BusUnavailable("the broker did not return the offset of a seal")
         return receipt.offset
@@ -225,8 +236,9 @@ async def _is_stored(connection: Connection, pool: int, offset: int) -> bool:
            UNION ALL SELECT FROM fork_seals WHERE pool = $1 AND "offset" = $2
            UNION ALL SELECT FROM forks WHERE pool = $1 AND "offset" = $2
            UNION ALL SELECT FROM sealing_keys WHERE pool = $1 AND "offset" = $2)""",
-        pool, offset,
-    )  # fmt: skip
+        pool,
+        offset,
+    )
     return found
 
 
@@ -234,24 +246,36 @@ async def _store_seal(connection: Connection, pool: int, seal: LogSealed, offset
     await connection.execute(
         """INSERT INTO seals (pool, size, root, key, sealed_at, "offset", peaks, data) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
            ON CONFLICT (pool, size) DO NOTHING""",
-        pool, seal.size, seal.root, seal.key, EPOCH_START + seal.sealed_at * MICROSECOND, offset, b"".join(tree.peaks),
+        pool,
+        seal.size,
+        seal.root,
+        seal.key,
+        EPOCH_START + seal.sealed_at * MICROSECOND,
+        offset,
+        b"".join(tree.peaks),
         _text(seal),
-    )  # fmt: skip
+    )
 
 
 async def _store_invalidation(connection: Connection, pool: int, body: SealsInvalidated, offset: int) -> None:
     await connection.execute(
         """UPDATE forks b SET "offset" = $3, data = $4 WHERE pool = $1 AND data IS NULL AND from_seq = $2
            AND EXISTS (SELECT FROM fork_seals s WHERE s.pool = b.pool AND s.fork = b.fork)""",
-        pool, body.from_seq, offset, _text(body),
-    )  # fmt: skip
+        pool,
+        body.from_seq,
+        offset,
+        _text(body),
+    )
 
 
 async def _store_key(connection: Connection, pool: int, body: SealingKey, offset: int) -> None:
     await connection.execute(
         'INSERT INTO sealing_keys (pool, "offset", key, data) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING',
-        pool, offset, body.key, _text(body),
-    )  # fmt: skip
+        pool,
+        offset,
+        body.key,
+        _text(body),
+    )
 
 
 def _text(body: SealBody) -> str:

@@ -113,9 +113,15 @@ class AuditorService:
         """Archive until a failure. Usage sampling starts once the archive has caught up."""
         config, caught_up = self._settings, asyncio.Event()
         sealer = Sealer(
-            self._bus, pool.name, self._keys, config.seal_records, int(config.seal_seconds * SECOND), self._metrics, self._alarms,
+            self._bus,
+            pool.name,
+            self._keys,
+            config.seal_records,
+            int(config.seal_seconds * SECOND),
+            self._metrics,
+            self._alarms,
             self._clock_and_ids,
-        )  # fmt: skip
+        )
 
         def set_readiness(state: str | None) -> None:
             self._states[pool.name] = state

@@ -24,9 +24,7 @@ TIMEOUT = httpx.Timeout(15.0, connect=3.0)
 STREAM_TIMEOUT = httpx.Timeout(15.0, connect=3.0, read=60.0)  # heartbeats of a stream come more often
 CONNECTIONS = 100
 REQUEST_HEADERS = ("accept", "accept-encoding", "if-none-match", "last-event-id")
-RESPONSE_HEADERS = (
-    "content-type", "content-encoding", "etag", "cache-control", "retry-after", "vary", "content-length",
-)  # fmt: skip
+RESPONSE_HEADERS = ("content-type", "content-encoding", "etag", "cache-control", "retry-after", "vary", "content-length")
 FORWARDED_WITH_SENTENCES = ("etag", "cache-control")
 NOT_CONFIGURED = "the archive is not configured: set BAILIFF_API to the address of the query API"
 
@@ -132,7 +130,7 @@ def _text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-@router.get("/api/archive/{path:path}")
+@router.get("/api/archive/{path:path}", response_class=Response, tags=["archive"])
 async def archive(request: Request, path: str) -> Response:
     """The response of the query API at `/v1/…`. Items of record lists also get `event` and `message`."""
     proxy: ArchiveProxy = request.app.state.archive

@@ -10,6 +10,7 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from typing_extensions import TypedDict
 
 from bailiff.render.plain_text import harmless_output
 from bailiff.render.serializers.times import moment
@@ -19,7 +20,8 @@ from bailiff_console.actions.routes import WithRequestService
 from bailiff_console.auth.routes import SignedIn
 from bailiff_console.live.change import event
 from bailiff_console.live.pools import Pools
-from bailiff_console.live.stream import HEADERS, HEARTBEAT_S, RETRY_MS, SEND_TIMEOUT_S, disconnected
+from bailiff_console.live.stream import HEADERS, HEARTBEAT_S, RETRY_MS, SEND_TIMEOUT_S, EventStream, disconnected
+from bailiff_core.views import Moment
 from bailiff_service.problems import unavailable
 from bailiff_service.race import race
 
@@ -67,7 +69,29 @@ def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-@router.get("/api/pools/{pool}/logs/{job}")
+class OutputLine(TypedDict):
+    """A line that a task wrote."""
+
+    task: int | None
+    attempt: int | None
+    at: Moment | None
+    text: str
+
+
+class OutputNote(TypedDict):
+    """What is not shown."""
+
+    text: str
+
+
+class OutputEvents(TypedDict):
+    """Data of the stream's events, by the event's name."""
+
+    lines: list[OutputLine]
+    note: OutputNote
+
+
+@router.get("/api/pools/{pool}/logs/{job}", response_class=EventStream, responses={200: {"model": OutputEvents}}, tags=["live"])
 async def logs(
     request: Request,
     principal: SignedIn,
@@ -88,7 +112,7 @@ async def logs(
     return _Stream(followed.bus, Lines(pool, job, task, attempt), begin == "start", reading)
 
 
-class _Stream(Response):
+class _Stream(EventStream):
     """Sends to one client until it disconnects."""
 
     def __init__(self, bus: Bus, lines: Lines, back: bool, reading: set[object]) -> None:

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from bailiff.render.events import events_of
 from bailiff.render.record_text.lines import lines
 from bailiff_core.model.state import PoolState
@@ -14,6 +16,13 @@ from bailiff_core.records.wire import time_value
 LISTS = re.compile(r"pools/(?P<pool>[^/]+)/(records|(jobs|nodes|projects)/[^/]+/timeline)")
 SLICE = 50  # records between yields to the event loop
 TYPES = {kind.NAME: kind for kind in AUDIT_TYPES.values()}  # the newest version of each
+
+
+class RecordText(TypedDict, total=False):
+    """What the console adds to a record of the archive; absent for a type of another release."""
+
+    event: str
+    message: str
 
 
 async def with_sentences(items: list[Mapping[str, Any]], state: PoolState) -> list[dict[str, Any]]:
@@ -26,7 +35,7 @@ async def with_sentences(items: list[Mapping[str, Any]], state: PoolState) -> li
     return result
 
 
-def _text_of(item: Mapping[str, Any], state: PoolState) -> dict[str, str]:
+def _text_of(item: Mapping[str, Any], state: PoolState) -> RecordText:
     kind = TYPES.get(item["type"])
     if kind is None:
         return {}

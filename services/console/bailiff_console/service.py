@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ClientError
-from bailiff.client.settings import read_key
+from bailiff.client.settings import service_key
 from bailiff_bus.kafka_settings import secret_of
 from bailiff_bus.port import Bus
 from bailiff_console.actions.request_service import RequestService
@@ -23,7 +22,6 @@ from bailiff_service.access_tokens import client_token
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.race import race
-from bailiff_service.settings import SettingsError
 from bailiff_service.web_server import Server, listen
 
 from .app import application
@@ -49,7 +47,7 @@ class ConsoleService:
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
         self.auth = build_auth_context(settings)
-        client = Client(bus, source=self.name, actor=settings.actor, private_key=_key_of(settings))
+        client = Client(bus, source=self.name, actor=settings.actor, private_key=service_key(settings.key))
         issuer = settings.oidc_issuer or settings.console_sign_in
         self.names = RequesterNames(client.actor, client.key_id, issuer, settings.unsigned)
         self.request_service = RequestService(self.pools, client, Worker(), names=self.names)
@@ -87,9 +85,8 @@ class ConsoleService:
         own = (config.console_user_header, config.console_groups_header or "")
         tunnels = Tunnels(self.request_service, self.auth.changes)
         proxy = JobPortProxy(
-            self.visitors, tunnels, JobHosts(self._jobs_url), (config.console_url or self.address).rstrip("/"),
-            filter(None, own),
-        )  # fmt: skip
+            self.visitors, tunnels, JobHosts(self._jobs_url), (config.console_url or self.address).rstrip("/"), filter(None, own)
+        )
         logger().info("serving ports of jobs", at=self._jobs_url)
         await race(proxy.serve(self._jobs_socket), stop.wait())
 
@@ -106,11 +103,18 @@ class ConsoleService:
         listening, self.address = listen(config.console_host, config.console_port, settings)
         server = Server(
             uvicorn.Config(
-                self.app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
-                limit_concurrency=config.console_pages + OTHER_CONNECTIONS, timeout_graceful_shutdown=STREAMS_END_S, ws="none",
+                self.app,
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                limit_concurrency=config.console_pages + OTHER_CONNECTIONS,
+                timeout_graceful_shutdown=STREAMS_END_S,
+                ws="none",
                 proxy_headers=False,  # AuthMiddleware decides which proxy headers to trust
             )
-        )  # fmt: skip
+        )
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         logger().info("serving the console", at=self.address)
         try:
@@ -129,10 +133,3 @@ class ConsoleService:
 def _api_token(settings: ConsoleSettings) -> str | None:
     """The query API makes its token at its first start, which may be after the console's."""
     return client_token(settings.api or "", secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
-
-
-def _key_of(settings: ConsoleSettings) -> bytes | None:
-    try:
-        return read_key(settings.key) if settings.key is not None else None
-    except ClientError as problem:
-        raise SettingsError([problem.text]) from None

@@ -41,6 +41,7 @@ function licences(): Plugin {
 // The output is part of the Python package, so that installing Bailiff does not need Node.
 export default defineConfig({
   plugins: [preact(), sourceDigest(), licences()],
+  resolve: { alias: { "@xterm/headless": "@xterm/headless/lib-headless/xterm-headless.mjs" } }, // its package.json names a file that it lacks
   build: {
     outDir: "../bailiff_console/web",
     emptyOutDir: true,

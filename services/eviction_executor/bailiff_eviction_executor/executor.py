@@ -3,8 +3,8 @@
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.messages import AbandonPreemption, CancelEviction, CheckpointAtStep, Evict, StartEviction
-from bailiff_bus.messages.commands import CommandBody
+from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, CommandBody, Evict
+from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_bus.port import Producer
 from bailiff_core.model.evictions import evictions_of
 from bailiff_log.credentials import Credentials

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bailiff_bus.messages import AbandonPreemption, CancelEviction, CheckpointAtStep, Evict, StartEviction
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, RecordRef
+from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.lifecycle.coordinated_checkpoint import common_step
 from bailiff_core.model.evictions import active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
-from bailiff_core.model.state import Job, PoolState, Preemption, Task
+from bailiff_core.model.state import Eviction, Job, PoolState, Preemption, Task
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 
@@ -46,25 +46,35 @@ def not_needed_reason(state: PoolState, plan: Preemption) -> str | None:
 
 
 def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
-    """Commands to nodes without effect so far: evict for started evictions, cancel for cancelled ones."""
+    """Commands to nodes without effect so far: evict for started and shortened evictions, cancel for cancelled ones."""
     for entry in active_evictions(state):
         job, eviction = entry.job, entry.eviction
         if eviction.cancel_seq is not None:
             waiting = [task for task in entry.tasks if not task.eviction_cancelled and task.state not in ("exited", "released")]
             for node, tasks in _by_node(waiting):
                 yield CancelEviction(**_common(state, job, node, eviction.cancel_seq), tasks=tasks)
-        elif eviction.started_seq is not None:
-            unnotified = [task for task in entry.tasks if task.state in ("starting", "running") and not _is_notified(task)]
-            for node, tasks in _by_node(unnotified):
+        elif eviction.ordered_seq is not None:
+            # An agent that still has tasks when the eviction is stuck may have lost its deadlines: it is told to kill now.
+            grace = 0 if eviction.stuck else eviction.grace
+            unaware = [task for task in entry.tasks if task.state in ("starting", "running") and not _carries_out(task, eviction)]
+            for node, tasks in _by_node(unaware):
                 yield Evict(
-                    **_common(state, job, node, eviction.started_seq),
+                    **_common(state, job, node, eviction.ordered_seq),
                     tasks=tasks,
-                    grace=eviction.grace,
-                    term_after=term_after(state, job, eviction.grace),
+                    grace=grace,
+                    term_after=term_after(state, job, grace),
                     cause=eviction.cause,
                     for_job=eviction.for_job,
                     respect_budgets=state.rules.kubernetes.pdb == "respect",
                 )
+
+
+def _carries_out(task: Task, eviction: Eviction) -> bool:
+    """Whether its node has shown that it stops the task in time."""
+    if task.kill_sent:
+        return True
+    in_time = eviction.shortened_seq is None or task.kill_after is None or task.kill_after <= eviction.grace
+    return task.notified and in_time and not eviction.stuck
 
 
 def pending_checkpoint_steps(state: PoolState) -> Iterator[CheckpointAtStep]:
@@ -82,10 +92,6 @@ def pending_checkpoint_steps(state: PoolState) -> Iterator[CheckpointAtStep]:
         ]
         for node, tasks in _by_node(waiting):
             yield CheckpointAtStep(**_common(state, entry.job, node, begun), tasks=tasks, step=step, agreed=agreed)
-
-
-def _is_notified(task: Task) -> bool:
-    return task.noticed or task.term_sent or task.kill_sent
 
 
 def _by_node(tasks: list[Task]) -> list[tuple[int, tuple[int, ...]]]:

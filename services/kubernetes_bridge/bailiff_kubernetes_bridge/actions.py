@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-from bailiff_bus.messages import RequestBody
+from bailiff_core.records.request import RequestBody
 
 from .messages import Status
 from .workloads.model import Pod, Workload
+
+Target = tuple[str, str]
+"""Kind and uid of the object that an action changes; of a node its name."""
 
 
 @dataclass(frozen=True)
@@ -18,74 +21,100 @@ class Send:
 
 
 @dataclass(frozen=True)
-class OpenGate:
-    """Make the pod this task: hash and key, pinned to the node, its gate removed, in one patch."""
+class PodChange:
+    """Changes a pod."""
 
     pod: Pod
+
+    @property
+    def target(self) -> Target:
+        """The object that it changes."""
+        return "Pod", self.pod.uid
+
+    @property
+    def version(self) -> str:
+        """Of the object, as the action saw it."""
+        return self.pod.resource_version
+
+
+@dataclass(frozen=True)
+class WorkloadChange:
+    """Changes a workload."""
+
+    workload: Workload
+
+    @property
+    def target(self) -> Target:
+        """The object that it changes."""
+        return self.workload.resource.kind, self.workload.uid
+
+    @property
+    def version(self) -> str:
+        """Of the object, as the action saw it."""
+        return self.workload.resource_version
+
+
+@dataclass(frozen=True)
+class OpenGate(PodChange):
+    """Make the pod this task: hash and key, pinned to the node, its gate removed, in one patch."""
+
     job: str
     task_key: str
     node: str
 
 
 @dataclass(frozen=True)
-class MarkPod:
+class MarkPod(PodChange):
     """Note on a pod of a pod group of which job it is."""
 
-    pod: Pod
     job: str
 
 
 @dataclass(frozen=True)
-class DeletePod:
+class DeletePod(PodChange):
     """Delete a gated pod of a pod group whose job has ended. Nothing runs in it."""
 
-    pod: Pod
     message: str
 
 
 @dataclass(frozen=True)
-class EndPod:
+class EndPod(PodChange):
     """Delete a pod of an attempt that is over. It was opened, but no agent has followed it, as where the node has booted anew."""
 
-    pod: Pod
     message: str
 
 
 @dataclass(frozen=True)
-class StopWorkload:
+class StopWorkload(WorkloadChange):
     """Suspend the workload: its job has ended in Bailiff."""
 
-    workload: Workload
     job: str
     message: str
 
 
 @dataclass(frozen=True)
-class SetPodStatus:
+class SetPodStatus(PodChange):
     """Write to a pod why it waits, or where it was placed: condition, message, and an Event.
 
     job: of which job it is; empty: that is on the pod already.
     """
 
-    pod: Pod
     status: Status
     job: str = ""
 
 
 @dataclass(frozen=True)
-class SetWorkloadStatus:
+class SetWorkloadStatus(WorkloadChange):
     """Write to a workload its state in Bailiff, and its job's name: annotations, condition, Event."""
 
-    workload: Workload
     status: Status
     job: str
 
 
 @dataclass(frozen=True)
-class CopyCheckpoint:
+class CopyCheckpoint(PodChange):
     """Copy what the workload says about its last checkpoint to a running pod, where its node's agent reads it."""
 
-    pod: Pod
     checkpoint: tuple[tuple[str, str], ...]
 
 
@@ -94,10 +123,14 @@ class CordonNode:
     """Cordon the node for the drain that `mark` names; uncordon it where the mark is empty."""
 
     name: str
-    resource_version: str
+    version: str
     mark: str
 
+    @property
+    def target(self) -> Target:
+        """The object that it changes."""
+        return "Node", self.name
 
-Action = (
-    Send | CordonNode | OpenGate | MarkPod | DeletePod | EndPod | StopWorkload | SetPodStatus | SetWorkloadStatus | CopyCheckpoint
-)
+
+Change = PodChange | WorkloadChange | CordonNode
+Action = Send | Change

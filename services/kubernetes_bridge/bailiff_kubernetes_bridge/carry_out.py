@@ -10,14 +10,13 @@ from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes.resources import EVENTS, JOBS, NODES, PODS, Object
 
 from .actions import (
-    Action,
+    Change,
     CopyCheckpoint,
     CordonNode,
     DeletePod,
     EndPod,
     MarkPod,
     OpenGate,
-    Send,
     SetPodStatus,
     SetWorkloadStatus,
     StopWorkload,
@@ -37,7 +36,7 @@ class CarryOut:
     def __init__(self, api: Api, watch: ClusterWatch, instance: str) -> None:
         self._api, self._watch, self._instance = api, watch, instance
 
-    async def __call__(self, action: Action) -> None:
+    async def __call__(self, action: Change) -> None:
         """Raises `ApiError`: of a conflict, if the object has changed meanwhile."""
         match action:
             case OpenGate():
@@ -63,8 +62,6 @@ class CarryOut:
                 metadata = {"resourceVersion": version, "annotations": {names.CORDONED_BY: mark or None}}
                 patch = {"metadata": metadata, "spec": {"unschedulable": bool(mark) or None}}
                 await self._api.patch(NODES, name, patch)
-            case Send():
-                raise TypeError("requests go to Kafka")
 
     async def _open_gate(self, action: OpenGate) -> None:
         """Labels, node and gate change in one patch: no scheduler sees the pod without its node."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from bailiff_bus.messages import PauseJob, RequestBody, ResumeJob, ScaleJob, SetPriorityClass
 from bailiff_core.model.state import Job
+from bailiff_core.records.job_requests import PauseJob, ResumeJob, ScaleJob, SetPriorityClass
+from bailiff_core.records.request import RequestBody
 
 from .actions import Send
 from .messages import PoolView
@@ -16,13 +17,13 @@ PENDING = ("waiting", "pending", "paused")
 
 
 def changes(pool: PoolView, rules: Rules, workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[Send]:
-    """Requests that the job needs; none that was rejected before."""
+    """Requests that the job needs; none that was rejected for good."""
     if job.cancelled:
         return
     found = [*_suspension(workload, job), *_class(pool, rules, workload, job)]
     if not workload.suspended and not workload.is_pod_group and not workload.problem:
         found += _scaling(workload, job, pods)
-    yield from (Send(name, "", body) for name, body in found if name not in pool.rejected)
+    yield from (Send(name, "", body) for name, body in found if not pool.is_final(name))
 
 
 def _suspension(workload: Workload, job: Job) -> Iterator[tuple[str, RequestBody]]:

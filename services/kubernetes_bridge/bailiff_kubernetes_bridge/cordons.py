@@ -7,8 +7,9 @@ places nothing there.
 
 from collections.abc import Iterator, Mapping
 
-from bailiff_bus.messages.requests import CORDONED, runtime_label
+from bailiff_core.model.job_spec import runtime_label
 from bailiff_core.model.state import Node, PoolState
+from bailiff_core.records.facts import CORDONED
 from bailiff_kubernetes.names import CORDONED_BY
 from bailiff_kubernetes.resources import Object, annotations_of
 

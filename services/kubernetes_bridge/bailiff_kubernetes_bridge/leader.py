@@ -91,8 +91,11 @@ class Leader:
         return {
             **lease,
             "spec": {
-                **spec, "holderIdentity": self._identity, "leaseDurationSeconds": LEASE_S, "renewTime": now,
+                **spec,
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": LEASE_S,
+                "renewTime": now,
                 "acquireTime": spec.get("acquireTime") or now if is_own else now,
                 "leaseTransitions": (spec.get("leaseTransitions") or 0) + (not is_own),
             },
-        }  # fmt: skip
+        }

@@ -6,9 +6,14 @@ from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Payload
 
 QUIET: tuple[type[Payload], ...] = (
-    facts.ClockAdvanced, facts.ClockStepped, facts.InputsAdvanced, facts.StateDigest, facts.ProposalReceived, facts.DeviceFact,
+    facts.ClockAdvanced,
+    facts.ClockStepped,
+    facts.InputsAdvanced,
+    facts.StateDigest,
+    facts.ProposalReceived,
+    facts.DeviceFact,
     decisions.SelectionTimedOut,
-)  # fmt: skip
+)
 """The bridge shows and does nothing that depends on them alone."""
 
 

@@ -32,6 +32,7 @@ class Rejection:
     code: str
     reason: str
     seq: int
+    retry_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class PoolView:
     rejected: Mapping[str, Rejection] = field(default_factory=dict)
     end_reasons: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     preempted: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def is_final(self, request_id: str) -> bool:
+        """Whether the request was rejected, and the rejection does not say that it may be sent again by now."""
+        rejection = self.rejected.get(request_id)
+        return rejection is not None and (rejection.retry_at is None or self.state.now < rejection.retry_at)
 
 
 def status_of(pool: PoolView, job: Job) -> Status:

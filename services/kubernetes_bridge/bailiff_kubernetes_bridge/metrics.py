@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
 from bailiff_service.metrics import (
     BRIDGE_ACTIONS,
@@ -18,13 +18,11 @@ class BridgeMetrics:
     """Of one bridge: after an outage of Kafka another one is built, and served on the same registry."""
 
     def __init__(self) -> None:
-        self.leader = Gauge(BRIDGE_LEADER.name, BRIDGE_LEADER.help, BRIDGE_LEADER.labels, registry=None)
-        self.actions = Counter(BRIDGE_ACTIONS.name, BRIDGE_ACTIONS.help, BRIDGE_ACTIONS.labels, registry=None)
-        self.failed = Counter(BRIDGE_ACTIONS_FAILED.name, BRIDGE_ACTIONS_FAILED.help, BRIDGE_ACTIONS_FAILED.labels, registry=None)
-        self.due = Gauge(BRIDGE_ACTIONS_DUE.name, BRIDGE_ACTIONS_DUE.help, BRIDGE_ACTIONS_DUE.labels, registry=None)
-        self.round_seconds = Histogram(
-            BRIDGE_ROUND_SECONDS.name, BRIDGE_ROUND_SECONDS.help, BRIDGE_ROUND_SECONDS.labels, registry=None
-        )
+        self.leader = BRIDGE_LEADER.gauge(None)
+        self.actions = BRIDGE_ACTIONS.counter(None)
+        self.failed = BRIDGE_ACTIONS_FAILED.counter(None)
+        self.due = BRIDGE_ACTIONS_DUE.gauge(None)
+        self.round_seconds = BRIDGE_ROUND_SECONDS.histogram(None)
 
     @contextmanager
     def served(self, registry: CollectorRegistry) -> Iterator[None]:

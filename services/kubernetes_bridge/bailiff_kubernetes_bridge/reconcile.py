@@ -5,8 +5,8 @@ Whoever carries out a part of the actions and computes them again, or another re
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bailiff_bus.messages import CancelJob, ScaleJob, SubmitJob
 from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.records.job_requests import CancelJob, ScaleJob, SubmitJob
 
 from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
 from .changes import changes
@@ -68,7 +68,7 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
         if isinstance(request, SubmitJob):
             if workload.is_pod_group and not workload.is_single_pod:
                 yield from (MarkPod(pod, request.demand.job) for pod in active if pod.job != request.demand.job)
-            if submission_id(request, pool.state) not in pool.rejected:
+            if not pool.is_final(submission_id(request, pool.state)):
                 yield Send(submission_id(request, pool.state), workload.submitted_by, request)
     elif job is None:
         status = None  # suspended from the beginning

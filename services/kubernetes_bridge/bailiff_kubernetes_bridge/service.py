@@ -7,17 +7,16 @@ from contextlib import suppress
 from functools import partial
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ClientError
-from bailiff.client.settings import read_key
+from bailiff.client.settings import service_key
 from bailiff_bus.port import Bus
 from bailiff_kubernetes import Api, ApiError, Conflict, NotFound
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.race import race
-from bailiff_service.settings import SettingsError, read_pools
+from bailiff_service.settings import read_pools
 
-from .actions import Action, Send
+from .actions import Change, Send
 from .carry_out import CarryOut
 from .cluster import ClusterWatch
 from .evaluation import Evaluation
@@ -45,8 +44,9 @@ class KubernetesBridge:
         self._rules = Rules(settings.cluster, settings.kubernetes_priority_classes)
         self._wake = asyncio.Event()
         source = f"/kubernetes/{settings.cluster}"
-        client = Client(bus, source=source, actor=settings.actor, private_key=_key_of(settings), now=clock.wall)
-        self._requests = Requests(client, clock)
+        key = service_key(settings.key)
+        client = Client(bus, source=source, actor=settings.actor, private_key=key, now=clock.wall)
+        self._requests = Requests(client, clock, key or clock.random_bytes())
         snapshots = settings.state_dir / self.name
         self._pools = [PoolLog(bus, pool, metrics, snapshots, source, self._wake.set) for pool in read_pools(settings.pools)]
         self._watch: ClusterWatch | None = None
@@ -75,7 +75,7 @@ class KubernetesBridge:
                 queue = WorkQueue(partial(self._carry_out, carry_out), self._may_act)
                 evaluations = {pool.name: Evaluation(pool, self._rules, queue) for pool in self._pools}
                 logs = [pool.run() for pool in self._pools]
-                senders = [self._send(name, evaluation) for name, evaluation in evaluations.items()]
+                senders = [self._send(pool, evaluations[pool.name]) for pool in self._pools]
                 rounds = self._rounds(self._watch, evaluations, queue)
                 await race(self._leader.run(), self._watch.run(), rounds, queue.run(), *senders, *logs, stop.wait())
                 await self._leader.release()
@@ -106,12 +106,12 @@ class KubernetesBridge:
                 evaluation.round(cluster, [uid for pool, uid in look_at if pool == name])
             self._metrics.due.labels(name).set(queue.count(name) + len(evaluation.sends()))
 
-    async def _send(self, pool: str, evaluation: Evaluation) -> None:
+    async def _send(self, pool: PoolLog, evaluation: Evaluation) -> None:
         """Send the requests that are due, and those again that show no effect."""
         while True:
             if self._may_act():
                 sent = await self._requests.send(pool, evaluation.sends())
-                self._metrics.actions.labels(pool, Send.__name__).inc(sent)
+                self._metrics.actions.labels(pool.name, Send.__name__).inc(sent)
             with suppress(TimeoutError):
                 async with asyncio.timeout(RESEND_POLL_S):
                     await evaluation.has_sends.wait()
@@ -122,7 +122,7 @@ class KubernetesBridge:
         is_leader = self._leader is not None and self._leader.is_leader
         return is_leader and self._watch is not None and self._watch.fault() is None
 
-    async def _carry_out(self, carry_out: CarryOut, pool: str, action: Action) -> None:
+    async def _carry_out(self, carry_out: CarryOut, pool: str, action: Change) -> None:
         kind = type(action).__name__
         try:
             await carry_out(action)
@@ -132,10 +132,3 @@ class KubernetesBridge:
         except ApiError as error:
             self._metrics.failed.labels(pool, kind).inc()
             logger(pool=pool).warning("not carried out", action=kind, reason=error.message)
-
-
-def _key_of(settings: BridgeSettings) -> bytes | None:
-    try:
-        return read_key(settings.key) if settings.key is not None else None
-    except ClientError as problem:
-        raise SettingsError([problem.text]) from None

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from bailiff_bus.messages import JobSpec, SubmitJob
-from bailiff_bus.messages import Workload as WorkloadReference
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.identity import SignIn
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.job_spec import Workload as WorkloadReference
 from bailiff_core.model.state import Job, PoolState
+from bailiff_core.records.job_requests import SubmitJob
 
 from .workloads.model import Role, Workload
 
@@ -74,18 +75,24 @@ def submission(workload: Workload, run: int, rules: Rules, state: PoolState) -> 
         "project": workload.project or (workload.namespace if workload.namespace in projects else None),
         "grace": workload.grace or None,
         "labels": {
-            CLUSTER: rules.cluster, KIND: workload.resource.kind, NAMESPACE: workload.namespace, NAME: workload.name,
+            CLUSTER: rules.cluster,
+            KIND: workload.resource.kind,
+            NAMESPACE: workload.namespace,
+            NAME: workload.name,
             UID: workload.uid,
         },
         "elastic": "live",  # controllers add pods, and restart none
         "on_eviction": "requeue" if workload.requeues else "end",
         "max_failures": MAX_FAILURES,
-    }  # fmt: skip
+    }
     try:
         reference = WorkloadReference(
-            api_version=workload.resource.api_version, kind=workload.resource.kind, namespace=workload.namespace,
-            name=workload.name, uid=workload.uid,
-        )  # fmt: skip
+            api_version=workload.resource.api_version,
+            kind=workload.resource.kind,
+            namespace=workload.namespace,
+            name=workload.name,
+            uid=workload.uid,
+        )
         # Through lists, as from JSON: the model is strict.
         return SubmitJob(
             demand=JobDemand.model_validate(demand, strict=False),
@@ -111,6 +118,9 @@ def _task_group(role: Role) -> dict[str, object]:
     needs = role.resources
     devices = {"mig_profile": needs.mig[0], "gpu_devices": needs.mig[1]} if needs.mig else {"gpu_milli": needs.gpus * 1000}
     return {
-        "count": role.count, **devices, "cpu_milli": needs.cpu_milli, "memory_bytes": needs.memory_bytes,
+        "count": role.count,
+        **devices,
+        "cpu_milli": needs.cpu_milli,
+        "memory_bytes": needs.memory_bytes,
         "node_labels": role.node_selector,
-    }  # fmt: skip
+    }

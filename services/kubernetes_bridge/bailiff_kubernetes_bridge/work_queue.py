@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from .actions import Action, CordonNode, Send, SetPodStatus, SetWorkloadStatus, StopWorkload
+from .actions import Action, Change, Send, SetPodStatus, SetWorkloadStatus, Target
 
 AT_ONCE, REPORTS_AT_ONCE = 32, 4
 SETTLE_S, REPORT_WAITS_S = 2.0, 15.0
@@ -24,8 +24,6 @@ POLL_S = 0.5
 Scope = tuple[str, str]
 """What is evaluated together: a pool, and in it the uid of a workload, or `NODES`."""
 NODES = "nodes"
-Target = tuple[str, str]
-"""Kind and uid of the object that an action changes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Due:
     """since: when it became due. unchanged_since: when its object was last another version. By the queue's clock."""
 
     scope: Scope
-    action: Action
+    action: Change
     since: float
     unchanged_since: float
 
@@ -43,7 +41,7 @@ class WorkQueue:
 
     def __init__(
         self,
-        carry_out: Callable[[str, Action], Awaitable[None]],
+        carry_out: Callable[[str, Change], Awaitable[None]],
         may_act: Callable[[], bool],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,10 +56,10 @@ class WorkQueue:
 
     def put(self, scope: Scope, actions: Iterable[Action]) -> None:
         """These are due for the scope now, and no others. Requests are sent by others."""
-        first: dict[Target, Action] = {}
+        first: dict[Target, Change] = {}
         for action in actions:
             if not isinstance(action, Send):
-                first.setdefault(_target(action), action)
+                first.setdefault(action.target, action)
         for target in self._targets.pop(scope, set()) - first.keys():
             queued = self._queued(target)
             if queued is not None and queued.scope == scope:  # it may be of another workload by now
@@ -101,14 +99,14 @@ class WorkQueue:
         queue, other = (self._reports, self._changes) if _is_report(due.action) else (self._changes, self._reports)
         other.pop(target, None)
         acted = self._acted.get(target)
-        if acted is not None and acted[0] == _version(due.action):
+        if acted is not None and acted[0] == due.action.version:
             queue.pop(target, None)
             return
         before = queue.get(target)
         if before is not None and _text(before.action) == _text(due.action):
             due = replace(due, since=before.since)
             is_late = self._now() - due.since >= REPORT_WAITS_S
-            if is_late or queue is self._changes or _version(before.action) == _version(due.action):
+            if is_late or queue is self._changes or before.action.version == due.action.version:
                 queue[target] = replace(due, unchanged_since=before.unchanged_since)  # it keeps its place
                 return
         queue.pop(target, None)
@@ -152,47 +150,22 @@ class WorkQueue:
         try:
             await self._carry_out(due.scope[0], due.action)
         finally:
-            version = _version(due.action)
+            version = due.action.version
             self._acted.pop(target, None)
             self._acted[target] = version, self._now(), due.scope
             self._acting.discard(target)
             self._changing -= not _is_report(due.action)
             queued = self._queued(target)
-            if queued is not None and _version(queued.action) == version:
+            if queued is not None and queued.action.version == version:
                 self._drop(target)
             self._wake.set()
 
 
-def _is_report(action: Action) -> bool:
+def _is_report(action: Change) -> bool:
     """Whether it only tells people something that is no warning."""
     return isinstance(action, SetPodStatus | SetWorkloadStatus) and not action.status.warning
 
 
-def _target(action: Action) -> Target:
-    match action:
-        case CordonNode(name=name):
-            return "Node", name
-        case SetWorkloadStatus(workload=workload) | StopWorkload(workload=workload):
-            return workload.resource.kind, workload.uid
-        case Send():
-            raise TypeError("requests change no object")
-        case _:
-            return "Pod", action.pod.uid
-
-
-def _version(action: Action) -> str:
-    """Of the object, as the action saw it."""
-    match action:
-        case CordonNode(resource_version=version):
-            return version
-        case SetWorkloadStatus(workload=workload) | StopWorkload(workload=workload):
-            return workload.resource_version
-        case Send():
-            raise TypeError("requests change no object")
-        case _:
-            return action.pod.resource_version
-
-
-def _text(action: Action) -> object:
+def _text(action: Change) -> object:
     """What a report says; of a change its type."""
     return (type(action), action.status.line) if isinstance(action, SetPodStatus | SetWorkloadStatus) else type(action)

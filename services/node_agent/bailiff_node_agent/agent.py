@@ -6,27 +6,27 @@ numbered spool that the link sends in order. After a crash the next agent contin
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bailiff_bus.envelope import Envelope, InvalidMessage
-from bailiff_bus.messages import (
+from bailiff_bus.messages.commands import (
     AttachTask,
     CancelEviction,
     CheckpointAtStep,
-    ClearDevice,
+    CommandBody,
     EncryptedStartTask,
     Evict,
     Fence,
-    NodeHeartbeat,
-    NodeInventory,
+    JobCommand,
     SendInventory,
     StartTask,
 )
-from bailiff_bus.messages.commands import CommandBody, JobCommand
-from bailiff_bus.messages.reports import FenceStatus, OrderEvidence
-from bailiff_bus.messages.requests import runtime_label, sharing_label
+from bailiff_bus.messages.devices import ClearDevice
+from bailiff_bus.messages.reports import FenceStatus, NodeHeartbeat, NodeInventory, OrderEvidence
 from bailiff_core.engine import RELEASE
+from bailiff_core.model.job_spec import runtime_label, sharing_label
 from bailiff_log.encryption import CannotDecrypt
 from bailiff_log.order_evidence import evidence_of
 from bailiff_log.start_encryption import decrypt_start
@@ -37,12 +37,12 @@ from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.tasks.evictions import EvictionDriver
 from bailiff_node_agent.tasks.exits import ExitHandler
 from bailiff_node_agent.tasks.message_pump import MessagePump
-from bailiff_node_agent.tasks.pods import HasPods, HeldByPods, watch_foreign_pods
+from bailiff_node_agent.tasks.pods import watch_foreign_pods
 from bailiff_node_agent.tasks.release import Releaser
 from bailiff_node_agent.tasks.stages import EvictionStages
 from bailiff_node_agent.tasks.start import TaskStarter
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
-from bailiff_node_agent.tasks.watchdogs import watch_devices, watch_idle, watch_killed, watch_shares, why_away
+from bailiff_node_agent.tasks.watchdogs import watch_devices, watch_idle, watch_killed, watch_shares
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 
@@ -51,9 +51,10 @@ from .attach import Attachments, AttachServer
 from .background import Background
 from .command_trust import CommandTrust
 from .device_quarantine import DeviceQuarantine
+from .ended_logs import DAY_US, ended_logs
 from .lease import Lease
 from .reporter import Reporter
-from .runtime import Exit, TaskKey
+from .runtime import Exit, TaskKey, UnknownTask, job_files
 from .scratch import Scratch
 
 FENCE_TIMEOUT = 1_000_000
@@ -95,6 +96,7 @@ class Agent:
         self._attachments = Attachments(context, tasks, reporter, attach_server or AttachServer(None))
         self._reporter, self._background, self._shares, self._quarantine = reporter, background, shares, quarantine
         self._stages, self._messages, self._releaser, self._exits = stages, messages, releaser, exits
+        self._scratch, self._abandoned = scratch, list[Path]()
 
     # --- life cycle
 
@@ -116,6 +118,8 @@ class Agent:
             self._messages.read(task, report=False)
         for end in exits:
             self._stages.record_supervisor_stages(self.tasks[end.key], end, report=False)
+        if any(runtime.capabilities.host_resources for runtime in self.context.runtimes.values()):
+            self._abandoned = await job_files.reading(self._scratch.abandoned, [task.key for task in self.tasks])
         self._quarantine.start()
         self.announce()
         self._attachments.adopt()
@@ -124,6 +128,7 @@ class Agent:
         """Watch exits and deadlines until cancelled."""
         context, tasks = self.context, self.tasks
         self._background.observe()
+        self._background.spawn(self._scratch.unfinished.remove(*self._abandoned))
         for task in tasks:
             if task.state == "exited":
                 self._background.spawn(self._releaser.release(task))
@@ -141,10 +146,9 @@ class Agent:
             watch_shares(context, tasks, self._shares, self._reporter),
             watch_idle(context, tasks, self._reporter),
         ]
-        inventory: object = context.inventory
-        runtime: object = context.runtimes.get(context.inventory.chooser or "")
-        if isinstance(inventory, HeldByPods) and isinstance(runtime, HasPods):
-            watchers.append(watch_foreign_pods(context, inventory, runtime, tasks, self._quarantine))
+        chooser = context.runtimes.get(context.inventory.chooser or "")
+        if chooser is not None:
+            watchers.append(watch_foreign_pods(context, chooser, tasks, self._quarantine))
         if context.kubernetes is not None:
             watchers.append(context.kubernetes.watch(self.announce, self.node_rebooted))
         try:
@@ -158,6 +162,8 @@ class Agent:
     def announce(self) -> None:
         """Report the node's inventory: its devices, its tasks, and what it can run."""
         context, self._announced_at = self.context, self._clock_and_ids.boot()
+        if self.is_waiting and context.credentials is not None:
+            self._log.info("announced", key=context.credentials.key)  # to compare before it is approved
         devices = context.inventory.list()
         cards = dict.fromkeys(device.parent or device.id for device in devices)
         cpu_milli, memory_bytes = context.node.host_capacity(len(cards))
@@ -179,7 +185,7 @@ class Agent:
                 task.to_report(self._messages.published(task) if task.state != "running" else None) for task in self.tasks
             ),
             checkpoint_store=context.checkpoints_identity,
-            cordon=None if known is None else known.cordon or why_away(context.inventory),
+            cordon=None if known is None else known.cordon or context.inventory.away(),
             fence=self.fence_status(),
         )
 
@@ -197,6 +203,8 @@ class Agent:
 
     def heartbeat(self, newest_sent: int) -> NodeHeartbeat:
         """A heartbeat with the number of the newest report that was sent."""
+        left = self.left()
+        self._metrics.left_folders.labels(self.context.node.pool, self.context.node.name).set(len(left))
         return NodeHeartbeat(
             node=self.context.node.name,
             incarnation=self.context.incarnation.incarnation,
@@ -204,7 +212,16 @@ class Agent:
             fence=self.fence_status(),
             refused_commands=self._refused_commands,
             refusal=self._refusal,
+            left_folders=len(left),
+            left_example=next((f"{path}: {why}"[:500] for path, why in left.items()), ""),
         )
+
+    def left(self) -> dict[Path, str]:
+        """What tasks have left that could not be removed, and why."""
+        found = dict(self._scratch.unfinished.left)
+        for runtime in self.context.runtimes.values():
+            found |= runtime.left
+        return found
 
     @property
     def is_waiting(self) -> bool:
@@ -232,8 +249,26 @@ class Agent:
 
     def logs(self) -> list[tuple[TaskKey, Path]]:
         """The log file of every task that has one."""
-        paths = ((task.key, self.context.runtimes[task.runtime].log_path(task.key)) for task in self.tasks)
-        return [(key, path) for key, path in paths if path is not None]
+        found = []
+        for task in self.tasks:
+            with suppress(UnknownTask):  # forgotten meanwhile
+                path = self.context.runtimes[task.runtime].log_path(task.key)
+                if path is not None:
+                    found.append((task.key, path))
+        return found
+
+    async def remove_ended_logs(self, days: float, most_bytes: int) -> None:
+        """Remove logs of tasks that are gone: those unchanged for so many days, and what is beyond so many bytes; 0: no limit."""
+        context, unfinished = self.context, self._scratch.unfinished
+        running = {f"{task.key}.log{end}" for task in self.tasks for end in ("", ".1", ".1.new")}
+        before = self._clock_and_ids.wall() - int(days * DAY_US) if days else 0
+        kept, expired = await job_files.reading(ended_logs, context.folder / "logs", running, before, most_bytes)
+        for path in expired:
+            if path not in unfinished.left:
+                await unfinished.discard(path)
+        self._metrics.ended_log_bytes.labels(context.node.pool, context.node.name).set(kept)
+        if expired:
+            self._log.info("logs of ended tasks were removed", files=len(expired), kept_bytes=kept)
 
     # --- the lease (docs/reference/log-protocol-fences.md#leases)
 
@@ -266,13 +301,16 @@ class Agent:
 
     # --- commands
 
-    async def receive(self, envelope: Envelope) -> None:
-        """Obey the command in this message, if a certified key of who may send it has signed it."""
+    async def receive(self, envelope: Envelope, at: int) -> None:
+        """Obey the command in this message, if a certified key of who may send it has signed it. at: when the broker stored it.
+
+        Certificates are valid by the broker's clock, as for admission: this machine's may be wrong, or be made wrong.
+        """
         trust, command = self.context.trust, envelope.body
         assert isinstance(command, CommandBody)
         if trust is not None:
             try:
-                trust.check(envelope, self._clock_and_ids.wall())
+                trust.check(envelope, at)
             except InvalidMessage as refusal:
                 self._count_refused(command, refusal)
                 return

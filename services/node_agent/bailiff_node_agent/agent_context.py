@@ -33,9 +33,9 @@ class AgentContext:
     inventory: DeviceInventory
     runtimes: dict[str, Runtime]
     storage: Storage
-    fences: Fences
-    reports: Reports
-    evictions: EvictionStore
+    fences: Fences = field(init=False)
+    reports: Reports = field(init=False)
+    evictions: EvictionStore = field(init=False)
     incarnation: Incarnation
     folder: Path
     credentials: NodeCredentials | None = None
@@ -53,6 +53,7 @@ class AgentContext:
     is_on_node: bool = True
 
     def __post_init__(self) -> None:
+        self.fences, self.reports, self.evictions = Fences(self.storage), Reports(self.storage), EvictionStore(self.storage)
         self.signer = ReportSigner(self.storage, self.credentials, self.node.pool, self.node.name)
 
     @property

@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterable
 
 from bailiff_bus.envelope import Envelope, InvalidMessage
-from bailiff_bus.messages import Fence
-from bailiff_bus.messages.commands import ROLES, CommandBody
+from bailiff_bus.messages.commands import ROLES, CommandBody, Fence
 from bailiff_log.message_signatures import Trust, check_sender
 from bailiff_log.order_evidence import subject_of
 from bailiff_log.root_keys import root_key_after
@@ -28,14 +27,14 @@ class CommandTrust:
         self.root_key: str = stored["root_key"] if follows else first_root_key
         self.revoked: dict[str, None] = dict.fromkeys(stored.get("revoked", ()))
 
-    def check(self, envelope: Envelope, now: int) -> None:
-        """Raises `InvalidMessage` unless the command is from who may send it. now: µs UTC. Learns what fences carry."""
+    def check(self, envelope: Envelope, at: int) -> None:
+        """Raises `InvalidMessage` unless the command is from who may send it. at: µs UTC. Learns what fences carry."""
         body = envelope.body
         assert isinstance(body, CommandBody)
         root_key = root_key_after(self.root_key, body.root_key_changes) if isinstance(body, Fence) else self.root_key
         if body.sender not in body.SENDERS:
             raise InvalidMessage("wrong-sender", f"{type(body).__name__} is not a command of {body.sender}")
-        check_sender(envelope, Trust((root_key, self.root_key), self.revoked), {ROLES[body.sender]}, now)
+        check_sender(envelope, Trust((root_key, self.root_key), self.revoked), {ROLES[body.sender]}, at)
         if envelope.subject != subject_of(body, envelope.pool):
             raise InvalidMessage("bad-field", "subject: does not name the command's pool, node and positions")
         if isinstance(body, Fence):

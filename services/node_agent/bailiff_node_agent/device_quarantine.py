@@ -8,36 +8,25 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from bailiff_bus.messages import (
-    DeviceClearedReport,
-    DeviceHealthyReport,
-    DeviceQuarantinedReport,
-    DeviceUnhealthyReport,
-    QuarantinedDevice,
-)
+from bailiff_bus.messages.devices import DeviceClearedReport, DeviceHealthyReport, DeviceQuarantinedReport, DeviceUnhealthyReport
+from bailiff_bus.messages.reports import QuarantinedDevice
 from bailiff_core.records.facts import DeviceInfo, QuarantineReason
 from bailiff_core.records.facts import DeviceReading as ReadingFact
 from bailiff_node_agent.devices.release import TOLERANCE, ReleaseProof
 from bailiff_node_agent.devices.system_programs import is_system_program, process_name
 from bailiff_service.logs import logger
 
-from .devices import Device, DeviceInventory, DeviceProblem, DeviceReading, Pod, query, read_devices
+from .devices import Device, DeviceInventory, DeviceProblem, DeviceReading, query, read_devices
 from .disk import Storage
+from .runtime import Pod
 
 FILE = "quarantine"
 IDLE_MEMORY_LIMIT = 768 << 20
 """Bytes that a driver may reserve on an unused device; more belongs to a process."""
 
 Report = Callable[..., Any]
-
-
-@runtime_checkable
-class AcceptsDevices(Protocol):
-    """An inventory with doubts of its own about devices, which an operator can end."""
-
-    def accept(self, device_id: str) -> None: ...
 
 
 TaskOfJob = tuple[str | None, int | None, int | None]
@@ -199,9 +188,7 @@ class DeviceQuarantine:
         if device not in {each.id for each in self.inventory.list()}:
             self.report(DeviceUnhealthyReport, device=device, reason="lost", detail="this node does not have it")
             return
-        inventory: object = self.inventory
-        if isinstance(inventory, AcceptsDevices):
-            inventory.accept(device)
+        self.inventory.accept(device)
         [reading] = read_devices(self.inventory, [device])
         if device not in self.quarantined and device not in self._unhealthy:
             self.report(DeviceClearedReport, device=device, reading=reading_fact(reading), requested_by=requested_by)

@@ -5,10 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from bailiff_bus.messages import StartTask, TaskAssignment
+from bailiff_bus.messages.commands import StartTask, TaskAssignment
 
 from . import mps
-from .checkpoints import newest
 
 FIRST_PORT, PORTS = 20_000, 10_000
 
@@ -22,6 +21,7 @@ def environment(
     task: TaskAssignment,
     *,
     checkpoints: Path,
+    resume_from: Path | None,
     secrets: Path | None,
     master_address: str | None,
     device_bytes: int = 0,
@@ -30,8 +30,8 @@ def environment(
 ) -> dict[str, str]:
     """The variables of the job's spec; Bailiff's own take precedence. Raises `SecretMissing`.
 
-    checkpoints: the job's directory. device_bytes: memory of the task's smallest device. scratch: the task's scratch folder.
-    by_mps: whether MPS, where its daemon runs, holds the task to its share.
+    checkpoints: the job's directory. resume_from: a checkpoint in it. device_bytes: memory of the task's smallest device.
+    scratch: the task's scratch folder. by_mps: whether MPS, where its daemon runs, holds the task to its share.
     """
     grace_s = str(command.grace // 1_000_000)
     return {
@@ -41,7 +41,7 @@ def environment(
         "BAILIFF_ATTEMPT": str(command.attempt),
         "BAILIFF_CHECKPOINT_DIR": str(checkpoints),
         "BAILIFF_GRACE_S": grace_s,
-        "BAILIFF_RESUME_FROM": str(newest(checkpoints, task.rank) or ""),
+        "BAILIFF_RESUME_FROM": str(resume_from or ""),
         "BAILIFF_TASK": str(task.task),
         "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
         **_share(task, device_bytes),

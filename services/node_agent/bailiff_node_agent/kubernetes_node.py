@@ -9,9 +9,9 @@ from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import CORDONED_BY, TASK_HASH
 from bailiff_kubernetes.quantities import quantity
 from bailiff_kubernetes.resources import NODES, PODS, RESOURCE_SLICES, annotations_of, condition_of, labels_of
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
 from bailiff_node_agent.runtime.kubernetes.published import EXACT_LABEL, PublishedDevices
-from bailiff_node_agent.runtime.plugin import KubernetesSettings
 from bailiff_service.race import race
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"

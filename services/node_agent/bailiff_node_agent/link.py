@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import ReportBody
 from bailiff_bus.messages.commands import CommandBody
+from bailiff_bus.messages.reports import ReportBody
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, OutgoingMessage, Producer, Reader
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.logs import logger
@@ -125,7 +125,7 @@ class Link:
         assert isinstance(body, CommandBody)
         agent = self._agents.get((envelope.pool, body.node))
         if agent is not None:
-            await agent.receive(envelope)
+            await agent.receive(envelope, message.time)
 
     # --- reports
 

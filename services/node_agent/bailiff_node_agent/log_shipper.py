@@ -1,25 +1,29 @@
 """Ships the output of tasks to `bailiff.job-logs`, for `bailiff logs`. Best effort, in whole lines."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.port import Bus, BusUnavailable, Producer
+from bailiff_bus.port import Bus, BusUnavailable, Producer, open_producer
 from bailiff_service.logs import logger
 
 from .agent import Agent
 from .log_rotation import first_data, rotate
-from .runtime import TaskKey, UnknownTask
+from .runtime import TaskKey, job_files
+from .runtime.supervisor import safe_open
 
 POLL_S = 0.3
 MAX_CHUNK_BYTES = 64 * 1024
 RETRY_S = 2.0
 ROTATE_EVERY_S = 5.0
+REMOVE_EVERY_S = 600.0
 
-Offsets = dict[tuple[str, str, TaskKey], tuple[Path, int]]
+At = tuple[str, str, TaskKey]
+Offsets = dict[At, tuple[Path, int]]
 
 
 async def ship_logs(bus: Bus, agents: Sequence[Agent]) -> NoReturn:
@@ -27,16 +31,10 @@ async def ship_logs(bus: Bus, agents: Sequence[Agent]) -> NoReturn:
     offsets: Offsets = {}
     while True:
         try:
-            producer = await bus.producer()
-            try:
+            async with open_producer(bus) as producer:
                 while True:
-                    for agent in agents:
-                        _find_logs(agent, offsets)
-                    for at in list(offsets):
-                        await _ship(producer, at, offsets)
+                    await _ship_new(producer, agents, offsets)
                     await asyncio.sleep(POLL_S)
-            finally:
-                await producer.close(1.0)
         except BusUnavailable as error:
             logger().warning("job logs: Kafka unavailable, trying again", why=str(error))
             await asyncio.sleep(RETRY_S)
@@ -47,36 +45,45 @@ async def rotate_logs(agents: Sequence[Agent], max_bytes: int) -> NoReturn:
     while True:
         await asyncio.sleep(ROTATE_EVERY_S)
         for agent in agents:
-            with suppress(UnknownTask):
-                for _, path in agent.logs():
-                    if path.exists():
-                        await asyncio.to_thread(rotate, path, max_bytes)
+            for _, path in agent.logs():
+                await job_files.reading(rotate, path, max_bytes)
 
 
-def _find_logs(agent: Agent, offsets: Offsets) -> None:
-    node = agent.context.node
-    try:
+async def remove_ended_logs(agents: Sequence[Agent], days: float, most_bytes: int) -> NoReturn:
+    """Keep the logs of ended tasks for so many days, within so many bytes for each node; 0: no limit."""
+    while True:
+        for agent in agents:
+            await agent.remove_ended_logs(days, most_bytes)
+        await asyncio.sleep(REMOVE_EVERY_S)
+
+
+async def _ship_new(producer: Producer, agents: Sequence[Agent], offsets: Offsets) -> None:
+    """Send what is new in each log, and drop the offsets of tasks that are gone, once there is nothing new."""
+    present = set[At]()
+    for agent in agents:
+        node = agent.context.node
         for key, path in agent.logs():
-            offsets.setdefault((node.pool, node.name, key), (path, 0))
-    except UnknownTask:
-        return  # it was forgotten meanwhile, so its output was sent
+            present.add(at := (node.pool, node.name, key))
+            offsets.setdefault(at, (path, 0))
+    sent = [at for at in await job_files.reading(_grown, dict(offsets)) if await _ship(producer, at, offsets)]
+    for at in offsets.keys() - present - {*sent}:
+        del offsets[at]
 
 
-async def _ship(producer: Producer, at: tuple[str, str, TaskKey], offsets: Offsets) -> None:
-    """Send the new whole lines of one log."""
+async def _ship(producer: Producer, at: At, offsets: Offsets) -> bool:
+    """Send the new whole lines of one log; whether there were any."""
     path, offset = offsets[at]
     try:
-        with path.open("rb") as file:
-            at_data = first_data(file.fileno(), offset)
-            file.seek(at_data)
-            chunk = file.read(MAX_CHUNK_BYTES)
-    except FileNotFoundError:
-        return
+        at_data, chunk = await job_files.reading(_read, path, offset)
+    except OSError:
+        return False
     end = len(chunk) if len(chunk) == MAX_CHUNK_BYTES else chunk.rfind(b"\n") + 1
     if end == 0:
-        return
+        return False
     if at_data > offset:
-        note = f"[{at_data - offset} bytes were rotated away before they could be sent; they are in {path.name}.1]\n"
+        note = (
+            f"[{at_data - offset} bytes were rotated away before they could be sent; the newest of them are in {path.name}.1]\n"
+        )
         chunk, end, offset = note.encode() + chunk, end + len(note.encode()), at_data - len(note.encode())
     pool, node, key = at
     headers = (
@@ -89,3 +96,22 @@ async def _ship(producer: Producer, at: tuple[str, str, TaskKey], offsets: Offse
     )
     await (await producer.send(topics.JOB_LOGS.name, chunk[:end], key=key.job.encode(), headers=headers))
     offsets[at] = (path, offset + end)
+    return True
+
+
+def _grown(offsets: Offsets) -> list[At]:
+    """The logs that have something new."""
+    found = []
+    for at, (path, offset) in offsets.items():
+        with suppress(OSError):
+            if path.lstat().st_size > offset:
+                found.append(at)
+    return found
+
+
+def _read(path: Path, offset: int) -> tuple[int, bytes]:
+    """The next part that the task has written, and where it begins. Raises `OSError`."""
+    with os.fdopen(safe_open.open_file(str(path.parent), path.name), "rb") as file:
+        at_data = first_data(file.fileno(), offset)
+        file.seek(at_data)
+        return at_data, file.read(MAX_CHUNK_BYTES)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bailiff_bus.messages import TaskAssignment
+from bailiff_bus.messages.commands import TaskAssignment
 
 from .devices.system_programs import is_system_program
 

@@ -1,8 +1,9 @@
 """Signs the reports of one node when they are sent, each with a later time than all before it."""
 
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import MessageBody, NodeInventory
+from bailiff_bus.messages.reports import NodeInventory
 from bailiff_bus.port import Headers
+from bailiff_core.model.message import MessageBody
 from bailiff_log.enrolment import sign_enrolment
 from bailiff_log.message_signatures import wrap_with_key
 
@@ -43,4 +44,4 @@ class ReportSigner:
             body = body.model_copy(update={"enrolment": enrolment})
         return wrap_with_key(
             credentials.private_key, body, certificate, source=source, id=message_id, pool=self._pool, time_us=self._newest
-        )  # fmt: skip
+        )

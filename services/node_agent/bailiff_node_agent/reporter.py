@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from bailiff_bus.messages import MESSAGE_TYPES, ReportBody
+from bailiff_bus.messages.reports import ReportBody
+from bailiff_core.model.message import MESSAGE_TYPES
 
 from .agent_context import AgentContext
 from .runtime import TaskKey

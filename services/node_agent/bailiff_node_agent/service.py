@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from bailiff_bus.port import Bus
 from bailiff_log.keys import KeyFileError
-from bailiff_node_agent.devices.simulated import process_start_time
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.exit_code import ExitCode, MustStop
 from bailiff_service.metrics import Metrics
@@ -20,23 +20,20 @@ from .attach import AttachServer
 from .checkpoints import shared_identity
 from .command_trust import CommandTrust
 from .credentials import NodeCredentials, read_node_credentials
-from .devices import DeviceInventory, InventoryContext, NoDriver, check_count, inventory_plugin
+from .devices import DeviceInventory, NoDriver, check_count, inventory_plugin
 from .disk import (
     AgentLock,
-    EvictionStore,
-    Fences,
     FolderInUse,
     FolderStorage,
     MemoryStorage,
-    Reports,
     Storage,
     new_incarnation,
 )
 from .kubernetes_discovery import Discovery
 from .kubernetes_node import KubernetesNode, NodeOfApi, NodeOfKubelet
 from .link import Link
-from .log_shipper import rotate_logs, ship_logs
-from .runtime import NodeParts, SimulatedMachine, open_runtimes
+from .log_shipper import remove_ended_logs, rotate_logs, ship_logs
+from .runtime import NodeParts, open_runtimes
 from .runtime.kubernetes.cluster_view import ClusterNode, ClusterView
 from .runtime.kubernetes.published import PublishedDevices
 from .settings import NodeAgentSettings, NodeDeclaration
@@ -86,6 +83,8 @@ class NodeAgentService:
             works += [*(agent.run() for agent in agents), self._link.run()]
             if self._settings.log_bytes and self._settings.durable:
                 works.append(rotate_logs(agents, self._settings.log_bytes))
+            if self._settings.durable and (self._settings.ended_log_days or self._settings.ended_log_bytes):
+                works.append(remove_ended_logs(agents, self._settings.ended_log_days, self._settings.ended_log_bytes))
             if self._settings.ship_logs:
                 works.append(ship_logs(self._bus, agents))
             if self._settings.telemetry_s:
@@ -129,27 +128,22 @@ class NodeAgentService:
         else:
             incarnation = new_incarnation(storage, machine_id=member.machine_id, boot_id=member.boot_id or "unknown")
         credentials = self._credentials(node)
-        machine = SimulatedMachine()
         published = PublishedDevices(settings.kubernetes, node.name)
-        inventory = _open_inventory(node, folder, machine, settings, member, published)
         parts = NodeParts(
             node=node.name,
+            gpus=node.gpus,
             folder=folder,
             settings=settings,
-            machine=machine,
-            devices=inventory.users,
             labels={"pool": node.pool, "node": node.name, "incarnation": incarnation.incarnation},
             cluster_node=member,
             published=published,
         )
+        inventory = _open_inventory(parts)
         return AgentContext(
             node=node,
             inventory=inventory,
-            runtimes=open_runtimes(node.runtimes, parts),
+            runtimes=open_runtimes(node.runtimes, replace(parts, devices=inventory.users)),
             storage=storage,
-            fences=Fences(storage),
-            reports=Reports(storage),
-            evictions=EvictionStore(storage),
             incarnation=incarnation,
             folder=folder.absolute(),
             credentials=credentials,
@@ -198,27 +192,12 @@ class NodeAgentService:
             raise MustStop(ExitCode.CREDENTIALS, f"node {node.name}: {error.filename}: {error.strerror}") from None
 
 
-def _open_inventory(
-    node: NodeDeclaration,
-    folder: Path,
-    machine: SimulatedMachine,
-    settings: NodeAgentSettings,
-    member: ClusterNode | None,
-    published: PublishedDevices,
-) -> DeviceInventory:
-    def identify(pid: int) -> int | None:
-        return machine.identify(pid) or process_start_time(pid)
-
-    plugin = inventory_plugin(node.gpus)
+def _open_inventory(parts: NodeParts) -> DeviceInventory:
     try:
-        faults = folder / "faults.json"
-        given = InventoryContext(node.gpus, node.name, identify, faults, settings.kubernetes, member, published)
-        inventory = plugin.open(given)
+        inventory = inventory_plugin(parts.gpus).open(parts)
         check_count(len(inventory.list()))
     except NoDriver as error:
-        raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
+        raise MustStop(ExitCode.SETTINGS, f"node {parts.node}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
     except ValueError as error:
-        raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}") from None
-    if inventory.users is not None:
-        machine.attach_devices(inventory.users)
+        raise MustStop(ExitCode.SETTINGS, f"node {parts.node}: {error}") from None
     return inventory

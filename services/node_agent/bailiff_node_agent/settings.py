@@ -11,11 +11,11 @@ from bailiff_core.model.document import Label, Name
 from bailiff_service.settings import FILE_VARIABLE, ServiceSettings
 
 from .devices import inventory_plugin
+from .kubernetes_settings import KubernetesSettings
 from .runtime.registry import MODULES
 from .users import RunAs
 
 GIB = 1 << 30
-DNS_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 ADDRESS = r"^[A-Za-z0-9._:%\[\]-]{1,253}:[0-9]{1,5}$"
 
 
@@ -75,53 +75,18 @@ class NodeDeclaration(BaseModel):
         )
 
 
-class KubernetesSettings(BaseModel):
-    """Of the runtime `kubernetes`. kubeconfig: how to reach the API server; without it as the agent's own pod.
-
-    namespace: of the pods that Bailiff itself creates. kubelet_dir: the kubelet's root directory. pod_resources: its socket, if
-    that is elsewhere. gpu_resource: the resource that the device plugin offers. dra_driver: where this DRA driver publishes the
-    node's devices, pods get exactly those that they are placed on; empty: never. dra_device_class, dra_mig_device_class: of their
-    claims. dra_shared_device_class: of the claims of GPUs that several pods share, where that is another, such as one with the
-    driver's own configuration for it. dra_uuid_attribute: the driver's attribute with a device's UUID. kubelet_grace_s: so long
-    the kubelet may offer no devices, as while it restarts, before no more pods are placed on its node. placement_timeout_s: a pod
-    that no scheduler has bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff
-    from a node; pods that it creates itself tolerate them. api_only: this process runs on none of its nodes; it knows and changes
-    them by the API server alone (docs/how-to/pods.md#one-agent-for-many-nodes).
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kubeconfig: Path | None = None
-    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "bailiff-jobs"
-    kubelet_dir: Path = Path("/var/lib/kubelet")
-    pod_resources: Path | None = None
-    gpu_resource: str = "nvidia.com/gpu"
-    dra_driver: Annotated[str, Field(pattern=f"^({DNS_NAME})?$")] = "gpu.nvidia.com"
-    dra_device_class: Annotated[str, Field(pattern=f"^{DNS_NAME}$")] = "gpu.nvidia.com"
-    dra_mig_device_class: Annotated[str, Field(pattern=f"^{DNS_NAME}$")] = "mig.nvidia.com"
-    dra_shared_device_class: Annotated[str, Field(pattern=f"^({DNS_NAME})?$")] = ""
-    dra_uuid_attribute: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,31}$")] = "uuid"
-    kubelet_grace_s: Annotated[float, Field(ge=0)] = 40.0
-    placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
-    tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
-    api_only: bool = False
-
-    @property
-    def pod_resources_socket(self) -> Path:
-        """The socket of the kubelet's pod-resources API."""
-        return self.pod_resources or self.kubelet_dir / "pod-resources" / "kubelet.sock"
-
-
 class NodeAgentSettings(ServiceSettings):
     """Settings in addition to the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
 
-    release_timeout_s: a GPU that is not free this long after its task's exit is quarantined. device_poll_s: interval
-    between checks of quarantined devices, and of the health of all. log_bytes: disk space of a task's log before its older half
-    is moved to `<log>.1`; 0: no limit. cgroups: put each task into a cgroup v2 of its own, below cgroup_root or where this host
-    permits. run_as: the user that tasks run as where the agent is root: `submitter`, the user of this machine with the
-    submitter's name, or the one that run_as_names maps it to, with a uid of at least run_as_lowest_uid; or `agent`.
-    isolate_jobs: hide the state folder, keys, secrets and environment of the agent from tasks that run as its own user.
-    hidden_from_jobs: further folders and files to hide from them.
+    release_timeout_s: a GPU that is not free this long after its task's exit is quarantined. device_poll_s: interval between
+    checks of quarantined devices, and of the health of all. log_bytes: disk space of a task's log before its older half is
+    moved to `<log>.1`; 0: no limit. ended_log_days: how long the logs of ended tasks stay on the node; 0: for ever.
+    ended_log_bytes: disk space of all of them: what does not fit beside newer ones is removed; 0: no limit. cgroups: put each
+    task into a cgroup v2 of its own, below cgroup_root or where this host permits. run_as: the user that tasks run as where
+    the agent is root: `submitter`, the user of this machine with the submitter's name, or the one that run_as_names maps it
+    to, with a uid of at least run_as_lowest_uid; or `agent`. isolate_jobs: hide the state folder, keys, secrets and
+    environment of the agent from tasks that run as its own user. hidden_from_jobs: further folders and files to hide from
+    them.
     credentials: a folder with a folder of keys for each node, by its name. enrolment_token, enrolment_token_file: what
     `bailiff node enrol` prints, for a node without a certificate; needed until it is enrolled.
     kubernetes: of the runtime with that name, as JSON. docker_engine: the socket of this machine's Docker engine.
@@ -155,6 +120,8 @@ class NodeAgentSettings(ServiceSettings):
     ship_logs: bool = True
     telemetry_s: Annotated[float, Field(ge=0)] = 15.0
     log_bytes: Annotated[int, Field(ge=0)] = 256 << 20
+    ended_log_days: Annotated[float, Field(ge=0)] = 7.0
+    ended_log_bytes: Annotated[int, Field(ge=0)] = 32 * GIB
     attach_listen: Annotated[str, Field(pattern=ADDRESS)] | None = None
     attach_address: Annotated[str, Field(pattern=ADDRESS)] | None = None
 

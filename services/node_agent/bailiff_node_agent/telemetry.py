@@ -6,8 +6,8 @@ from typing import NoReturn
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import DeviceTelemetry, NodeTelemetry
-from bailiff_bus.port import Bus, BusUnavailable, OutgoingMessage
+from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
+from bailiff_bus.port import Bus, BusUnavailable, OutgoingMessage, open_producer
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.logs import logger
 
@@ -23,8 +23,7 @@ async def send_telemetry(bus: Bus, agents: Sequence[Agent], every_s: float, cloc
     while True:
         try:
             await bus.spans(topics.TELEMETRY.name)
-            producer = await bus.producer()
-            try:
+            async with open_producer(bus) as producer:
                 while True:
                     await asyncio.sleep(every_s)
                     now = clock_and_ids.boot()
@@ -37,8 +36,6 @@ async def send_telemetry(bus: Bus, agents: Sequence[Agent], every_s: float, cloc
                     ]
                     for batch in await producer.send_many(topics.TELEMETRY.name, messages) if messages else ():
                         await batch.first
-            finally:
-                await producer.close(1.0)
         except BusUnavailable as error:
             logger().warning("telemetry: Kafka unavailable, trying again", why=str(error))
         except KeyError:
@@ -53,9 +50,12 @@ async def _measurement(agent: Agent, interval_ms: int, clock_and_ids: ClockAndId
     if not devices:
         return None
     headers, value = wrap(
-        NodeTelemetry(node=node.name, interval_ms=interval_ms, devices=devices), source=f"/bailiff/{node.pool}/node/{node.name}",
-        id=clock_and_ids.random_bytes().hex(), pool=node.pool, time_us=clock_and_ids.wall(),
-    )  # fmt: skip
+        NodeTelemetry(node=node.name, interval_ms=interval_ms, devices=devices),
+        source=f"/bailiff/{node.pool}/node/{node.name}",
+        id=clock_and_ids.random_bytes().hex(),
+        pool=node.pool,
+        time_us=clock_and_ids.wall(),
+    )
     return node.pool.encode(), headers, value
 
 
@@ -68,8 +68,13 @@ def measure(inventory: DeviceInventory, jobs: Mapping[str, Sequence[str]]) -> tu
                 used = inventory.usage(device.id).memory_used
             except DeviceUnavailable:
                 continue
-            measured.append(DeviceTelemetry(
-                device=device.id, jobs=tuple(jobs[device.id]), busy_percent=inventory.utilization(device.id), memory_used=used,
-                memory_bytes=device.memory,
-            ))  # fmt: skip
+            measured.append(
+                DeviceTelemetry(
+                    device=device.id,
+                    jobs=tuple(jobs[device.id]),
+                    busy_percent=inventory.utilization(device.id),
+                    memory_used=used,
+                    memory_bytes=device.memory,
+                )
+            )
     return tuple(measured)

@@ -4,11 +4,13 @@ import os
 import pwd
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from .runtime import User
+from .runtime.supervisor import safe_open
 
 RunAs = Literal["submitter", "agent"]
 
@@ -82,21 +84,36 @@ def first_inaccessible(user: User, folder: Path) -> Path | None:
 
 
 def make_owned(folder: Path, user: User) -> None:
-    """Create the folder for the user. Raises `NotRunnable` if it belongs to another user.
+    """Create the folder for the user. Raises `NotRunnable` if it belongs to another user, or is a link.
 
     Where the agent has no permission (a network file system that maps root to nobody) the job must create it.
     """
     try:
         folder.mkdir(mode=0o700)
-        os.chown(folder, user.uid, user.gid)
+        handle = safe_open.open_folder(str(folder))
+        try:
+            if os.fstat(handle).st_uid == os.geteuid():  # still the one that was made
+                os.fchown(handle, user.uid, user.gid)
+        finally:
+            os.close(handle)
     except PermissionError:
         return
-    except FileExistsError:
-        owner = folder.lstat().st_uid
-        if owner != user.uid:
+    except (FileExistsError, NotADirectoryError):
+        refuse_link(folder)
+        status = folder.lstat()
+        if status.st_uid != user.uid:
             raise NotRunnable(
-                f"its checkpoint directory {folder} belongs to {_name(owner)}, not to {user.name}: remove it, chown it "
+                f"its checkpoint directory {folder} belongs to {_name(status.st_uid)}, not to {user.name}: remove it, chown it "
                 f"to {user.name}, or choose another name for the job"
+            ) from None
+
+
+def refuse_link(folder: Path) -> None:
+    """Raises `NotRunnable` if something else is in the place of the folder: a container would get what a link leads to."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISDIR(folder.lstat().st_mode):
+            raise NotRunnable(
+                f"its checkpoint directory {folder} is no folder, but a link or a file: remove it, or mount the other one there"
             ) from None
 
 

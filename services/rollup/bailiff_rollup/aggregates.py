@@ -6,7 +6,7 @@ labels; levels (GPUs in use, pending jobs) are integrated over log time.
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -51,7 +51,8 @@ class Aggregates:
     """next_seq: of the first record not included; hash: of the last one included. integrated_to: log time, µs, of the levels.
 
     sample: each project's entitlement at the newest sample; sample_minute: its minute of log time. traces: open spans of
-    `traces.py`. telemetry: aggregates of telemetry, stored together so that both are one value.
+    `traces.py`. evictions: those that go on, as `eviction_times.py` measures them. telemetry: aggregates of telemetry, stored
+    together so that both are one value.
     """
 
     next_seq: int = 0
@@ -63,6 +64,7 @@ class Aggregates:
     sample: dict[str, Entitlement] = field(default_factory=dict)
     sample_minute: int = -1
     traces: dict[str, Any] = field(default_factory=dict)
+    evictions: dict[str, Any] = field(default_factory=dict)
     telemetry: TelemetryRollup = field(default_factory=TelemetryRollup)
 
     @property
@@ -76,6 +78,12 @@ class Aggregates:
             self.totals[key] = self.totals.get(key, 0) + amount
             for window in self.windows.values():
                 window.sums[key] = window.sums.get(key, 0) + amount
+
+    def add_time(self, name: str, *labels: str, micros: int, limits: Sequence[float]) -> None:
+        """Add a duration to a histogram of the totals: its bucket, by upper bound in seconds, and its sum in milliseconds."""
+        bound = next((str(limit) for limit in limits if micros <= limit * 1_000_000), "+Inf")
+        for key, amount in (((name, *labels, bound), 1), ((f"{name}-ms", *labels), micros // 1_000)):
+            self.totals[key] = self.totals.get(key, 0) + amount
 
     def add_to_window(self, name: WindowName, *key: str) -> None:
         """Add 1 to a counter of this window only; in the totals the window's name is the last label."""
@@ -131,14 +139,18 @@ class Aggregates:
     def to_bytes(self) -> bytes:
         """Serialize without the levels, which follow from the state. Uses `json`: counters exceed 64 bits."""
         data = {
-            "schema": SCHEMA, "next_seq": self.next_seq, "hash": self.hash, "integrated_to": self.integrated_to,
+            "schema": SCHEMA,
+            "next_seq": self.next_seq,
+            "hash": self.hash,
+            "integrated_to": self.integrated_to,
             "sample_minute": self.sample_minute,
-            "traces": self.traces, "telemetry": self.telemetry.to_data(),
-            "totals": to_pairs(self.totals), "sample": self.sample,
-            "windows": {
-                name: [window.begin, window.first_seq, to_pairs(window.sums)] for name, window in self.windows.items()
-            },
-        }  # fmt: skip
+            "traces": self.traces,
+            "evictions": self.evictions,
+            "telemetry": self.telemetry.to_data(),
+            "totals": to_pairs(self.totals),
+            "sample": self.sample,
+            "windows": {name: [window.begin, window.first_seq, to_pairs(window.sums)] for name, window in self.windows.items()},
+        }
         plain = json.dumps(data, separators=(",", ":")).encode()
         return zlib.compress(plain, level=1) if len(plain) >= COMPRESS_FROM else plain
 
@@ -149,10 +161,14 @@ class Aggregates:
         if data["schema"] != SCHEMA:
             return None
         return cls(
-            next_seq=data["next_seq"], hash=data["hash"], integrated_to=data["integrated_to"],
-            sample_minute=data["sample_minute"], traces=data["traces"],
-            telemetry=TelemetryRollup.from_data(data["telemetry"]) if "telemetry" in data else TelemetryRollup(),
+            next_seq=data["next_seq"],
+            hash=data["hash"],
+            integrated_to=data["integrated_to"],
+            sample_minute=data["sample_minute"],
+            traces=data["traces"],
+            evictions=data["evictions"],
+            telemetry=TelemetryRollup.from_data(data["telemetry"]),
             totals=from_pairs(data["totals"]),
             sample={name: Entitlement(*values) for name, values in data["sample"].items()},
             windows={name: Window(begin, seq, from_pairs(sums)) for name, (begin, seq, sums) in data["windows"].items()},
-        )  # fmt: skip
+        )

@@ -4,19 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from bailiff_core.explain.sentences import jobs_of
 from bailiff_core.model.mig import usable_gpu_milli
 from bailiff_core.model.project_tree import ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.work_lost import allocated_gpu_milli, counted_gpu_milli
+from bailiff_core.model.work_lost import allocated_gpu_milli, counted_gpu_milli, loss_of_end
 from bailiff_core.queue import start_slo
-from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.subjects import jobs_of
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_log.reader import Entry
 
 from .aggregates import Aggregates, Entitlement, WindowSnapshot
+from .eviction_times import Measured, measure
 from .histogram import bucket_of
 from .windowed_counters import LENGTHS
 
@@ -24,6 +24,9 @@ from .windowed_counters import LENGTHS
 EVICTION_RULES = {"preempt": "priority", "reclaim": "quota", "consolidate": "compaction"}
 ALLOCATED_STATES = ("starting", "running", "exited")  # states of a task that has its GPUs allocated
 START_LIMITS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)  # bounds of Prometheus buckets, s
+STAGE_LIMITS = (0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 7_200)
+NODE_LIMITS = (1, 10, 60, 300)  # few, as there are many nodes
+MOST_NODES = 1_000  # with times of their own; those of others are summed under the empty name
 MILLISECOND, SECOND, MINUTE = 1_000, 1_000_000, 60_000_000
 
 
@@ -76,6 +79,8 @@ class Aggregator:
         for snapshot in aggregates.advance(record.time, stepped):
             self.emit(snapshot)
         self._count_event(state, record)
+        for stage in measure(aggregates.evictions, state, record):
+            self._count_stage(state, stage)
         if isinstance(data, facts.PolicyApplied):
             self._tree = ProjectTree(state.rules.projects)
             for name in list(self.jobs):
@@ -102,7 +107,8 @@ class Aggregator:
             case facts.TaskStarted():
                 self._count_start(state, state.jobs[data.job])
             case decisions.PreemptionDecided():
-                for victim in data.victims:
+                aggregates.add("preemptions", data.action, EVICTION_RULES.get(data.action, data.action))
+                for victim in data.new_victims:
                     if not victim.reserved:
                         aggregates.add("evictions", data.action, EVICTION_RULES.get(data.action, data.action))
                         self._count_repeat_eviction(state.jobs[victim.job], record.time)
@@ -115,9 +121,9 @@ class Aggregator:
             case decisions.JobRequeued():
                 self._count_work_lost(state, data, record.time)
             case decisions.JobShrunk():
-                aggregates.add(
-                    "lost", data.cause if data.outcome.startswith("preempted") else data.outcome, amount=data.lost_gpu_ms
-                )
+                self._count_loss(state, data)
+            case decisions.JobEnded(outcome="evicted"):
+                self._count_loss(state, data)
             case _:
                 pass
 
@@ -126,12 +132,20 @@ class Aggregator:
             return
         milliseconds, name = job.first_wait // MILLISECOND, job.class_name
         self.aggregates.add("started", name, str(bucket_of(milliseconds)))
-        self.aggregates.add("start-ms", name, amount=milliseconds)
-        bound = next((limit for limit in START_LIMITS if job.first_wait <= limit * SECOND), None)
-        self.aggregates.add("started-within", name, "+Inf" if bound is None else str(bound))
+        self.aggregates.add_time("start", name, micros=job.first_wait, limits=START_LIMITS)
         entry = state.rules.find_class(name)
         for percent, time in start_slo.slo_targets(entry) if entry is not None else ():
             self.aggregates.add("late", name, str(percent), amount=int(job.first_wait > time))
+
+    def _count_stage(self, state: PoolState, measured: Measured) -> None:
+        aggregates, name = self.aggregates, state.jobs[measured.job].class_name
+        aggregates.add_time("stage", measured.stage, name, micros=measured.micros, limits=STAGE_LIMITS)
+        if measured.node:
+            nodes = aggregates.evictions.setdefault("nodes", {})
+            if measured.node not in nodes and len(nodes) < MOST_NODES:
+                nodes[measured.node] = True
+            node = measured.node if measured.node in nodes else ""
+            aggregates.add_time("node-stage", measured.stage, node, micros=measured.micros, limits=NODE_LIMITS)
 
     def _count_repeat_eviction(self, job: Job, now: int) -> None:
         for name, length in LENGTHS.items():
@@ -140,14 +154,19 @@ class Aggregator:
 
     def _count_work_lost(self, state: PoolState, data: decisions.JobRequeued, now: int) -> None:
         """Count the work lost, and the work saved: the loss without a checkpoint (`model.work_lost`) less the actual loss."""
-        evicted = data.outcome.startswith("preempted")
-        self.aggregates.add("lost", data.cause if evicted else data.outcome, amount=data.lost_gpu_ms)
+        work = self._count_loss(state, data)
         known = self.jobs.get(data.job, NO_LEVELS)
-        if evicted and known.last_start is not None:
-            rules = state.rules.preemption
-            runtime = min(max(0, now - known.last_start), rules.max_counted_loss)
-            without_checkpoint = known.placed * (runtime + rules.restart_cost) // 1_000_000
-            self.aggregates.add("saved", amount=max(0, without_checkpoint - data.lost_gpu_ms))
+        if data.outcome.startswith("preempted") and known.last_start is not None:
+            runtime = min(max(0, now - known.last_start), state.rules.preemption.max_counted_loss)
+            self.aggregates.add("saved", amount=max(0, known.placed * runtime // 1_000_000 - work))
+
+    def _count_loss(self, state: PoolState, data: decisions.JobRequeued | decisions.JobShrunk | decisions.JobEnded) -> int:
+        """Count the work lost, which is returned, and the assumed cost of the restart."""
+        loss = loss_of_end(state, data.job)
+        cause = data.cause if data.outcome.startswith(("preempted", "evicted")) else data.outcome
+        self.aggregates.add("lost", cause, amount=loss.work)
+        self.aggregates.add("restart", cause, amount=loss.restart)
+        return loss.work
 
     def _update_job(self, state: PoolState, name: str) -> None:
         """Update the levels to the job's current state."""
@@ -193,15 +212,16 @@ class Aggregator:
 
 def entitlements(state: PoolState) -> dict[str, Entitlement]:
     """Each project's entitlement now, by name. Requires a policy and no open decision cycle."""
-    snapshot = current_snapshot(state)
-    shares = shares_now(snapshot)
+    usage = current_snapshot(state).usage
     return {
         name: Entitlement(
-            _gpu_milli(branch.quota.gpu_milli), _gpu_milli(branch.limit.gpu_milli),
-            int(shares[name].gpu_milli) if name in shares else 0, int(snapshot.usage.requested(name).gpu_milli),
+            _gpu_milli(branch.quota.gpu_milli),
+            _gpu_milli(branch.limit.gpu_milli),
+            int((usage.entitlements[name].share if name else usage.schedulable).gpu_milli),
+            int(usage.requested(name).gpu_milli),
         )
-        for name, branch in snapshot.usage.tree.branches.items()
-    }  # fmt: skip
+        for name, branch in usage.tree.branches.items()
+    }
 
 
 def _gpu_milli(amount: int | Fraction) -> int | None:

@@ -17,16 +17,19 @@ from bailiff_core.records.payload import Decision
 from bailiff_service import metrics
 
 from .aggregates import Aggregates, Entitlement
-from .aggregators import EVICTION_RULES, START_LIMITS, entitlements
+from .aggregators import EVICTION_RULES, NODE_LIMITS, STAGE_LIMITS, START_LIMITS, entitlements
+from .eviction_times import JobStage, TaskStage
 from .windowed_counters import LENGTHS, Counters, Key, of
 
 MICROSECONDS = 1_000_000
 GPU_MICROSECONDS = 1_000 * MICROSECONDS  # counters of GPUs are in thousandths
 UNITS: tuple[tuple[metrics.Metric, str, int], ...] = (
     (metrics.EVICTIONS, "evictions", 1),
+    (metrics.PREEMPTIONS, "preemptions", 1),
     (metrics.REPEAT_EVICTIONS, "repeat-evictions", 1),
     (metrics.EVICTIONS_CANCELLED, "cancelled-evictions", 1),
     (metrics.GPU_SECONDS_LOST, "lost", 1_000),
+    (metrics.GPU_SECONDS_RESTART, "restart", 1_000),
     (metrics.GPU_SECONDS_SAVED, "saved", 1_000),
     (metrics.GPU_SECONDS_USED, "used", GPU_MICROSECONDS),
     (metrics.GPU_SECONDS_IDLE, "idle", GPU_MICROSECONDS),
@@ -41,6 +44,11 @@ TELEMETRY_UNITS: tuple[tuple[metrics.Metric, str, int], ...] = (
     (metrics.GPU_SECONDS_BUSY, "busy", 100 * MICROSECONDS),
     (metrics.GPU_MEMORY_MEASURED, "memory", MICROSECONDS),
     (metrics.GPU_MEMORY_USED, "memory-used", MICROSECONDS),
+)
+HISTOGRAMS: tuple[tuple[metrics.Metric, str, Sequence[float]], ...] = (
+    (metrics.START_SECONDS, "start", START_LIMITS),
+    (metrics.EVICTION_STAGE_SECONDS, "stage", STAGE_LIMITS),
+    (metrics.NODE_EVICTION_STAGE_SECONDS, "node-stage", NODE_LIMITS),
 )
 
 
@@ -62,35 +70,33 @@ class RollupCollector(Collector):
         yield from self._counters(
             TELEMETRY_UNITS, {pool: aggregates.telemetry.totals for pool, (aggregates, _) in rollups.items()}
         )
-        yield self._starts(sums)
+        for metric, name, limits in HISTOGRAMS:
+            yield self._histogram(metric, name, limits, sums)
         yield self._start_slos(rollups)
         yield from self._gauges(rollups)
 
     def _counters(self, units: Sequence[tuple[metrics.Metric, str, int]], counters: Mapping[str, Counters]) -> Iterator[Metric]:
         for metric, name, unit in units:
-            family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+            family = metric.family(CounterMetricFamily)
             for pool, sums in counters.items():
                 for labels, value in of(sums, name).items():
                     family.add_metric([pool, *labels], value / unit)
             yield family
 
-    def _starts(self, counters: Mapping[str, Counters]) -> Metric:
-        metric = metrics.START_SECONDS
-        family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    def _histogram(self, metric: metrics.Metric, name: str, limits: Sequence[float], counters: Mapping[str, Counters]) -> Metric:
+        family = metric.family(HistogramMetricFamily)
         for pool, sums in counters.items():
-            within = of(sums, "started-within")
-            for name in sorted({labels[0] for labels in within}):
+            within = of(sums, name)
+            for labels in sorted({key[:-1] for key in within}):
                 cumulative, buckets = 0, []
-                for limit in (*map(str, START_LIMITS), "+Inf"):
-                    cumulative += within.get((name, limit), 0)
+                for limit in (*map(str, limits), "+Inf"):
+                    cumulative += within.get((*labels, limit), 0)
                     buckets.append((limit, cumulative))
-                seconds = sums.get(("start-ms", name), 0) / 1_000
-                family.add_metric([pool, name], buckets=buckets, sum_value=seconds)
+                family.add_metric([pool, *labels], buckets=buckets, sum_value=sums.get((f"{name}-ms", *labels), 0) / 1_000)
         return family
 
     def _start_slos(self, rollups: Rollups) -> Metric:
-        metric = metrics.START_SLO
-        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        family = metrics.START_SLO.family(GaugeMetricFamily)
         for pool, (_, state) in rollups.items():
             for entry in state.rules.priority_classes if state.policy is not None else ():
                 for percent, time in start_slo.slo_targets(entry):
@@ -98,18 +104,21 @@ class RollupCollector(Collector):
         return family
 
     def _gauges(self, rollups: Rollups) -> Iterator[Metric]:
-        gpus = GaugeMetricFamily(metrics.PROJECT_GPUS.name, metrics.PROJECT_GPUS.help, labels=metrics.PROJECT_GPUS.labels)
-        time = GaugeMetricFamily(metrics.ROLLUP_TIME.name, metrics.ROLLUP_TIME.help, labels=metrics.ROLLUP_TIME.labels)
+        gpus = metrics.PROJECT_GPUS.family(GaugeMetricFamily)
+        time = metrics.ROLLUP_TIME.family(GaugeMetricFamily)
         for pool, (aggregates, state) in rollups.items():
             time.add_metric([pool], aggregates.integrated_to / MICROSECONDS)
             levels = aggregates.levels
             gpus.add_metric([pool, "", "available"], levels.get(("available",), 0) / 1_000)
             for project, entitlement in self._entitlements(pool, aggregates, state).items():
                 kinds = {
-                    "used": levels.get(("used", project), 0), "idle": levels.get(("idle", project), 0),
-                    "requested": entitlement.requested, "quota": entitlement.quota, "limit": entitlement.limit,
+                    "used": levels.get(("used", project), 0),
+                    "idle": levels.get(("idle", project), 0),
+                    "requested": entitlement.requested,
+                    "quota": entitlement.quota,
+                    "limit": entitlement.limit,
                     "fair_share": entitlement.share,
-                }  # fmt: skip
+                }
                 for kind, milli in kinds.items():
                     if milli is not None:
                         gpus.add_metric([pool, project, kind], milli / 1_000)
@@ -127,13 +136,15 @@ class RollupCollector(Collector):
 def _zero_counters(state: PoolState) -> dict[Key, int]:
     """Counters of all possible events, as 0. Integrated levels do not need it."""
     keys: list[Key] = [("cancelled-evictions",), ("saved",)]
-    keys += [("evictions", action, rule) for action, rule in EVICTION_RULES.items()]
+    keys += [(name, action, rule) for name in ("evictions", "preemptions") for action, rule in EVICTION_RULES.items()]
     keys += [("evictions", "evict", cause) for cause in _causes_of(decisions.EvictionDecided)]
     keys += [("evictions", "migrate", cause) for cause in _causes_of(decisions.MigrationDecided)]
-    keys += [("lost", cause) for cause in (*get_args(EvictionCause), "failed", "lost", "yielded")]
+    causes = (*get_args(EvictionCause), "failed", "lost", "yielded")
+    keys += [(name, cause) for name in ("lost", "restart") for cause in causes]
     keys += [("repeat-evictions", window) for window in LENGTHS]
     for entry in state.rules.priority_classes if state.policy is not None else ():
-        keys += [("submitted", entry.name), ("pending", entry.name), ("started-within", entry.name, "+Inf")]
+        keys += [("submitted", entry.name), ("pending", entry.name), ("start", entry.name, "+Inf")]
+        keys += [("stage", stage, entry.name, "+Inf") for stage in (*get_args(TaskStage), *get_args(JobStage))]
         keys += [("late", entry.name, str(percent)) for percent, _ in start_slo.slo_targets(entry)]
     return dict.fromkeys(keys, 0)
 

@@ -1,6 +1,6 @@
 """Builds the `RollupWindow` message of one window from its counters."""
 
-from bailiff_bus.messages import ClassWindow, EvictionCount, LateStarts, ProjectWindow, RollupWindow, WorkLost
+from bailiff_bus.messages.rollups import ClassWindow, EvictionCount, LateStarts, ProjectWindow, RollupWindow, WorkLost
 
 from .aggregates import WindowSnapshot
 from .histogram import percentile
@@ -18,27 +18,41 @@ def message(snapshot: WindowSnapshot, next_seq: int) -> RollupWindow:
     preempted = sum(count for (action, _), count in evictions.items() if action in PREEMPTING)
     repeated = _unlabelled(sums, "repeat-evictions")
     used, idle, entitled = of(sums, "used"), of(sums, "idle"), of(sums, "entitled")
-    return RollupWindow.model_validate({
-        "window": snapshot.name, "begin": snapshot.window.begin, "end": snapshot.end, "complete": snapshot.complete,
-        "first_seq": snapshot.window.first_seq, "next_seq": next_seq,
-        "evictions": tuple(
-            EvictionCount.model_validate({"action": action, "rule": rule, "count": count})
-            for (action, rule), count in sorted(evictions.items())
-        ),
-        "repeat_evictions": repeated, "thrash_permille": 1000 * repeated // preempted if preempted else 0,
-        "cancelled_evictions": _unlabelled(sums, "cancelled-evictions"),
-        "work_lost": tuple(WorkLost(cause=cause, gpu_ms=amount) for (cause,), amount in sorted(of(sums, "lost").items())),
-        "saved_gpu_ms": _unlabelled(sums, "saved"),
-        "used_gpu_ms": used.get(("",), 0) // GPU_MS, "available_gpu_ms": _unlabelled(sums, "available") // GPU_MS,
-        "classes": tuple(_class(sums, name) for name in _classes(sums)),
-        "projects": tuple(
-            ProjectWindow(
-                name=name, used_gpu_ms=used.get((name,), 0) // GPU_MS, idle_gpu_ms=idle.get((name,), 0) // GPU_MS,
-                entitled_gpu_ms=entitled.get((name,), 0) // GPU_MS
-            )
-            for (name,) in sorted({*used, *entitled})
-        ),
-    })  # fmt: skip
+    lost, restart = of(sums, "lost"), of(sums, "restart")
+    return RollupWindow.model_validate(
+        {
+            "window": snapshot.name,
+            "begin": snapshot.window.begin,
+            "end": snapshot.end,
+            "complete": snapshot.complete,
+            "first_seq": snapshot.window.first_seq,
+            "next_seq": next_seq,
+            "evictions": tuple(
+                EvictionCount.model_validate({"action": action, "rule": rule, "count": count})
+                for (action, rule), count in sorted(evictions.items())
+            ),
+            "repeat_evictions": repeated,
+            "thrash_permille": 1000 * repeated // preempted if preempted else 0,
+            "cancelled_evictions": _unlabelled(sums, "cancelled-evictions"),
+            "work_lost": tuple(
+                WorkLost(cause=key[0], gpu_ms=lost.get(key, 0), restart_gpu_ms=restart.get(key, 0))
+                for key in sorted({**lost, **restart})
+            ),
+            "saved_gpu_ms": _unlabelled(sums, "saved"),
+            "used_gpu_ms": used.get(("",), 0) // GPU_MS,
+            "available_gpu_ms": _unlabelled(sums, "available") // GPU_MS,
+            "classes": tuple(_class(sums, name) for name in _classes(sums)),
+            "projects": tuple(
+                ProjectWindow(
+                    name=name,
+                    used_gpu_ms=used.get((name,), 0) // GPU_MS,
+                    idle_gpu_ms=idle.get((name,), 0) // GPU_MS,
+                    entitled_gpu_ms=entitled.get((name,), 0) // GPU_MS,
+                )
+                for (name,) in sorted({*used, *entitled})
+            ),
+        }
+    )
 
 
 def _classes(sums: Counters) -> list[str]:
@@ -49,13 +63,19 @@ def _class(sums: Counters, name: str) -> ClassWindow:
     waits = [(int(bucket), count) for (label, bucket), count in of(sums, "started").items() if label == name]
     p50, p95, p99 = (percentile(waits, percent) for percent in (50, 95, 99))
     return ClassWindow(
-        name=name, submitted=sums.get(("submitted", name), 0), started=sum(count for _, count in waits),
-        waited_ms=sums.get(("pending", name), 0) // MS, p50_ms=p50, p95_ms=p95, p99_ms=p99,
+        name=name,
+        submitted=sums.get(("submitted", name), 0),
+        started=sum(count for _, count in waits),
+        waited_ms=sums.get(("pending", name), 0) // MS,
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
         late_starts=tuple(
             LateStarts(percent=int(percent), jobs=jobs)
-            for (label, percent), jobs in sorted(of(sums, "late").items()) if label == name
+            for (label, percent), jobs in sorted(of(sums, "late").items())
+            if label == name
         ),
-    )  # fmt: skip
+    )
 
 
 def _unlabelled(sums: Counters, name: str) -> int:

@@ -5,7 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import NodeTelemetry, RollupWindow, TelemetryWindow
+from bailiff_bus.messages.rollups import RollupWindow, TelemetryWindow
+from bailiff_bus.messages.telemetry import NodeTelemetry
 from bailiff_bus.port import Bus, Message
 from bailiff_log.projection import Projection
 from bailiff_log.reader import Entry

@@ -8,7 +8,7 @@ from time import monotonic
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import RollupWindow, TelemetryWindow
+from bailiff_bus.messages.rollups import RollupWindow, TelemetryWindow
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Producer, Reader
 from bailiff_core.model.state import PoolState
 from bailiff_log.projection import StateDiverged
@@ -198,9 +198,12 @@ class RollupService:
         for window in windows:
             kind = "measured/" if isinstance(window, TelemetryWindow) else ""
             headers, value = wrap(
-                window, source=f"/bailiff/{pool}/rollup", id=f"{kind}{window.window}/{window.begin}/{window.end}",
-                pool=pool, time_us=window.end,
-            )  # fmt: skip
+                window,
+                source=f"/bailiff/{pool}/rollup",
+                id=f"{kind}{window.window}/{window.begin}/{window.end}",
+                pool=pool,
+                time_us=window.end,
+            )
             messages.append((f"{pool}/{window.window}".encode(), headers, value))
         for batch in await self._producer.send_many(topics.ROLLUPS.name, messages):
             await batch.first

@@ -76,10 +76,15 @@ class Stream:
             found = event.message
             await self._take(
                 Message(
-                    found.topic, found.partition, found.offset, round(found.timestamp * 1_000_000), found.key,
-                    tuple(found.headers or ()), found.value or b"",
+                    found.topic,
+                    found.partition,
+                    found.offset,
+                    round(found.timestamp * 1_000_000),
+                    found.key,
+                    tuple(found.headers or ()),
+                    found.value or b"",
                 )
-            )  # fmt: skip
+            )
 
     async def run(self) -> None:
         """Run until cancelled, or until Faust stops. Raises the reason."""

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from bailiff_bus.messages import NodeTelemetry, ProjectTelemetry, TelemetryWindow
+from bailiff_bus.messages.rollups import ProjectTelemetry, TelemetryWindow
+from bailiff_bus.messages.telemetry import NodeTelemetry
 from bailiff_bus.port import Message
 
 from .windowed_counters import LENGTHS, Counters, WindowName, from_pairs, of, to_pairs
@@ -82,14 +83,17 @@ def _message(name: WindowName, begin: int, sums: Counters) -> TelemetryWindow:
         return sums.get((counter, project), 0) // unit
 
     return TelemetryWindow(
-        window=name, begin=begin, end=begin + LENGTHS[name],
+        window=name,
+        begin=begin,
+        end=begin + LENGTHS[name],
         projects=tuple(
             ProjectTelemetry(
-                name=project, gpu_ms=amount("gpu", project, 100 * MILLISECOND),
+                name=project,
+                gpu_ms=amount("gpu", project, 100 * MILLISECOND),
                 busy_gpu_ms=amount("busy", project, 100 * MILLISECOND),
                 memory_used_mib_s=amount("memory-used", project, MIB * SECOND),
                 memory_mib_s=amount("memory", project, MIB * SECOND),
             )
             for (project,) in sorted(of(sums, "memory"))
         ),
-    )  # fmt: skip
+    )

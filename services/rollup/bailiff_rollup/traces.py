@@ -90,17 +90,29 @@ class Traces:
         self.spans += [
             Span(ADMISSION, f"place {job}", trace, place, parent, request["at"], now, {**attributes, **seqs}),
             Span(
-                SELECTION, "select victims", trace, span_of(trace, "select", data.request), place, request["at"],
-                request.get("answered", now), {**attributes, "bailiff.victims": len(data.victims)},
+                SELECTION,
+                "select victims",
+                trace,
+                span_of(trace, "select", data.request),
+                place,
+                request["at"],
+                request.get("answered", now),
+                {**attributes, "bailiff.victims": len(data.victims)},
             ),
-        ]  # fmt: skip
+        ]
         self._open("starting")[job] = {"trace": trace, "parent": place, "at": now, "attempt": data.attempt}
-        for victim in data.victims:
+        for victim in data.new_victims:
             if not victim.reserved:
                 self._open("evicting")[victim.job] = {
-                    "trace": trace, "parent": place, "span": span_of(trace, "evict", victim.job, seq), "at": now, "pool": pool,
-                    "for": job, "attempt": victim.attempt, "tasks": {},
-                }  # fmt: skip
+                    "trace": trace,
+                    "parent": place,
+                    "span": span_of(trace, "evict", victim.job, seq),
+                    "at": now,
+                    "pool": pool,
+                    "for": job,
+                    "attempt": victim.attempt,
+                    "tasks": {},
+                }
 
     def _event(self, job: str, task: int, name: str, now: int) -> None:
         eviction = self._open("evicting").get(job)
@@ -113,11 +125,19 @@ class Traces:
             events = tuple((name, at) for name, at in eviction["tasks"].pop(str(data.task), []))
             trace: str = eviction["trace"]
             start: int = eviction["started"] if "started" in eviction else eviction["at"]
-            self.spans.append(Span(
-                AGENT, f"stop {data.job}/{data.task}", trace, span_of(trace, "stop", eviction["span"], data.task),
-                eviction["span"], start, now, {"bailiff.node": data.node, "bailiff.job": data.job, "bailiff.task": data.task},
-                events,
-            ))  # fmt: skip
+            self.spans.append(
+                Span(
+                    AGENT,
+                    f"stop {data.job}/{data.task}",
+                    trace,
+                    span_of(trace, "stop", eviction["span"], data.task),
+                    eviction["span"],
+                    start,
+                    now,
+                    {"bailiff.node": data.node, "bailiff.job": data.job, "bailiff.task": data.task},
+                    events,
+                )
+            )
 
     def _end_eviction(self, data: Any, now: int) -> None:
         eviction = self._open("evicting").pop(data.job, None)
@@ -125,9 +145,11 @@ class Traces:
             return
         outcome = getattr(data, "outcome", "eviction-cancelled")
         attributes = {
-            "bailiff.job": data.job, "bailiff.for_job": eviction["for"], "bailiff.outcome": outcome,
-            "bailiff.lost_gpu_ms": getattr(data, "lost_gpu_ms", 0),
-        }  # fmt: skip
+            "bailiff.job": data.job,
+            "bailiff.for_job": eviction["for"],
+            "bailiff.outcome": outcome,
+            "bailiff.work_and_restart_gpu_ms": getattr(data, "lost_gpu_ms", 0),
+        }
         trace, span = eviction["trace"], eviction["span"]
         self.spans.append(Span(EXECUTOR, f"evict {data.job}", trace, span, eviction["parent"], eviction["at"], now, attributes))
         if isinstance(data, decisions.JobRequeued):
@@ -146,7 +168,15 @@ class Traces:
         open_span = self._open(name).pop(job, None)
         if open_span is not None:
             trace, parent = open_span["trace"], open_span["parent"]
-            self.spans.append(Span(
-                ADMISSION, f"{title} {job}", trace, span_of(trace, title, job, open_span["attempt"]), parent, open_span["at"],
-                now, {"bailiff.job": job, "bailiff.outcome": outcome},
-            ))  # fmt: skip
+            self.spans.append(
+                Span(
+                    ADMISSION,
+                    f"{title} {job}",
+                    trace,
+                    span_of(trace, title, job, open_span["attempt"]),
+                    parent,
+                    open_span["at"],
+                    now,
+                    {"bailiff.job": job, "bailiff.outcome": outcome},
+                )
+            )

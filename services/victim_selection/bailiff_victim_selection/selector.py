@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.messages import ProposalBatch
+from bailiff_bus.messages.proposals import ProposalBatch
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.state import PoolState
 from bailiff_core.victims.batch import compute_proposals

@@ -1,7 +1,7 @@
 """Fixture: a pool with a job in every phase."""
 
 import pytest
-from tests.log_builder import Story
+from tests.kits.log_builder import Story
 
 
 @pytest.fixture

@@ -3,15 +3,16 @@
 from typing import Any
 
 import pytest
-from tests.log_builder import Story, digest
+from tests.kits.log_builder import Story, digest
 
-from bailiff_admission.request_handlers import Rejected
-from bailiff_admission.request_handlers.attach import MAX_PER_JOB
 from bailiff_admission.request_handlers.reports import facts_of_report
-from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
-from bailiff_bus.messages import AttachEndedReport, AttachJob, AttachReadyReport, AttachStartedReport
+from bailiff_bus.messages.reports import AttachEndedReport, AttachReadyReport, AttachStartedReport
+from bailiff_core.admission import ReceivedRequest, admit_received
+from bailiff_core.admission.jobs import MAX_ATTACHMENTS
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.fold.attachments import UNANSWERED_AFTER, live_attachments
 from bailiff_core.records.facts import AttachEnded, AttachGranted, AttachReady, AttachStarted
+from bailiff_core.records.job_requests import AttachJob
 
 CERTIFICATE = "A" * 400
 READY = {"address": "n1:7443", "fingerprint": "0" * 64}
@@ -19,7 +20,7 @@ READY = {"address": "n1:7443", "fingerprint": "0" * 64}
 
 def ask(story: Story, job: str = "low", task: int = 0, actor: str = "alice", auth: Any = "none", port: int | None = None) -> Any:
     body = AttachJob(job=job, task=task, client_certificate=CERTIFICATE, port=port)
-    return facts_of_request(story.state, ReceivedRequest("laptop", f"a-{story.state.seq}", digest("a"), None, actor, auth, body))
+    return admit_received(story.state, ReceivedRequest("laptop", f"a-{story.state.seq}", digest("a"), None, actor, auth, body))
 
 
 def granted(story: Story) -> int:
@@ -96,7 +97,7 @@ def test_a_node_says_nothing_about_grants_that_are_not_its_own(story: Story) -> 
 
 
 def test_attachments_of_a_job_are_bounded_and_unanswered_ones_do_not_count_for_long(story: Story) -> None:
-    for _ in range(MAX_PER_JOB):
+    for _ in range(MAX_ATTACHMENTS):
         granted(story)
     assert ask(story).code == "too-many-attachments"
     story.state.now += UNANSWERED_AFTER

@@ -1,9 +1,9 @@
 """A node that is cordoned in Kubernetes is drained by record; its end ends that drain, and no other."""
 
-from tests.log_builder import policy
+from tests.kits.log_builder import policy
 
 from bailiff_admission.request_handlers.reports import facts_of_report
-from bailiff_bus.messages import NodeInventory
+from bailiff_bus.messages.reports import NodeInventory
 from bailiff_core.records.facts import NodeDrained, NodeUndrained, RequestId
 
 

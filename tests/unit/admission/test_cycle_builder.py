@@ -1,7 +1,7 @@
 """Building a decision cycle, and finding the poison input where it fails."""
 
 import pytest
-from tests.log_builder import SECOND, folded
+from tests.kits.log_builder import SECOND, folded
 
 from bailiff_admission.cycle_builder import CycleBuilder
 from bailiff_admission.poison_inputs import PoisonInputs, place

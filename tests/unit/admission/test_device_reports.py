@@ -3,23 +3,22 @@
 from typing import Any
 
 import pytest
-from tests.log_builder import Story
+from tests.kits.log_builder import Story
 
 from bailiff_admission.pending_commands import pending_clears
-from bailiff_admission.request_handlers import Rejected
 from bailiff_admission.request_handlers.reports import facts_of_report
-from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
-from bailiff_bus.messages import (
-    ClearQuarantine,
+from bailiff_bus.messages.devices import (
     DeviceClearedReport,
     DeviceHealthyReport,
     DeviceQuarantinedReport,
     DeviceUnhealthyReport,
-    NodeInventory,
-    QuarantinedDevice,
     TaskIdleReport,
 )
+from bailiff_bus.messages.reports import NodeInventory, QuarantinedDevice
+from bailiff_core.admission import ReceivedRequest, admit_received
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.records import facts
+from bailiff_core.records.node_requests import ClearQuarantine
 
 GPU = "GPU-n1-0"
 READING = facts.DeviceReading(device=GPU, memory_used=5, processes=1)
@@ -40,7 +39,7 @@ def from_n1(story: Story, kind: Any, **fields: Any) -> list[Any]:
 
 def clear(story: Story, device: str = "0") -> Any:
     body = ClearQuarantine(node="n1", device=device, reason="looked at it")
-    return facts_of_request(story.state, ReceivedRequest("ops", device, "0" * 64, None, "ann", "none", body))
+    return admit_received(story.state, ReceivedRequest("ops", device, "0" * 64, None, "ann", "none", body))
 
 
 def test_dirty_and_clean_are_on_record_once(story: Story) -> None:
@@ -73,10 +72,18 @@ def announced(story: Story, *dirty: QuarantinedDevice) -> list[facts.Fact]:
     return facts_of_report(
         story.state,
         NodeInventory(
-            node="n1", incarnation="i2", number=0, machine_id=joined.machine_id, boot_id="b2", release="0", cpu_milli=1000,
-            memory_bytes=1, devices=joined.devices, quarantined=dirty,
+            node="n1",
+            incarnation="i2",
+            number=0,
+            machine_id=joined.machine_id,
+            boot_id="b2",
+            release="0",
+            cpu_milli=1000,
+            memory_bytes=1,
+            devices=joined.devices,
+            quarantined=dirty,
         ),
-    )  # fmt: skip
+    )
 
 
 def test_an_announcement_names_all_that_is_dirty(story: Story) -> None:

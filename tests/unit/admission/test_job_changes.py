@@ -1,16 +1,16 @@
 """Scaling a job and changing its class: the records, and the refusals."""
 
 import pytest
-from tests.log_builder import digest, policy
+from tests.kits.log_builder import digest, policy
 
-from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
-from bailiff_bus.messages import ScaleJob, SetPriorityClass
+from bailiff_core.admission import ReceivedRequest, admit_received
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.records.facts import JobPriorityClassChanged, JobScaled
+from bailiff_core.records.job_requests import ScaleJob, SetPriorityClass
 
 
 def ask(story, body, actor="alice", auth="none"):
-    return facts_of_request(story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body))
+    return admit_received(story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body))
 
 
 def refused(story, body, code, **how):

@@ -1,14 +1,13 @@
 """Private parts of jobs: available to the writer of the log, whatever an earlier writer does."""
 
 import pytest
-from tests.log_builder import Story
+from tests.kits.log_builder import Story
+from tests.kits.memory_bus import MemoryBus, MemoryCluster
 
 from bailiff_admission.job_specs import JobSpecs
 from bailiff_bus import topics
-from bailiff_bus.messages import JobSpec
-from bailiff_bus.messages.requests import spec_digest
-from bailiff_bus.testing import MemoryBus, MemoryCluster
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec, spec_digest
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import JobSubmitted, RequestId
 

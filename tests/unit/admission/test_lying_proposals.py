@@ -6,11 +6,11 @@ It is refused with the reason, or accepted with admission's own figures and foun
 import json
 
 import pytest
-from tests.log_builder import MINUTE, Story, policy, replayed
+from tests.kits.log_builder import MINUTE, Story, policy, replayed
 
 from bailiff_admission.request_handlers.proposals import facts_of_proposal
-from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_bus.messages import ProposalBatch
+from bailiff_bus.messages.proposals import ProposalBatch
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import AttemptedAction, Cost, Excluded, Proposal

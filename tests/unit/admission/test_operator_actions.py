@@ -1,11 +1,10 @@
 """Requests to evict, pause, resume, migrate, drain: their records, permissions, and refusals."""
 
 import pytest
-from tests.log_builder import digest, policy
+from tests.kits.log_builder import digest, policy
 
-from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
-from bailiff_bus.messages import DrainNode, EvictJob, MigrateJob, PauseJob, ResumeJob, UndrainNode
+from bailiff_core.admission import ReceivedRequest, admit_received
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.records.facts import (
     JobEvictionRequested,
     JobMigrationRequested,
@@ -14,10 +13,12 @@ from bailiff_core.records.facts import (
     NodeDrained,
     NodeUndrained,
 )
+from bailiff_core.records.job_requests import EvictJob, MigrateJob, PauseJob, ResumeJob
+from bailiff_core.records.node_requests import DrainNode, UndrainNode
 
 
 def ask(story, body, actor="alice", auth="none"):
-    return facts_of_request(story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body))
+    return admit_received(story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body))
 
 
 def refused(story, body, code, **how):
@@ -59,7 +60,9 @@ def test_paused_and_resumed_once_each(running):
 def test_a_job_without_a_placement_cannot_be_evicted(running):
     assert "waits is pending" in refused(running, EvictJob(job="waits"), "not-placed")
     running.evict("train")
-    refused(running, EvictJob(job="train"), "not-placed")
+    assert "--grace" in refused(running, EvictJob(job="train"), "not-placed")
+    (found,) = ask(running, EvictJob(job="train", grace=5_000_000))
+    assert found.grace == 5_000_000
 
 
 def test_a_migration_without_a_free_placement_is_refused_with_the_reason(running):

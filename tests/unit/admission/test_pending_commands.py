@@ -1,7 +1,6 @@
 """Resending of starts that no agent has confirmed: when, and to which incarnation."""
 
-from tests.unit.admission.test_reports import announced
-from tests.unit.admission.test_time import Watch
+from tests.unit.admission.kit import Watch, announced
 
 from bailiff_admission.pending_commands import RESEND_AFTER, PendingStarts
 from bailiff_admission.request_handlers.reports import facts_of_report

@@ -1,11 +1,11 @@
 """Policy requests: refused if made from an older policy, or if they remove a project in use."""
 
-from tests.log_builder import policy
+from tests.kits.log_builder import policy
 
-from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
-from bailiff_bus.messages import ApplyPolicy
+from bailiff_core.admission import ReceivedRequest, admit_received
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.model.policy import Policy
+from bailiff_core.records.pool_requests import ApplyPolicy
 
 
 def rules(*projects: str) -> Policy:
@@ -14,7 +14,7 @@ def rules(*projects: str) -> Policy:
 
 
 def ask(story, body):
-    return facts_of_request(story.state, ReceivedRequest("laptop", "q-1", "0" * 64, None, "alice", "none", body))
+    return admit_received(story.state, ReceivedRequest("laptop", "q-1", "0" * 64, None, "alice", "none", body))
 
 
 def refused(story, body, code):

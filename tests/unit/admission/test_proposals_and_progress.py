@@ -4,8 +4,9 @@ import pytest
 
 from bailiff_admission.request_handlers.progress import facts_of_progress
 from bailiff_admission.request_handlers.proposals import facts_of_proposal
-from bailiff_admission.request_handlers.rejected import MAX_REASON_LENGTH, Rejected
-from bailiff_bus.messages import AbandonPreemption, ProposalBatch, StartEviction
+from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
+from bailiff_bus.messages.proposals import ProposalBatch
+from bailiff_core.admission.rejected import MAX_REASON_LENGTH, Rejected
 from bailiff_core.engine import LOGIC
 
 

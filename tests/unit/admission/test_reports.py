@@ -1,14 +1,12 @@
 """Reports of agents: numbered per incarnation, and reconciled with the log."""
 
 import pytest
-from tests.log_builder import GIB
+from tests.unit.admission.kit import announced, report
 
-from bailiff_admission.request_handlers import Rejected
-from bailiff_admission.request_handlers.reports import ReportNumbers, facts_of_report, joined_node, orphans_of
-from bailiff_bus.messages import (
+from bailiff_admission.request_handlers.reports import ReportNumbers, facts_of_report, orphans_of
+from bailiff_bus.messages.reports import (
     EvictionStageReport,
     NodeHeartbeat,
-    NodeInventory,
     TaskCancelEvictionRefusedReport,
     TaskEvictionCancelledReport,
     TaskExitedReport,
@@ -19,28 +17,16 @@ from bailiff_bus.messages import (
     TaskStartRefusedReport,
     TrackedTask,
 )
-from bailiff_core.records.facts import Checkpoint, DeviceInfo, Stage, TaskExited
+from bailiff_core.admission.rejected import Rejected
+from bailiff_core.records.facts import Checkpoint, JobEvictionRequested, Stage, TaskExited
 
 
 def names(facts):
     return [type(fact).__name__ for fact in facts]
 
 
-def report(kind, number=1, node="n1", life=1, **fields):
-    return kind(node=node, incarnation=f"{node}-life-{life}", number=number, **fields)
-
-
 def of_task(kind, job="low", attempt=1, task=0, **fields):
     return report(kind, job=job, attempt=attempt, task=task, **fields)
-
-
-def announced(node="n1", life=2, machine=None, boot=1, number=0, tasks=(), gpus=8):
-    return NodeInventory(
-        node=node, incarnation=f"{node}-life-{life}", number=number, machine_id=machine or f"machine-{node}",
-        boot_id=f"{node}-boot-{boot}", release="0.1.0", cpu_milli=1_000_000, memory_bytes=1000 * GIB,
-        devices=tuple(DeviceInfo(id=f"GPU-{node}-{n}", model="h100", memory_bytes=80 * GIB) for n in range(gpus)),
-        tasks=tuple(tasks),
-    )  # fmt: skip
 
 
 def held(job="low", attempt=1, task=0, state="running", **fields):
@@ -51,14 +37,18 @@ def held(job="low", attempt=1, task=0, state="running", **fields):
 
 
 def take(numbers, story, report):
-    return numbers.take(report, joined_node(story.state, report))
+    return numbers.take(story.state, report)
 
 
 def test_numbers_are_taken_once_and_in_order(story):
     numbers = ReportNumbers()
     assert [take(numbers, story, of_task(TaskStartedReport, number=n)) for n in (1, 2, 2, 1, 3)] == [
-        "next", "next", "repeat", "repeat", "next",
-    ]  # fmt: skip
+        "next",
+        "next",
+        "repeat",
+        "repeat",
+        "next",
+    ]
 
 
 def test_a_gap_stays_one_until_the_missing_report_or_an_announcement(story):
@@ -183,7 +173,10 @@ def test_reports_after_a_cancelled_eviction(story):
     assert names(facts_of_report(story.state, cancelled)) == ["TaskEvictionCancelled"]
     story.cycle(*facts_of_report(story.state, cancelled))
     assert facts_of_report(story.state, cancelled) == []
-    assert names(facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport, task=1))) == ["TaskCancelEvictionRefused"]
+    refused = facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport, task=1))
+    assert names(refused) == ["TaskCancelEvictionRefused"]
+    story.cycle(*refused)
+    assert facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport)) == []  # the first one continues the gang's
 
 
 # --- announcements
@@ -232,14 +225,14 @@ def test_the_inventory_catches_up(story):
     story.cancel("low")
     story.begin("low")
     tasks = [
-        held(task=0, state="exited", exit_code=143, noticed=True, term_sent=True),
-        held(task=1, state="released", exit_code=85, noticed=True),
+        held(task=0, state="exited", exit_code=143, stages=(Stage(stage="noticed"), Stage(stage="term_sent"))),
+        held(task=1, state="released", exit_code=85, stages=(Stage(stage="noticed"),)),
     ]
     found = facts_of_report(story.state, announced(tasks=tasks))
     assert names(found) == [
-        "NodeJoined", "EvictionStageReached", "EvictionStageReached", "TaskExited", "EvictionStageReached", "TaskExited",
+        *("NodeJoined", "EvictionStageReached", "EvictionStageReached", "TaskExited", "EvictionStageReached", "TaskExited"),
         "TaskReleased",
-    ]  # fmt: skip
+    ]
     story.cycle(*found)
     assert [task.state for task in story.job("low").tasks] == ["exited", "released"]
     again = facts_of_report(story.state, announced(tasks=tasks))
@@ -279,8 +272,11 @@ def test_what_runs_without_the_log(story):
     strangers = [held("nobody"), held(attempt=7), held(task=9), held("done", state="exited"), held("old", state="released")]
     found = orphans_of(story.state, announced(tasks=[held(task=0), *strangers]))
     assert [(entry.job, entry.attempt, entry.task) for entry in found] == [
-        ("nobody", 1, 0), ("low", 7, 0), ("low", 1, 9), ("done", 1, 0),
-    ]  # fmt: skip
+        ("nobody", 1, 0),
+        ("low", 7, 0),
+        ("low", 1, 9),
+        ("done", 1, 0),
+    ]
 
 
 def test_what_runs_on_another_node_than_the_log_believes_runs_without_it(story):
@@ -312,6 +308,22 @@ def test_a_stage_keeps_its_facts_and_is_recorded_once(story):
     assert facts_of_report(story.state, noticed) == facts_of_report(story.state, saved) == []
 
 
+def test_a_node_says_once_that_it_carries_out_a_shorter_grace(story):
+    def noticed(kill_after):
+        return facts_of_report(story.state, of_task(EvictionStageReport, stage="noticed", attached=True, kill_after=kill_after))
+
+    story.cancel("low")
+    story.begin("low")
+    story.cycle(*noticed(150_000_000))
+    assert noticed(1_000_000) == [], "nothing has shortened it"
+    story.cycle(JobEvictionRequested(request=story.request(), job="low", grace=5_000_000))
+    assert noticed(149_000_000) == [], "that is not short enough"
+    (fact,) = noticed(5_000_000)
+    story.cycle(fact)
+    assert noticed(5_000_000) == noticed(4_000_000) == []
+    assert story.job("low").tasks[0].kill_after == 5_000_000
+
+
 def test_a_step_may_be_confirmed_again_where_it_is_raised(story):
     def confirmed(step):
         found = facts_of_report(story.state, of_task(EvictionStageReport, stage="step_confirmed", step=step))
@@ -328,7 +340,7 @@ def test_the_inventory_brings_every_stage_with_its_facts_before_the_end(story):
     story.cancel("low")
     story.begin("low")
     stages = (Stage(stage="noticed", attached=True), Stage(stage="acknowledged", step=6, elapsed=2))
-    gone = held(state="exited", exit_code=1, noticed=True, stages=stages, step=8)
+    gone = held(state="exited", exit_code=1, stages=stages, step=8)
     found = facts_of_report(story.state, announced(tasks=[gone, held(task=1)]))
     assert names(found) == ["NodeJoined", "EvictionStageReached", "EvictionStageReached", "TaskExited"]
     assert (found[2].stage, found[2].step, found[2].elapsed, found[3].step) == ("acknowledged", 6, 2, 8)

@@ -1,26 +1,21 @@
 """Handling of requests on the current state: a fact, no effect, or a rejection with its reason."""
 
 import pytest
-from tests.log_builder import DAY, GIB, digest, policy
+from tests.kits.log_builder import DAY, GIB, digest, policy
 
 from bailiff_admission.pending_commands import start_command
-from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request, unsupported_policy
-from bailiff_bus.messages import (
-    AcceptTruncation,
-    ApplyPolicy,
-    CancelJob,
-    JobSpec,
-    ReplaceNode,
-    RequestBody,
-    ReturnNode,
-    SubmitJob,
-)
-from bailiff_bus.messages.requests import runtime_label, spec_digest
+from bailiff_core.admission import Evidence, ReceivedRequest, admit_received
+from bailiff_core.admission.pool import unsupported_policy
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import Dependency, JobDemand, SubGroup, TaskGroup, TopologyRule
+from bailiff_core.model.job_spec import JobSpec, runtime_label, spec_digest
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records.facts import JobCancelled, JobSubmitted, LogTruncated, NodeReplaced, NodeReturned, PolicyApplied
+from bailiff_core.records.job_requests import CancelJob, SubmitJob
+from bailiff_core.records.node_requests import ReplaceNode, ReturnNode
+from bailiff_core.records.pool_requests import AcceptTruncation, ApplyPolicy
+from bailiff_core.records.request import RequestBody
 
 SPEC = JobSpec(command=("python", "train.py"))
 
@@ -36,7 +31,7 @@ def group(**fields):
 
 def ask(story, body, *, id="q-1", content="c", time=None, actor="alice", auth="none", missing=None):  # noqa: A002
     asked = ReceivedRequest("laptop", id, digest(content), time, actor, auth, body)
-    return facts_of_request(story.state, asked, digest("spec"), missing)
+    return admit_received(story.state, asked, Evidence(digest("spec"), missing=missing))
 
 
 def refused(story, body, code, **how):
@@ -347,7 +342,7 @@ IN_A_CONTAINER = JobSpec(command=("python", "train.py"), runtime="docker", image
 
 def test_a_job_with_an_image_goes_where_containers_run(story):
     """The log says so by a label that it asks for, beside those of its own."""
-    found = refused(story, submit(spec=IN_A_CONTAINER), "never-fits")
+    found = refused(story, submit(spec=IN_A_CONTAINER), "no-runtime")
     assert found.reason.startswith("no node of this pool has the runtime docker: ")
     story.node("boxes", gpus=8, labels={runtime_label("docker"): "true", "rack": "r2"})
     (fact,) = ask(story, submit(spec=IN_A_CONTAINER, tasks=(TaskGroup(gpu_milli=1000, node_labels={"rack": "r2"}), TaskGroup())))

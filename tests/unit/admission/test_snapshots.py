@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 from tests.bench.requests import submit_message
-from tests.unit.bus.virtual_time import run
+from tests.kits.memory_bus import MemoryBus, MemoryCluster
+from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus import topics
-from bailiff_bus.testing import MemoryBus, MemoryCluster
 from bailiff_core.records import decode
 from bailiff_core.records.facts import StateDigest
 from bailiff_core.records.wire import Wire
+from bailiff_log.snapshot_file import read_snapshot
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import Metrics
 
@@ -54,55 +55,52 @@ class World:
 
     def snapshot(self) -> int:
         """The offset that the snapshot on disk stands at."""
-        about, _, _ = (self.folder / "admission" / "pool-a.snapshot").read_bytes().partition(b"\n")
-        return int(json.loads(about)["offset"])
+        found = read_snapshot(self.folder / "admission" / "pool-a.snapshot")
+        assert found is not None
+        return found.offset
 
 
-def test_the_writer_keeps_a_snapshot_of_what_it_wrote_and_the_next_one_begins_there(
+@in_virtual_time
+async def test_the_writer_keeps_a_snapshot_of_what_it_wrote_and_the_next_one_begins_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        world = World(tmp_path)
-        first = asyncio.ensure_future(world.admission(world.cluster.client("first"), 20).run(asyncio.Event()))
-        await asyncio.sleep(5)
-        await world.submit(30)
-        assert len(world.digests()) > 1, "it wrote for longer than from one digest to the next"
-        assert world.snapshot() == world.digests()[-1]
-        first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
+    world = World(tmp_path)
+    first = asyncio.ensure_future(world.admission(world.cluster.client("first"), 20).run(asyncio.Event()))
+    await asyncio.sleep(5)
+    await world.submit(30)
+    assert len(world.digests()) > 1, "it wrote for longer than from one digest to the next"
+    assert world.snapshot() == world.digests()[-1]
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
 
-        began: list[int] = []
-        bus = world.cluster.client("second")
-        read = bus.reader
-        monkeypatch.setattr(bus, "reader", lambda positions: (began.append(positions[0][2]), read(positions))[1])
-        second = world.admission(bus, 20)
-        running = asyncio.ensure_future(second.run(asyncio.Event()))
-        await asyncio.sleep(10)
-        assert not any(second.readiness().values()), second.readiness()
-        assert began[0] == world.digests()[-1]
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    run(main())
+    began: list[int] = []
+    bus = world.cluster.client("second")
+    read = bus.reader
+    monkeypatch.setattr(bus, "reader", lambda positions: (began.append(positions[0][2]), read(positions))[1])
+    second = world.admission(bus, 20)
+    running = asyncio.ensure_future(second.run(asyncio.Event()))
+    await asyncio.sleep(10)
+    assert not any(second.readiness().values()), second.readiness()
+    assert began[0] == world.digests()[-1]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.slow
-def test_a_digest_comes_within_a_minute_where_a_tenth_of_the_records_came(tmp_path: Path) -> None:
-    async def main() -> None:
-        world = World(tmp_path)
-        running = asyncio.ensure_future(world.admission(world.cluster.client("first"), 1_000).run(asyncio.Event()))
-        await asyncio.sleep(5)
-        await world.submit(20)
-        await asyncio.sleep(70)
-        assert world.digests() == [], "so few records are read faster than a state is"
-        await world.submit(60)
-        await asyncio.sleep(1)
-        (first,) = world.digests()
-        await world.submit(60)
-        assert world.digests() == [first], "not so soon again"
-        await asyncio.sleep(70)
-        assert len(world.digests()) == 2
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    run(main())
+@in_virtual_time
+async def test_a_digest_comes_within_a_minute_where_a_tenth_of_the_records_came(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    running = asyncio.ensure_future(world.admission(world.cluster.client("first"), 1_000).run(asyncio.Event()))
+    await asyncio.sleep(5)
+    await world.submit(20)
+    await asyncio.sleep(70)
+    assert world.digests() == [], "so few records are read faster than a state is"
+    await world.submit(60)
+    await asyncio.sleep(1)
+    (first,) = world.digests()
+    await world.submit(60)
+    assert world.digests() == [first], "not so soon again"
+    await asyncio.sleep(70)
+    assert len(world.digests()) == 2
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

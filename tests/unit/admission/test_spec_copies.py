@@ -3,17 +3,19 @@
 from typing import Any
 
 import pytest
-from tests.log_builder import Story, digest
+from tests.kits.log_builder import Story, digest
+from tests.kits.memory_bus import MemoryBus, MemoryCluster
 
 from bailiff_admission.job_specs import JobSpecs
-from bailiff_admission.request_handlers import Rejected
-from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
 from bailiff_bus import topics
-from bailiff_bus.messages import JobSpec, ReadJobSpec
-from bailiff_bus.testing import MemoryBus, MemoryCluster
+from bailiff_core.admission import ReceivedRequest, admit_received
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.model.identity import IdentityRules, Permissions
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.records.facts import JobSpecGranted
+from bailiff_core.records.job_requests import ReadJobSpec
 from bailiff_log.encryption import CannotDecrypt
+from bailiff_log.rejected_requests import evidence_of
 from bailiff_log.spec_copies import decrypt_copy, new_reader
 
 SPEC = JobSpec(command="python train.py", env={"TOKEN": "hush"})
@@ -21,7 +23,11 @@ SPEC = JobSpec(command="python train.py", env={"TOKEN": "hush"})
 
 def ask(story: Story, job: str = "low", actor: str = "ada", auth: Any = "signed", key: str = "") -> Any:
     body = ReadJobSpec(job=job, encryption_key=key or new_reader()[1])
-    return facts_of_request(story.state, ReceivedRequest("laptop", f"s-{story.state.seq}", digest("s"), None, actor, auth, body))
+    return admit_received(
+        story.state,
+        ReceivedRequest("laptop", f"s-{story.state.seq}", digest("s"), None, actor, auth, body),
+        evidence_of(story.state, body),
+    )
 
 
 @pytest.fixture

@@ -3,26 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.log_builder import NEW_YEAR, SECOND, Story, policy
+from tests.kits.log_builder import NEW_YEAR, SECOND, Story, policy
+from tests.unit.admission.kit import Watch
 
 from bailiff_admission.clock import LogClock
 from bailiff_admission.liveness import Liveness
 from bailiff_core.records.facts import NodeReturned
-from bailiff_service.clock_and_ids import ClockAndIds
 
 TOLERANCE = 5 * SECOND
-
-
-class Watch:
-    """Clocks that the test moves."""
-
-    def __init__(self):
-        self.wall, self.boot = NEW_YEAR, 1_000 * SECOND
-        self.clock_and_ids = ClockAndIds(wall=lambda: self.wall, boot=lambda: self.boot, random_bytes=lambda: b"0" * 16)
-
-    def passes(self, duration):
-        self.wall += duration
-        self.boot += duration
 
 
 @pytest.fixture
@@ -141,7 +129,7 @@ class Pool:
         watch.passes(SECOND)
         for node in self.story.state.nodes.values():
             if node.name not in self.silent:
-                self.liveness.observe(node.name, node.incarnation, watch.wall)
+                self.liveness.observe(self.story.state, node.name, node.incarnation, watch.wall)
         self.liveness.broker_time(watch.wall)
         if not looks:
             return []
@@ -151,6 +139,10 @@ class Pool:
             self.story.cycle(*found)
         self.recorded += [(type(fact).__name__, getattr(fact, "node", None) or fact.nodes) for fact in found]
         return found
+
+    def newly_silent(self):
+        self.second()
+        return [node.name for node, _ in self.liveness.newly_silent(self.story.state)]
 
     def seconds(self, many):
         del self.recorded[:]
@@ -189,7 +181,7 @@ def test_a_report_of_another_incarnation_does_not_count_for_a_node(watch):
     pool.silent = {"n3"}
     for _ in range(31):
         pool.second()
-        pool.liveness.observe("n3", "another-life", watch.wall)
+        pool.liveness.observe(pool.story.state, "n3", "another-life", watch.wall)
     assert pool.recorded == [("NodeUnreachable", "n3")]
 
 
@@ -216,6 +208,39 @@ def test_a_writer_that_lags_declares_no_node_silent(watch):
     for _ in range(100):
         pool.second(at_end=False)
     assert pool.recorded == []
+
+
+def test_a_silence_of_a_minute_is_named_once_until_the_node_reports_again(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(61)
+    pool.silent = {"n3"}
+    assert [pool.newly_silent() for _ in range(60)] == [[]] * 60
+    assert pool.newly_silent() == ["n3"]
+    assert [pool.newly_silent() for _ in range(700)] == [[]] * 700  # it is lost meanwhile
+    assert [labels for _, labels, _ in pool.liveness.samples(pool.story.state)] == [("n3",)]
+    pool.silent = set()
+    pool.story.node("n3", boot=2)
+    assert pool.newly_silent() == []
+    assert list(pool.liveness.samples(pool.story.state)) == []
+    pool.silent = {"n3"}
+    assert [name for _ in range(62) for name in pool.newly_silent()] == ["n3"]
+
+
+def test_a_drained_and_empty_node_may_be_switched_off(watch):
+    pool = Pool(watch, 10)
+    pool.story.drain("n3")
+    pool.seconds(61)
+    pool.silent = {"n3"}
+    assert [pool.newly_silent() for _ in range(120)] == [[]] * 120
+
+
+def test_after_an_outage_no_silence_is_named_before_a_minute_was_watched(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(61)
+    watch.passes(3600 * SECOND)
+    pool.silent = {"n3"}
+    assert [pool.newly_silent() for _ in range(60)] == [[]] * 60
+    assert list(pool.liveness.samples(pool.story.state)) == []
 
 
 def test_an_outage_makes_no_node_lost(watch):

@@ -1,9 +1,10 @@
 """A truncated log: how it is detected, and when reconciliation is over."""
 
 import pytest
-from tests.log_builder import DAY, NEW_YEAR
-from tests.log_builder import Story as LogStory
-from tests.unit.admission.test_reports import announced, report
+from tests.kits.log_builder import DAY, NEW_YEAR
+from tests.kits.log_builder import Story as LogStory
+from tests.kits.memory_bus import MemoryCluster
+from tests.unit.admission.kit import announced, report
 
 from bailiff_admission.truncation import (
     TruncationDetected,
@@ -15,11 +16,9 @@ from bailiff_admission.truncation import (
 )
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap, wrap
-from bailiff_bus.messages import Evict, Fence, NodeHeartbeat, SendInventory
-from bailiff_bus.messages.commands import CommandBody, RecordRef
-from bailiff_bus.messages.reports import FenceStatus
+from bailiff_bus.messages.commands import CommandBody, Evict, Fence, RecordRef, SendInventory
+from bailiff_bus.messages.reports import FenceStatus, NodeHeartbeat
 from bailiff_bus.port import Message
-from bailiff_bus.testing import MemoryCluster
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.records.facts import LogTruncated, NodeLost
@@ -43,9 +42,17 @@ def fence(epoch):
 
 def evict(epoch, seq):
     return Evict(
-        node="n1", incarnation="n1-life-1", sender="executor", sender_epoch=epoch, ordered_by=RecordRef(epoch=epoch, seq=seq),
-        job="low", attempt=1, tasks=(0,), grace=0, cause="preemption",
-    )  # fmt: skip
+        node="n1",
+        incarnation="n1-life-1",
+        sender="executor",
+        sender_epoch=epoch,
+        ordered_by=RecordRef(epoch=epoch, seq=seq),
+        job="low",
+        attempt=1,
+        tasks=(0,),
+        grace=0,
+        cause="preemption",
+    )
 
 
 def test_a_record_that_an_agent_has_obeyed_is_in_the_log_or_lost(story):

@@ -1,14 +1,14 @@
 """Jobs whose pods a Kubernetes controller makes: who may submit one, for whom, and what its spec must not have."""
 
 import pytest
-from tests.log_builder import digest, policy
+from tests.kits.log_builder import digest, policy
 
-from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
-from bailiff_bus.messages import JobSpec, SubmitJob, Workload
-from bailiff_bus.messages.requests import runtime_label, sharing_label
+from bailiff_core.admission import Evidence, ReceivedRequest, admit_received
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec, Workload, runtime_label, sharing_label
 from bailiff_core.records.facts import JobSubmitted
+from bailiff_core.records.job_requests import SubmitJob
 
 TRAIN = Workload(api_version="batch/v1", kind="Job", namespace="team-a", name="train", uid="0b5c3b84")
 SPEC = JobSpec(runtime="kubernetes", workload=TRAIN)
@@ -28,7 +28,7 @@ ONE_GPU, HALF_A_GPU = TaskGroup(gpu_milli=1000), TaskGroup(gpu_share_milli=500)
 def ask(story, spec=SPEC, *, actor="bridge", auth="signed", user="alice", group=ONE_GPU):
     demand = JobDemand(job="new", user=user, tasks=(group,))
     request = ReceivedRequest("bridge", "q-1", digest("c"), None, actor, auth, SubmitJob(demand=demand, spec=spec))
-    return facts_of_request(story.state, request, digest("spec"))
+    return admit_received(story.state, request, Evidence(digest("spec")))
 
 
 def refused(story, code, **how):
@@ -91,13 +91,13 @@ def half_a_gpu(story, runtime="kubernetes"):
     demand = JobDemand(job="new", tasks=(HALF_A_GPU, TaskGroup()))
     spec = JobSpec(command="true", image="registry.example/a:1", runtime=runtime)
     request = ReceivedRequest("client", "q-1", digest("c"), None, "alice", "none", SubmitJob(demand=demand, spec=spec))
-    return facts_of_request(story.state, request, digest("spec"))
+    return admit_received(story.state, request, Evidence(digest("spec")))
 
 
 def test_a_pod_gets_no_part_of_a_gpu_where_no_node_can_share_one(pods):
     found = half_a_gpu(pods)
     assert isinstance(found, Rejected)
-    assert found.code == "never-fits"
+    assert found.code == "no-runtime"
     assert "no node of this pool gives out parts of a GPU with the runtime kubernetes" in found.reason
     pods.node("boxes", gpus=8, labels={runtime_label("docker"): "true", sharing_label("docker"): "true"})
     assert isinstance(half_a_gpu(pods), Rejected), "another runtime's nodes are no help"
@@ -116,5 +116,5 @@ def test_a_pod_with_a_part_of_a_gpu_goes_where_it_can_be_shared(pods):
 
 def test_the_pods_of_a_workload_get_no_part_of_a_gpu(pods):
     pods.node("dra", gpus=1, labels={runtime_label("kubernetes"): "true", sharing_label("kubernetes"): "true"})
-    found = refused(pods, "never-fits", group=HALF_A_GPU)
+    found = refused(pods, "no-runtime", group=HALF_A_GPU)
     assert "no parts of a GPU" in found.reason

@@ -19,7 +19,7 @@ from bailiff.attach.output_filter import OutputFilter
         (b"a\x1b[" + b"1" * 100 + b"b", b"a" + b"1" * 36 + b"b"),
         (b"a\x1b\x1b]0;x\x07b", b"ab"),
     ],
-)  # fmt: skip
+)
 def test_only_what_stays_on_the_screen_is_shown(output: bytes, shown: bytes) -> None:
     assert OutputFilter().feed(output) == shown
     one_by_one = OutputFilter()

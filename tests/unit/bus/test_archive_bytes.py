@@ -12,10 +12,12 @@ HEADERS = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=9), 
 
 
 @given(HEADERS)
+@pytest.mark.slow
 def test_all_headers_come_back(headers: tuple[tuple[str, bytes], ...]) -> None:
     assert unpack_headers(pack_headers(headers)) == headers
 
 
+@pytest.mark.slow
 @given(HEADERS.filter(len), st.data())
 def test_what_was_cut_is_no_headers_or_other_ones(headers: tuple[tuple[str, bytes], ...], data: st.DataObject) -> None:
     raw = pack_headers(headers)

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from bailiff_bus.port import BusUnavailable, Message, OffsetOutOfRange
-from bailiff_bus.testing import (
+from tests.kits.memory_bus import (
     ACKNOWLEDGEMENT_LOST,
     NOT_STORED,
     OFFSET_UNKNOWN,
@@ -22,6 +20,8 @@ from bailiff_bus.testing import (
     MemoryCluster,
     SendOutcome,
 )
+
+from bailiff_bus.port import BusUnavailable, Message, OffsetOutOfRange
 from bailiff_bus.topics import AUDIT, AUDIT_LIMIT
 from bailiff_core.records import ChainHead, Record, Wire, encode
 from bailiff_core.records.facts import ClockAdvanced, InputsLost, PoolCreated, WriterStarted
@@ -29,7 +29,7 @@ from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.reader import AuditReader, Entry
 from bailiff_log.writer import AuditWriter, Committed, OutcomeUnknown, SteppedDown
 
-from .virtual_time import run
+from .virtual_time import in_virtual_time, run
 
 START = 1_700_000_000_000_000
 POOL = "pool-a"
@@ -62,9 +62,19 @@ def make_cluster(faults: Faulty | None = None, batch: int = 1) -> MemoryCluster:
 
 def record(seq: int, epoch: int, data: Any, writer: str) -> Record:
     return Record(
-        pool=POOL, seq=seq, epoch=epoch, cycle=seq, cycle_end=True, time=START + seq, prev="", writer=writer,
-        engine="0", policy=0, type=data.type_name(), data=data,
-    )  # fmt: skip
+        pool=POOL,
+        seq=seq,
+        epoch=epoch,
+        cycle=seq,
+        cycle_end=True,
+        time=START + seq,
+        prev="",
+        writer=writer,
+        engine="0",
+        policy=0,
+        type=data.type_name(),
+        data=data,
+    )
 
 
 class Incarnation:
@@ -120,343 +130,300 @@ async def read_whole(cluster: MemoryCluster) -> list[Entry]:
 
 
 @pytest.mark.parametrize("fate", [ACKNOWLEDGEMENT_LOST, NOT_STORED])
-def test_after_an_unknown_outcome_the_writer_is_finished_and_its_successor_reads_what_happened(fate: SendOutcome) -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(STORED, STORED, STORED, fate))
-        bus = cluster.client("w1")
-        first = Incarnation(bus)
-        await first.begin()
+@in_virtual_time
+async def test_after_an_unknown_outcome_the_writer_is_finished_and_its_successor_reads_what_happened(fate: SendOutcome) -> None:
+    cluster = make_cluster(Faulty(STORED, STORED, STORED, fate))
+    bus = cluster.client("w1")
+    first = Incarnation(bus)
+    await first.begin()
+    await (await first.append())
+    with pytest.raises(OutcomeUnknown):
         await (await first.append())
+    with pytest.raises(OutcomeUnknown):
+        await first.append()
+    with pytest.raises(OutcomeUnknown):
+        await first.writer.check()
+    assert first.reader.head == first.writer.head  # back at the last committed record
+    assert first.reader.head.next_seq == 3
+    second = AuditWriter(bus, first.reader)
+    await second.begin(first.first, first.fold)
+    kinds = [entry.record.type.split(".")[2] for entry in await read_whole(cluster)]
+    assert kinds == ["PoolCreated", "WriterStarted", "ClockAdvanced"] + (["ClockAdvanced"] * fate.stored + ["WriterStarted"])
+
+
+@in_virtual_time
+async def test_a_send_that_failed_while_the_next_one_was_stored_leaves_an_orphan() -> None:
+    cluster = make_cluster(Faulty(STORED, STORED, NOT_STORED))
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    futures = [await writing.append(), await writing.append(2)]
+    for future in futures:
         with pytest.raises(OutcomeUnknown):
-            await (await first.append())
-        with pytest.raises(OutcomeUnknown):
-            await first.append()
-        with pytest.raises(OutcomeUnknown):
-            await first.writer.check()
-        assert first.reader.head == first.writer.head  # back at the last committed record
-        assert first.reader.head.next_seq == 3
-        second = AuditWriter(bus, first.reader)
-        await second.begin(first.first, first.fold)
-        kinds = [entry.record.type.split(".")[2] for entry in await read_whole(cluster)]
-        assert kinds == ["PoolCreated", "WriterStarted", "ClockAdvanced"] + (["ClockAdvanced"] * fate.stored + ["WriterStarted"])
-
-    run(main())
-
-
-def test_a_send_that_failed_while_the_next_one_was_stored_leaves_an_orphan() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(STORED, STORED, NOT_STORED))
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        futures = [await writing.append(), await writing.append(2)]
-        for future in futures:
-            with pytest.raises(OutcomeUnknown):
-                await future
-        again = AuditWriter(writing.bus, writing.reader)
-        await again.begin(writing.first, writing.fold)
-        assert writing.reader.orphans == 2
-        assert [orphan.offset for orphan in writing.reader.latest_orphans] == [2, 3]
-        assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2]
-
-    run(main())
+            await future
+    again = AuditWriter(writing.bus, writing.reader)
+    await again.begin(writing.first, writing.fold)
+    assert writing.reader.orphans == 2
+    assert [orphan.offset for orphan in writing.reader.latest_orphans] == [2, 3]
+    assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("fate", [OFFSET_UNKNOWN, STORED_TWICE])
-def test_what_an_acknowledgement_does_not_say_is_read_back(fate: SendOutcome) -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(STORED, STORED, STORED, fate, STORED, fate, fate))
-        writing = Incarnation(cluster.client("w1"))
+@in_virtual_time
+async def test_what_an_acknowledgement_does_not_say_is_read_back(fate: SendOutcome) -> None:
+    cluster = make_cluster(Faulty(STORED, STORED, STORED, fate, STORED, fate, fate))
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    entries = (await (await writing.append(8))).entries
+    assert [entry.record.seq for entry in entries] == list(range(2, 10))
+    whole = await read_whole(cluster)
+    assert tuple(whole[2:]) == entries
+    assert writing.writer.head.hash == whole[-1].hash
+
+
+@in_virtual_time
+async def test_reading_back_waits_for_all_that_is_on_its_way() -> None:
+    cluster = make_cluster(Faulty(STORED, STORED, OFFSET_UNKNOWN, SendOutcome(delay=1), SendOutcome(delay=5)))
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    assert len((await (await writing.append(5))).entries) == 5
+
+
+@in_virtual_time
+async def test_a_start_whose_place_is_unknown_is_read_back() -> None:
+    cluster = make_cluster(Faulty(OFFSET_UNKNOWN, OFFSET_UNKNOWN))
+    writing = Incarnation(cluster.client("w1"))
+    assert (await writing.begin()).record.seq == 1
+    await (await writing.append())
+
+
+@in_virtual_time
+async def test_a_start_whose_outcome_is_unknown_ends_the_writer() -> None:
+    cluster = make_cluster(Faulty(STORED, ACKNOWLEDGEMENT_LOST))
+    writing = Incarnation(cluster.client("w1"))
+    with pytest.raises(OutcomeUnknown):
         await writing.begin()
-        entries = (await (await writing.append(8))).entries
-        assert [entry.record.seq for entry in entries] == list(range(2, 10))
-        whole = await read_whole(cluster)
-        assert tuple(whole[2:]) == entries
-        assert writing.writer.head.hash == whole[-1].hash
-
-    run(main())
+    again = AuditWriter(writing.bus, writing.reader)
+    assert (await again.begin(writing.first, writing.fold)).record.epoch == 2
 
 
-def test_reading_back_waits_for_all_that_is_on_its_way() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(STORED, STORED, OFFSET_UNKNOWN, SendOutcome(delay=1), SendOutcome(delay=5)))
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        assert len((await (await writing.append(5))).entries) == 5
+@in_virtual_time
+async def test_a_writer_that_was_paused_past_its_successors_start_steps_down() -> None:
+    cluster = make_cluster()
+    old, new = Incarnation(cluster.client("old")), Incarnation(cluster.client("new"))
+    await old.begin()
+    await (await old.append())
+    late = await old.append()
+    old.bus.pause()
+    await new.begin()
+    await (await new.append())
+    old.bus.resume()
+    with pytest.raises(SteppedDown, match=r"writer new wrote bailiff\.audit\.WriterStarted"):
+        await late
+    assert [entry.record.writer for entry in await read_whole(cluster)] == ["old"] * 3 + ["new"] * 2
 
-    run(main())
+
+@in_virtual_time
+async def test_a_writer_that_lost_the_race_to_start_reads_on_and_starts_after_the_other() -> None:
+    cluster = make_cluster(Faulty(SendOutcome(delay=1), STORED))
+    slow, fast = Incarnation(cluster.client("slow")), Incarnation(cluster.client("fast"))
+    starting = asyncio.ensure_future(slow.begin())
+    await asyncio.sleep(0.5)
+    await fast.begin()
+    assert (await starting).record.epoch == 2
+    assert slow.reader.orphans == 2
+    with pytest.raises(SteppedDown):
+        await (await fast.append())
 
 
-def test_a_start_whose_place_is_unknown_is_read_back() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(OFFSET_UNKNOWN, OFFSET_UNKNOWN))
-        writing = Incarnation(cluster.client("w1"))
-        assert (await writing.begin()).record.seq == 1
+@in_virtual_time
+async def test_a_writer_that_never_wins_gives_up() -> None:
+    cluster = make_cluster()
+    other = Incarnation(cluster.client("other"))
+    await other.begin()
+    writing = Incarnation(cluster.client("w1"))
+
+    def too_late(head: ChainHead) -> list[Record]:
+        """Another writer always starts between reading and sending."""
+        started = WriterStarted(writer="other", release="0", digest="0", logic=1, state_schema=1)
+        wire = encode(replace(record(head.next_seq, head.epoch + 1, started, "other"), prev=head.hash))
+        cluster.store(AUDIT.name, 1, None, wire.headers, wire.value)
+        return writing.first(head)
+
+    with pytest.raises(SteppedDown, match="another writer of pool-a was faster 5 times"):
+        await writing.writer.begin(too_late, writing.fold)
+
+
+@in_virtual_time
+async def test_an_acknowledged_record_that_is_gone_stops_the_writer() -> None:
+    cluster = make_cluster()
+    writing = await written(cluster)
+    cluster.truncate(AUDIT.name, 1, 3)
+    with pytest.raises(OffsetOutOfRange):
         await (await writing.append())
 
-    run(main())
+
+@in_virtual_time
+async def test_cancelling_an_append_half_way_finishes_the_writer() -> None:
+    cluster = make_cluster(Faulty(STORED, STORED, SendOutcome(delay=60)))
+    writing = Incarnation(cluster.client("w1"), window=1)
+    await writing.begin()
+    appending = asyncio.ensure_future(writing.append(3))
+    await asyncio.sleep(1)
+    appending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await appending
+    with pytest.raises(OutcomeUnknown, match="interrupted"):
+        await writing.append()
 
 
-def test_a_start_whose_outcome_is_unknown_ends_the_writer() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(STORED, ACKNOWLEDGEMENT_LOST))
-        writing = Incarnation(cluster.client("w1"))
-        with pytest.raises(OutcomeUnknown):
-            await writing.begin()
-        again = AuditWriter(writing.bus, writing.reader)
-        assert (await again.begin(writing.first, writing.fold)).record.epoch == 2
-
-    run(main())
-
-
-def test_a_writer_that_was_paused_past_its_successors_start_steps_down() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        old, new = Incarnation(cluster.client("old")), Incarnation(cluster.client("new"))
-        await old.begin()
-        await (await old.append())
-        late = await old.append()
-        old.bus.pause()
-        await new.begin()
-        await (await new.append())
-        old.bus.resume()
-        with pytest.raises(SteppedDown, match=r"writer new wrote bailiff\.audit\.WriterStarted"):
-            await late
-        assert [entry.record.writer for entry in await read_whole(cluster)] == ["old"] * 3 + ["new"] * 2
-
-    run(main())
+@in_virtual_time
+async def test_closing_waits_for_what_was_sent() -> None:
+    cluster = make_cluster(Faulty(STORED, STORED, SendOutcome(delay=2)))
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    future = await writing.append()
+    await writing.writer.close()
+    assert len((await future).entries) == 1
+    with pytest.raises(SteppedDown, match="closed"):
+        await writing.append()
 
 
-def test_a_writer_that_lost_the_race_to_start_reads_on_and_starts_after_the_other() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(SendOutcome(delay=1), STORED))
-        slow, fast = Incarnation(cluster.client("slow")), Incarnation(cluster.client("fast"))
-        starting = asyncio.ensure_future(slow.begin())
-        await asyncio.sleep(0.5)
-        await fast.begin()
-        assert (await starting).record.epoch == 2
-        assert slow.reader.orphans == 2
-        with pytest.raises(SteppedDown):
-            await (await fast.append())
-
-    run(main())
-
-
-def test_a_writer_that_never_wins_gives_up() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        other = Incarnation(cluster.client("other"))
-        await other.begin()
-        writing = Incarnation(cluster.client("w1"))
-
-        def too_late(head: ChainHead) -> list[Record]:
-            """Another writer always starts between reading and sending."""
-            started = WriterStarted(writer="other", release="0", digest="0", logic=1, state_schema=1)
-            wire = encode(replace(record(head.next_seq, head.epoch + 1, started, "other"), prev=head.hash))
-            cluster.store(AUDIT.name, 1, None, wire.headers, wire.value)
-            return writing.first(head)
-
-        with pytest.raises(SteppedDown, match="another writer of pool-a was faster 5 times"):
-            await writing.writer.begin(too_late, writing.fold)
-
-    run(main())
-
-
-def test_an_acknowledged_record_that_is_gone_stops_the_writer() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        writing = await written(cluster)
-        cluster.truncate(AUDIT.name, 1, 3)
-        with pytest.raises(OffsetOutOfRange):
-            await (await writing.append())
-
-    run(main())
-
-
-def test_cancelling_an_append_half_way_finishes_the_writer() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(STORED, STORED, SendOutcome(delay=60)))
-        writing = Incarnation(cluster.client("w1"), window=1)
-        await writing.begin()
-        appending = asyncio.ensure_future(writing.append(3))
-        await asyncio.sleep(1)
-        appending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await appending
-        with pytest.raises(OutcomeUnknown, match="interrupted"):
-            await writing.append()
-
-    run(main())
-
-
-def test_closing_waits_for_what_was_sent() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Faulty(STORED, STORED, SendOutcome(delay=2)))
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        future = await writing.append()
-        await writing.writer.close()
-        assert len((await future).entries) == 1
-        with pytest.raises(SteppedDown, match="closed"):
-            await writing.append()
-
-    run(main())
-
-
-def test_a_record_above_the_limit_is_refused_before_anything_is_sent() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        large = InputsLost(topic="x" * AUDIT_LIMIT, partition=0, from_offset=0, to_offset=1)
-        with pytest.raises(ValueError, match="the limit of an audit record is 921600"):
-            await writing.writer.append(
-                [record(2, 1, ClockAdvanced(), "w1"), record(3, 1, large, "w1")],
-            )
-        assert len(cluster.messages(AUDIT.name, 1)) == 2
-        await (await writing.append())
-
-    run(main())
+@in_virtual_time
+async def test_a_record_above_the_limit_is_refused_before_anything_is_sent() -> None:
+    cluster = make_cluster()
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    large = InputsLost(topic="x" * AUDIT_LIMIT, partition=0, from_offset=0, to_offset=1)
+    with pytest.raises(ValueError, match="the limit of an audit record is 921600"):
+        await writing.writer.append(
+            [record(2, 1, ClockAdvanced(), "w1"), record(3, 1, large, "w1")],
+        )
+    assert len(cluster.messages(AUDIT.name, 1)) == 2
+    await (await writing.append())
 
 
 # --- reading
 
 
-def test_a_reader_stops_at_what_it_cannot_understand_and_stays_there() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        head = writing.writer.head
-        known = encode(record(2, 1, ClockAdvanced(), "w1"))
-        headers = {**dict(known.headers), "ce_prev": head.hash.encode(), "ce_type": b"bailiff.audit.FromTheFuture.v9"}
-        wire = Wire(tuple(headers.items()), known.value)
-        cluster.store(AUDIT.name, 1, None, wire.headers, wire.value)
-        reader = AuditReader(cluster.client("r"), POOL, 1)
-        assert [entry.record.seq for entry in await reader.read()] == [0, 1]
-        for _ in range(2):
-            with pytest.raises(UnreadableRecord, match=r"pool-a#2 bailiff\.audit\.FromTheFuture\.v9"):
-                await reader.read()
-        assert (reader.head, reader.offset) == (head, 2)
-        with pytest.raises(UnreadableRecord):
-            await writing.writer.check()
-
-    run(main())
-
-
-def test_orphans_are_counted_once_and_the_latest_are_kept() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        for _ in range(30):
-            cluster.store(AUDIT.name, 1, None, (), b"junk")
-        for _ in range(3):
-            await (await writing.append())
-            writing.reader.move(writing.reader.head, 0)
-            await writing.reader.read_all()
-            writing.reader.move(writing.writer.head, writing.writer.offset)
-        assert len(writing.reader.latest_orphans) == 20
-
-    run(main())
-
-
-def test_a_log_shorter_than_a_snapshot_is_an_error() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        writing = await written(cluster)
-        head, offset = writing.writer.head, writing.writer.offset
-        cluster.truncate(AUDIT.name, 1, 2)
-        reader = AuditReader(cluster.client("r"), POOL, 1, head, offset)
-        with pytest.raises(OffsetOutOfRange):
-            await reader.catch_up(writing.fold)
-
-    run(main())
-
-
-def test_a_log_that_was_cut_short_and_has_grown_past_a_reader_is_noticed() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        await written(cluster)
-        reader = AuditReader(cluster.client("r"), POOL, 1)
-        assert [entry.record.seq for entry in await reader.read()] == [0, 1, 2, 3, 4]
-
-        cluster.truncate(AUDIT.name, 1, 3)
-        after = Incarnation(cluster.client("w2"))
-        await after.begin()
-        await (await after.append(4))
-        with pytest.raises(OffsetOutOfRange):
+@in_virtual_time
+async def test_a_reader_stops_at_what_it_cannot_understand_and_stays_there() -> None:
+    cluster = make_cluster()
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    head = writing.writer.head
+    known = encode(record(2, 1, ClockAdvanced(), "w1"))
+    headers = {**dict(known.headers), "ce_prev": head.hash.encode(), "ce_type": b"bailiff.audit.FromTheFuture.v9"}
+    wire = Wire(tuple(headers.items()), known.value)
+    cluster.store(AUDIT.name, 1, None, wire.headers, wire.value)
+    reader = AuditReader(cluster.client("r"), POOL, 1)
+    assert [entry.record.seq for entry in await reader.read()] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(UnreadableRecord, match=r"pool-a#2 bailiff\.audit\.FromTheFuture\.v9"):
             await reader.read()
-
-    run(main())
-
-
-def test_a_writer_starts_only_after_a_record_that_the_log_still_has() -> None:
-    """A reader in standby; the log loses the newest record, and grows to the same length before it starts to write."""
-
-    async def main() -> None:
-        cluster = make_cluster()
-        await written(cluster)
-        standby = Incarnation(cluster.client("w2"))
-        await standby.reader.catch_up(standby.fold)
-
-        cluster.truncate(AUDIT.name, 1, 4)
-        cluster.store(AUDIT.name, 1, None, (), b"junk")
-        with pytest.raises(OffsetOutOfRange):
-            await standby.begin()
-        assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3]
-
-        after = Incarnation(cluster.client("w3"))
-        await after.begin()
-        assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3, 4]
-
-    run(main())
-
-
-def test_a_log_that_is_cut_short_as_a_writer_starts_is_noticed_at_its_second_try() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        await written(cluster)
-        standby = Incarnation(cluster.client("w2"))
-
-        def first(head: ChainHead) -> list[Record]:
-            if head.next_seq == 5 and cluster.partitions(AUDIT.name)[1].end == 5:
-                cluster.truncate(AUDIT.name, 1, 4)
-            return standby.first(head)
-
-        with pytest.raises(OffsetOutOfRange):
-            await standby.writer.begin(first, standby.fold)
-        assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3]
-
-    run(main())
-
-
-def test_a_writer_that_checks_its_log_notices_that_it_was_cut_short_and_has_grown() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        writing = await written(cluster)
+    assert (reader.head, reader.offset) == (head, 2)
+    with pytest.raises(UnreadableRecord):
         await writing.writer.check()
-        cluster.truncate(AUDIT.name, 1, 4)
-        for _ in range(2):
-            cluster.store(AUDIT.name, 1, None, (), b"junk")
-        with pytest.raises(OffsetOutOfRange):
-            await writing.writer.check()
-        with pytest.raises(OffsetOutOfRange):
-            await writing.append()
-
-    run(main())
 
 
-def test_a_head_that_retention_has_deleted_is_not_looked_for() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        standby = Incarnation(cluster.client("w2"))
-        await standby.reader.catch_up(standby.fold)
-        cluster.trim(AUDIT.name, 1, 2)
-        assert (await standby.begin()).record.seq == 2
+@in_virtual_time
+async def test_orphans_are_counted_once_and_the_latest_are_kept() -> None:
+    cluster = make_cluster()
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    for _ in range(30):
+        cluster.store(AUDIT.name, 1, None, (), b"junk")
+    for _ in range(3):
+        await (await writing.append())
+        writing.reader.move(writing.reader.head, 0)
+        await writing.reader.read_all()
+        writing.reader.move(writing.writer.head, writing.writer.offset)
+    assert len(writing.reader.latest_orphans) == 20
 
-    run(main())
+
+@in_virtual_time
+async def test_a_log_shorter_than_a_snapshot_is_an_error() -> None:
+    cluster = make_cluster()
+    writing = await written(cluster)
+    head, offset = writing.writer.head, writing.writer.offset
+    cluster.truncate(AUDIT.name, 1, 2)
+    reader = AuditReader(cluster.client("r"), POOL, 1, head, offset)
+    with pytest.raises(OffsetOutOfRange):
+        await reader.catch_up(writing.fold)
+
+
+@in_virtual_time
+async def test_a_log_that_was_cut_short_and_has_grown_past_a_reader_is_noticed() -> None:
+    cluster = make_cluster()
+    await written(cluster)
+    reader = AuditReader(cluster.client("r"), POOL, 1)
+    assert [entry.record.seq for entry in await reader.read()] == [0, 1, 2, 3, 4]
+
+    cluster.truncate(AUDIT.name, 1, 3)
+    after = Incarnation(cluster.client("w2"))
+    await after.begin()
+    await (await after.append(4))
+    with pytest.raises(OffsetOutOfRange):
+        await reader.read()
+
+
+@in_virtual_time
+async def test_a_writer_starts_only_after_a_record_that_the_log_still_has() -> None:
+    """A reader in standby; the log loses the newest record, and grows to the same length before it starts to write."""
+    cluster = make_cluster()
+    await written(cluster)
+    standby = Incarnation(cluster.client("w2"))
+    await standby.reader.catch_up(standby.fold)
+
+    cluster.truncate(AUDIT.name, 1, 4)
+    cluster.store(AUDIT.name, 1, None, (), b"junk")
+    with pytest.raises(OffsetOutOfRange):
+        await standby.begin()
+    assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3]
+
+    after = Incarnation(cluster.client("w3"))
+    await after.begin()
+    assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3, 4]
+
+
+@in_virtual_time
+async def test_a_log_that_is_cut_short_as_a_writer_starts_is_noticed_at_its_second_try() -> None:
+    cluster = make_cluster()
+    await written(cluster)
+    standby = Incarnation(cluster.client("w2"))
+
+    def first(head: ChainHead) -> list[Record]:
+        if head.next_seq == 5 and cluster.partitions(AUDIT.name)[1].end == 5:
+            cluster.truncate(AUDIT.name, 1, 4)
+        return standby.first(head)
+
+    with pytest.raises(OffsetOutOfRange):
+        await standby.writer.begin(first, standby.fold)
+    assert [entry.record.seq for entry in await read_whole(cluster)] == [0, 1, 2, 3]
+
+
+@in_virtual_time
+async def test_a_writer_that_checks_its_log_notices_that_it_was_cut_short_and_has_grown() -> None:
+    cluster = make_cluster()
+    writing = await written(cluster)
+    await writing.writer.check()
+    cluster.truncate(AUDIT.name, 1, 4)
+    for _ in range(2):
+        cluster.store(AUDIT.name, 1, None, (), b"junk")
+    with pytest.raises(OffsetOutOfRange):
+        await writing.writer.check()
+    with pytest.raises(OffsetOutOfRange):
+        await writing.append()
+
+
+@in_virtual_time
+async def test_a_head_that_retention_has_deleted_is_not_looked_for() -> None:
+    cluster = make_cluster()
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    standby = Incarnation(cluster.client("w2"))
+    await standby.reader.catch_up(standby.fold)
+    cluster.trim(AUDIT.name, 1, 2)
+    assert (await standby.begin()).record.seq == 2
 
 
 class Late(Faulty):
@@ -466,63 +433,55 @@ class Late(Faulty):
         return 1.0 if client == "r" else 0.0
 
 
-def test_a_log_that_is_cut_short_while_it_is_read_to_its_end_is_read_as_far_as_it_goes() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Late())
-        writing = await written(cluster)
-        reader = AuditReader(cluster.client("r"), POOL, 1)
-        reading = asyncio.ensure_future(reader.catch_up(writing.fold))
-        await asyncio.sleep(0.5)
-        cluster.truncate(AUDIT.name, 1, 1)
+@in_virtual_time
+async def test_a_log_that_is_cut_short_while_it_is_read_to_its_end_is_read_as_far_as_it_goes() -> None:
+    cluster = make_cluster(Late())
+    writing = await written(cluster)
+    reader = AuditReader(cluster.client("r"), POOL, 1)
+    reading = asyncio.ensure_future(reader.catch_up(writing.fold))
+    await asyncio.sleep(0.5)
+    cluster.truncate(AUDIT.name, 1, 1)
+    async with asyncio.timeout(60):
+        await reading
+    assert reader.head.next_seq == 1
+
+
+@in_virtual_time
+async def test_a_reader_whose_head_is_cut_off_while_it_looks_for_it_does_not_wait_for_ever() -> None:
+    cluster = make_cluster(Late())
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    reader = AuditReader(cluster.client("r"), POOL, 1)
+    await reader.catch_up(writing.fold)
+    cluster.store(AUDIT.name, 1, None, (), b"junk")
+    reading = asyncio.ensure_future(reader.read(2.0))
+    await asyncio.sleep(1.5)  # the junk was read, and the head is looked for
+    cluster.truncate(AUDIT.name, 1, 1)
+    with pytest.raises(OffsetOutOfRange):
         async with asyncio.timeout(60):
             await reading
-        assert reader.head.next_seq == 1
-
-    run(main())
 
 
-def test_a_reader_whose_head_is_cut_off_while_it_looks_for_it_does_not_wait_for_ever() -> None:
-    async def main() -> None:
-        cluster = make_cluster(Late())
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        reader = AuditReader(cluster.client("r"), POOL, 1)
-        await reader.catch_up(writing.fold)
+@in_virtual_time
+async def test_what_does_not_continue_the_chain_is_no_reason_to_doubt_what_was_read() -> None:
+    cluster = make_cluster()
+    writing = Incarnation(cluster.client("w1"))
+    await writing.begin()
+    reader = AuditReader(cluster.client("r"), POOL, 1)
+    assert len(await reader.read()) == 2
+    for _ in range(3):
         cluster.store(AUDIT.name, 1, None, (), b"junk")
-        reading = asyncio.ensure_future(reader.read(2.0))
-        await asyncio.sleep(1.5)  # the junk was read, and the head is looked for
-        cluster.truncate(AUDIT.name, 1, 1)
-        with pytest.raises(OffsetOutOfRange):
-            async with asyncio.timeout(60):
-                await reading
-
-    run(main())
+        assert await reader.read() == []
+    await (await writing.append())
+    assert [entry.record.seq for entry in await reader.read()] == [2]
+    assert reader.orphans == 3
 
 
-def test_what_does_not_continue_the_chain_is_no_reason_to_doubt_what_was_read() -> None:
-    async def main() -> None:
-        cluster = make_cluster()
-        writing = Incarnation(cluster.client("w1"))
-        await writing.begin()
-        reader = AuditReader(cluster.client("r"), POOL, 1)
-        assert len(await reader.read()) == 2
-        for _ in range(3):
-            cluster.store(AUDIT.name, 1, None, (), b"junk")
-            assert await reader.read() == []
-        await (await writing.append())
-        assert [entry.record.seq for entry in await reader.read()] == [2]
-        assert reader.orphans == 3
-
-    run(main())
-
-
-def test_a_pool_without_a_partition_is_named() -> None:
-    async def main() -> None:
-        reader = AuditReader(make_cluster().client("r"), POOL, 7)
-        with pytest.raises(KeyError, match="create the topics for pool pool-a"):
-            await reader.end()
-
-    run(main())
+@in_virtual_time
+async def test_a_pool_without_a_partition_is_named() -> None:
+    reader = AuditReader(make_cluster().client("r"), POOL, 7)
+    with pytest.raises(KeyError, match="create the topics for pool pool-a"):
+        await reader.end()
 
 
 # --- all of it together

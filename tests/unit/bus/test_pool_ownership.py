@@ -7,8 +7,8 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
+from tests.kits.memory_bus import MemoryBus, MemoryCluster
 
-from bailiff_bus.testing import MemoryBus, MemoryCluster
 from bailiff_log.projection import Projection
 from bailiff_log.writer import SteppedDown
 from bailiff_service.metrics import Metrics
@@ -18,6 +18,7 @@ from bailiff_service.settings import PoolDeclaration
 LIVES = 4
 
 
+@pytest.mark.slow
 def test_a_projection_that_stepped_down_releases_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bailiff_service.pool_ownership.RESTART_PAUSE_S", 0.0)
     projections: list[weakref.ref[Projection]] = []
@@ -48,6 +49,7 @@ def test_a_projection_that_stepped_down_releases_its_state(monkeypatch: pytest.M
     asyncio.run(lives())
 
 
+@pytest.mark.slow
 def test_of_four_replicas_two_follow_each_pool_and_the_one_that_stood_by_takes_over() -> None:
     names = [f"pool-{number}" for number in range(4)]
     pools = tuple(PoolDeclaration(name=name, partition=at) for at, name in enumerate(names))

@@ -1,19 +1,23 @@
 """A projection and its local snapshot: validation against the log, and how often one is taken."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from tests.log_builder import Story
+from tests.kits.log_builder import Story
+from tests.kits.memory_bus import MemoryCluster
 
-from bailiff_bus.testing import MemoryCluster
 from bailiff_bus.topics import AUDIT
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import ChainHead
 from bailiff_core.records.facts import StateDigest
 from bailiff_log.projection import Projection, StateDiverged
+from bailiff_log.snapshot_file import SnapshotDraft, read_snapshot
 from bailiff_service.metrics import Metrics
 
-from .virtual_time import run
+from .virtual_time import VirtualTimeLoop, run
 
 
 def test_a_snapshot_whose_digest_was_cut_off_the_log_is_not_used(tmp_path: Path) -> None:
@@ -71,6 +75,37 @@ def test_a_snapshot_that_cannot_be_written_is_counted_and_the_fold_goes_on(tmp_p
     assert [file.name for file in folder.iterdir()] == ["test.snapshot"]
 
 
+def test_a_draft_of_a_process_that_was_killed_is_removed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed, file = tmp_path / "test.1.new", tmp_path / "test.snapshot"
+    killed.touch()
+    SnapshotDraft(file, PoolState()).discard()
+    assert list(tmp_path.iterdir()) == [killed], "it may be another process's, at work"
+    monkeypatch.setattr("bailiff_log.snapshot_file.ABANDONED_S", -1)
+    draft = SnapshotDraft(file, PoolState())
+    assert not killed.exists()
+    del draft
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_snapshot_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "test.snapshot"
+    SnapshotDraft(file, PoolState(pool="test")).keep(ChainHead("test", 5), 7)
+    found = read_snapshot(file)
+    assert found is not None
+    assert (found.state.pool, found.head.next_seq, found.offset) == ("test", 5, 7)
+    whole = file.read_bytes()
+    for damaged in (
+        b"",
+        b"{}",
+        whole[:-1],
+        whole[:-200] + whole[-199:],
+        whole + b"0" * 80,
+        whole.replace(b'"offset":7', b'"offset":8'),
+    ):
+        file.write_bytes(damaged)
+        assert read_snapshot(file) is None
+
+
 class Reading:
     """A log with a digest after each job, and a view of it."""
 
@@ -99,7 +134,8 @@ def test_far_from_the_end_states_are_not_compared_at_every_digest(tmp_path: Path
     reading, kept = Reading(tmp_path), []
     reading.jobs("a", "b", "c", "d", "e")
     monkeypatch.setattr("bailiff_log.projection.NEAR_END", reading.stored - reading.digests[3])
-    monkeypatch.setattr("bailiff_log.projection._write_snapshot", lambda _path, _state, _head, offset: kept.append(offset))
+    keep = SnapshotDraft.keep
+    monkeypatch.setattr(SnapshotDraft, "keep", lambda draft, head, at, beside: (kept.append(at), keep(draft, head, at, beside)))
     projection = reading.projection()
     run(projection.catch_up())
     assert kept == [reading.digests[0], *reading.digests[3:]]
@@ -127,3 +163,34 @@ def test_a_view_that_follows_compares_at_each_digest(tmp_path: Path) -> None:
 
     with pytest.raises(StateDiverged):
         run(main())
+
+
+def test_a_view_that_follows_compares_a_large_state_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All readers get a digest at once: while they compare, nobody decides."""
+    draft, compared = Projection.draft_snapshot, list[int]()
+
+    def slow(projection: Projection) -> SnapshotDraft:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.now += 1.0
+        compared.append(projection.state.seq + 1)
+        return draft(projection)
+
+    async def main() -> None:
+        reading = Reading(tmp_path)
+        reading.jobs("a")
+        projection = reading.projection()
+        await projection.catch_up()
+        reading.jobs("b")
+        await projection.advance(1.0)
+        await asyncio.sleep(50)
+        reading.jobs("c")
+        await projection.advance(1.0)
+        assert compared == [reading.digests[0], reading.digests[2]]
+        reading.jobs("d", lie=True)
+        await asyncio.sleep(50)
+        with pytest.raises(StateDiverged):
+            await projection.advance(1.0)
+
+    monkeypatch.setattr(Projection, "draft_snapshot", slow)
+    run(main())

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kits.memory_bus import MemoryBus, MemoryCluster
 
 from bailiff_bus.port import Message
-from bailiff_bus.testing import MemoryBus, MemoryCluster
 from bailiff_bus.topics import AUDIT
 from bailiff_core.model.certificate import RootKeyChange
 from bailiff_core.records import Break, ChainHead, LogKeys, Record, Wire, continues, decode, encode, record_hash
-from bailiff_core.records.facts import ClockAdvanced, KeyRevoked, PoolCreated, RootKeyChanged, WriterStarted
+from bailiff_core.records.facts import ClockAdvanced, KeyRevoked, PoolCreated, RequestId, RootKeyChanged, WriterStarted
 from bailiff_core.records.payload import Fact
 from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.credentials import Credentials, make_credentials
@@ -22,10 +22,12 @@ from bailiff_log.log_signatures import LogSignatureCheck, draft_signed
 from bailiff_log.reader import AuditReader, Entry, Orphan
 from bailiff_log.writer import AuditWriter, chain_records
 
-from .virtual_time import run
+from .virtual_time import in_virtual_time
 
 START, DAY, POOL = 1_700_000_000_000_000, 86_400_000_000, "pool-a"
 ROOT = new_private_key()
+
+REQUEST = RequestId(source="test", id="1", digest="0" * 64)
 
 
 def credentials(folder: Path, name: str, root: bytes = ROOT, role: str = "admission", expires: int = START + DAY) -> Credentials:
@@ -34,9 +36,19 @@ def credentials(folder: Path, name: str, root: bytes = ROOT, role: str = "admiss
 
 def record(seq: int, epoch: int, data: Fact, writer: str, time: int = START) -> Record:
     return Record(
-        pool=POOL, seq=seq, epoch=epoch, cycle=seq, cycle_end=True, time=time, prev="", writer=writer, engine="0", policy=0,
-        type=data.type_name(), data=data,
-    )  # fmt: skip
+        pool=POOL,
+        seq=seq,
+        epoch=epoch,
+        cycle=seq,
+        cycle_end=True,
+        time=time,
+        prev="",
+        writer=writer,
+        engine="0",
+        policy=0,
+        type=data.type_name(),
+        data=data,
+    )
 
 
 def first_records(head: ChainHead, owner: Credentials) -> list[Record]:
@@ -158,7 +170,7 @@ def test_a_signature_cannot_be_taken_away_or_changed(log: Log) -> None:
 )
 def test_a_writer_without_a_valid_certificate_cannot_start(
     log: Log, tmp_path: Path, starts: dict[str, object], reason: str
-) -> None:  # fmt: skip
+) -> None:
     without = starts.pop("certificate", "some") is None
     intruder = credentials(tmp_path, "intruder", **starts)  # type: ignore[arg-type]
     started = first_records(log.head, intruder)[0]
@@ -188,7 +200,7 @@ def test_the_next_writer_signs_with_its_own_key(log: Log, tmp_path: Path, lost: 
 
 
 def test_a_revoked_key_signs_nothing_more(log: Log, tmp_path: Path) -> None:
-    log.add(KeyRevoked(key=log.owner.certificate.key), ClockAdvanced())
+    log.add(KeyRevoked(key=log.owner.certificate.key, request=REQUEST), ClockAdvanced())
     again = sign_record(forged(log.head), log.owner)
     assert "was revoked" in verdict(log.head, encode(again))
     started = replace(first_records(log.head, log.owner)[0], prev=log.head.hash)
@@ -207,7 +219,7 @@ def test_the_root_key_changes_with_the_signature_of_the_one_before_it(log: Log, 
 
     def change(signer: bytes) -> RootKeyChanged:
         signature = sign_fields(signer, ["bailiff-root-key-1", identity, key_id(new_root)])
-        return RootKeyChanged(change=RootKeyChange(identity=identity, key=key_id(new_root), signature=signature))
+        return RootKeyChanged(change=RootKeyChange(identity=identity, key=key_id(new_root), signature=signature), request=REQUEST)
 
     wrong = sign_record(forged(log.head, change(new_root)), log.owner)
     assert "is not signed with the one before it" in verdict(log.head, encode(wrong))
@@ -240,6 +252,7 @@ def test_what_an_intruder_appends_is_an_orphan_and_the_chain_is_whole(log: Log) 
 
 
 @given(data=st.data())
+@pytest.mark.slow
 def test_one_check_for_many_records_and_one_for_each_find_the_same(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -296,27 +309,25 @@ def test_one_check_for_many_records_and_one_for_each_find_the_same(
     assert [(each.offset, isinstance(each, Entry)) for each in found] == strictly
 
 
-def test_a_writer_goes_on_past_what_an_intruder_appended(tmp_path: Path) -> None:
-    async def main() -> None:
-        cluster = MemoryCluster(lambda: START)
-        cluster.create_topics(pools=2)
-        bus: MemoryBus = cluster.client("w1")
-        owner, reader = credentials(tmp_path, "w1"), AuditReader(cluster.client("r"), POOL, 1)
-        writer = AuditWriter(bus, AuditReader(bus, POOL, 1), credentials=owner)
+@in_virtual_time
+async def test_a_writer_goes_on_past_what_an_intruder_appended(tmp_path: Path) -> None:
+    cluster = MemoryCluster(lambda: START)
+    cluster.create_topics(pools=2)
+    bus: MemoryBus = cluster.client("w1")
+    owner, reader = credentials(tmp_path, "w1"), AuditReader(cluster.client("r"), POOL, 1)
+    writer = AuditWriter(bus, AuditReader(bus, POOL, 1), credentials=owner)
 
-        async def fold(_: Sequence[Entry]) -> None: ...
+    async def fold(_: Sequence[Entry]) -> None: ...
 
-        await writer.begin(lambda head: first_records(head, owner), fold)
-        intruder = await cluster.client("intruder").producer()
-        wire = encode(forged(writer.head))
-        await (await intruder.send(AUDIT.name, wire.value, headers=wire.headers, partition=1))
-        head = writer.next_head
-        await (await writer.append([record(head.next_seq, head.epoch, ClockAdvanced(), "w1")]))
-        await reader.catch_up(fold)
-        assert reader.head == writer.head
-        assert [orphan.reason for orphan in reader.latest_orphans] == ["it is not signed"]
-
-    run(main())
+    await writer.begin(lambda head: first_records(head, owner), fold)
+    intruder = await cluster.client("intruder").producer()
+    wire = encode(forged(writer.head))
+    await (await intruder.send(AUDIT.name, wire.value, headers=wire.headers, partition=1))
+    head = writer.next_head
+    await (await writer.append([record(head.next_seq, head.epoch, ClockAdvanced(), "w1")]))
+    await reader.catch_up(fold)
+    assert reader.head == writer.head
+    assert [orphan.reason for orphan in reader.latest_orphans] == ["it is not signed"]
 
 
 def test_records_appended_together_are_announced_and_a_new_writer_is_not(log: Log) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from bailiff_bus import topics
-from bailiff_bus.messages import MESSAGE_TYPES
+from bailiff_core.model.message import MESSAGE_TYPES
 
 
 def test_every_message_type_has_one_topic_and_no_topic_holds_unknown_ones() -> None:
@@ -59,7 +59,9 @@ def test_more_than_needed_passes() -> None:
         (1, "retention.ms", "604800000", "bailiff.audit: retention.ms is 604800000, expected -1."),
         (1, "retention.bytes", "1", "bailiff.audit: retention.bytes is 1, expected -1."),
         (
-            1, "message.timestamp.type", "CreateTime",
+            1,
+            "message.timestamp.type",
+            "CreateTime",
             "bailiff.audit: message.timestamp.type is CreateTime, expected LogAppendTime.",
         ),
         (1, "flush.messages", "9223372036854775807", "bailiff.audit: flush.messages is 9223372036854775807, expected 1."),
@@ -68,7 +70,7 @@ def test_more_than_needed_passes() -> None:
         (3, "min.insync.replicas", "1", "bailiff.audit: min.insync.replicas is 1, expected at least 2."),
         (1, "max.message.bytes", "1000", "bailiff.audit: max.message.bytes is 1000, expected at least 937984."),
     ],
-)  # fmt: skip
+)
 def test_each_wrong_setting_is_a_sentence(brokers: int, name: str, value: str, sentence: str) -> None:
     assert topics.check_audit_settings(good(brokers) | {name: value}, brokers) == [sentence]
 

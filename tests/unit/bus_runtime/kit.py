@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import SubmitJob
 from bailiff_bus.port import Headers, Message
+from bailiff_core.records.job_requests import SubmitJob
 
 NOON = 1_800_000_000_000_000
 APPENDED = NOON + 5

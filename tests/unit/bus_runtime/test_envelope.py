@@ -6,8 +6,11 @@ import pytest
 from tests.unit.bus_runtime.kit import APPENDED, NOON, binary, message, structured, submit, submit_data, wrapped
 
 from bailiff_bus.envelope import InvalidMessage, pool_of, unwrap, unwrap_dead_letter, wrap_dead_letter
-from bailiff_bus.messages import CancelJob, DeadLetter, ReportBody, RequestBody, SubmitJob
+from bailiff_bus.messages.dead_letters import DeadLetter
+from bailiff_bus.messages.reports import ReportBody
 from bailiff_bus.port import Message
+from bailiff_core.records.job_requests import CancelJob, SubmitJob
+from bailiff_core.records.request import RequestBody
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -121,7 +124,7 @@ def test_other_times_are_refused(text: str) -> None:
         (structured(submit_data(), datacontenttype="text/xml"), "wrong-content-type", "datacontenttype"),
         (message(b"[1]", (("content-type", b"application/cloudevents+json"),)), "not-an-object", "a list of 1"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused_with_a_code_and_a_sentence(input_: Message, code: str, reason: str) -> None:
     found = refusal(input_)
     assert found.code == code
@@ -178,7 +181,7 @@ def test_long_values_and_keys_are_cut() -> None:
         {"command": "x", "runtime": "SECRET"},
     ],
 )
-def test_private_fields_of_a_job_are_never_quoted(spec: object) -> None:
+def test_secret_fields_of_a_job_are_never_quoted(spec: object) -> None:
     found = refusal(binary({**submit_data(), "spec": spec}))
     assert found.reason.startswith("spec")
     for private in ("SECRET", "12345678", "1.5", "1500000000", str(2**60)):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.bus_runtime.kit import binary, message, structured, submit_data, wrapped
 
 from bailiff_bus.envelope import Envelope, InvalidMessage, pool_of, unwrap
-from bailiff_bus.messages import MESSAGE_TYPES
 from bailiff_bus.port import Message
+from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_core.records.facts import InputRejected
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
@@ -37,9 +37,16 @@ def outcome(input_: Message) -> Envelope | InvalidMessage:
         return unwrap(input_)
     except InvalidMessage as refusal:
         InputRejected(
-            topic=input_.topic, partition=0, offset=0, digest="0" * 64, code=refusal.code, reason=refusal.reason,
-            source=refusal.source, id=refusal.id, job=refusal.job,
-        )  # fmt: skip
+            topic=input_.topic,
+            partition=0,
+            offset=0,
+            digest="0" * 64,
+            code=refusal.code,
+            reason=refusal.reason,
+            source=refusal.source,
+            id=refusal.id,
+            job=refusal.job,
+        )
         refusal.reason.encode()
         return refusal
 

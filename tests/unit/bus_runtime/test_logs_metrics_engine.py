@@ -28,8 +28,13 @@ def test_a_line_is_one_json_object_with_service_instance_and_pool(capsys: pytest
     logged = json.loads(line)
     assert logged.pop("timestamp").endswith("Z")
     assert logged == {
-        "service": "admission", "instance": "one", "pool": "a100", "event": "turn closed", "seq": 7, "level": "info",
-    }  # fmt: skip
+        "service": "admission",
+        "instance": "one",
+        "pool": "a100",
+        "event": "turn closed",
+        "seq": 7,
+        "level": "info",
+    }
 
 
 def test_libraries_come_through_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:

@@ -263,8 +263,11 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def begin(*arguments: str, **variables: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables},
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **variables},
+        )
         started.append(process)
         return process
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.bus_runtime.kit import NOON, submit, wrapped
 
 from bailiff_bus.envelope import Envelope, InvalidMessage, unwrap
-from bailiff_bus.messages import JobSpec
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_log.keys import key_id, new_private_key
 from bailiff_log.signatures import Identity, salted, sign, verify
 

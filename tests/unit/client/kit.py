@@ -6,56 +6,36 @@ Most tests use the log of `preemption_story`; `command_on` runs `bailiff` on an 
 import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.kits.memory_bus import MemoryBus, MemoryCluster
 from typer.testing import CliRunner, Result
 
 from bailiff.cli import app, session
-from bailiff_admission.request_handlers.keys import request_for_keys
-from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_admission.request_handlers.specs import spec_granted
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import (
-    AcceptTruncation,
-    ApplyPolicy,
-    CancelJob,
-    ChangeRootKey,
-    ClearQuarantine,
-    DrainNode,
-    EnrolNode,
-    EvictJob,
-    JobSpec,
-    JobSpecCopy,
-    MigrateJob,
-    PauseJob,
-    ReadJobSpec,
-    ReplaceNode,
-    ResumeJob,
-    ReturnNode,
-    RevokeKey,
-    ScaleJob,
-    SetPriorityClass,
-    SubmitJob,
-    UndrainNode,
-)
-from bailiff_bus.testing import MemoryBus, MemoryCluster
+from bailiff_bus.messages.spec_copies import JobSpecCopy
+from bailiff_core.admission import Context, Rejected, admit
 from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import close_cycle, fold
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import PoolState
-from bailiff_core.permissions import Requester
+from bailiff_core.permissions import ROOT_ACTOR, Requester
 from bailiff_core.records import ChainHead, Record, facts
+from bailiff_core.records.job_requests import ReadJobSpec, SubmitJob
 from bailiff_core.records.payload import Fact
 from bailiff_core.victims.batch import compute_proposals
 from bailiff_log.credentials import Credentials
 from bailiff_log.engine_identity import engine_identity
 from bailiff_log.message_signatures import wrap_signed
+from bailiff_log.rejected_requests import evidence_of
+from bailiff_log.signatures import known_keys
 from bailiff_log.spec_copies import encrypt_copy
 from bailiff_log.writer import chain_records
 
@@ -102,9 +82,13 @@ class LogWriter:
         engine = engine_identity()
         certificate = self.credentials.certificate if self.credentials is not None else None
         started = facts.WriterStarted(
-            writer=name, release=engine.release, digest=engine.digest, logic=logic, state_schema=STATE_SCHEMA,
+            writer=name,
+            release=engine.release,
+            digest=engine.digest,
+            logic=logic,
+            state_schema=STATE_SCHEMA,
             certificate=certificate,
-        )  # fmt: skip
+        )
         self.state.writer = name
         self.cycle(started, epoch=self.state.epoch + 1)
 
@@ -113,12 +97,12 @@ class LogWriter:
             return {}
         return {"root_key": self.credentials.root_key, "certificate": self.credentials.certificate}
 
-    def cycle(self, *new_facts: Fact, actor: str = "", epoch: int | None = None) -> list[Record]:
+    def cycle(self, *new_facts: Fact, actor: str = "", epoch: int | None = None, cause: str = "") -> list[Record]:
         """Writes one decision cycle: the facts, then the core's decisions. Returns its records."""
         number = self.state.cycle + 1
         begun = len(self.records)
         for fact in new_facts:
-            self._note(number, self.state.epoch if epoch is None else epoch, False, fact, actor)
+            self._note(number, self.state.epoch if epoch is None else epoch, False, fact, actor, cause)
         for decision in decide(self.state):
             self.records.append(decision_record(self.state, decision, prev="", cycle_end=False))
         self.records[-1] = dataclasses.replace(self.records[-1], cycle_end=True)
@@ -138,12 +122,24 @@ class LogWriter:
             close_cycle(self.state)
         self._store(self.records[-1:])
 
-    def _note(self, cycle: int, epoch: int, cycle_end: bool, fact: Fact, actor: str) -> None:
+    def _note(self, cycle: int, epoch: int, cycle_end: bool, fact: Fact, actor: str, cause: str = "") -> None:
         record = Record(
-            pool=self.pool, seq=self.state.seq + 1, epoch=epoch, cycle=cycle, cycle_end=cycle_end, time=self.now, prev="",
-            writer=self.state.writer, engine=self.engine, policy=self.state.policy_revision, type=fact.type_name(),
-            data=fact, actor=actor, auth=self.auth if actor else "",
-        )  # fmt: skip
+            pool=self.pool,
+            seq=self.state.seq + 1,
+            epoch=epoch,
+            cycle=cycle,
+            cycle_end=cycle_end,
+            time=self.now,
+            prev="",
+            writer=self.state.writer,
+            engine=self.engine,
+            policy=self.state.policy_revision,
+            type=fact.type_name(),
+            data=fact,
+            cause=cause,
+            actor=actor,
+            auth=self.auth if actor else "",
+        )
         fold(self.state, dataclasses.replace(record, prev=self.head.hash))
         self.records.append(record)
 
@@ -181,11 +177,11 @@ class LogWriter:
         class_: str = "train",
         request: facts.RequestId | None = None,
         project: str | None = None,
-        min_tasks: int | None = None,
+        **demand: Any,
     ) -> None:
-        """Accepts a job."""
+        """Accepts a job. demand: further fields of it."""
         group = TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=2000, memory_bytes=8 * GIB)
-        demand = JobDemand(job=job, tasks=(group,), priority_class=class_, project=project, min_tasks=min_tasks)
+        demand = JobDemand(job=job, tasks=(group,), priority_class=class_, project=project, **demand)
         self.cycle(facts.JobSubmitted(request=request or request_id(job), demand=demand, spec_digest="a" * 64), actor="alice")
 
     def start(self, job: str) -> None:
@@ -280,6 +276,7 @@ class AnsweringBus(MemoryBus):
     def __init__(self, log_writer: LogWriter, then: Callable[[LogWriter, str], None] = lambda log_writer, job: None) -> None:
         super().__init__(log_writer.cluster, "client")
         self.log_writer, self.then = log_writer, then
+        self.missing: tuple[int, int] | None = None  # of a truncated log
 
     async def reader(self, positions):  # type: ignore[no-untyped-def]
         self.answer()
@@ -293,81 +290,37 @@ class AnsweringBus(MemoryBus):
         """Writes the records for requests that have arrived since the last call."""
         for partition in range(topics.REQUESTS.partition_count(1)):
             for message in self.cluster.messages(topics.REQUESTS.name, partition):
-                self._answer(unwrap(message))
+                self._answer(unwrap(message), message)
 
-    def _answer(self, envelope) -> None:  # type: ignore[no-untyped-def]
+    def _answer(self, envelope, message) -> None:  # type: ignore[no-untyped-def]
         if (envelope.source, envelope.id) in _SEEN:
             return
         _SEEN.add((envelope.source, envelope.id))
-        request = facts.RequestId(source=envelope.source, id=envelope.id, digest=envelope.digest)
-        body, write = envelope.body, partial(self.log_writer.cycle, actor=envelope.actor)
-        if isinstance(body, SubmitJob) and body.demand.job not in self.log_writer.state.jobs:
-            user = body.demand.user or envelope.actor
-            write(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64, user=user))
-            self.then(self.log_writer, body.demand.job)
-            return
-        if isinstance(body, ApplyPolicy) and body.expected_revision in (None, self.log_writer.state.policy_revision):
-            write(facts.PolicyApplied(request=request, policy=body.policy.complete()))
-            return
-        if isinstance(body, ScaleJob):
-            scaled = {"group": body.group, "tasks": body.tasks, "min_tasks": body.min_tasks}
-            write(facts.JobScaled(request=request, job=body.job, **scaled))
-            return
-        if isinstance(body, SetPriorityClass):
-            write(facts.JobPriorityClassChanged(request=request, job=body.job, priority_class=body.priority_class))
-            return
-        if isinstance(body, ReplaceNode):
-            write(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
-            return
-        if isinstance(body, ReturnNode):
-            write(facts.NodeReturned(request=request, node=body.node))
-            return
-        if isinstance(body, ClearQuarantine):
-            node = self.log_writer.state.nodes[self.log_writer.state.node_numbers[body.node]]
-            device = node.devices[int(body.device)].id
-            fact = facts.DeviceClearRequested(request=request, node=body.node, device=device, reason=body.reason)
-            write(fact)
-            return
-        if isinstance(body, AcceptTruncation):
-            write(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
-            return
-        if isinstance(body, CancelJob) and body.job in self.log_writer.state.jobs:
-            write(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
-            return
-        if isinstance(body, EnrolNode | RevokeKey | ChangeRootKey):
-            found = request_for_keys(self.log_writer.state, request, body)
-            if isinstance(found, Rejected):
-                where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
-                why = {"code": found.code, "reason": found.reason}
-                found = [facts.InputRejected(**where, **why, source=envelope.source, id=envelope.id)]
-            write(*found)
-            return
-        if isinstance(body, ReadJobSpec):
-            self._read_spec(envelope, request, body)
-            return
-        operator_action = OPERATOR_ACTIONS.get(type(body))
-        known = {**self.log_writer.state.jobs, **self.log_writer.state.node_numbers}
-        if operator_action is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
-            write(operator_action.model_validate({"request": request, **body.model_dump()}))
-            return
-        where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
-        reason = {"code": "no-such-job", "reason": "there is no such job"}
-        if isinstance(body, ApplyPolicy):
-            reason = {"code": "policy-changed", "reason": "another policy is in force by now"}
-        if isinstance(body, SubmitJob):
-            reason = {"code": "job-exists", "reason": "there is a job of that name already: choose another name"}
-        write(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
-
-    def _read_spec(self, envelope, request, body) -> None:  # type: ignore[no-untyped-def]
-        """As admission: by the policy's table, and with a copy of the spec, unless it was erased."""
-        log_writer = self.log_writer
-        found = spec_granted(log_writer.state, request, Requester(envelope.actor), body)
+        owner = envelope.actor or known_keys(self.log_writer.state).get(envelope.keyid, "") if envelope.sig else ""
+        request = facts.RequestId(source=envelope.source, id=envelope.id, digest=envelope.digest, owner=owner)
+        of_user = isinstance(envelope.body, SubmitJob | ReadJobSpec)
+        requester = Requester(envelope.actor) if of_user else Requester(ROOT_ACTOR, "signed")
+        evidence = replace(evidence_of(self.log_writer.state, envelope.body, "a" * 64), missing=self.missing)
+        found = admit(Context(self.log_writer.state, requester, request, evidence), envelope.body)
         if isinstance(found, Rejected):
-            where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
+            where = {
+                "topic": topics.REQUESTS.name,
+                "partition": message.partition,
+                "offset": message.offset,
+                "digest": envelope.digest,
+            }
             why = {"code": found.code, "reason": found.reason}
-            log_writer.cycle(facts.InputRejected(**where, **why, source=envelope.source, id=envelope.id))
+            self.log_writer.cycle(facts.InputRejected(**where, **why, source=envelope.source, id=envelope.id))
             return
-        log_writer.cycle(*found, actor=envelope.actor)
+        self.log_writer.cycle(found, actor=envelope.actor, cause=f"{topics.REQUESTS.name}/{message.partition}/{message.offset}")
+        if isinstance(envelope.body, SubmitJob):
+            self.then(self.log_writer, envelope.body.demand.job)
+        elif isinstance(envelope.body, ReadJobSpec):
+            self._send_copy(envelope.body)
+
+    def _send_copy(self, body: ReadJobSpec) -> None:
+        """As admission: a copy of the spec, unless it was erased."""
+        log_writer = self.log_writer
         grant, encrypted = log_writer.state.seq, None
         if body.job in log_writer.specs:
             spec, salt = log_writer.specs[body.job]
@@ -377,14 +330,6 @@ class AnsweringBus(MemoryBus):
         log_writer.cluster.store(topics.JOB_SPEC_COPIES.name, 0, f"pool-a/{grant}".encode(), headers, value)
 
 
-OPERATOR_ACTIONS = {
-    EvictJob: facts.JobEvictionRequested,
-    PauseJob: facts.JobPaused,
-    ResumeJob: facts.JobResumed,
-    MigrateJob: facts.JobMigrationRequested,
-    DrainNode: facts.NodeDrained,
-    UndrainNode: facts.NodeUndrained,
-}
 _SEEN: set[tuple[str, str]] = set()
 
 

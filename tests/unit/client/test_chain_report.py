@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from tests.unit.client.chains import log, message, stream
 from tests.unit.client.kit import LogWriter, finished_story, quiet_story
 
 from bailiff.audit import chain_report
@@ -15,6 +16,7 @@ from bailiff.client.errors import ClientError
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import Wire, encode, facts, record_hash
+from bailiff_log.chain_verifier import Verification
 
 
 @pytest.fixture
@@ -24,24 +26,8 @@ def log_writer() -> LogWriter:
     return made
 
 
-def log(log_writer: LogWriter) -> list[Message]:
-    return log_writer.cluster.messages(AUDIT.name, log_writer.partition)
-
-
-async def stream(messages: list[Message]) -> AsyncIterator[Message]:
-    """Yields the messages as a topic does: every offset once."""
-    offset = -1
-    for message in messages:
-        offset = max(offset + 1, message.offset)
-        yield dataclasses.replace(message, offset=offset)
-
-
-async def verified(messages: list[Message]) -> chain_report.Verification:
+async def verified(messages: list[Message]) -> Verification:
     return await chain_report.verify("pool-a", stream(messages))
-
-
-def message(wire: Wire, offset: int = 999) -> Message:
-    return Message(AUDIT.name, 0, offset, 0, None, wire.headers, wire.value)
 
 
 def changed(original: Message, old: bytes, new: bytes) -> Message:
@@ -83,9 +69,13 @@ def zombie_wires(log_writer: LogWriter, count: int) -> list[Wire]:
     wires, prev = [], log_writer.head.hash
     for at in range(count):
         record = dataclasses.replace(
-            log_writer.records[-1], seq=log_writer.head.next_seq + at, prev=prev, time=log_writer.now, data=facts.ClockAdvanced(),
+            log_writer.records[-1],
+            seq=log_writer.head.next_seq + at,
+            prev=prev,
+            time=log_writer.now,
+            data=facts.ClockAdvanced(),
             type=facts.ClockAdvanced.type_name(),
-        )  # fmt: skip
+        )
         wires.append(encode(record))
         prev = record_hash(wires[-1])
     return wires
@@ -204,8 +194,9 @@ async def test_a_value_changed_into_an_unreadable_one_is_reported_as_changed(log
     last = await verified(corrupted[: at + 1])  # without a next record the change cannot be detected
     assert last["broken"] is not None
     assert (last["broken"]["seq"], last["broken"]["meaning"]) == (
-        f"{at}", "the chain is valid up to this record, but this release cannot read it",
-    )  # fmt: skip
+        f"{at}",
+        "the chain is valid up to this record, but this release cannot read it",
+    )
     assert "\n" not in last["broken"]["reason"]
 
 

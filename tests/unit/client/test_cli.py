@@ -20,10 +20,11 @@ from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_request import made_name
 from bailiff.render.plain_text import harmless_output
 from bailiff_bus import topics
-from bailiff_bus.messages import SubmitJob
 from bailiff_bus.port import BusUnavailable
-from bailiff_core.model.policy import Policy
-from bailiff_core.records.facts import PolicyApplied
+from bailiff_core.model.identity import IdentityRules
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.records.facts import PolicyApplied, PoolCreated
+from bailiff_core.records.job_requests import SubmitJob
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +72,28 @@ def test_list(bailiff: Run) -> None:
     assert "done-1" in bailiff("list", "--all").output
 
 
+def test_a_long_list_is_shown_in_pages(bailiff: Run) -> None:
+    def names(found: Any) -> list[str]:
+        return [row["job"] for row in json.loads(found.stdout)]
+
+    first = bailiff("list", "-o", "json", "--limit", "2")
+    assert names(first) == ["serve-2", "train-7"]
+    assert first.stderr == "2 more of 4 jobs; the next page: --after 2.train-7\n"
+    second = bailiff("list", "-o", "json", "--limit", "2", "--after", "2.train-7")
+    assert (names(second), second.stderr) == (["train-8", "train-9"], "")
+    assert names(bailiff("list", "-o", "json", "--after", "3.ended-meanwhile")) == ["train-9"]
+    assert names(bailiff("list", "-o", "json", "--limit", "1", "--sort", "-submitted")) == ["train-9"]
+    assert len(names(bailiff("list", "-o", "json", "--limit", "0"))) == 4
+    assert bailiff("list", "--after", "train-7").exit_code == ExitCode.USAGE
+
+
+def test_the_first_page_has_ones_own_jobs_first(bailiff: Run, log_writer: LogWriter) -> None:
+    log_writer.submit("of-bob", gpus=8, user="bob")
+    found = bailiff("list", "-o", "json", "--limit", "2", "--actor", "bob")
+    assert [row["job"] for row in json.loads(found.stdout)] == ["of-bob", "serve-2"]
+    assert json.loads(bailiff("list", "-o", "json", "--actor", "bob").stdout)[-1]["job"] == "of-bob", "all fit into one page"
+
+
 @pytest.mark.parametrize("columns", ["40", "80", "120"])
 def test_a_narrow_terminal_loses_no_column(bailiff: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
@@ -102,7 +125,7 @@ def test_json_and_yaml_output(bailiff: Run, output: str) -> None:
 def test_describe_shows_the_events_of_the_job_only(bailiff: Run) -> None:
     found = bailiff("describe", "train-8", "--show-events").output
     assert "preempted by serve-2" in found
-    assert "train-8 → evict  for serve-2 (inference 125 > train 50), loses 16.0 GPU-min" in found
+    assert "train-8 → evict  for serve-2 (inference 125 > train 50)" in found
     assert "train-7 → evict" not in found  # an event of another job
 
 
@@ -127,7 +150,7 @@ def test_submit_with_json_output(bailiff: Run, log_writer: LogWriter) -> None:
 def test_submit_is_rejected(bailiff: Run) -> None:
     found = bailiff("submit", "--name", "train-7", "--", "true")
     assert found.exit_code == ExitCode.REJECTED
-    assert "there is a job of that name already" in found.stderr
+    assert "job 'train-7' exists already (evicting): choose another name" in found.stderr
 
 
 def test_submit_without_a_response_from_admission(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -163,7 +186,7 @@ def test_options_override_the_job_file(bailiff: Run, tmp_path: Path) -> None:
     found = bailiff("submit", "-f", str(file), "--gpus", "2", "--env", "A=z", "--name", "b", "--dry-run")
     data = yaml.safe_load(found.output)["data"]
     assert (data["demand"]["job"], data["demand"]["tasks"][0]["gpu_milli"]) == ("b", 2000)
-    assert data["spec"] == {"command": ["true"], "env": {"A": "z", "B": "y"}}
+    assert data["spec"] == {"command": ["true"], "env": {"BAILIFF_SUBMIT_DIR": str(Path.cwd()), "A": "z", "B": "y"}}
 
 
 def test_each_fault_names_its_option_or_line(bailiff: Run, tmp_path: Path) -> None:
@@ -171,7 +194,7 @@ def test_each_fault_names_its_option_or_line(bailiff: Run, tmp_path: Path) -> No
     file.write_text("name: a\ncpu: x\nenv: [A]\ncommand: [x]\n")
     output = bailiff("submit", "-f", str(file), "--gpus", "y", "--env", "B=c").stderr
     assert "bailiff: --gpus: expected a number of GPUs" in output
-    assert f"bailiff: {file}:2: cpu: expected cores per task" in output
+    assert f"bailiff: {file}:2: cpu: expected cores such as 2" in output
     assert f"bailiff: {file}:3: env: expected an object" in output
 
 
@@ -190,7 +213,7 @@ def test_wait_exits_with_the_outcome_of_the_job(
     log_writer = LogWriter()
     finished_story(log_writer)
     run = command_for(log_writer, monkeypatch, tmp_path, ending(exit_code))
-    found = run("submit", "--name", "short", "--gpus", "1", "--wait", "--", "true")
+    found = run("submit", "--name", "short", "--gpus", "1", "--max-failures", "0", "--wait", "--", "true")
     assert found.exit_code == code
     assert f"short {outcome}" in found.output
 
@@ -321,11 +344,17 @@ def test_nodes_show_allocations_and_reservations(bailiff: Run) -> None:
 def test_node_replace_and_return(bailiff: Run, log_writer: LogWriter) -> None:
     assert bailiff("node", "replace", "gpu-02", "m-new").output.startswith("gpu-02 may register as machine m-new  (pool-a#")
     assert log_writer.state.nodes[1].machine_id == "m-new"
-    assert bailiff("node", "return").output.startswith("lease expiry of the pool resumed")
+    assert bailiff("node", "return").output.startswith("lease expiry resumed")
 
 
-def test_accept_truncation(bailiff: Run, log_writer: LogWriter) -> None:
-    found = bailiff("log", "accept-truncation", "--epoch", "3", "--seq", "90", "--reason", "power loss")
+def test_accept_truncation(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def waiting_for_an_operator(log_writer: LogWriter) -> AnsweringBus:
+        bus = AnsweringBus(log_writer)
+        bus.missing = (3, 90)
+        return bus
+
+    run = command_for(log_writer, monkeypatch, tmp_path, waiting_for_an_operator)
+    found = run("log", "accept-truncation", "--epoch", "3", "--seq", "90", "--reason", "power loss")
     assert found.exit_code == ExitCode.DONE
     assert log_writer.state.accepted_truncation == (3, 90)
 
@@ -553,3 +582,82 @@ async def test_watch_prints_each_change() -> None:
 async def test_watch_json_ignores_changes_of_age_fields() -> None:
     answers = [[{"a": 1, "pending_s": 1}], [{"a": 1, "pending_s": 2}], [{"a": 2, "pending_s": 3}]]
     assert [json.loads(line)[0]["a"] for line in (await watch_output(Output.JSON, answers)).splitlines()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("demand", "code", "evicted", "figures"),
+    [
+        ({"max_failures": 0}, 3, False, (1, 0)),
+        ({"on_failure": "end"}, 3, False, (1, 0)),
+        ({}, 0, False, (0, 0)),
+        ({"on_eviction": "end"}, 85, True, (0, 1)),
+    ],
+)
+def test_list_and_describe_count_the_end_alike(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, demand: dict[str, Any], code: int, evicted: bool, figures: tuple[int, int]
+) -> None:
+    log_writer = LogWriter()
+    log_writer.begin()
+    log_writer.node("own")
+    log_writer.submit("once", gpus=8, **demand)
+    log_writer.start("once")
+    if evicted:
+        log_writer.submit("high", gpus=8, class_="inference")
+        log_writer.propose()
+        log_writer.evict("once")
+    else:
+        log_writer.finish("once", code)
+    bailiff = command_for(log_writer, monkeypatch, tmp_path)
+    listed = [row for row in json.loads(bailiff("list", "--all", "-o", "json").output) if row["job"] == "once"]
+    described = json.loads(bailiff("describe", "once", "-o", "json").output)["summary"]
+    assert [(row["failures"], row["evictions"]) for row in (*listed, described)] == [figures, figures]
+
+
+def with_own_key(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> tuple[str, Path, Path]:
+    """ada's key id and file, in a policy that names her as its operator; and a file of the policy before, without identity."""
+    private, before, after = tmp_path / "ada.key", tmp_path / "before.yaml", tmp_path / "after.yaml"
+    key = json.loads(bailiff("key", "new", str(private), "-o", "json").output)["keyid"]
+    before.write_text(yaml.safe_dump(yaml.safe_load(bailiff("policy", "show", "-o", "yaml").output)["policy"]))
+    document = yaml.safe_load(before.read_text())
+    document["identity"] = {"keys": {key: "ada"}, "operators": ["ada"]}
+    after.write_text(yaml.safe_dump(document))
+    assert bailiff("policy", "apply", str(after), "--key", str(private)).exit_code == ExitCode.DONE
+    return key, private, before
+
+
+def test_a_policy_without_ones_own_key_is_applied_only_on_purpose(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:
+    key, private, before = with_own_key(bailiff, log_writer, tmp_path)
+    refused = bailiff("policy", "apply", str(before), "--key", str(private))
+    assert refused.exit_code == ExitCode.USAGE
+    assert "You could no longer sign requests, as it names no key of yours." in refused.output
+    assert "you would lose permissions: confirmation is required" in " ".join(refused.output.split())
+    assert key in log_writer.state.rules.identity.keys
+    created = bailiff("project", "create", "vision", "--gpus", "4", "--key", str(private))
+    assert "You could no longer" not in created.output
+    assert bailiff("policy", "apply", str(before), "--key", str(private), "--yes").exit_code == ExitCode.DONE
+    assert not log_writer.state.rules.identity.keys
+
+
+def test_the_first_policy_of_a_pool_is_asked_about_too(
+    bailiff: Run, log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "first.yaml"
+    first = DEFAULT_POLICY.model_copy(update={"identity": IdentityRules(keys={"a" * 43: "bob"}, operators=("bob",))})
+    file.write_text(first.model_dump_json())
+    refused = bailiff("policy", "apply", str(file))
+    assert refused.exit_code == ExitCode.USAGE
+    assert "You could no longer send the requests of operators." in refused.output
+    empty = LogWriter("empty")
+    empty._append(0, 0, False, PoolCreated(pool="empty", partition=0, nonce="0" * 8))
+    before_any = command_for(empty, monkeypatch, tmp_path)("policy", "apply", str(file))
+    assert before_any.exit_code == ExitCode.NO_ANSWER
+    assert "no policy is in force in empty yet" in before_any.output
+
+
+def test_ones_own_last_key_is_revoked_only_on_purpose(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:
+    key, private, _ = with_own_key(bailiff, log_writer, tmp_path)
+    refused = bailiff("key", "revoke", key, "--key", str(private))
+    assert refused.exit_code == ExitCode.USAGE
+    assert "You could no longer sign requests" in refused.output
+    assert "You could no longer" not in bailiff("key", "revoke", "b" * 43, "--key", str(private)).output
+    assert "You could no longer" not in bailiff("key", "revoke", key, "--key", str(private), "--yes").output

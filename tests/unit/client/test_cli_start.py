@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import packages_distributions
 
 import pytest
 import typer.main
@@ -19,6 +20,21 @@ ENGINE_RULES = tuple(
 NEVER = ("numpy", "matplotlib", "docker", "structlog", "prometheus_client", "cryptography", "yaml", *ENGINE_RULES)
 NO_DATA = ("asyncio", "aiokafka", "bailiff_core.model", "bailiff_bus.messages", *NEVER)
 
+UNAVOIDABLE = {"_distutils_hack", "annotated_doc", "shellingham"}  # of an environment for development, or of typer
+LIST_NEEDS = {"typer", "aiokafka", "async_timeout", "cramjam", "orjson", "packaging"}
+LIST_NEEDS |= {
+    "annotated_types",
+    "dotenv",
+    "pydantic",
+    "pydantic_core",
+    "pydantic_settings",
+    "typing_extensions",
+    "typing_inspection",
+}
+LIST_OF_CORE = {
+    f"bailiff_core.{name}" for name in ("canonical", "engine", "fold", "humanize", "model", "permissions", "records", "views")
+}
+
 RUN = """
 import atexit, json, sys
 sys.argv = ["bailiff", *json.loads(sys.argv[1])]
@@ -29,14 +45,15 @@ main()
 LIST = """
 import json, sys
 import bailiff.cli.job_list, bailiff.client.client, bailiff.client.settings, bailiff_bus.kafka
-from bailiff.client.job_filter import JobFilter, selected
-from bailiff.render.tables.job_columns import jobs_table, jobs_text
+from bailiff.client.job_filter import JobFilter, page
+from bailiff.tables.job_columns import jobs_text
 from bailiff_core.model.state import PoolState
 from bailiff.client.settings import ClientSettings
 from bailiff.client.client import Client, bus_of
+from bailiff.client.requester import requester_of
 settings = ClientSettings()
-Client.connect(settings, bus_of(settings))
-jobs_table(selected(PoolState(), 0, JobFilter())), jobs_text([])
+requester_of(Client.connect(settings, bus_of(settings)), PoolState())
+jobs_text(page(PoolState(), 0, JobFilter()).rows)
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 
@@ -53,11 +70,13 @@ def among(modules: Sequence[str], forbidden: Sequence[str]) -> list[str]:
     return [name for name in forbidden if name in modules]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["version"], ["--help"]])
 def test_help_and_version_load_neither_data_models_nor_kafka(arguments: list[str]) -> None:
     assert among(loaded(RUN, *arguments), ("pydantic", *NO_DATA)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "word"), [("bailiff li", "1"), ("bailiff list --", "2"), ("bailiff audit ", "2")])
 def test_completion_loads_no_data_models_and_no_kafka(line: str, word: str) -> None:
     shell = {"_BAILIFF_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": word}
@@ -73,8 +92,13 @@ def test_version_loads_no_option_parser() -> None:
     assert among(loaded(RUN, "version"), ["typer", "rich", "click"]) == []
 
 
-def test_list_loads_no_scheduling_rules() -> None:
-    assert among(loaded(LIST), NEVER) == []
+@pytest.mark.slow
+def test_list_in_a_pipe_loads_these_packages_and_no_other() -> None:
+    modules = loaded(LIST)
+    assert among(modules, ("bailiff_bus.messages", *NEVER)) == []
+    packages = {name.split(".")[0] for name in modules} & set(packages_distributions())
+    assert {name for name in packages - UNAVOIDABLE if not name.startswith("bailiff")} == LIST_NEEDS
+    assert {".".join(name.split(".")[:2]) for name in modules if name.startswith("bailiff_core.")} == LIST_OF_CORE
 
 
 def test_the_command_table_has_every_command_with_its_panel() -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.kits.memory_bus import MemoryCluster
 from tests.unit.client.kit import NOON, AnsweringBus, LogWriter, preemption_story, quiet_story
 
 from bailiff import Client, ClientError, ExitCode
@@ -11,13 +12,15 @@ from bailiff.client.client import request_of
 from bailiff.client.settings import key_text, read_key
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import CancelJob, JobSpec
-from bailiff_bus.testing import MemoryCluster
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.identity import IdentityRules
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.state import PoolState
-from bailiff_core.records.facts import StateDigest
+from bailiff_core.records.facts import PolicyApplied, StateDigest
+from bailiff_core.records.job_requests import CancelJob
+from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_log.keys import key_id, new_private_key
 from bailiff_log.signatures import verify
 
@@ -62,6 +65,20 @@ async def test_the_outcome_of_an_older_request_is_found(client: Client, log_writ
     first = await client.outcome_of(request, timeout=60)
     async with Client(AnsweringBus(log_writer), source="test") as later:
         assert await later.outcome_of(request, timeout=60) == first
+
+
+async def test_a_policy_that_takes_the_senders_key_away_is_answered(log_writer: LogWriter) -> None:
+    key, without = new_private_key(), log_writer.state.rules.complete()
+    named = without.model_copy(update={"identity": IdentityRules(keys={key_id(key): "alice"})})
+    log_writer.cycle(PolicyApplied(policy=named))
+    async with Client(AnsweringBus(log_writer), source="test", private_key=key, now=lambda: NOON) as client:
+        await client.projection("pool-a")
+        sent = await client.request("pool-a", ApplyPolicy(policy=without))
+        outcome = await client.outcome_of(sent, timeout=60)
+    assert outcome is not None
+    assert outcome.accepted
+    assert log_writer.state.policy is not None
+    assert not log_writer.state.policy.identity.keys
 
 
 async def test_a_missing_outcome_is_none(log_writer: LogWriter) -> None:

@@ -1,96 +1,25 @@
 """`bailiff audit verify --witnesses`: tails cut with their seals, older copies and other histories are found and named."""
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.log_builder import Story
+from tests.kits.cosigned_log import BOTH, END, FORK, KEY, KEYS, LOG, NOW, OTHER, OURS, SAME, SIZES, SealedLog
 
 from bailiff.audit.cosignatures import newest_cosignatures
 from bailiff.audit.log_files import write_log
-from bailiff.audit.log_sources import Source, from_file
+from bailiff.audit.log_sources import from_file
 from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.segments import seal_to
 from bailiff.audit.verify import Verified, verified
-from bailiff.cli.audit import witness_addresses
+from bailiff.cli.audit.verify import witness_addresses
 from bailiff.client.errors import ClientError
 from bailiff.witness.witnesses import WitnessAddress
-from bailiff_bus.messages import CheckpointCosigned, LogSealed
-from bailiff_bus.port import Message
-from bailiff_core.records import ChainHead, Wire
+from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed
+from bailiff_core.records import Wire
 from bailiff_core.records.merkle import Frontier, leaf_hash
-from bailiff_core.records.wire import record_hash
-from bailiff_log.checkpoints import log_key, origin_of, witness_key
-from bailiff_log.cosigner import Cosigner
 from bailiff_log.seals import SealBody, make_invalidation, make_key, make_seal
 
-KEY = b"\x21" * 32
-NOW = 1_800_000_000_000_000
-NAMES = {"w1": b"\x31" * 32, "w2": b"\x32" * 32}
-KEYS = {name: witness_key(name, private) for name, private in NAMES.items()}
-BOTH = [WitnessAddress(key) for key in KEYS.values()]
 W1, W2 = [BOTH[0]], [BOTH[1]]
-
-
-def story(later: str) -> list[Wire]:
-    """A log. later: names the jobs after its first records, which are the same in every story."""
-    built = Story(pool="pool-a")
-    built.node("n1", gpus=4)
-    for number in range(3):
-        built.submit(f"train-{number}", gpus=1)
-    for number in range(4):
-        built.submit(f"{later}-{number}", gpus=1)
-    return built.wires
-
-
-OURS, FORK = story("ours"), story("fork")
-SAME = next(at for at, (ours, theirs) in enumerate(zip(OURS, FORK, strict=True)) if ours != theirs)
-END = len(OURS)
-SIZES = (SAME - 1, END - 2, END)
-
-
-class SealedLog:
-    """A log with seals at some sizes."""
-
-    def __init__(self, wires: list[Wire], sizes: tuple[int, ...] = SIZES) -> None:
-        self.wires = wires
-        self.hashes = [record_hash(wire) for wire in wires]
-        self.seals: list[SealBody] = [make_key(KEY, "pool-a", self.hashes[0])]
-        tree, before, base = Frontier(), 0, Frontier()
-        for size in sizes:
-            leaves = [leaf_hash(bytes.fromhex(each)) for each in self.hashes[before:size]]
-            tree.extend(list(leaves))
-            subtree = base.followed_by(leaves)
-            seal = make_seal(KEY, "pool-a", self.hashes[0], tree, self.hashes[size - 1], NOW, before, subtree)
-            self.seals.append(seal)
-            before, base = size, tree.copy()
-
-    def source(self, records: int = END, cosigned: list[CheckpointCosigned] | None = None) -> Source:
-        """The log cut after so many records, with its seals up to there."""
-        seals = [seal for seal in self.seals if not isinstance(seal, LogSealed) or seal.size <= records]
-        return Source("pool-a", 0, self._messages(records), seals, ChainHead("pool-a"), cosignatures=cosigned or [])
-
-    async def _messages(self, records: int) -> AsyncGenerator[Message, None]:
-        for offset, wire in enumerate(self.wires[:records]):
-            yield Message("bailiff.audit", 0, offset, NOW, None, wire.headers, wire.value)
-
-    def cosigned_by(self, folder: Path, *names: str, until: int = END) -> list[CheckpointCosigned]:
-        """What these witnesses publish about the seals up to a size."""
-        found = []
-        for name in names:
-            key = KEYS[name]
-            witness = Cosigner(folder / name, key, NAMES[name], lambda: NOW)
-            for seal in self.seals:
-                if isinstance(seal, LogSealed) and seal.size <= until:
-                    origin = origin_of("pool-a", self.hashes[0])
-                    proof = [bytes.fromhex(each) for each in seal.consistency]
-                    note = witness.add_checkpoint(seal.checkpoint, [log_key(origin, seal.key)], seal.previous_size, proof)
-                    found.append(CheckpointCosigned(witness=str(key), checkpoint=str(note)))
-            witness.close()
-        return found
-
-
-LOG, OTHER = SealedLog(OURS), SealedLog(FORK)
 
 
 def problems(found: Verified) -> str:
@@ -106,8 +35,13 @@ async def test_a_log_that_enough_witnesses_cosigned_is_verified(tmp_path: Path) 
     found = await verified(LOG.source(cosigned=cosigned), (), 2, BOTH)
     assert problems(found) == ""
     assert found["witnesses"] == {
-        "wanted": 2, "cosigned": END, "by": ["w1", "w2"], "at": "2027-01-15T08:00:00.000000Z", "named": True, "problems": [],
-    }  # fmt: skip
+        "wanted": 2,
+        "cosigned": END,
+        "by": ["w1", "w2"],
+        "at": "2027-01-15T08:00:00.000000Z",
+        "named": True,
+        "problems": [],
+    }
 
 
 async def test_the_position_is_the_newest_that_so_many_cosigned(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, preemption_story
 
-from bailiff.client.doctor import device_checks
 from bailiff.client.errors import ExitCode
+from bailiff.doctor.checks import device_checks
 from bailiff_core.records import facts
 
 
@@ -57,8 +57,9 @@ def test_the_doctor_warns_with_advice(log_writer: LogWriter) -> None:
     name = log_writer.state.nodes[0].name
     checks = device_checks(log_writer.state)
     assert [check["found"] for check in checks] == [
-        f"{name} GPU 0 is quarantined: 1 GiB is left", f"{name} GPU 1 is unhealthy: off the bus",
-    ]  # fmt: skip
+        f"{name} GPU 0 is quarantined: 1 GiB is left",
+        f"{name} GPU 1 is unhealthy: off the bus",
+    ]
     assert f"bailiff node clear {name} 0 --reason WHY" in checks[0]["advice"]
 
 

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import AsyncIterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from tests.kits.memory_bus import MemoryBus, MemoryCluster
 from tests.unit.client.kit import MINUTE, SECOND, LogWriter, preemption_story, quiet_story
 
 from bailiff import Client, ClientSettings
-from bailiff.client.doctor import (
+from bailiff.doctor.checks import (
     Check,
     clock_check,
     examine,
@@ -18,9 +21,14 @@ from bailiff.client.doctor import (
     python_check,
     topic_checks,
 )
+from bailiff.doctor.liveness import SERVICES
+from bailiff.tables.checks import checks_table
 from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.messages.reports import NodeHeartbeat
 from bailiff_bus.port import BusUnavailable
-from bailiff_bus.testing import MemoryBus, MemoryCluster
+from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.records.facts import InputRejected, PolicyApplied
 from bailiff_service.health import HealthServer
 
 
@@ -41,13 +49,56 @@ def statuses(checks: list[Check]) -> dict[str, str]:
     return {check["check"]: check["status"] for check in checks}
 
 
-async def test_a_healthy_installation(client: Client) -> None:
+async def all_alive(log_writer: LogWriter) -> None:
+    """The policy is as shipped, the control services are members of their groups, and each node has just sent a heartbeat."""
+    log_writer.cycle(PolicyApplied(policy=DEFAULT_POLICY.complete()))
+    for role in SERVICES:
+        await log_writer.cluster.client(role).join(f"bailiff-{role}", topics.AUDIT.name, None)
+    for node in log_writer.state.nodes.values():
+        body = NodeHeartbeat(node=node.name, incarnation=node.incarnation, number=1)
+        headers, value = wrap(body, source="/agent", id=node.name, pool="pool-a", time_us=log_writer.now)
+        log_writer.cluster.store(topics.NODE_REPORTS.name, 0, b"pool-a", headers, value)
+
+
+async def test_a_healthy_installation(client: Client, log_writer: LogWriter) -> None:
+    await all_alive(log_writer)
     found = await examine(client, ClientSettings())
     assert statuses(found) == {
-        "python": "ok", "packages": "ok", "engine": "ok", "kafka": "ok", "topics": "ok", "pool pool-a": "ok",
-        "policy pool-a": "ok", "rejected pool-a": "ok", "clock": "ok", "services": "skipped",
-    }  # fmt: skip
+        "python": "ok",
+        "packages": "ok",
+        "engine": "ok",
+        "kafka": "ok",
+        "topics": "ok",
+        "service admission": "ok",
+        "service victim-selection": "ok",
+        "service eviction-executor": "ok",
+        "pool pool-a": "ok",
+        "nodes pool-a": "ok",
+        "policy pool-a": "ok",
+        "rejected pool-a": "ok",
+        "clock": "ok",
+        "services": "skipped",
+    }
     assert json.loads(json.dumps(found)) == found
+
+
+async def test_what_is_wrong_now_stands_apart_from_what_was_rejected_before(client: Client, log_writer: LogWriter) -> None:
+    await all_alive(log_writer)
+    where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": "0" * 64, "source": "/somebody"}
+    log_writer.cycle(InputRejected(**where, code="no-such-job", reason="there is no job tarin-1"))
+    found = await examine(client, ClientSettings())
+    assert {check["when"] for check in found if check["status"] != "ok"} == {"past", "now"}
+    out = StringIO()
+    Console(width=140, file=out).print(checks_table(found))
+    now, before = " ".join(out.getvalue().split()).split("Rejected and refused before")
+    assert "tarin-1" not in now
+    assert "tarin-1" in before
+    assert "No problems now. 1 kind of messages rejected or refused in the last day" in before
+
+
+async def test_the_doctor_names_the_folder_that_it_wants() -> None:
+    for found in (await health_checks(None), await health_checks(Path("/nowhere"))):
+        assert "--state-dir .bailiff/state" in found[0]["advice"]
 
 
 class NoKafka(MemoryBus):

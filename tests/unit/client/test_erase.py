@@ -7,7 +7,7 @@ from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, quie
 
 from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
-from bailiff_bus.messages import JobSpec
+from bailiff_core.model.job_spec import JobSpec
 
 ENDED, RUNNING = b"pool-a/done-1/" + b"a" * 64, b"pool-a/train-7/" + b"a" * 64
 

@@ -2,17 +2,21 @@
 
 import csv
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.log_builder import MINUTE, Story
+from tests.kits.log_builder import MINUTE, Story
 from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story
 
 from bailiff.client.errors import ExitCode
 from bailiff.render import events
+from bailiff_core.explain import explain_job
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
+from bailiff_core.records.subjects import jobs_of
 
 
 @pytest.fixture
@@ -57,14 +61,120 @@ def test_events_of_a_preemptor(log_writer: LogWriter) -> None:
     assert types == ["Submitted", "Reserved", "Scheduled", "Started", "Succeeded"]  # a gang of three starts once
 
 
+@pytest.mark.parametrize("elastic", ["live", "restart"])
+def test_a_shrink_is_one_event_whatever_order_its_tasks_leave_in(elastic: str) -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=1, tasks=8, min_tasks=4, elastic=elastic)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("wide")
+    for task in (6, 4, 7, 5) if elastic == "live" else (6, 0, 4, 7, 3, 5, 1, 2):
+        story.exits("wide", code=85, task=task)
+        story.releases("wide", task=task)
+    if elastic == "restart":
+        story.started("wide")
+    found = [(row["type"], row["tasks"], row["reason"]) for row in of_story(story) if row["job"] == "wide"]
+    told = [each for each in found if each[0] in ("Started", "Shrunk", "Resumed")]
+    if elastic == "live":
+        assert told == [("Started", "", "attempt 1"), ("Shrunk", "4-7", "continues with 4 of 8 tasks: preemption")]
+    else:
+        shrunk = ("Shrunk", "4-7", "restarts with 4 of 8 tasks: preemption")
+        assert told == [("Started", "", "attempt 1"), shrunk, ("Resumed", "", "attempt 2, 4 of 8 tasks")]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_tasks_that_stay_do_not_hide_a_shrink(late: bool) -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=1, tasks=8, min_tasks=4)
+    story.submit("high", gpus=2, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("wide")
+    story.cancel("high")
+    story.exits("wide", code=85, task=6)
+    story.releases("wide", task=6)
+    assert [row["tasks"] for row in of_story(story) if row["type"] == "Shrunk"] == []  # whether 7 stays is not known yet
+    if late:
+        story.cancel_eviction_refused("wide", task=7)
+        story.exits("wide", code=85, task=7)
+        story.releases("wide", task=7)
+    else:
+        story.eviction_cancelled("wide", task=7)
+    assert [row["tasks"] for row in of_story(story) if row["type"] == "Shrunk"] == ["6-7" if late else "6"]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "evicted whole", "the others finish", "its last task finishes"])
+def test_a_job_that_ends_while_it_shrinks_has_one_event_for_what_became_of_it(end: str) -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=1, tasks=8, min_tasks=4)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    for task in (4, 5):
+        story.ends("wide", code=85, task=task)
+    if end == "cancelled":
+        story.cancel("wide")
+        story.ends("wide", code=85)
+    elif end == "evicted whole":
+        story.evict("wide")
+        story.yields("wide")
+    else:
+        for task in (0, 1, 2, 3):
+            story.ends("wide", task=task)
+        for task in (6, 7):
+            story.ends("wide", code=85 if end == "the others finish" else 0, task=task)
+    told = [(row["type"], row["tasks"]) for row in of_story(story) if row["job"] == "wide"]
+    ends = {
+        "cancelled": [("Evicting", ""), ("Cancelled", "")],
+        "evicted whole": [("Evicting", ""), ("Requeued", "")],
+        "the others finish": [("Shrunk", "4-7"), ("Succeeded", "")],
+        "its last task finishes": [("Shrunk", "4-5"), ("Succeeded", "")],
+    }
+    assert [each for each in told if each[0] in ("Shrunk", "Evicting", "Requeued", "Cancelled", "Succeeded")] == ends[end]
+
+
+@pytest.mark.parametrize(
+    ("demand", "leaves"),
+    [
+        ({"min_tasks": 1, "elastic": "live"}, (2, 3)),
+        ({"min_tasks": 1, "elastic": "live"}, (2,)),
+        ({"min_tasks": 1, "elastic": "restart"}, (0, 1, 2, 3)),
+        ({}, (0, 1)),
+        ({}, (0, 1, 2, 3)),
+        ({"on_eviction": "end"}, (0, 1)),
+        ({"on_eviction": "end"}, (0, 1, 2, 3)),
+    ],
+)
+def test_explain_says_later_what_the_event_said_is_lost(demand: dict[str, Any], leaves: tuple[int, ...]) -> None:
+    """While its tasks leave one by one, and after they have left."""
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=1, tasks=4, **demand)
+    story.submit("high", gpus=2, cls="inference", after=11 * MINUTE)
+    story.propose()
+    story.begin("low")
+    for task in leaves:
+        story.ends("low", code=85, task=task, after=MINUTE)
+    (reason,) = [row["reason"] for row in of_story(story) if row["type"] == "Preempted"]
+    said = re.search(r"loses (.* to restart)", reason)
+    assert said is not None
+    history = [record for record in story.records if "low" in jobs_of(record)]
+    told = [each.text for section in explain_job(story.state, story.job("low"), history) for each in section.sentences]
+    (later,) = [text for text in told if text.startswith("Its loss when it was selected")]
+    assert later == (f"Its loss when it was selected: {said[1]}, without another checkpoint.")
+
+
 def test_a_victim_has_the_kubernetes_condition(log_writer: LogWriter) -> None:
     row = next(row for row in event_rows(log_writer) if row["type"] == "Preempted" and row["job"] == "train-8")
     assert (row["condition_type"], row["condition_status"], row["condition_reason"]) == (
-        "DisruptionTarget", "True", "PreemptionByScheduler",
-    )  # fmt: skip
+        "DisruptionTarget",
+        "True",
+        "PreemptionByScheduler",
+    )
     assert "to accommodate serve-2, by preempt" in row["condition_message"]
     assert (row["by"], row["node"]) == ("serve-2", "gpu-01")
-    assert row["reason"].startswith("for serve-2 (inference 125 > train 50), loses 16.0 GPU-min")
+    assert row["reason"].startswith("for serve-2 (inference 125 > train 50), loses 12.0 GPU-min of work")
 
 
 def test_every_event_has_a_unique_id_and_a_known_type(log_writer: LogWriter) -> None:
@@ -94,6 +204,21 @@ def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
         "Scheduled",
         "Restarted",
     ]
+
+
+def test_a_job_whose_reservation_was_dropped_starts_and_does_not_restart() -> None:
+    story = Story()
+    story.node("n1", gpus=1)
+    story.runs("old", gpus=1)
+    story.submit("next", gpus=1, after=MINUTE)
+    story.exits("old")
+    assert story.job("next").phase == "reserved"
+    story.evict("next")
+    story.releases("old")
+    story.started("next", after=MINUTE)
+    assert story.job("next").attempt == 2
+    types = [row["type"] for row in of_story(story) if row["job"] == "next"]
+    assert [event_type for event_type in types if event_type in ("Started", "Restarted", "Resumed")] == ["Started"]
 
 
 def test_a_growing_job_has_one_started_event() -> None:
@@ -134,3 +259,72 @@ def test_csv_formulas_are_escaped(tmp_path: Path) -> None:
     with file.open("w", newline="") as out:
         events.write_csv(out, [{**row, "reason": '=HYPERLINK("http://x")'}])
     assert "'=HYPERLINK" in file.read_text()
+
+
+def cancelled_in_the_grace() -> Story:
+    """high is cancelled after low got its notice."""
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=4, tasks=2)
+    story.submit("high", gpus=8, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("low")
+    return story
+
+
+def told(story: Story) -> list[tuple[str, str]]:
+    return [(row["type"], row["reason"]) for row in of_story(story) if row["job"] == "low" and row["type"] != "Pending"][3:]
+
+
+def test_an_eviction_that_its_nodes_could_not_cancel_continues() -> None:
+    story = cancelled_in_the_grace()
+    story.staged("low", "term_sent")
+    story.cancel("high")
+    story.cancel_eviction_refused("low", task=1)
+    story.yields("low")
+    story.started("low")
+    types = ["Preempted", "EvictionContinues", "Requeued", "Scheduled", "Resumed"]
+    assert [word for word, _ in told(story)] == types
+    assert told(story)[1][1] == "on n1, too late: it was already told to stop; it resumes later"
+
+
+@pytest.mark.parametrize("answers", ["4- 5- 6- 7-", "4+ 5- 6- 7+", "4- 5+ 6+ 7-", "4x 5+ 6+ 7+", "4+ 5+ 6+ 7+", "4x 5- 6+ 7-"])
+def test_one_eviction_is_one_event_of_each_kind_however_many_nodes_answer(answers: str) -> None:
+    """Tasks of which the node says that they stay (+), or that it is too late (-), or that exit before it answers (x)."""
+    story = Story()
+    for node in ("n1", "n2", "n3", "n4"):
+        story.node(node, gpus=2)
+    story.runs("wide", gpus=1, tasks=8, min_tasks=4, elastic="live")
+    story.submit("high", gpus=1, tasks=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("wide")
+    story.cancel("high")
+    for task, answer in ((int(each[0]), each[1]) for each in answers.split()):
+        if answer == "x":
+            story.exits("wide", code=85, task=task)
+        elif answer == "+":
+            story.eviction_cancelled("wide", task=task)
+        else:
+            story.cancel_eviction_refused("wide", task=task)
+    for task in story.job("wide").tasks:
+        if task.eviction is not None:
+            if task.state == "running":
+                story.exits("wide", code=85, task=task.index)
+            story.releases("wide", task=task.index)
+    words = [row["type"] for row in of_story(story) if row["job"] == "wide"]
+    ended_cancelled = answers.endswith("+")
+    assert words.count("Preempted") == 1
+    assert words.count("EvictionContinues") == ("-" in answers)
+    assert words.count("EvictionCancelled") == ended_cancelled
+    assert words.count("Shrunk") == ("-" in answers or "x" in answers)
+
+
+def test_an_eviction_is_cancelled_once_all_its_nodes_have_confirmed() -> None:
+    story = cancelled_in_the_grace()
+    story.cancel("high")
+    assert [word for word, _ in told(story)] == ["Preempted"]
+    story.eviction_cancelled("low", task=0)
+    assert [word for word, _ in told(story)] == ["Preempted"]
+    story.eviction_cancelled("low", task=1)
+    assert [word for word, _ in told(story)] == ["Preempted", "EvictionCancelled"]
+    assert story.job("low").phase == "running"

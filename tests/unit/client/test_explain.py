@@ -10,6 +10,7 @@ from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, pree
 from bailiff.client.errors import ExitCode
 from bailiff.explain import explanations
 from bailiff.render.record_text.lines import sentence
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.model.proposal import Explanation
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Payload
@@ -41,8 +42,10 @@ def test_a_job_is_explained_with_record_numbers(bailiff: Run) -> None:
 def test_json_output_has_questions_sentences_and_records(bailiff: Run) -> None:
     found = json.loads(bailiff("explain", "train-8", "-o", "json").output)
     assert [section["question"] for section in found["sections"]] == [
-        "What is its state?", "Why was it evicted?", "When does it resume, and what protects it then?",
-    ]  # fmt: skip
+        "What is its state?",
+        "Why was it evicted?",
+        "When does it resume, and what protects it then?",
+    ]
     assert found["condition"]["type"] == "DisruptionTarget"
     assert found["candidates"] is None
 
@@ -120,6 +123,17 @@ def test_a_rejected_job_is_reported_with_the_reason(bailiff: Run, log_writer: Lo
         output = " ".join(bailiff(command, "big").stderr.split())
         assert "there is no job 'big' in pool-a: it was rejected at #" in output
         assert "it needs 99 GPUs" in output
+
+
+def test_a_job_above_a_limit_is_reported_with_the_limit_and_when_to_retry(bailiff: Run, log_writer: LogWriter) -> None:
+    rejected = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
+    reason = "user ada: 2 jobs have not ended, and the policy allows 2 (limits.user.open_jobs)"
+    again = Rejected.later("too-many-jobs", reason, log_writer.state.now + 60_000_000, "third")
+    log_writer.cycle(facts.InputRejected(**rejected, code=again.code, reason=again.text, job="third", retry_at=again.retry_at))
+    for command in ("explain", "describe"):
+        output = " ".join(bailiff(command, "third").stderr.split())
+        assert again.reason in output
+        assert "send it again after 20" in output
 
 
 def test_only_related_records_are_decoded(bailiff: Run, log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch) -> None:

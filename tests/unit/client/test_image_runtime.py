@@ -1,11 +1,12 @@
 """A job with an image that names no runtime runs with the one that its pool has."""
 
 import pytest
-from tests.log_builder import Story
+from tests.kits.log_builder import Story
 
 from bailiff.client.image_runtime import runtime_for_images, with_runtime
-from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.job_requests import SubmitJob
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from bailiff.client import job_parser
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import memory_text
+from bailiff_core.model import amounts
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def test_memory(text: object, bytes_: int) -> None:
 
 @pytest.mark.parametrize(("text", "milli"), [("2", 2000), ("500m", 500), ("1.5", 1500), (2, 2000), (0.5, 500), (0, 0)])
 def test_cpu(text: object, milli: int) -> None:
-    assert job_parser.cpu(text) == milli
+    assert amounts.cores(text) == milli
 
 
 @pytest.mark.parametrize(("text", "milli"), [("4", 4000), (1, 1000), ("0.5", 500)])
@@ -42,15 +43,15 @@ def test_seconds(text: object, seconds: str) -> None:
 @pytest.mark.parametrize(
     ("read", "value"),
     [
-        (job_parser.memory, "8 pizza"), (job_parser.memory, "-1GiB"), (job_parser.memory, "0.3B"), (job_parser.memory, None),
-        (job_parser.memory, ""), (job_parser.memory, "1e3"), (job_parser.cpu, "many"), (job_parser.cpu, "0.0001"),
-        (job_parser.cpu, "-2"), (job_parser.cpu, "NaN"), (job_parser.cpu, "Infinity"), (job_parser.gpus, "500m"),
-        (job_parser.gpus, True), (job_parser.gpus, [1]),
-        (job_parser.seconds, "soon"), (job_parser.seconds, ""), (job_parser.seconds, "NaN"),
+        *((job_parser.memory, "8 pizza"), (job_parser.memory, "-1GiB"), (job_parser.memory, "0.3B"), (job_parser.memory, None)),
+        *((job_parser.memory, ""), (job_parser.memory, "1e3"), (amounts.cores, "many"), (amounts.cores, "0.0001")),
+        *((amounts.cores, "-2"), (amounts.cores, "NaN"), (amounts.cores, "Infinity"), (job_parser.gpus, "500m")),
+        *((job_parser.gpus, True), (job_parser.gpus, [1]), (job_parser.seconds, "soon"), (job_parser.seconds, "")),
+        (job_parser.seconds, "NaN"),
     ],
-)  # fmt: skip
+)
 def test_invalid_values_name_what_was_found(read: object, value: object) -> None:
-    with pytest.raises(job_parser.InvalidValue, match=r"expected .*, found "):
+    with pytest.raises(amounts.InvalidValue, match=r"expected .*, found "):
         read(value)  # type: ignore[operator]
 
 
@@ -112,7 +113,7 @@ command: python train.py
 
 FAULTS = [
     ("name: a\nclas: train\ncommand: [x]\n", ":2: clas: no such field; did you mean class?"),
-    ("name: a\nmemory: 8 pizza\ncommand: [x]\n", ':2: memory: expected an amount of memory per task'),
+    ("name: a\nmemory: 8 pizza\ncommand: [x]\n", ":2: memory: expected an amount of memory per task"),
     ("name: Fine Tune\ncommand: [x]\n", ":1: name: expected a name of at most 63 characters"),
     ("name: a\ngrace: long\ncommand: [x]\n", ":2: grace: 'long' is not a duration"),
     ("name: a\ngroups:\n  - tasks: 0\n    gpus: 1\ncommand: [x]\n", ":3: groups.0.tasks: expected a whole number ≥ 1, found 0"),
@@ -122,7 +123,7 @@ FAULTS = [
     ("- a\n", ":1: expected the fields of a job, found a list of 1"),
     ("name: [\n", ": not YAML"),
     ("name: a\nname: b\n", ":2: name occurs twice"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), FAULTS)
@@ -190,11 +191,16 @@ def test_conflicting_fields_are_reported(fields: dict[str, object], expected: st
 
 def test_a_gang_with_every_field() -> None:
     demand = request_of(
-        project="vision", user="u-1", min_tasks=2, run_time_limit="2h", preemption_delay="30s", pack="spread",
+        project="vision",
+        user="u-1",
+        min_tasks=2,
+        run_time_limit="2h",
+        preemption_delay="30s",
+        pack="spread",
         topology={"topology": "racks", "required": "zone", "preferred": "rack"},
         sub_groups=[{"name": "workers", "min-tasks": 2, "topology": {"topology": "racks", "required": "rack"}}, {"name": "ps"}],
         groups=[{"tasks": 4, "gpus": 1, "sub_group": "workers", "order": 1}, {"cpu": 2, "sub_group": "ps"}],
-    ).demand  # fmt: skip
+    ).demand
     assert (demand.project, demand.user, demand.min_tasks, demand.pack) == ("vision", "u-1", 2, "spread")
     assert (demand.run_time_limit, demand.preemption_delay) == (7_200_000_000, 30_000_000)
     assert demand.topology is not None

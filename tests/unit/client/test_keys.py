@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import MINUTE, NOON, AnsweringBus, LogWriter, Run, command_on
 
-from bailiff.client.doctor import enrolment_checks
 from bailiff.client.errors import ExitCode
+from bailiff.doctor.checks import enrolment_checks
 from bailiff_core.records import facts
 from bailiff_log.credentials import make_credentials, read_credentials
 from bailiff_log.enrolment import read_token
@@ -73,9 +73,13 @@ def test_a_waiting_node_is_shown_and_approved(bailiff: Run, log_writer: LogWrite
     key = "w" * 43
     log_writer.cycle(facts.NodeWaiting(node="gpu-02", key=key))
     shown = bailiff("nodes")
-    assert f"bailiff node approve gpu-02 {key}" in " ".join((shown.output + shown.stderr).split())
+    said = " ".join((shown.output + shown.stderr).split())
     (check,) = enrolment_checks(log_writer.state)
-    assert check["advice"].endswith(f"bailiff node approve gpu-02 {key}")
+    for text, where in ((said, said), (check["found"], check["advice"])):
+        assert f"with the key {key}" in text
+        assert "compare the key with the one in the agent's log on gpu-02 itself" in where
+        assert "bailiff node approve gpu-02 KEY" in where
+        assert f"approve gpu-02 {key}" not in where
     assert bailiff("node", "approve", "gpu-02", key).output.startswith("gpu-02 may enrol with this key")
     assert log_writer.state.permits["gpu-02"].key == key
 

@@ -20,11 +20,13 @@ OBJECTS = {
     "job.batch/train": item("Job", "train", annotations={"bailiff.io/job": "a.train-1", "bailiff.io/status": STATUS}),
     "pod/train-0": item("Pod", "train-0", owner=("batch/v1", "Job", "train")),
     "pod/ring-0": item(
-        "Pod", "ring-0", annotations={"bailiff.io/job": "a.ring-1"},
+        "Pod",
+        "ring-0",
+        annotations={"bailiff.io/job": "a.ring-1"},
         conditions=[{"type": "bailiff.io/Placed", "reason": "Placed", "message": "task 0 starts on n1 (pool-a#9)"}],
     ),
     "job/new": item("Job", "new"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,9 @@
 """`bailiff doctor --kubeconfig`: admission policies, the bridge's Lease, Jobs that pay for preemptions with retries."""
 
 import pytest
-from tests.bridge_objects import job_object, plain_pod
+from tests.kits.bridge_objects import job_object, plain_pod
 
-from bailiff.client.kubernetes_checks import (
+from bailiff.doctor.kubernetes_checks import (
     POLICIES,
     bridge_check,
     ignores_disruptions,

@@ -12,6 +12,8 @@ from bailiff.security import kubernetes_keys as keys
 from bailiff_core.model.policy import Policy
 from bailiff_log.credentials import CERTIFICATE, read_credentials
 
+pytestmark = pytest.mark.slow  # each test makes all keys of a pool
+
 DAY = 86_400_000_000
 NOW = 20_000 * DAY
 POLICY = "priority_classes: [{name: train, value: 50, preemptible: true, global_default: true}]\n"

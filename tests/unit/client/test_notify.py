@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story, request_id
 
 from bailiff import Client
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.notify.notifier import Hook, Notifier, NotifyFile, Positions, filled, read_notify_file
+from bailiff_core.records import facts
 
 
 class Receiver:
@@ -95,8 +96,11 @@ async def test_evictions_and_resumes_are_delivered_with_an_id_in_header_and_body
     await from_the_start(log_writer, tmp_path / "p", "chat")
     assert await deliver(log_writer, tmp_path / "p", hook(receiver)) == 4
     assert [key.split(":")[2:] for key in receiver.ids] == [
-        ["Preempted", "train-7"], ["Preempted", "train-8"], ["Resumed", "train-7"], ["Resumed", "train-8"],
-    ]  # fmt: skip
+        ["Preempted", "train-7"],
+        ["Preempted", "train-8"],
+        ["Resumed", "train-7"],
+        ["Resumed", "train-8"],
+    ]
     assert all(body["id"] == key for key, body in receiver.received)
     first = receiver.received[0][1]
     assert (first["owner"], first["job"], first["by"], first["condition_type"]) == (
@@ -106,6 +110,24 @@ async def test_evictions_and_resumes_are_delivered_with_an_id_in_header_and_body
         "DisruptionTarget",
     )
     assert first["text"].startswith("train-7 on gpu-02: Preempted, the job is evicted for a job of higher priority. for serve-2")
+
+
+@pytest.mark.slow
+async def test_a_victim_that_leaves_although_its_preemptor_was_cancelled_is_told_so(receiver: Receiver, tmp_path: Path) -> None:
+    log_writer = LogWriter()
+    preemption_story(log_writer)
+    at = {"job": "train-7", "attempt": 1, "task": 0, "node": "gpu-02"}
+    decided = log_writer.state.jobs["train-7"].eviction
+    assert decided is not None
+    log_writer.cycle(facts.EvictionStarted(job="train-7", attempt=1, decided_by=decided.decided_seq))
+    log_writer.cycle(facts.EvictionStageReached.model_validate({**at, "stage": "term_sent"}))
+    log_writer.cycle(facts.JobCancelled(job="serve-2", request=request_id("serve-2")))
+    log_writer.cycle(facts.TaskCancelEvictionRefused.model_validate(at))
+    await from_the_start(log_writer, tmp_path / "p", "chat")
+    await deliver(log_writer, tmp_path / "p", hook(receiver))
+    (body,) = (body for _, body in receiver.received if body["type"] == "EvictionContinues")
+    assert body["job"] == "train-7"
+    assert "too late: it was already told to stop; it resumes later" in body["text"]
 
 
 @pytest.mark.slow

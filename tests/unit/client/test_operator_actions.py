@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import MINUTE, SECOND, AnsweringBus, LogWriter, Run, command_on
 
-from bailiff.client.doctor import drain_checks
 from bailiff.client.errors import ExitCode
+from bailiff.doctor.checks import drain_checks
 from bailiff.render.serializers.nodes import node_rows
 from bailiff_core.records import facts
 from bailiff_service import pool_metrics
@@ -40,6 +40,7 @@ def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, log_writer: LogWriter
     assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
 
 
+@pytest.mark.slow
 def test_the_owner_sees_who_took_the_gpus(bailiff: Run, log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     """bob's job is evicted by ada, then preempted by cleo's: both names are shown, everywhere."""
     monkeypatch.setenv("BAILIFF_ACTOR", "bob")
@@ -55,8 +56,9 @@ def test_the_owner_sees_who_took_the_gpus(bailiff: Run, log_writer: LogWriter, m
     assert "ada evicted it: urgent demo" in bailiff("audit", "tail", "--job", "train-8").output
     events = [json.loads(line) for line in bailiff("events", "--job", "train-8", "-o", "json").output.splitlines()]
     assert [(row["type"], row["user"], row["user_verified"], row["actor"], row["auth"]) for row in events if row["actor"]] == [
-        ("Submitted", "bob", False, "bob", "acl"), ("EvictionRequested", "bob", False, "ada", "acl"),
-    ]  # fmt: skip
+        ("Submitted", "bob", False, "bob", "acl"),
+        ("EvictionRequested", "bob", False, "ada", "acl"),
+    ]
     log_writer.evict("train-8")
     log_writer.start("train-8")
     monkeypatch.setenv("BAILIFF_ACTOR", "cleo")
@@ -73,6 +75,7 @@ def test_the_owner_sees_who_took_the_gpus(bailiff: Run, log_writer: LogWriter, m
     assert "by dan" in bailiff("nodes").output
 
 
+@pytest.mark.slow
 def test_a_requester_who_was_not_verified_is_marked_wherever_the_name_is_shown(bailiff: Run, log_writer: LogWriter) -> None:
     def shown(*command: str) -> str:
         return " ".join(bailiff(*command).output.split())
@@ -136,7 +139,7 @@ def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, log_writer: 
 def test_drain_lists_affected_jobs_and_asks_for_confirmation(bailiff: Run, log_writer: LogWriter) -> None:
     shown = bailiff("drain", "gpu-01", "--quick", "--dry-run")
     assert shown.exit_code == 0, shown.output
-    assert ["train-7", "train", "50", "evicted", "the", "queue", "0", "4", "2m30s"] in [
+    assert ["train-7", "train", "50", "evicted", "the", "queue", "all", "4", "2m30s"] in [
         line.split()[:9] for line in shown.output.splitlines()
     ]
     assert "nothing was requested" in shown.output
@@ -153,7 +156,9 @@ def test_drain_lists_affected_jobs_and_asks_for_confirmation(bailiff: Run, log_w
 def test_graceful_drain_moves_jobs_to_the_previewed_nodes(bailiff: Run, log_writer: LogWriter) -> None:
     log_writer.cycle(facts.TaskProgressed.model_validate({**log_writer._at("train-7", 0), "step": 7}))  # it reports progress
     shown = bailiff("drain", "gpu-01", "--dry-run")
-    assert ["train-7", "train", "50", "migrates", "gpu-02", "0", "4"] in [line.split()[:7] for line in shown.output.splitlines()]
+    assert ["train-7", "train", "50", "migrates", "gpu-02", "all", "4"] in [
+        line.split()[:7] for line in shown.output.splitlines()
+    ]
     assert log_writer.state.jobs["train-7"].phase == "running"
     assert bailiff("drain", "gpu-01", "--yes").exit_code == 0
     assert [log_writer.state.nodes[task.node].name for task in log_writer.state.jobs["train-7"].reservation] == ["gpu-02"]
@@ -202,3 +207,21 @@ def test_paused_jobs_are_counted(bailiff: Run, log_writer: LogWriter) -> None:
     assert "1 paused" in bailiff("cluster-info").output
     samples = [value for metric, _, value in pool_metrics.pool_samples(log_writer.state) if metric is PAUSED_JOBS]
     assert samples == [1]
+
+
+def test_cancelling_a_preemptor_says_for_which_victim_it_is_too_late(bailiff: Run, log_writer: LogWriter) -> None:
+    log_writer.submit("other", gpus=4)
+    log_writer.start("other")
+    log_writer.after(MINUTE).submit("high", gpus=4, class_="inference")
+    log_writer.propose()
+    victim = next(job for job in log_writer.state.jobs.values() if job.eviction is not None)
+    log_writer.cycle(facts.EvictionStarted(job=victim.id, attempt=1, decided_by=victim.eviction.decided_seq))
+    at = log_writer._at(victim.id, 0)
+    log_writer.cycle(facts.EvictionStageReached(**at, stage="noticed"))
+    log_writer.cycle(facts.EvictionStageReached(**at, stage="term_sent", elapsed=SECOND))
+    found = " ".join(bailiff("cancel", "high").output.split())
+    assert f"high: cancel accepted; too late for {victim.id}: it was already told to stop; it resumes later (pool-a#" in found
+
+
+def test_cancelling_a_job_without_victims_says_nothing_of_others(bailiff: Run, log_writer: LogWriter) -> None:
+    assert bailiff("cancel", "train-7").output.startswith("train-7: cancel accepted  (pool-a#")

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.log_builder import Story
-from tests.unit.client.test_cosigned_log import BOTH, LOG, OURS
+from tests.kits.cosigned_log import BOTH, LOG, OURS
+from tests.kits.log_builder import Story
 
 from bailiff.audit import parallel_verify
 from bailiff.audit.log_sources import from_file
@@ -45,6 +45,7 @@ async def both(folder: Path, wanted: int = 0) -> Verified:
     return found
 
 
+@pytest.mark.slow
 async def test_two_processes_find_what_one_finds(folder: Path) -> None:
     found = await both(folder, wanted=2)
     assert found["ok"]
@@ -52,6 +53,7 @@ async def test_two_processes_find_what_one_finds(folder: Path) -> None:
     assert found["witnesses"]["cosigned"] > SIZE
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_missing_is_named(folder: Path) -> None:
     second = files_of(folder)[1]
     second.write_bytes(second.read_bytes()[:-1])
@@ -59,6 +61,7 @@ async def test_a_file_that_is_missing_is_named(folder: Path) -> None:
         await verified(from_file(folder), processes=2)
 
 
+@pytest.mark.slow
 async def test_a_segment_that_begins_elsewhere_than_the_one_before_ends_is_named(folder: Path) -> None:
     """Each by itself is sound: the second file is that of another log, with its own statement of where it begins."""
     other = folder / "other"

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.client.plan_page import FILE, PAGE
 from typer.testing import CliRunner
 
 from bailiff.cli import app
 
-PAGE = Path(__file__).parents[3] / "docs/how-to/plan.md"
-FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"(<!-- output -->\n```console\n\$ bailiff (.*?)\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
 
 

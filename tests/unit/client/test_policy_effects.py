@@ -88,7 +88,7 @@ def test_a_job_that_leaves_at_once_is_named_with_its_preemptor(pool: LogWriter) 
 def test_a_policy_without_a_class_in_use_would_be_rejected(pool: LogWriter) -> None:
     classes = [entry for entry in DEFAULT_POLICY.model_dump(mode="json")["priority_classes"] if entry["name"] != "inference"]
     found = effects(pool, with_parts(pool.state.rules, priority_classes=classes))
-    assert "safe has priority class inference" in found.rejected
+    assert "'safe' has the class 'inference'" in found.rejected
     assert not found.harms
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import MINUTE, LogWriter
 
-from bailiff.client.doctor import policy_checks
+from bailiff.doctor.checks import policy_checks
 from bailiff.policy.policy_findings import all_findings
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 
@@ -13,7 +13,7 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 def pool_with(**parts: Any) -> LogWriter:
     log_writer = LogWriter()
     data = DEFAULT_POLICY.model_dump(mode="json")
-    log_writer.begin(Policy.model_validate({**data, **parts}, strict=False))
+    log_writer.begin(Policy.model_validate({**data, **parts}, strict=False).complete())
     log_writer.node("gpu-01")
     return log_writer
 
@@ -56,6 +56,9 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
+        ({"protections": {"excluded": [{"tier": "gold"}]}}, "by labels, which no job may claim: they protect none"),
+        ({"claims": {"non_preemptible": True}}, "every job may claim not to be preemptible"),
+        ({"claims": {"grace": "2h"}}, "a job may claim a grace of 2h"),
         ({"projects": [{"name": "a"}]}, "no project has a GPU quota"),
         (
             {"projects": [{"name": "a", "quota": {"gpus": 6}}, {"name": "b", "quota": {"gpus": 4}}]},
@@ -117,3 +120,17 @@ def test_operators_who_cannot_sign_are_named(identity: dict[str, Any], found: li
     keys = {"a" * 43: "ada", "c" * 43: "console"}
     state = pool_with(identity={"keys": keys, **identity}).state
     assert [each.found for each in all_findings(state) if "operators" in each.found] == found
+
+
+def test_claims_without_a_grant_are_named() -> None:
+    log_writer = pool_with()
+    log_writer.submit("firm", 1, preemptible=False)
+    (finding,) = all_findings(log_writer.state)
+    assert finding.found == "1 job with preemptible: false, which is not granted: firm"
+
+
+def test_a_policy_of_before_claims_is_to_be_applied_again() -> None:
+    log_writer = pool_with()
+    log_writer.state.policy = log_writer.state.rules.model_copy(update={"claims": None})
+    (finding,) = all_findings(log_writer.state)
+    assert "before claims were limited" in finding.found

@@ -37,8 +37,9 @@ def test_pools_show_disabled_actions(bailiff: Run, log_writer: LogWriter) -> Non
         ["pool-b", "0/0", "0", "0", "0", "0", "0", "-", "reclaim,", "preempt"],
     ]
     assert [row["disabled_actions"] for row in json.loads(bailiff("pool", "list", "-o", "json").output)] == [
-        ["consolidate"], ["reclaim", "preempt"],
-    ]  # fmt: skip
+        ["consolidate"],
+        ["reclaim", "preempt"],
+    ]
 
 
 def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

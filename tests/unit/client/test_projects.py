@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.kits.claims import complete
+from tests.kits.memory_bus import MemoryBus
 from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on
 
 from bailiff.client import projects
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_bus.testing import MemoryBus
-from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.policy import DEFAULT_POLICY, Limits, Policy
 from bailiff_core.records.facts import PolicyApplied
 
 TREE = [
@@ -54,13 +55,22 @@ def test_project_list_is_a_tree_with_usage_over_quota(bailiff: Run) -> None:
     ]
 
 
+def test_project_list_names_limits_that_are_near(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made, rules = LogWriter(), with_projects(*TREE)
+    limits = rules.limits.model_copy(update={"project": Limits(open_jobs=1)})
+    made.begin(rules.model_copy(update={"limits": limits}))
+    made.submit("train", gpus=1, project="vision")
+    bailiff = command_on(lambda: AnsweringBus(made), monkeypatch, str(tmp_path / "cache"))
+    assert "Project vision: 1 of 1 open jobs (limits.project.open_jobs)" in bailiff("project", "list").output
+
+
 def test_json_output_has_every_amount(bailiff: Run) -> None:
     rows = {row["project"]: row for row in json.loads(bailiff("project", "list", "-o", "json").output)}
     vision = rows["vision"]
     assert (vision["parent"], vision["depth"], vision["usage_text"]) == ("research", 1, "8/4 over quota")
-    assert vision["used"] == {"gpu_milli": 8000, "cpu_milli": 2000, "memory_bytes": 8 * 2**30}
-    assert vision["borrowed"] == {"gpu_milli": 4000, "cpu_milli": 0, "memory_bytes": 0}
-    assert (vision["quota"]["gpu_milli"], vision["quota"]["cpu_milli"], vision["limit"]["gpu_milli"]) == (4000, None, 8000)
+    assert vision["used"] == {"gpus": 8, "cpu_milli": 2000, "memory_bytes": 8 * 2**30}
+    assert vision["borrowed"] == {"gpus": 4, "cpu_milli": 0, "memory_bytes": 0}
+    assert (vision["quota"]["gpus"], vision["quota"]["cpu_milli"], vision["limit"]["gpus"]) == (4, None, 8)
     assert (rows["research"]["jobs_running"], rows["research"]["jobs_pending"]) == (1, 1)
 
 
@@ -79,6 +89,18 @@ def test_describe_shows_borrowed_resources_and_jobs(bailiff: Run) -> None:
     assert "train train 50 running 8 gpu-01" in printed
     assert "listen" not in printed
     assert "vision 8/4 over quota" in " ".join(bailiff("project", "describe", "research").output.split())
+
+
+def test_describe_shows_a_limit_of_open_jobs_that_is_near(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    limits = {"project": {"open_jobs": 2}}
+    made = LogWriter()
+    made.begin(Policy.model_validate({**with_projects(*TREE).model_dump(mode="json"), "limits": limits}, strict=False))
+    made.submit("one", gpus=1, project="students")
+    made.submit("two", gpus=1, project="students")
+    run = command_on(lambda: AnsweringBus(made), monkeypatch, str(tmp_path / "cache"))
+    output = " ".join(run("project", "describe", "students").output.split())
+    assert "Project students: 2 of 2 open jobs (limits.project.open_jobs)" in output
+    assert "open jobs" not in run("project", "describe", "speech").output
 
 
 def test_an_unknown_project_is_reported(bailiff: Run) -> None:
@@ -110,15 +132,23 @@ def test_create_update_delete(bailiff: Run, log_writer: LogWriter) -> None:
     assert [project.name for project in log_writer.state.rules.projects] == ["research", "vision", "speech", "students"]
 
 
+def test_a_change_records_its_reason(bailiff: Run, log_writer: LogWriter) -> None:
+    for change in (["create", "robots", "--gpus", "4"], ["update", "robots", "--gpus", "2"], ["delete", "robots", "--yes"]):
+        done = bailiff("project", *change, "--reason", f"{change[0]} for the fair")
+        assert done.exit_code == ExitCode.DONE, done.output
+        applied = [record.data for record in log_writer.records if isinstance(record.data, PolicyApplied)]
+        assert applied[-1].reason == f"{change[0]} for the fair"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "printed"),
     [
         (["create", "vision"], ExitCode.USAGE, "project 'vision' exists already"),
-        (["create", "x", "--parent", "nobody"], ExitCode.USAGE, "project 'x' names the parent 'nobody', which is not defined"),
+        (["create", "x", "--parent", "nobody"], ExitCode.USAGE, "there is no 'nobody'; there are research"),
         (["create", "x", "--gpus", "many"], ExitCode.USAGE, '--gpus: expected a number of GPUs, as in 4 or 0.5, found "many"'),
         (["create", "x", "--limit-memory", "1 pizza"], ExitCode.USAGE, "--limit-memory: expected an amount of memory"),
         (["create", "Vision!"], ExitCode.USAGE, "expected a name of at most 63 characters"),
-        (["update", "research", "--parent", "vision"], ExitCode.USAGE, "form a cycle"),
+        (["update", "research", "--parent", "vision"], ExitCode.USAGE, "research -> vision -> research is a cycle"),
         (["update", "vision"], ExitCode.USAGE, "nothing to change"),
         (["delete", "vision"], ExitCode.REJECTED, "project vision is in use: train"),
         (["delete", "research"], ExitCode.USAGE, "project research has subprojects: vision, speech"),
@@ -152,7 +182,7 @@ class ConcurrentChanges(AnsweringBus):
         if self.times:
             self.times -= 1
             policy = projects.with_new(self.log_writer.state.rules, f"other-{self.times}", {})
-            self.log_writer.cycle(PolicyApplied(policy=policy.complete()))
+            self.log_writer.cycle(PolicyApplied(policy=complete(policy)))
         return await super().producer()
 
 

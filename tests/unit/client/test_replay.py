@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 from tests.property.busy_stories import Busy
+from tests.unit.client.chains import log, message, stream
 from tests.unit.client.kit import SECOND, AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story
-from tests.unit.client.test_chain_report import log, message, stream
 
 from bailiff.audit import chain_report
 from bailiff.audit.log_files import about_line, message_line
@@ -322,6 +322,15 @@ async def test_proposals_are_searched_again_by_the_engine_of_their_part(tmp_path
     assert "explanation.candidates" in found["proposal_differences"][0]["differing"]
 
 
+async def test_an_engine_of_the_same_logic_that_is_not_at_hand_is_left_to_a_person(tmp_path: Path) -> None:
+    log_writer = lying_log()
+    messages = forged(log_writer, seq_of(log_writer, "WriterStarted"), digest="0" * 64)
+    found = await replayed(messages, store=tmp_path)
+    assert [engine["decided_by"] for engine in found["engines"]] == ["this release, by the same logic"]
+    (sentence,) = found["to_judge"]
+    assert "was not at hand" in sentence
+
+
 @pytest.mark.slow
 async def test_a_difference_under_another_engine_names_it(other: engine_store.Engine, tmp_path: Path) -> None:
     engine_store.store_engine(tmp_path, other)
@@ -365,6 +374,7 @@ async def test_a_wheel_with_another_digest_than_its_folder_is_refused(
     found = await replayed(log(two_releases(other)), store=tmp_path)
     assert found["cycles_of_other_engines"] > 0
     assert advice in found["engines"][1]["advice"]
+    assert ["was refused" in each for each in found["to_judge"]] == [True]
 
 
 @pytest.mark.slow
@@ -449,15 +459,14 @@ def test_a_log_without_replayed_decisions_is_not_called_identical(bailiff: Run, 
         return found.exit_code, found.output.splitlines()[0]
 
     created, begun = log(log_writer)[:1], log(log_writer)[: seq_of(log_writer, "JobSubmitted")]
-    assert verdict(created) == (
-        ExitCode.DONE, "pool-a: no decision cycle has ended yet, nothing to replay",
-    )  # fmt: skip
+    assert verdict(created) == (ExitCode.DONE, "pool-a: no decision cycle has ended yet, nothing to replay")
     assert verdict(begun) == (ExitCode.DONE, "pool-a: no decision is recorded, and the replay gives none")
     elsewhere = LogWriter()
     elsewhere.begin(logic=999)
     assert verdict(log(elsewhere)) == (
-        ExitCode.ENGINE_MISSING, "pool-a: nothing was replayed: the engine of its decisions is not stored here",
-    )  # fmt: skip
+        ExitCode.ENGINE_MISSING,
+        "pool-a: nothing was replayed: the engine of its decisions is not stored here",
+    )
 
 
 async def test_a_log_that_changes_between_readings_is_an_error(log_writer: LogWriter) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.histories.record import HISTORIES
-from tests.log_builder import Story
+from tests.kits.log_builder import Story
 from typer.testing import CliRunner, Result
 
 from bailiff.audit.log_sources import from_file
@@ -45,6 +45,7 @@ def command(folder: Path, *options: str) -> Result:
     return CliRunner().invoke(app, ["audit", "replay", "--file", str(folder), "--output", "json", *options])
 
 
+@pytest.mark.slow
 async def test_two_ranges_replay_what_one_does(tmp_path: Path) -> None:
     folder = await written(tmp_path)
     found = await replay_in_parallel(SegmentFolder(folder), 2, None)
@@ -64,12 +65,24 @@ def test_it_goes_on_where_it_stopped_and_notices_another_log(tmp_path: Path) -> 
     assert second["ok"]
     assert second["to_seq"] == WHOLE - 1
     assert second["cycles"] < json.loads(command(folder).stdout)["cycles"]
+    nothing_new = command(folder, "--resume", str(kept))
+    assert nothing_new.exit_code in (0, first.exit_code), nothing_new.output
+    assert json.loads(nothing_new.stdout)["cycles"] == 0
+    assert json.loads(kept.read_text())["seq"] == WHOLE - 1
     changed = json.loads(kept.read_text()) | {"seq": 5, "hash": "0" * 64}
     kept.write_text(json.dumps(changed))
     found = command(folder, "--resume", str(kept))
     assert found.exit_code == 1
     assert "record 5 is another" in json.loads(found.stdout)["error"]
     assert json.loads(kept.read_text()) == changed
+
+
+def test_a_log_that_is_shorter_than_it_was_replayed_before_is_cut(tmp_path: Path) -> None:
+    kept = tmp_path / "replayed.json"
+    command(asyncio.run(written(tmp_path / "whole")), "--resume", str(kept))
+    found = command(asyncio.run(written(tmp_path / "cut", WIRES[: 2 * SIZE])), "--resume", str(kept))
+    assert found.exit_code == 1
+    assert "its tail was cut" in json.loads(found.stdout)["error"]
 
 
 @pytest.mark.parametrize("text", ["{}", "not JSON"])

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.unit.client.test_cosigned_log import KEY, SealedLog, story
+from tests.kits.cosigned_log import KEY, SealedLog, story
 from typer.testing import CliRunner, Result
 
+from bailiff.audit.resume_files import VerifiedSegments, first_to_verify, read
 from bailiff.audit.segment_writer import write_segments
-from bailiff.audit.verified_segments import first_to_verify, read
 from bailiff.cli import app
 from bailiff.client.errors import ClientError
 from bailiff_bus.port import Message
@@ -36,10 +36,9 @@ async def written(folder: Path, until: int) -> Path:
     return folder
 
 
-def verify(folder: Path, kept: Path) -> Result:
-    return CliRunner().invoke(
-        app, ["audit", "verify", "--file", str(folder), "--trust", key_id(KEY), "--resume", str(kept), "--output", "json"]
-    )
+def verify(folder: Path, kept: Path, *options: str) -> Result:
+    given = ["--file", str(folder), "--trust", key_id(KEY), "--resume", str(kept), "--output", "json", *options]
+    return CliRunner().invoke(app, ["audit", "verify", *given])
 
 
 def first_seq(found: Result) -> int:
@@ -55,6 +54,15 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert first_seq(again) == SIZE
     assert json.loads(again.stdout)["passed_over"] == str(kept)
     assert json.loads(again.stdout)["sealed"] == 3 * SIZE
+
+
+def test_what_was_verified_without_the_root_key_is_not_passed_over_with_it(tmp_path: Path) -> None:
+    folder, kept = asyncio.run(written(tmp_path / "segments", 3 * SIZE)), tmp_path / "verified.json"
+    assert first_seq(verify(folder, kept)) == 0
+    assert first_seq(verify(folder, kept)) == SIZE
+    found = verify(folder, kept, "--root", key_id(KEY))
+    assert found.exit_code == 1
+    assert "the log is not signed" in json.loads(found.stdout)["root_problem"]
 
 
 def test_a_file_that_was_changed_since_is_found(tmp_path: Path) -> None:
@@ -87,7 +95,7 @@ def test_what_was_kept_of_another_log_or_key_is_not_used(tmp_path: Path) -> None
 
     folder, kept = asyncio.run(written(tmp_path / "segments", 3 * SIZE)), tmp_path / "verified.json"
     assert first_seq(verify(folder, kept)) == 0
-    earlier, found = read(kept), SegmentFolder(folder)
+    earlier, found = read(kept, VerifiedSegments), SegmentFolder(folder)
     chain, _ = chain_of_bodies("pool-a", found.seals)
     assert earlier is not None
     assert first_to_verify(found, chain, earlier) == 1
@@ -95,4 +103,4 @@ def test_what_was_kept_of_another_log_or_key_is_not_used(tmp_path: Path) -> None
         assert first_to_verify(found, chain, earlier.model_copy(update=other)) == 0
     kept.write_text("{}")
     with pytest.raises(ClientError, match="not a file of"):
-        read(kept)
+        read(kept, VerifiedSegments)

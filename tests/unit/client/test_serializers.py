@@ -2,25 +2,29 @@
 
 import io
 import json
+from typing import Any
 
 import pytest
 import yaml
 from rich.console import Console
-from tests.builders import group
-from tests.log_builder import GIB, Story
+from tests.kits.builders import group
+from tests.kits.log_builder import GIB, Story
 from tests.unit.client.kit import MINUTE, SECOND, LogWriter, finished_story, preemption_story, quiet_story
 
 from bailiff.cli.session import Output, as_text
 from bailiff.render.record_text.lines import lines
 from bailiff.render.serializers.job_details import job_details
-from bailiff.render.serializers.jobs import JobRow, job_rows
+from bailiff.render.serializers.jobs import JobRow, job_order, job_rows
 from bailiff.render.serializers.nodes import node_rows
 from bailiff.render.serializers.policy import policy_in_force
 from bailiff.render.serializers.pools import pool_row
 from bailiff.render.serializers.times import moment
-from bailiff.render.tables.jobs import job_block
-from bailiff.render.tables.nodes import nodes_table
+from bailiff.render.serializers.victims import affected_by
+from bailiff.tables.jobs import job_block
+from bailiff.tables.nodes import nodes_table
+from bailiff_core.model.state import Drain
 from bailiff_core.records import facts
+from bailiff_core.views import chosen_victim
 
 
 @pytest.fixture
@@ -30,8 +34,9 @@ def log_writer() -> LogWriter:
     return made
 
 
-def rows(log_writer: LogWriter, **options: bool) -> dict[str, JobRow]:
-    return {row["job"]: row for row in job_rows(log_writer.state, log_writer.now + 5 * SECOND, **options)}
+def rows(log_writer: LogWriter, *, ended: bool = False) -> dict[str, JobRow]:
+    names = job_order(log_writer.state, ended=ended)
+    return {row["job"]: row for row in job_rows(log_writer.state, log_writer.now + 5 * SECOND, names)}
 
 
 def test_jobs_are_in_queue_order_and_ended_jobs_last(log_writer: LogWriter) -> None:
@@ -42,8 +47,11 @@ def test_jobs_are_in_queue_order_and_ended_jobs_last(log_writer: LogWriter) -> N
 def test_job_rows_have_state_note_and_times(log_writer: LogWriter) -> None:
     found = rows(log_writer, ended=True)
     assert [found[job]["state"] for job in ("serve-2", "train-8", "train-9", "done-1")] == [
-        "reserved", "evicting", "pending", "succeeded",
-    ]  # fmt: skip
+        "reserved",
+        "evicting",
+        "pending",
+        "succeeded",
+    ]
     assert found["serve-2"]["note"] == "waiting for train-7, train-8"
     assert found["train-8"]["note"] == "preempted by serve-2"
     assert (found["train-9"]["jobs_ahead"], found["train-9"]["pending_s"], found["train-9"]["running_s"]) == (0, 5, None)
@@ -64,6 +72,16 @@ def test_pending_time_counts_from_the_last_eviction() -> None:
     assert row["pending_s"] == (log_writer.now + 5 * SECOND - evicted_at) // SECOND
 
 
+def test_pending_time_counts_from_the_last_failure() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("train", gpus=4, max_failures=1)
+    story.ends("train", 3, after=MINUTE)
+    (row,) = job_rows(story.state, story.state.now + SECOND)
+    assert (row["state"], row["failures"], row["pending_s"]) == ("pending", 1, 1)
+    assert row["pending_since"] != row["submitted_at"]
+
+
 def test_cancelling_and_suspended_are_states(log_writer: LogWriter) -> None:
     log_writer.state.jobs["train-9"].suspended_reason = "KeyError: 3"
     log_writer.state.jobs["train-7"].cancelled = True
@@ -76,20 +94,38 @@ def test_a_pending_job_has_its_reason(log_writer: LogWriter) -> None:
     job = log_writer.state.jobs["train-9"]
     history = [record for record in log_writer.records if "train-9" in str(record.data)]
     found = job_details(log_writer.state, job, log_writer.now, history, [])
+    assert found["pending_reason"] is not None
     assert found["pending_reason"].startswith("needs ")
-    assert found["pending_reason"].endswith(f"(#{history[-1].seq})")
+    assert found["pending_reason_seq"] == history[-1].seq
     assert found["pending_reason_at"] == moment(history[-1].time), "the reason carries the time at which it was true"
 
 
 def test_details_of_a_victim(log_writer: LogWriter) -> None:
     found = job_details(log_writer.state, log_writer.state.jobs["train-8"], log_writer.now, [], ["an event"])
-    assert found["eviction"] == {
-        "decided_seq": 21, "cause": "preemption", "for_job": "serve-2", "grace_s": 150, "started_seq": None, "stuck": False,
-    }  # fmt: skip
+    assert found["summary"]["eviction"] == {
+        "decided_seq": 21,
+        "cause": "preemption",
+        "for_job": "serve-2",
+        "stage": "decided",
+        "started_at": None,
+        "deadline": None,
+        "grace_s": 150,
+        "stuck": False,
+    }
     assert found["task_list"] == [
-        {"task": 0, "node": "gpu-01", "devices": [0, 1, 2, 3], "state": "running", "exit_code": None,
-         "started_at": "2026-11-21T12:02:00Z", "stage": "", "step": None, "checkpoint_step": None, "checkpoint_at": None},
-    ]  # fmt: skip
+        {
+            "task": 0,
+            "node": "gpu-01",
+            "devices": [0, 1, 2, 3],
+            "state": "running",
+            "exit_code": None,
+            "started_at": "2026-11-21T12:02:00Z",
+            "stage": "",
+            "step": None,
+            "checkpoint_step": None,
+            "checkpoint_at": None,
+        },
+    ]
     assert found["events"] == ["an event"]
     assert job_details(log_writer.state, log_writer.state.jobs["serve-2"], log_writer.now, [], [])["victims"] == [
         "train-7",
@@ -131,7 +167,7 @@ def test_pools(log_writer: LogWriter) -> None:
 
 def test_rows_survive_json_and_yaml(log_writer: LogWriter) -> None:
     everything = {
-        "jobs": job_rows(log_writer.state, log_writer.now, ended=True),
+        "jobs": job_rows(log_writer.state, log_writer.now, job_order(log_writer.state, ended=True)),
         "nodes": node_rows(log_writer.state),
         "pool": pool_row(log_writer.state, log_writer.now),
         "policy": policy_in_force(log_writer.state),
@@ -146,8 +182,12 @@ def test_a_finished_preemption_leaves_final_states() -> None:
     finished_story(log_writer)
     found = rows(log_writer, ended=True)
     assert {job: row["state"] for job, row in found.items()} == {
-        "train-7": "running", "train-8": "running", "train-9": "pending", "serve-2": "succeeded", "done-1": "succeeded",
-    }  # fmt: skip
+        "train-7": "running",
+        "train-8": "running",
+        "train-9": "pending",
+        "serve-2": "succeeded",
+        "done-1": "succeeded",
+    }
     assert all(lines(record, log_writer.state) for record in log_writer.records)
 
 
@@ -179,3 +219,49 @@ def test_describe_shows_the_constraints_of_a_job() -> None:
     printed = " ".join(out.getvalue().split())
     for part in ("run time limit 2h", "topology racks: required zone", "project vision", "labels team=nlp"):
         assert part in printed, printed
+
+
+@pytest.mark.parametrize(
+    ("demand", "gpus", "effect"),
+    [
+        ({}, 8, "evicted"),
+        ({"on_eviction": "end"}, 8, "ends"),
+        ({"min_tasks": 4}, 2, "shrinks"),
+        ({"min_tasks": 4, "elastic": "restart"}, 2, "restarts with fewer tasks"),
+        ({"min_tasks": 4, "on_eviction": "end"}, 2, "shrinks"),
+    ],
+)
+def test_a_victim_says_what_becomes_of_its_job(demand: dict[str, Any], gpus: int, effect: str) -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=1, tasks=8, **demand)
+    story.submit("high", gpus=gpus, cls="inference", after=MINUTE)
+    story.propose()
+    (decided,) = story.decisions("PreemptionDecided")
+    (view,) = (chosen_victim(story.state, choice) for choice in decided.victims)
+    assert view["effect"] == effect
+
+
+@pytest.mark.parametrize(("demand", "effect"), [({}, "evicted"), ({"on_eviction": "end"}, "ends")])
+def test_a_drain_says_whether_the_job_comes_back(demand: dict[str, Any], effect: str) -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=8, **demand)
+    (row,) = affected_by(story.state, story.state.nodes[0], Drain(0, "quick", "", None))
+    assert row["effect"] == effect
+    story.drain("n1")
+    story.yields("wide")
+    assert (story.job("wide").ended_at is not None) == (effect == "ends")
+
+
+def test_describe_names_why_a_job_failed_and_counts_its_last_failure() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("bad", gpus=4, max_failures=0)
+    story.ends("bad", code=3)
+    details = job_details(story.state, story.job("bad"), story.state.now, list(story.records), [])
+    assert (details["summary"]["failures"], details["summary"]["evictions"]) == (1, 0)
+    out = io.StringIO()
+    Console(file=out, width=140).print(job_block(details))
+    assert "task 0 ended with exit code 3; it failed 1 time, and max_failures is 0" in out.getvalue()
+    assert "1, evicted 0 times, failed 1 time" in out.getvalue()

@@ -172,7 +172,7 @@ def test_without_matplotlib_the_error_names_the_extra_to_install(monkeypatch: py
     monkeypatch.delitem(sys.modules, "bailiff_sim.report", raising=False)
     with pytest.raises(ClientError) as caught:
         options.simulator("report")
-    assert "bailiff[sim]" in caught.value.advice
+    assert "bailiff-scheduler[sim]" in caught.value.advice
 
 
 @pytest.mark.slow
@@ -187,6 +187,7 @@ def test_plotting_is_imported_for_reports_only() -> None:
     assert found.stdout.strip() == "True False"
 
 
+@pytest.mark.slow
 def test_a_trace_is_read_once_per_command(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[None] = []
     load = catalogue.SHIPPED["tiresias-60"]

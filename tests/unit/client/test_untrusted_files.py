@@ -68,9 +68,16 @@ async def test_a_line_above_the_maximum_length_is_not_read_whole(tmp_path: Path,
 def test_a_manifest_with_an_invalid_file_name_is_rejected(tmp_path: Path) -> None:
     head = {"pool": "pool-a", "next_seq": 0, "hash": "0" * 64, "time": "", "epoch": 0}
     segment = {
-        "name": "a\0b", "first_seq": 0, "last_seq": 9, "messages": 10, "bytes": 1, "sha256": "0" * 64, "head": head, "peaks": [],
+        "name": "a\0b",
+        "first_seq": 0,
+        "last_seq": 9,
+        "messages": 10,
+        "bytes": 1,
+        "sha256": "0" * 64,
+        "head": head,
+        "peaks": [],
         "after": "0" * 64,
-    }  # fmt: skip
+    }
     manifest = {"bailiff_segments": 1, "pool": "pool-a", "partition": 0, "size": 10, "segments": [segment], "seals": []}
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ClientError, match=r"segments\.0\.name"):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.witness_kit import IDENTITY, RunningWitness, Seals, Topics
+from tests.kits.witness import IDENTITY, RunningWitness, Seals, Topics
 
 from bailiff_log.checkpoints import Checkpoint, cosigned_at
 from bailiff_log.seals import SealChain, make_invalidation, make_key
@@ -25,6 +25,7 @@ async def test_each_seal_is_cosigned_as_it_is_published(tmp_path: Path) -> None:
     assert Checkpoint.parse(note.text) == Checkpoint(f"bailiff/pool-a/{IDENTITY}", 12, seals.tree.root())
 
 
+@pytest.mark.slow
 async def test_a_witness_that_was_away_continues_from_what_it_remembers(tmp_path: Path) -> None:
     log, seals = Topics(), Seals()
     log.publish(seals.published_key(), seals.seal(5))
@@ -97,6 +98,7 @@ async def test_seals_signed_anew_with_another_key_are_refused(remembered: Seals,
     assert remembered.key != stolen.key
 
 
+@pytest.mark.slow
 async def test_seals_that_are_gone_are_refused(remembered: Seals, tmp_path: Path) -> None:
     log = Topics()
     assert await refusal(log, tmp_path) == "there are no seals"

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 from bailiff_core.explain.victims import EVICTION_CAUSES, REFUSAL_REASONS
+from bailiff_core.humanize import SIGNALS
 from bailiff_core.protections import RULES
 from bailiff_core.records.payload import AUDIT_TYPES
 
-TEXTS = Path(__file__).parents[3] / "services/console/frontend/src/lib/core-texts.json"
+LIB = Path(__file__).parents[3] / "services/console/frontend/src/lib"
+TEXTS = LIB / "core-texts.json"
 
 
 def test_the_console_has_the_texts_of_the_core() -> None:
@@ -18,3 +20,9 @@ def test_the_console_has_the_texts_of_the_core() -> None:
         "decisions": sorted(kind.NAME for kind in AUDIT_TYPES.values() if kind.KIND == "decision"),
     }
     assert json.loads(TEXTS.read_text(encoding="utf-8")) == expected
+
+
+def test_the_console_has_the_signals_of_the_core() -> None:
+    assert json.loads((LIB / "signals.json").read_text(encoding="utf-8")) == {
+        str(number): name for number, name in SIGNALS.items()
+    }

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.port_browser import PortBrowser, it_gets_what_it_needs_and_no_more, text_frame
-from tests.port_job import serve
+from tests.kits.port_browser import PortBrowser, it_gets_what_it_needs_and_no_more, text_frame
+from tests.kits.port_job import serve
 
+from bailiff_console.attach_grants import NotThere
 from bailiff_console.auth.auth_context import build_auth_context
 from bailiff_console.auth.principal import Principal
 from bailiff_console.auth.sessions import Session
 from bailiff_console.job_ports.proxy import JobPortProxy
 from bailiff_console.job_ports.targets import JobHosts, Target
-from bailiff_console.job_ports.tunnels import NotThere, Streams
+from bailiff_console.job_ports.tunnels import Streams
 from bailiff_console.job_ports.visitors import Visitor, Visitors
 from bailiff_console.settings import ConsoleSettings
 from bailiff_service.problems import ApiError
@@ -50,8 +51,13 @@ class Running:
         self.port, self.socket = port, open_socket("127.0.0.1", 0)
         own = ("x-forwarded-user",)
         self.proxy: Any = JobPortProxy(
-            self.visitors, self.tunnels, HOSTS, "https://bailiff.example.org", own, check_every_s=0.01,  # type: ignore[arg-type]
-        )  # fmt: skip
+            self.visitors,
+            self.tunnels,
+            HOSTS,
+            "https://bailiff.example.org",
+            own,
+            check_every_s=0.01,  # type: ignore[arg-type]
+        )
         self.session: Session = self.auth.sessions.begin(Principal("ada", operator=True))
 
     def browser(self, job: str = "notebook-1") -> PortBrowser:
@@ -161,14 +167,19 @@ async def test_what_is_no_http_is_refused(running: Running, browser: PortBrowser
 
 def test_settings_keep_jobs_away_from_the_consoles_host(tmp_path: Path) -> None:
     proxied: dict[str, Any] = {
-        "instance": "console", "state_dir": tmp_path, "console_sign_in": "header", "console_url": "https://bailiff.example.org",
+        "instance": "console",
+        "state_dir": tmp_path,
+        "console_sign_in": "header",
+        "console_url": "https://bailiff.example.org",
         "console_proxies": ("127.0.0.1",),
         "console_jobs_port": 0,
-    }  # fmt: skip
+    }
     for url, text in (
-        (None, "needs console_jobs_url"), ("http://jobs.example.org", "expected https"), ("https://10.0.0.1", "an IP address"),
+        (None, "needs console_jobs_url"),
+        ("http://jobs.example.org", "expected https"),
+        ("https://10.0.0.1", "an IP address"),
         ("https://jobs.example.org/x", "expected an address"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=text):
             ConsoleSettings(**proxied, console_jobs_url=url)
     assert ConsoleSettings(**proxied, console_jobs_url="https://jobs.example.org").console_jobs_port == 0

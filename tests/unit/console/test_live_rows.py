@@ -6,10 +6,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.console_kit import ClientState
-from tests.history_files import from_lines
+from tests.kits.console import ClientState
+from tests.kits.history_files import from_lines
 from tests.property.random_stories import Chance
 
+from bailiff_console.live import pool_projection
 from bailiff_console.live.change import SHOWN, Change, merged
 from bailiff_console.live.change_tracker import ChangeTracker
 from bailiff_console.live.event_lines import event_lines
@@ -74,6 +75,14 @@ def test_changes_add_up_to_a_new_snapshot(history: Path) -> None:
     check_changes(from_lines(history.read_text()), Random(history.stem))
 
 
+@pytest.mark.parametrize("history", HISTORIES[::3], ids=lambda path: path.stem)
+def test_changes_add_up_where_only_some_of_the_jobs_are_sent(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_projection, "MAX_PENDING", 2)
+    monkeypatch.setattr(pool_projection, "MAX_ASIDE", 1)
+    check_changes(from_lines(history.read_text()), Random(history.stem))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 60))])
 def test_changes_of_random_histories_add_up_to_a_new_snapshot(seed: int) -> None:
     rng, chance = Random(seed), Chance()

@@ -5,19 +5,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.archive_kit import Log
-from tests.log_builder import SECOND, Story, policy
+from tests.kits.archive import Log
+from tests.kits.log_builder import SECOND, Story, policy
 
 from bailiff.client.client import PoolRef
 from bailiff_bus.port import Bus
 from bailiff_console.history import point_in_time, snapshots, state_at
 from bailiff_console.history.explain import PoolLog
 from bailiff_console.history.point_in_time import SnapshotCache
-from bailiff_console.live import job_index, subscribers
+from bailiff_console.live import subscribers
 from bailiff_console.live.change import packed
 from bailiff_console.live.follower import PoolFollower
 from bailiff_console.live.pool_projection import MAX_EVENTS
 from bailiff_core.model.state import ENDED
+from bailiff_log import job_index
 from bailiff_service.metrics import Metrics
 from bailiff_service.problems import ApiError
 
@@ -69,7 +70,7 @@ async def test_memory_is_bounded_for_any_number_of_jobs(tmp_path: Path, monkeypa
         assert len(followed.history.snapshots._kept) <= 8
         assert len(snapshot_cache._made) <= point_in_time.MAX_SNAPSHOTS
         assert len(followed.history._replays) <= state_at.MAX_REPLAYS
-        assert not {*followed.view_cache.pending, *followed.view_cache.owners} - {*followed.state.active, *followed.state.queue}
+        assert not followed.view_cache.pending.keys() - {*followed.state.active, *followed.state.queue}
     assert len(followed.job_index) == MAX_ENDED_JOBS, "the last that ended, although the pool knows all of them"
     assert len(followed.state.jobs) == WAVES * JOBS
     last, first = f"job-{WAVES - 1}-{JOBS - 1}", "job-0-0"

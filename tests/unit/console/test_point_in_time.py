@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.archive_kit import Log
-from tests.history_files import from_lines
+from tests.kits.archive import Log
+from tests.kits.history_files import from_lines
 
 from bailiff.client.client import PoolRef
 from bailiff.explain import explanations
@@ -23,7 +23,7 @@ from bailiff_core.records import Wire, decode
 from bailiff_service.metrics import Metrics
 
 HISTORIES = Path(__file__).parents[2] / "histories"
-STORIES = ("operator-requests-5", "borrow-and-reclaim-5", "no-counter-reclaim-5")
+STORIES = ("operator-requests", "borrow-and-reclaim", "no-counter-reclaim")
 
 
 class FollowedHistory:
@@ -109,6 +109,7 @@ async def test_unreadable_snapshots_are_dropped_and_write_errors_are_reported(tm
     await other.followed.history.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORIES)
 async def test_explanations_equal_those_from_the_whole_log(name: str, tmp_path: Path) -> None:
     history = await FollowedHistory(name, tmp_path).read()

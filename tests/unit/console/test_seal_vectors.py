@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.messages.seals import LogSealed, SealingKey, SealsInvalidated
 from bailiff_core.records.merkle import Frontier, leaf_hash, subtrees_of
 from bailiff_log.seals import SealChain, make_invalidation, make_key, make_seal
 

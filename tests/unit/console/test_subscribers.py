@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from itertools import pairwise
 
-from tests.unit.bus.virtual_time import run
+from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff_console.live.change import Change, Position, Show
 from bailiff_console.live.subscribers import QUEUE, Subscriber, Subscribers
@@ -30,44 +30,40 @@ async def read(page: Subscriber, sent: list[tuple[float, bytes]], *, slow: Itera
         page.sent()
 
 
-def test_no_page_gets_more_than_five_messages_per_second() -> None:
-    async def story() -> None:
-        pages, sent = Subscribers(), list[tuple[float, bytes]]()
-        reading = asyncio.create_task(read(pages.add(SHOW, None), sent))
-        for seq in range(1, 400):
-            await asyncio.sleep(0.017)
-            pages.publish(change(seq, job=b"%d" % seq))
-            if seq % 7 == 0:
-                pages.broadcast(b"telemetry", "telemetry")
-        await asyncio.sleep(1)
-        reading.cancel()
-        times = [at for at, _ in sent]
-        assert len(times) > 20
-        assert all(later - earlier >= 1 for earlier, later in zip(times, times[5:], strict=False))
-        assert all(later - earlier < 0.25 for earlier, later in pairwise(times)), "and none waits longer than that"
-        assert sum(message.count(b"telemetry") for _, message in sent) == 399 // 7, "nothing is lost on the way"
-        assert b'"job":399' in sent[-1][1]
-
-    run(story())
+@in_virtual_time
+async def test_no_page_gets_more_than_five_messages_per_second() -> None:
+    pages, sent = Subscribers(), list[tuple[float, bytes]]()
+    reading = asyncio.create_task(read(pages.add(SHOW, None), sent))
+    for seq in range(1, 400):
+        await asyncio.sleep(0.017)
+        pages.publish(change(seq, job=b"%d" % seq))
+        if seq % 7 == 0:
+            pages.broadcast(b"telemetry", "telemetry")
+    await asyncio.sleep(1)
+    reading.cancel()
+    times = [at for at, _ in sent]
+    assert len(times) > 20
+    assert all(later - earlier >= 1 for earlier, later in zip(times, times[5:], strict=False))
+    assert all(later - earlier < 0.25 for earlier, later in pairwise(times)), "and none waits longer than that"
+    assert sum(message.count(b"telemetry") for _, message in sent) == 399 // 7, "nothing is lost on the way"
+    assert b'"job":399' in sent[-1][1]
 
 
-def test_a_slow_page_gets_merged_changes_or_a_new_snapshot() -> None:
-    async def story() -> None:
-        pages, sent = Subscribers(), list[tuple[float, bytes]]()
-        reading = asyncio.create_task(read(pages.add(SHOW, None), sent, slow=(5, 5)))
-        await asyncio.sleep(1)  # the snapshot is being sent
-        for seq in range(1, QUEUE):
-            pages.publish(change(seq, **{f"job-{seq}": b"1", "last": b"%d" % seq}))
-        await asyncio.sleep(5)
-        for seq in range(QUEUE, 3 * QUEUE):
-            pages.publish(change(seq, last=b"%d" % seq))
-        await asyncio.sleep(10)
-        reading.cancel()
-        (_, snapshot), (_, caught_up), (_, again), *_ = sent
-        assert (snapshot, again) == (b"board", b"board")
-        assert caught_up.count(b"event: change") == 1
-        assert f"id: {position(QUEUE - 1)}".encode() in caught_up
-        assert b'"job-1":1' in caught_up
-        assert b'"last":%d' % (QUEUE - 1) in caught_up
-
-    run(story())
+@in_virtual_time
+async def test_a_slow_page_gets_merged_changes_or_a_new_snapshot() -> None:
+    pages, sent = Subscribers(), list[tuple[float, bytes]]()
+    reading = asyncio.create_task(read(pages.add(SHOW, None), sent, slow=(5, 5)))
+    await asyncio.sleep(1)  # the snapshot is being sent
+    for seq in range(1, QUEUE):
+        pages.publish(change(seq, **{f"job-{seq}": b"1", "last": b"%d" % seq}))
+    await asyncio.sleep(5)
+    for seq in range(QUEUE, 3 * QUEUE):
+        pages.publish(change(seq, last=b"%d" % seq))
+    await asyncio.sleep(10)
+    reading.cancel()
+    (_, snapshot), (_, caught_up), (_, again), *_ = sent
+    assert (snapshot, again) == (b"board", b"board")
+    assert caught_up.count(b"event: change") == 1
+    assert f"id: {position(QUEUE - 1)}".encode() in caught_up
+    assert b'"job-1":1' in caught_up
+    assert b'"last":%d' % (QUEUE - 1) in caught_up

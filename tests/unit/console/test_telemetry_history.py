@@ -1,5 +1,7 @@
 """Utilisation over time, as the console keeps it."""
 
+import pytest
+
 from bailiff_console.live.telemetry_history import LONG_STEP_S, LONG_STEPS, MAX_NODES, STEP_S, STEPS, TelemetryHistory
 
 GIB = 1 << 30
@@ -24,6 +26,7 @@ def test_values_that_no_gpu_can_have_are_bounded() -> None:
     assert history.of_node("n")["memory"] == [[100], [None]]
 
 
+@pytest.mark.slow
 def test_the_history_is_bounded_in_time_and_in_nodes() -> None:
     history = TelemetryHistory()
     for step in range(2 * STEPS):

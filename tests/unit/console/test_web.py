@@ -10,6 +10,7 @@ import bailiff_console
 WEB = Path(bailiff_console.__file__).parent / "web"
 FRONTEND = Path(__file__).parents[3] / "services" / "console" / "frontend"
 SOURCES = ("index.html", "package-lock.json", "public", "src", "vite.config.ts")
+RULES = "../../../libs/client/bailiff/audit/receipt/rules.json"
 LARGEST_START = 250_000
 NAMES_ONLY = ("http://www.w3.org/",)  # XML namespaces, never fetched
 
@@ -24,6 +25,23 @@ def test_the_page_was_built_from_these_sources() -> None:
     for name in sorted(found):
         total.update(f"{name}\n{hashlib.sha256((FRONTEND / name).read_bytes()).hexdigest()}\n".encode())
     assert (WEB / "built-from.txt").read_text().strip() == total.hexdigest(), "the sources have changed since: make web"
+
+
+def test_the_verifier_in_receipts_was_built_from_these_sources() -> None:
+    names = [
+        path.relative_to(FRONTEND).as_posix()
+        for folder in ("src/receipt", "src/verify")
+        for path in (FRONTEND / folder).iterdir()
+    ]
+    names += ["package-lock.json", "receipt.config.ts", "src/styles/tokens.css", RULES]
+    names += [f"src/lib/{name}" for name in ("exitText.ts", "sanitizeLine.ts", "signals.json")]
+    total = hashlib.sha256()
+    for name in sorted(names):
+        total.update(f"{name}\n{hashlib.sha256((FRONTEND / name).read_bytes()).hexdigest()}\n".encode())
+    built = FRONTEND / RULES
+    assert built.with_name("built-from.txt").read_text().strip() == total.hexdigest(), "the sources have changed since: make web"
+    script = built.with_name("verifier.js").read_text()
+    assert not re.search("</script|<!--|eval\\(|new Function|fetch\\(|XMLHttpRequest|innerHTML", script)
 
 
 def test_the_page_has_no_inline_script_or_style() -> None:

@@ -1,29 +1,5 @@
-"""Stories whose invariants are checked after every cycle, and whose log is replayed at the end."""
+"""The stories of `tests/kits/stories.py`."""
 
-from collections.abc import Callable, Iterator
+from tests.kits.stories import story, tell
 
-import pytest
-from tests.core_invariants import check_pool
-from tests.log_builder import Story
-
-from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-
-
-@pytest.fixture
-def tell() -> Iterator[Callable[..., Story]]:
-    """Starts a story, with the given policy if any."""
-    stories: list[Story] = []
-
-    def begin(rules: Policy = DEFAULT_POLICY) -> Story:
-        stories.append(Story(rules, check=check_pool))
-        return stories[-1]
-
-    yield begin
-    for story in stories:
-        story.holds()
-
-
-@pytest.fixture
-def story(tell: Callable[..., Story]) -> Story:
-    """A story under the default policy."""
-    return tell()
+__all__ = ["story", "tell"]

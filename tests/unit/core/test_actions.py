@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
+from tests.kits.builders import HOUR, MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.model.demand import TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy
@@ -82,16 +82,6 @@ def test_reclaim_evicts_only_the_surplus_of_an_elastic_gang(shared: Sketch) -> N
     assert answer.victims[0].lost_gpu_ms == 4 * 3660 * 1000
 
 
-def test_reclaim_evicts_nothing_of_a_project_within_its_share_and_names_it(shared: Sketch) -> None:
-    of("a", shared.running("steady", "n", range(4)))
-    of("b", shared.running("busy", "n", range(4, 8)))
-    more = of("b", shared.job("more", group(gpus=1)))
-    assert "project b would use 5 of its fair share of 4 GPUs" in ask(shared, more, "reclaim").would_need
-    shared.state.jobs["busy"].project = "a"
-    whole = of("b", shared.job("whole", group(gpus=4), group(gpus=4)))
-    assert ask(shared, whole, "reclaim").refused == "impossible"
-
-
 def test_reclaim_ignores_priority_except_that_the_lower_class_is_evicted_first(shared: Sketch) -> None:
     of("a", shared.running("high", "n", range(4), priority=75))
     of("a", shared.running("low", "n", range(4, 8), priority=25))
@@ -151,29 +141,6 @@ def test_surplus_is_evicted_for_several_preemptors_of_one_batch_before_any_whole
     assert [place.devices for answer in proposals for place in answer.placement] == ["3", "2", "0"]
 
 
-def test_a_victim_that_fits_elsewhere_is_relocated(shared: Sketch) -> None:
-    shared.state.policy = DEFAULT_POLICY
-    shared.node("small", gpus=2)
-    shared.running("low", "n", [0, 1])
-    shared.running("lower", "n", range(2, 8), priority=25)
-    answer = ask(shared, shared.job("preemptor", group(gpus=8), priority=75), "preempt")
-    moved = {victim.job: [(place.node, place.devices) for place in victim.moved_to] for victim in answer.victims}
-    assert moved == {"low": [(1, "0-1")], "lower": []}
-
-
-def test_members_that_need_not_move_keep_their_placement() -> None:
-    sketch = Sketch()
-    for name in ("a", "b", "c"):
-        sketch.node(name, gpus=4)
-    sketch.at(sketch.job("pair", group(2, gpus=2)), ("a", [0, 1]), ("b", [0, 1]))
-    sketch.running("rest", "b", [2, 3], preemptible=False)
-    sketch.state.policy = policy(preemption={"max_migrations": 1})
-    sketch.running("corner", "c", [0], preemptible=False)
-    answer = ask(sketch, sketch.job("preemptor", group(gpus=4)), "consolidate")
-    (pair,) = answer.victims
-    assert sorted((place.node, place.tasks, place.devices) for place in pair.moved_to) == [(1, "1", "0-1"), (2, "0", "1-2")]
-
-
 @pytest.fixture
 def fragmented() -> Sketch:
     """Two nodes of four GPUs, each half taken."""
@@ -200,14 +167,6 @@ def test_consolidate_moves_the_one_that_loses_least(fragmented: Sketch) -> None:
     assert stale.reason == "there is no new place for 'right': task 0 does not fit on a"
 
 
-def test_consolidate_is_for_preemptible_jobs_and_only_where_the_policy_lets_jobs_move(fragmented: Sketch) -> None:
-    preemptor = fragmented.job("preemptor", group(gpus=4), preemptible=False)
-    assert "not preemptible itself" in ask(fragmented, preemptor, "consolidate").would_need
-    preemptor.preemptible = True
-    fragmented.state.policy = DEFAULT_POLICY
-    assert "does not allow migrations" in ask(fragmented, preemptor, "consolidate").would_need
-
-
 def test_consolidate_cannot_make_more_than_there_is(fragmented: Sketch) -> None:
     answer = ask(fragmented, fragmented.job("preemptor", group(gpus=4), group(gpus=1)), "consolidate")
     assert answer.refused == "impossible"
@@ -223,20 +182,6 @@ def test_consolidate_is_tried_for_all_preemptors_before_any_job_is_evicted(fragm
     assert [answer.action for answer in proposals] == ["consolidate", "preempt"]
     assert victims(proposals[0]) == {"right": ""}
     assert victims(proposals[1]) == {"whole": ""}, "the one that moved is left alone"
-
-
-def test_two_jobs_without_gpus_are_evicted_for_a_gang_whose_members_each_need_one() -> None:
-    sketch = Sketch()
-    for name in ("a", "b"):
-        sketch.node(name, gpus=0, cpu=4, gib=16)
-        sketch.at(sketch.job(f"low-{name}", group(cpu=4), priority=10), (name, []))
-    answer = ask(sketch, sketch.job("gang", group(2, cpu=3), priority=100), "preempt")
-    assert victims(answer) == {"low-a": "", "low-b": ""}
-    assert [(place.node, place.tasks) for place in answer.placement] == [(0, "0"), (1, "1")]
-    sketch.state.jobs["low-b"].preemptible = False
-    refused = ask(sketch, sketch.state.jobs["gang"], "preempt")
-    assert refused.refused == "impossible"
-    assert not refused.victims
 
 
 def test_a_gang_bound_to_one_rack_takes_the_cheaper_one() -> None:
@@ -271,30 +216,6 @@ def test_a_disruption_budget_leads_to_the_next_best_victims() -> None:
     answer = ask(sketch, sketch.job("preemptor", group(gpus=2), priority=75), "preempt")
     assert victims(answer) == {"dear": ""}
     assert answer.explanation.proven
-
-
-def test_an_immediate_tier_prefers_victims_with_a_short_grace_among_equals() -> None:
-    sketch = Sketch()
-    urgent = {"name": "urgent", "value": 110, "preemptible": False, "immediate": True, "immediate_grace": 5_000_000}
-    sketch.state.policy = policy(classes=(urgent,))
-    sketch.node("n", gpus=2)
-    for name, grace in (("quick", 1_000_000), ("slow", 60_000_000)):
-        job = sketch.running(name, "n", [len(sketch.state.jobs)])
-        job.demand = job.demand.model_copy(update={"grace": grace})
-    preemptor = sketch.job("preemptor", group(gpus=1), priority=110)
-    assert victims(ask(sketch, preemptor, "preempt")) == {"slow": ""}, "the younger"
-    preemptor.class_name = "urgent"
-    assert victims(ask(sketch, preemptor, "preempt")) == {"quick": ""}
-
-
-def test_a_checkpoint_makes_a_job_cheaper_to_evict() -> None:
-    sketch = Sketch()
-    sketch.node("n", gpus=2)
-    sketch.running("saved", "n", [0], age=50 * MINUTE).last_checkpoint = sketch.state.now - MINUTE
-    sketch.running("unsaved", "n", [1], age=30 * MINUTE)
-    answer = ask(sketch, sketch.job("preemptor", group(gpus=1), priority=75), "preempt")
-    assert victims(answer) == {"saved": ""}
-    assert answer.victims[0].lost_gpu_ms == 2 * 60 * 1000
 
 
 def test_tasks_on_a_shared_device_are_evicted_for_another_share() -> None:
@@ -342,18 +263,3 @@ def test_an_explanation_stays_small_whatever_the_number_of_victims() -> None:
     assert [(entry.rule, entry.jobs, len(entry.examples)) for entry in answer.explanation.excluded] == [
         ("not-preemptible", 80, 5)
     ]
-
-
-def test_a_proposal_about_other_tasks_or_other_surplus_is_stale() -> None:
-    sketch = Sketch()
-    sketch.node("n", gpus=4)
-    job = elastic(sketch.job("job", group(4, gpus=1)), 2)
-    sketch.at(job, *[("n", [device]) for device in range(4)])
-    preemptor = sketch.job("preemptor", group(gpus=1), priority=75)
-    answer = ask(sketch, preemptor, "preempt")
-    other = answer.model_copy(update={"victims": (answer.victims[0].model_copy(update={"tasks": "1"}),)})
-    assert verdict(sketch, preemptor, other) == Stale("tasks 1 of 'job' are not its first evictable tasks")
-    assert verdict(sketch, preemptor, answer.model_copy(update={"tasks": "0"})) == Stale("'preemptor' is no longer pending")
-    sketch.state.policy = policy(preemption={"actions": ("allocate", "reclaim")})
-    stale = verdict(sketch, preemptor, answer)
-    assert stale == Stale("'preemptor' may no longer use preempt: the policy does not allow preempt")

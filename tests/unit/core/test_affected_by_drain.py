@@ -1,7 +1,7 @@
 """What a drain would do: the jobs that it would evict or take a reservation from."""
 
 import pytest
-from tests.builders import Sketch, group
+from tests.kits.builders import Sketch, group
 
 from bailiff_core.actions.migrate import moves_off_drained_nodes
 from bailiff_core.lifecycle.operator_actions import affected_by_drain

@@ -1,19 +1,14 @@
 """When every action fails, the record lists for each one the excluded candidates and the rule, within 64 KiB."""
 
-import json
-from typing import get_args, get_type_hints
-
 import pytest
-from tests.log_builder import MINUTE, Story, folded, policy
+from tests.kits.log_builder import MINUTE, Story, folded, policy
 
 from bailiff_core.explain import explain_job, explain_record, missing_text
 from bailiff_core.explain.candidate_report import candidates
-from bailiff_core.explain.victims import EVICTION_CAUSES, REFUSAL_REASONS
-from bailiff_core.model.proposal import AttemptedAction, Proposal
-from bailiff_core.protections import RULES
+from bailiff_core.model.proposal import Explanation, Proposal
+from bailiff_core.model.state import OpenRequest
 from bailiff_core.records import decisions, facts
-
-LIMIT = 64 * 1024
+from bailiff_core.victims.proposals import merged
 
 
 @pytest.fixture
@@ -104,26 +99,14 @@ def test_an_action_that_is_not_allowed_is_not_listed() -> None:
     assert "preempt:" not in missing_text(refusal(story))
 
 
-def test_the_largest_explanation_fits_into_64_kib() -> None:
-    """Every rule, with five names of 63 characters each, under three actions; a runner-up of 50; costs of 64 classes."""
-    group = [{"rule": rule.name, "jobs": 10**9, "examples": [f"{'n' * 62}{at}" for at in range(5)]} for rule in RULES]
-    cost = {"classes": [{"priority": 10**9 - at, "gpu_milli": 10**12} for at in range(64)], "lost_gpu_ms": 10**15,
-            "under_share_gpu_milli": 10**12, "jobs_stopped": 10**6, "tasks": 10**9, "fragmented_nodes": 10**6}  # fmt: skip
-    tried = [
-        {"action": action, "refused": "impossible", "would_need": "x" * 600, "candidates": 10**6, "excluded": group}
-        for action in ("consolidate", "reclaim")
-    ]
-    why = {"candidates": 10**6, "excluded": group, "steps": 10**6, "runner_up": ["m" * 63] * 50, "cost": cost,
-           "runner_up_cost": cost, "lower_bound": cost, "runner_up_lost_gpu_ms": 10**15, "attempted_actions": tried}  # fmt: skip
-    answer = Proposal.model_validate_json(json.dumps({"request": 1, "job": "j", "explanation": why, "would_need": "x" * 2000}))
-    assert len(answer.model_dump_json(exclude_defaults=True)) < LIMIT
-
-
-def values(kind: type, field: str) -> set[str]:
-    return set(get_args(get_type_hints(kind)[field]))
-
-
-def test_every_cause_and_every_refusal_has_a_sentence() -> None:
-    assert set(EVICTION_CAUSES) == values(decisions.EvictionDecided, "cause")
-    assert set(REFUSAL_REASONS) == values(decisions.PreemptionRefused, "reason")
-    assert values(AttemptedAction, "action") == {"consolidate", "reclaim", "preempt"}
+def test_of_several_refused_actions_the_one_that_gave_up_is_recorded_with_its_own_steps() -> None:
+    gave_up = Proposal(
+        request=1, job="asks", action="reclaim", refused="gave-up", explanation=Explanation(candidates=2, steps=20_000)
+    )
+    impossible = Proposal(
+        request=1, job="asks", action="preempt", refused="impossible", explanation=Explanation(candidates=1, proven=True)
+    )
+    found = merged(OpenRequest(1, "asks"), None, [gave_up, impossible])
+    assert (found.action, found.refused) == ("reclaim", "gave-up")
+    assert (found.explanation.steps, found.explanation.proven) == (20_000, False)
+    assert [(each.action, each.refused) for each in found.explanation.attempted_actions] == [("preempt", "impossible")]

@@ -8,7 +8,7 @@ quota and share, are left for the next batch.
 """
 
 import pytest
-from tests.log_builder import MINUTE, Story, policy
+from tests.kits.log_builder import MINUTE, Story, policy
 
 RULES = policy(preemption={"max_migrations": None})
 

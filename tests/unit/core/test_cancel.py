@@ -1,118 +1,50 @@
 """A job cancelled in every phase of its life."""
 
+from tests.kits.story_script import stories
 
-def test_cancelled_while_pending(story):
-    story.submit("job", gpus=1)
-    story.cancel("job")
-    story.expect_only("JobEnded")
-    story.expect("JobEnded", job="job", outcome="cancelled")
+test_cancel_in_stories = stories("""
+cancelled while pending
+    submit job: 1 gpu; cancel job; => only JobEnded; => JobEnded job outcome=cancelled
 
+cancelled while reserved
+    node n1: 8 gpus; runs low: 8 gpus; submit job: interactive, 8 gpus; propose; cancel job
+    => only ReservationDropped JobEnded EvictionCancelled
 
-def test_cancelled_while_its_selection_is_open(story):
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.submit("job", gpus=8, cls="interactive")
-    answer = story.proposal()
-    story.cancel("job")
-    story.expect("JobEnded", job="job", outcome="cancelled")
-    assert story.state.selection is None
-    assert story.state.selections == answer.selection
-    assert story.job("low").phase == "running"
+cancelled while running
+    node n1: 8 gpus; runs job: 8 gpus; cancel job; => EvictionDecided job cause=cancelled
+    submit next: 8 gpus; => JobPlaced next reserved=true; yields job code=143; => JobEnded job outcome=cancelled
+    => JobStarting next
 
+resources of a cancelled job are reserved at once for a pending job
+    node n1: 8 gpus; runs job: 8 gpus; submit next: 8 gpus; cancel job; => JobPlaced next reserved=true
 
-def test_cancelled_while_another_job_is_in_the_same_selection(story):
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.cycle(story.submitted("x", gpus=8, cls="interactive"), story.submitted("y", gpus=8, cls="interactive"))
-    story.cancel("x")
-    assert [request.job for request in story.state.selection.requests] == ["y"]
-    story.propose()
-    story.expect("PreemptionDecided")
+cancelled while exited
+    node n1: 8 gpus; runs job: 8 gpus; exits job code=1; cancel job; => nothing; releases job; => JobEnded job outcome=cancelled
 
+cancelled during its eviction
+    node n1: 8 gpus; runs job: 8 gpus; submit high: interactive, 8 gpus; propose; begin job; cancel job; => nothing
+    ends job code=85; => JobEnded job outcome=cancelled; => JobStarting high
 
-def test_cancelled_while_reserved(story):
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.submit("job", gpus=8, cls="interactive")
-    story.propose()
-    story.cancel("job")
-    story.expect_only("ReservationDropped", "JobEnded", "EvictionCancelled")
+cancelled during its restart backoff
+    node n1: 8 gpus; runs job: 8 gpus, max_failures 3; ends job code=1; => JobRequeued
+    cancel job; => JobEnded job outcome=cancelled
 
+a job that finished before its cancellation is finished
+    node n1: 8 gpus; runs job: 8 gpus; cancel job; ends job; => JobEnded job outcome=succeeded
 
-def test_cancelled_while_starting(story):
-    story.node("n1", gpus=8)
-    story.submit("job", gpus=4, tasks=2)
-    story.started("job", task=0)
-    story.cancel("job")
-    stopped = story.expect("EvictionDecided", job="job", cause="cancelled")
-    assert stopped.reason == "cancellation requested"
-    story.yields("job")
-    story.expect("JobEnded", job="job", outcome="cancelled", exit_codes={"0": 85, "1": 85})
+a second cancellation has no effect
+    node n1: 8 gpus; runs job: 8 gpus; cancel job; cancel job; => nothing
 
+cancelled while another job is in the same selection
+    node n1: 8 gpus; runs low: 8 gpus; submit x: interactive, 8 gpus & y: interactive, 8 gpus; cancel x
+    selection.requests.*.job = y; propose; => PreemptionDecided
 
-def test_cancelled_while_running(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8)
-    story.cancel("job")
-    story.expect("EvictionDecided", job="job", cause="cancelled")
-    story.submit("next", gpus=8)
-    story.expect("JobPlaced", job="next", reserved=True)
-    story.yields("job", 143)
-    story.expect("JobEnded", job="job", outcome="cancelled")
-    story.expect("JobStarting", job="next")
+cancelled while its selection is open
+    node n1: 8 gpus; runs low: 8 gpus; submit job: interactive, 8 gpus; cancel job; => JobEnded job outcome=cancelled
+    selection = none; selections = 1; low is running
 
-
-def test_resources_of_a_cancelled_job_are_reserved_at_once_for_a_pending_job(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8)
-    story.submit("next", gpus=8)
-    story.cancel("job")
-    story.expect("JobPlaced", job="next", reserved=True)
-
-
-def test_cancelled_while_exited(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8)
-    story.exits("job", 1)
-    story.cancel("job")
-    story.expect_only()
-    story.releases("job")
-    story.expect("JobEnded", job="job", outcome="cancelled")
-
-
-def test_cancelled_during_its_eviction(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8)
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
-    story.begin("job")
-    story.cancel("job")
-    story.expect_only()
-    story.ends("job", 85)
-    story.expect("JobEnded", job="job", outcome="cancelled")
-    story.expect("JobStarting", job="high")
-
-
-def test_cancelled_during_its_restart_backoff(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8, max_failures=3)
-    story.ends("job", 1)
-    story.expect("JobRequeued")
-    story.cancel("job")
-    story.expect("JobEnded", job="job", outcome="cancelled")
-
-
-def test_a_job_that_finished_before_its_cancellation_is_finished(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8)
-    story.cancel("job")
-    story.ends("job", 0)
-    story.expect("JobEnded", job="job", outcome="succeeded")
-
-
-def test_a_second_cancellation_has_no_effect(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8)
-    story.cancel("job")
-    story.cancel("job")
-    story.expect_only()
+cancelled while starting
+    node n1: 8 gpus; submit job: 2 x 4 gpus; started job task=0; cancel job
+    => EvictionDecided job cause=cancelled reason="cancellation requested"; yields job
+    => JobEnded job outcome=cancelled exit_codes.0=85 exit_codes.1=85
+""")

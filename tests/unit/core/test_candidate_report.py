@@ -1,6 +1,7 @@
 """The full lists behind an explanation, made again: they agree with what the record counted."""
 
-from tests.log_builder import MINUTE, Story, folded, policy
+import pytest
+from tests.kits.log_builder import MINUTE, Story, folded, policy
 
 from bailiff_core.explain.candidate_report import Candidate, candidates
 from bailiff_core.records import decisions, facts
@@ -83,11 +84,27 @@ def test_victims_of_an_earlier_proposal_are_being_evicted_already() -> None:
     assert sorted((each.rule, each.chosen) for each in found) == [("", True), ("already-evicting", False)]
 
 
-def test_surplus_tasks_are_separate_units() -> None:
+@pytest.mark.parametrize(
+    ("elastic", "losses"),
+    [
+        ("live", [360_000, 120_000, 480_000]),
+        ("restart", [960_000, 0, 0]),  # whoever leaves first restarts all
+    ],
+)
+def test_an_elastic_job_loses_its_surplus_before_its_core_and_the_amounts_add_up(elastic: str, losses: list[int]) -> None:
     story = Story()
-    story.node("n1", gpus=4)
-    story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
-    story.submit("high", gpus=1, cls="inference", after=MINUTE)
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=1, tasks=8, min_tasks=4, elastic=elastic)
+    story.submit("high", gpus=3, cls="inference", after=MINUTE)
     story.propose()
-    _, found = listed(story)
-    assert [(each.tasks, each.chosen) for each in found] == [("0-1", False), ("2", False), ("3", True)]
+    decision, found = listed(story)
+    assert isinstance(decision, decisions.PreemptionDecided)
+    assert [(each.tasks, each.after, each.chosen) for each in found] == [
+        ("5-7", "", True),
+        ("4", "5-7", False),
+        ("0-3", "4-7", False),
+    ]
+    assert [each.lost_gpu_ms for each in found] == losses
+    assert sum(losses) == 8 * 120_000
+    assert sum(each.lost_gpu_ms for each in found if each.chosen) == decision.victims[0].lost_gpu_ms
+    assert [each.gpu_milli for each in found] == [3000, 1000, 4000]

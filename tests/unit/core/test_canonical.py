@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bailiff_bus.messages import MESSAGE_TYPES
 from bailiff_core.canonical import canonical_json
+from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_core.records.payload import AUDIT_TYPES
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -56,6 +56,7 @@ def _kinds(schema: Any) -> set[str]:
     return here.union(*map(_kinds, schema.values()))
 
 
+@pytest.mark.slow
 def test_no_record_and_no_message_has_a_float_field() -> None:
     """`Document.to_json` relies on it."""
     for kind in [*AUDIT_TYPES.values(), *MESSAGE_TYPES.values()]:

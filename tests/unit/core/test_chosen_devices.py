@@ -1,7 +1,7 @@
 """A node that chooses its tasks' devices by itself, as a kubelet does: the log names the true ones, and no GPU twice."""
 
 import pytest
-from tests.log_builder import Story
+from tests.kits.log_builder import Story
 
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.model.placement_ranges import bits

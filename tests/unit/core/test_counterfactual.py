@@ -2,7 +2,8 @@
 
 import random
 
-from tests.log_builder import HOUR, MINUTE, SECOND, Story, folded, policy
+import pytest
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, folded, policy
 
 from bailiff_core.explain import explain_counterfactual, explain_next_victims
 from bailiff_core.explain.counterfactual import Counterfactual, cheaper, counterfactual, next_victims
@@ -57,7 +58,7 @@ def test_an_alternative_victim_is_explained_by_its_cost() -> None:
     assert (found.cost.lost_gpu_ms, found.chosen_cost.lost_gpu_ms) == (2 * 420_000, 2 * 120_000)
     texts = sentences(found, seq)
     assert "No rule protected old" in texts
-    assert "work lost, 14.0 GPU-min against 4.0 GPU-min of the chosen set" in texts
+    assert "work lost and restarts, 14.0 GPU-min against 4.0 GPU-min of the chosen set" in texts
 
 
 def test_a_job_too_small_alone_is_a_victim_together_with_others() -> None:
@@ -99,6 +100,7 @@ def test_a_job_without_resources_at_that_time_is_no_candidate() -> None:
     assert "had no resources allocated at that time" in sentences(found, seq)
 
 
+@pytest.mark.slow
 def test_nothing_is_cheaper_than_what_was_proven() -> None:
     """For any forced or excluded victim, on small random pools: the chosen set never costs more."""
     compared = 0

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.builders import Sketch
+from tests.kits.builders import Sketch
 
 from bailiff_core.fold.dependencies import note_dependencies, settle_dependents
 from bailiff_core.lifecycle.dependencies import dependencies

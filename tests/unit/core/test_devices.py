@@ -1,156 +1,67 @@
 """Devices that are not allocated: quarantined and broken ones; and jobs that use more than their share of one."""
 
 import pytest
-from tests.log_builder import HOUR, Story, policy
+from tests.kits.log_builder import Story
+from tests.kits.story_script import stories
 
-from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records import facts
 
+test_devices_in_stories = stories("""
+a quarantined device is not allocated until it is cleared
+    node n1: 2 gpus; quarantined n1 0; submit two: 2 gpus; => JobPending two; submit one: 1 gpu; => JobPlaced one
+    one.tasks.0.devices = 2; started one; ends one; cleared n1 0; => JobPlaced two
 
-def test_a_quarantined_device_is_not_allocated_until_it_is_cleared(story: Story) -> None:
-    story.node("n1", gpus=2)
-    story.quarantined("n1", 0)
-    story.submit("two", gpus=2)
-    story.expect("JobPending", job="two")
-    story.submit("one", gpus=1)
-    story.expect("JobPlaced", job="one")
-    assert story.job("one").tasks[0].devices == 0b10
-    story.started("one")
-    story.ends("one")
-    story.cleared("n1", 0)
-    story.expect("JobPlaced", job="two")
+an agent that starts anew makes no device clean
+    node n1: 1 gpu; quarantined n1 0; node n1: 1 gpu, boot 2; submit job: 1 gpu; => JobPending job
+    nodes.0.devices.0.fault = not-free
 
+a device that a new agent reports as broken is evicted too
+    node n1: 1 gpu; runs job: 1 gpu; node n1: 1 gpu, boot 2, sick 0; => EvictionDecided job cause=device
 
-def test_a_quarantine_after_an_eviction_releases_the_victim_and_moves_the_reservation(story: Story) -> None:
-    story.node("n1", gpus=1)
-    story.runs("low", gpus=1)
-    story.submit("high", gpus=1, cls="interactive")
-    story.propose()
-    story.begin("low")
-    story.staged("low", "term_sent")
-    story.exits("low", 143)
-    story.quarantined("n1", 0, job="low")
-    story.expect("ReservationDropped", job="high", reason="resources-lost")
-    story.releases("low")
-    story.expect("JobRequeued", job="low")
-    assert {name: story.job(name).phase for name in ("low", "high")} == {"low": "pending", "high": "pending"}
-    device = story.state.nodes[0].devices[0]
-    assert (device.fault_job, device.fault_since) == ("low", story.time)
-    story.node("n2", gpus=1)
-    story.expect("JobPlaced", job="high")
-    story.cleared("n1", 0)
-    story.expect("JobPlaced", job="low")
-    assert (device.fault, device.fault_job, device.fault_since) == ("", None, None)
+a quarantine after an eviction releases the victim and moves the reservation
+    node n1: 1 gpu; runs low: 1 gpu; submit high: interactive, 1 gpu; propose; begin low; staged low term_sent; exits low code=143
+    quarantined n1 0 job=low; => ReservationDropped high reason=resources-lost; releases low; => JobRequeued low
+    low is pending; high is pending; n1.devices.0.fault_job = low; n1.devices.0.fault_since = now; node n2: 1 gpu
+    => JobPlaced high
+    cleared n1 0; => JobPlaced low; n1.devices.0.fault = -; n1.devices.0.fault_job = none; n1.devices.0.fault_since = none
 
+a healthy device stays in quarantine with its reason
+    node n1: 2 gpus; breaks n1 1; quarantined n1 1; repaired n1 1; n1.devices.1.healthy = true; n1.devices.1.fault = not-free
+    submit two: 2 gpus; => JobPending two; cleared n1 1; => JobPlaced two
 
-def test_a_healthy_device_stays_in_quarantine_with_its_reason(story: Story) -> None:
-    story.node("n1", gpus=2)
-    story.breaks("n1", 1)
-    story.quarantined("n1", 1)
-    story.cycle(facts.DeviceHealthy(node="n1", device=story.state.nodes[0].devices[1].id))
-    device = story.state.nodes[0].devices[1]
-    assert (device.healthy, device.fault) == (True, "not-free")
-    story.submit("two", gpus=2)
-    story.expect("JobPending", job="two")
-    story.cleared("n1", 1)
-    story.expect("JobPlaced", job="two")
+a job on a broken device is evicted and has not failed
+    node n1: 2 gpus; runs job: 1 gpu; breaks n1 0; => EvictionDecided job cause=device; begin job; staged job term_sent
+    exits job code=1
+    releases job; => JobRequeued job outcome=preempted-unclean cause=device; job.failures = 0; job.evictions = 1
+    job.tasks.0.devices = 2
 
+a task that ends before its device is reported broken has not failed
+    node n1: 1 gpu; runs job: 1 gpu; exits job code=1; breaks n1 0; releases job; => JobRequeued job outcome=lost
+    repaired n1 0; n1.devices.0.fault = -
 
-def test_an_agent_that_starts_anew_makes_no_device_clean(story: Story) -> None:
-    story.node("n1", gpus=1)
-    story.quarantined("n1", 0)
-    story.node("n1", gpus=1, boot=2)
-    story.submit("job", gpus=1)
-    story.expect("JobPending", job="job")
-    assert story.state.nodes[0].devices[0].fault == "not-free"
+an elastic job continues without the member on a broken device
+    node n1: 2 gpus; runs job: 2 x 1 gpu, min 1; breaks n1 1; => EvictionDecided job cause=device tasks=1; job is running
 
+a job over its share is recorded and keeps running
+    node n1: 1 gpu; runs greedy: 0.5 gpu; report ShareExceeded greedy device=GPU-n1-0 used_bytes=2 share_bytes=1; => nothing
+    greedy is running
 
-def test_a_job_on_a_broken_device_is_evicted_and_has_not_failed(story: Story) -> None:
-    story.node("n1", gpus=2)
-    story.runs("job", gpus=1)
-    number = story.job("job").tasks[0].devices.bit_length() - 1
-    story.breaks("n1", number)
-    story.expect("EvictionDecided", job="job", cause="device")
-    story.begin("job")
-    story.staged("job", "term_sent")
-    story.exits("job", 1)
-    again = story.releases("job")
-    requeued = story.expect("JobRequeued", job="job", outcome="lost", cause="device")
-    assert (story.job("job").failures, story.job("job").evictions) == (0, 0)
-    assert requeued in again
-    story.wait(requeued.not_before - story.time)
-    assert story.job("job").tasks[0].devices == 0b11 ^ (1 << number)
+a job over its share is evicted where the policy says so
+    rules {devices: {over_share: evict}}; node n1: 1 gpu; runs greedy: 0.5 gpu; runs modest: 0.5 gpu
+    report ShareExceeded greedy device=GPU-n1-0 used_bytes=2 share_bytes=1; => EvictionDecided greedy cause=over-share
+    modest is running
 
+a fault dates from its first report
+    node n1: 2 gpus; breaks n1 0; wait 1h; breaks n1 0; n1.devices.0.fault_since = now - 1h
+    repaired n1 0; wait 1h; breaks n1 0; n1.devices.0.fault_since = now
 
-def test_a_task_that_ends_before_its_device_is_reported_broken_has_not_failed(story: Story) -> None:
-    story.node("n1", gpus=1)
-    story.runs("job", gpus=1)
-    story.exits("job", 1)
-    story.breaks("n1", 0)
-    story.releases("job")
-    story.expect("JobRequeued", job="job", outcome="lost")
-    story.repaired("n1", 0)
-    assert story.state.nodes[0].devices[0].fault == ""
+a device that breaks while quarantined is at fault since its quarantine
+    node n1: 2 gpus; quarantined n1 0; wait 1h; breaks n1 0; n1.devices.0.fault_since = now - 1h
 
-
-def test_an_elastic_job_continues_without_the_member_on_a_broken_device(story: Story) -> None:
-    story.node("n1", gpus=2)
-    story.runs("job", gpus=1, tasks=2, min_tasks=1)
-    lost = story.job("job").tasks[1]
-    story.breaks("n1", lost.devices.bit_length() - 1)
-    story.expect("EvictionDecided", job="job", cause="device", tasks="1")
-    assert story.job("job").phase == "running"
-
-
-def test_a_device_that_a_new_agent_reports_as_broken_is_evicted_too(story: Story) -> None:
-    story.node("n1", gpus=1)
-    story.runs("job", gpus=1)
-    story.node("n1", gpus=1, boot=2, sick=[0])
-    story.expect("EvictionDecided", job="job", cause="device")
-
-
-def over_share(story: Story) -> list[object]:
-    job = story.at("greedy", 0)
-    return list(story.cycle(facts.ShareExceeded(**job, device="GPU-n1-0", used_bytes=50 << 30, share_bytes=40 << 30)))
-
-
-def test_a_job_over_its_share_is_recorded_and_keeps_running(story: Story) -> None:
-    story.node("n1", gpus=1)
-    story.runs("greedy", TaskGroup(gpu_share_milli=500))
-    assert over_share(story) == []
-    assert story.job("greedy").phase == "running"
-
-
-def test_a_job_over_its_share_is_evicted_where_the_policy_says_so() -> None:
-    story = Story(policy(devices={"over_share": "evict"}))
-    story.node("n1", gpus=1)
-    story.runs("greedy", TaskGroup(gpu_share_milli=500))
-    story.runs("modest", TaskGroup(gpu_share_milli=500))
-    over_share(story)
-    story.expect("EvictionDecided", job="greedy", cause="over-share")
-    assert story.job("modest").phase == "running"
-
-
-def test_a_fault_dates_from_its_first_report(story: Story) -> None:
-    story.node("n1", gpus=2)
-    story.breaks("n1", 0)
-    first = story.state.nodes[0].devices[0].fault_since
-    story.wait(HOUR)
-    story.breaks("n1", 0)
-    assert story.state.nodes[0].devices[0].fault_since == first, "it has been broken all the time"
-    story.repaired("n1", 0)
-    story.wait(HOUR)
-    story.breaks("n1", 0)
-    assert story.state.nodes[0].devices[0].fault_since == story.time
-
-
-def test_a_device_that_breaks_while_quarantined_is_at_fault_since_its_quarantine(story: Story) -> None:
-    story.node("n1", gpus=2)
-    story.quarantined("n1", 0)
-    first = story.state.nodes[0].devices[0].fault_since
-    story.wait(HOUR)
-    story.breaks("n1", 0)
-    assert story.state.nodes[0].devices[0].fault_since == first
+all shares of a device are counted again when its node joins again
+    node n1: 2 gpus; runs one: 0.5 gpu; runs two: 0.5 gpu; runs three: 0.5 gpu; node n1: 2 gpus
+    n1.allocated.shares.0 = 85899345920000; n1.allocated.shares.1 = 42949672960000
+""")
 
 
 @pytest.mark.parametrize("minimum", [1, 2, 3])

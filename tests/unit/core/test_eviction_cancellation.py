@@ -1,10 +1,100 @@
 """Cancelled evictions."""
 
-from tests.log_builder import MINUTE, SECOND
+from tests.kits.log_builder import MINUTE
+from tests.kits.story_script import stories
 
-from bailiff_bus.messages import Evict
-from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_bus.messages.commands import Evict
 from bailiff_eviction_executor.pending_messages import pending_commands
+
+test_eviction_cancellation_in_stories = stories("""
+given evicting
+    node n1: 8 gpus; runs low: 8 gpus; +1m; submit high: interactive, 8 gpus; propose; => PreemptionDecided
+
+given evicting a gang of two
+    node n1: 8 gpus; runs low: 2 x 4 gpus; +1m; submit high: interactive, 8 gpus; propose; => PreemptionDecided
+
+resources that are released after all are allocated at once
+    evicting; begin low; cancel high; submit next: 8 gpus; cancel_eviction_refused low; => JobPlaced next reserved=true
+
+a member that fails during the cancellation
+    node n1: 8 gpus; runs low: 2 x 4 gpus; +1m; submit high: interactive, 8 gpus; propose; => PreemptionDecided
+    begin low; cancel high; ends low code=1 task=0; eviction_cancelled low task=1; => EvictionDecided low cause=gang-failure
+    begin low; ends low code=143 task=1; => JobEnded low outcome=failed
+
+a member that fails after the others confirmed the cancellation
+    node n1: 8 gpus; runs low: 2 x 4 gpus; +1m; submit high: interactive, 8 gpus; propose; => PreemptionDecided
+    begin low; cancel high; eviction_cancelled low task=1; exits low code=1 task=0; => EvictionDecided low cause=gang-failure
+
+a member that fails before any notice
+    node n1: 8 gpus; runs low: 2 x 4 gpus; +1m; submit high: interactive, 8 gpus; propose; => PreemptionDecided
+    ends low code=1 task=0; cancel high; => EvictionCancelled low notified=false; => EvictionDecided low cause=gang-failure
+
+a member that finished before the preemption was abandoned
+    node n1: 8 gpus; runs low: 2 x 4 gpus; +1m; submit high: interactive, 8 gpus; propose; => PreemptionDecided
+    exits low task=0; cancel high; => EvictionCancelled low notified=false; low is running
+    releases low task=0; ends low task=1; => JobEnded low outcome=succeeded
+
+a reserved preemptor is preempted and its victims keep running
+    node n1: 8 gpus; node n2: 8 gpus; runs low-1: 8 gpus; runs steady: inference, 4 gpus; +1m; runs low-2: 4 gpus
+    submit mid: interactive, 8 gpus; propose; => PreemptionDecided victims.*.job=low-1
+    submit small: inference, 4 gpus; propose; => PreemptionDecided victims.*.job=mid victims.*.reserved=true; mid is pending
+    low-1 is evicting; yields low-1; => JobStarting small
+
+resources of a cancelled eviction are not allocated to another job
+    rules {backfill: greedy}; node n1: 8 gpus; node n2: 8 gpus; runs low-1: 8 gpus; runs low-2: 8 gpus; submit waits: 8 gpus
+    submit mid: interactive, 2 x 8 gpus; propose; submit top: inference, 8 gpus; propose
+    => only PreemptionDecided EvictionCancelled JobPending PreemptionRequested; waits is pending; mid is pending
+
+an inherited victim keeps running when its new preemption is abandoned
+    node n1: 8 gpus; runs low: 8 gpus; submit mid: interactive, 8 gpus; propose; begin low; submit top: inference, 8 gpus; propose
+    low.eviction.for_job = top; cancel mid; cancel top
+    => EvictionCancelled low notified=true reason="top no longer needs the resources"
+
+a job cancelled during the cancellation of its eviction ends
+    evicting; cancel low; cancel high; => EvictionDecided low cause=cancelled; yields low; => JobEnded low outcome=cancelled
+
+a job whose eviction is cancelled while starting runs once all its tasks do
+    node n1: 8 gpus; submit low: 2 x 4 gpus; started low task=0; submit high: interactive, 8 gpus; propose; +1s
+    started low task=1; low is evicting; +1s; cancel high; low is running; low.last_start = now - 1s
+
+a job that fails after a cancelled eviction has failed
+    evicting; begin low; staged low noticed; staged low acknowledged; cancel high; eviction_cancelled low; ends low code=1
+    => JobEnded low outcome=failed
+
+an eviction cancelled before its notice leaves no trace
+    evicting; cancel high; => ReservationDropped high reason=cancelled; => JobEnded high outcome=cancelled
+    => EvictionCancelled low notified=false reason="high no longer needs the resources"; low is running
+    low.evictions = 0; low.last_start = now - 1m
+
+a cancellation after the notice is confirmed by every agent
+    evicting a gang of two; begin low; cancel high; => EvictionCancelled low notified=true; low is evicting
+    submit next: 8 gpus; => only JobPending  # its resources are not releasing
+    eviction_cancelled low task=0; low is evicting; eviction_cancelled low task=1; low is running
+    low.tasks.*.eviction_cancelled = false false
+
+surplus whose eviction is cancelled runs on, and the job is not evicting
+    node n1: 8 gpus; runs low: 4 x 2 gpus, min 1; +1m; submit high: interactive, 2 gpus; propose; begin low; evicting = low
+    cancel high; eviction_cancelled low task=3; evicting = nothing; low.running = 0 1 2 3
+    low.tasks.*.noticed = false false false false; low.tasks.3.eviction = none
+
+the whole gang is evicted if one member has exited
+    evicting a gang of two; begin low; cancel high; eviction_cancelled low task=0; cancel_eviction_refused low task=1
+    low.eviction.cancel_seq = none; low.eviction.preemption = none; low.eviction.started_seq != none
+    low.tasks.*.eviction_cancelled = false false; ends low code=85; => JobRequeued low outcome=preempted
+
+a reserved preemptor is preempted, and its victims leave for the new one
+    node n1: 8 gpus; node n2: 8 gpus; runs low-1: 8 gpus; runs steady: inference, 4 gpus; +1m; runs low-2: 4 gpus
+    submit mid: interactive, 8 gpus; propose; => PreemptionDecided victims.*.job=low-1; submit small: inference, 4 gpus; propose
+    => PreemptionDecided victims.*.job=mid victims.*.reserved=true; mid is pending
+    low-1 is evicting  # a reservation costs nothing
+    yields low-1; => JobStarting small
+
+only evictions whose resources are not needed are cancelled
+    node n1: 8 gpus; node n2: 8 gpus; runs low-1: 8 gpus; runs low-2: 8 gpus; submit mid: interactive, 2 x 8 gpus; propose
+    => PreemptionDecided victims.*.gpus="8 8"; submit top: inference, 8 gpus; propose
+    => PreemptionDecided victims.*.job=mid placement.*.node=0
+    => EvictionCancelled low-2 notified=false; low-1 is evicting; top is reserved; yields low-1; => JobStarting top
+""")
 
 
 def evicting(story, tasks=1):
@@ -14,200 +104,6 @@ def evicting(story, tasks=1):
     story.submit("high", gpus=8, cls="interactive", after=MINUTE)
     story.propose()
     story.expect("PreemptionDecided")
-
-
-def test_an_eviction_cancelled_before_its_notice_leaves_no_trace(story):
-    evicting(story)
-    before = story.job("low").last_start
-    story.cancel("high")
-    story.expect("ReservationDropped", job="high", reason="cancelled")
-    story.expect("JobEnded", job="high", outcome="cancelled")
-    withdrawn = story.expect("EvictionCancelled", job="low", notified=False)
-    assert withdrawn.reason == "high no longer needs the resources"
-    assert (story.job("low").phase, story.job("low").evictions, story.job("low").last_start) == ("running", 0, before)
-
-
-def test_a_cancellation_after_the_notice_is_confirmed(story):
-    evicting(story, tasks=2)
-    story.begin("low")
-    story.cancel("high")
-    story.expect("EvictionCancelled", job="low", notified=True)
-    assert story.job("low").phase == "evicting"
-    story.submit("next", gpus=8)
-    story.expect_only("JobPending")  # its resources are not releasing
-    story.eviction_cancelled("low", task=0)
-    assert story.job("low").phase == "evicting"
-    story.eviction_cancelled("low", task=1)
-    assert story.job("low").phase == "running"
-    assert not any(task.eviction_cancelled for task in story.job("low").tasks)
-
-
-def test_surplus_whose_eviction_is_cancelled_runs_on_and_the_job_is_not_evicting(story):
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=2, tasks=4, min_tasks=1)
-    story.submit("high", gpus=2, cls="interactive", after=MINUTE)
-    story.propose()
-    story.begin("low")
-    assert list(story.state.evicting) == ["low"]
-    story.cancel("high")
-    story.eviction_cancelled("low", task=3)
-    assert (list(story.state.evicting), story.members("low", "running")) == ([], [0, 1, 2, 3])
-    assert not any(task.eviction is not None or task.noticed for task in story.job("low").tasks)
-
-
-def test_the_whole_gang_is_evicted_if_one_member_has_exited(story):
-    evicting(story, tasks=2)
-    story.begin("low")
-    story.cancel("high")
-    story.eviction_cancelled("low", task=0)
-    story.cancel_eviction_refused("low", task=1)
-    eviction = story.job("low").eviction
-    assert (eviction.cancel_seq, eviction.preemption, eviction.started_seq) == (None, None, story.state.seq)
-    assert not any(task.eviction_cancelled for task in story.job("low").tasks)
-    story.ends("low", 85)
-    story.expect("JobRequeued", job="low", outcome="preempted")
-
-
-def test_resources_that_are_released_after_all_are_allocated_at_once(story):
-    evicting(story)
-    story.begin("low")
-    story.cancel("high")
-    story.submit("next", gpus=8)
-    story.cancel_eviction_refused("low")
-    story.expect("JobPlaced", job="next", reserved=True)
-
-
-def test_a_member_that_fails_during_the_cancellation(story):
-    evicting(story, tasks=2)
-    story.begin("low")
-    story.cancel("high")
-    story.ends("low", 1, task=0)
-    story.eviction_cancelled("low", task=1)
-    story.expect("EvictionDecided", job="low", cause="gang-failure")
-    story.begin("low")
-    story.ends("low", 143, task=1)
-    story.expect("JobEnded", job="low", outcome="failed")
-
-
-def test_a_member_that_fails_after_the_others_confirmed_the_cancellation(story):
-    evicting(story, tasks=2)
-    story.begin("low")
-    story.cancel("high")
-    story.eviction_cancelled("low", task=1)
-    story.exits("low", 1, task=0)
-    story.expect("EvictionDecided", job="low", cause="gang-failure")
-
-
-def test_a_member_that_fails_before_any_notice(story):
-    evicting(story, tasks=2)
-    story.ends("low", 1, task=0)
-    story.cancel("high")
-    story.expect("EvictionCancelled", job="low", notified=False)
-    story.expect("EvictionDecided", job="low", cause="gang-failure")
-
-
-def test_a_member_that_finished_before_the_preemption_was_abandoned(story):
-    evicting(story, tasks=2)
-    story.exits("low", 0, task=0)
-    story.cancel("high")
-    story.expect("EvictionCancelled", job="low", notified=False)
-    assert story.job("low").phase == "running"
-    story.releases("low", task=0)
-    story.ends("low", 0, task=1)
-    story.expect("JobEnded", job="low", outcome="succeeded")
-
-
-def test_a_reserved_preemptor_is_preempted_and_its_victims_keep_running(story):
-    for name in ("n1", "n2"):
-        story.node(name, gpus=8)
-    story.runs("low-1", gpus=8)
-    story.runs("steady", gpus=4, cls="inference")
-    story.runs("low-2", gpus=4, after=MINUTE)
-    story.submit("mid", gpus=8, cls="interactive", tasks=1)
-    story.propose()
-    assert [choice.job for choice in story.expect("PreemptionDecided").victims] == ["low-1"]
-    story.submit("small", gpus=4, cls="inference")
-    story.propose()
-    decided = story.expect("PreemptionDecided")
-    # The reservation costs nothing, so it is dropped first; half of low-1's resources are allocated to small.
-    assert [(choice.job, choice.reserved) for choice in decided.victims] == [("mid", True)]
-    assert story.job("mid").phase == "pending"
-    assert story.job("low-1").phase == "evicting"
-    story.yields("low-1")
-    story.expect("JobStarting", job="small")
-
-
-def test_only_evictions_whose_resources_are_not_needed_are_cancelled(story):
-    for name in ("n1", "n2"):
-        story.node(name, gpus=8)
-    story.runs("low-1", gpus=8)
-    story.runs("low-2", gpus=8)
-    story.submit("mid", gpus=8, tasks=2, cls="interactive")
-    story.propose()
-    assert len(story.expect("PreemptionDecided").victims) == 2
-    story.submit("top", gpus=8, cls="inference")
-    story.propose()
-    decided = story.expect("PreemptionDecided")
-    assert [choice.job for choice in decided.victims] == ["mid"]
-    needed = story.state.nodes[decided.placement[0].node].name.replace("n", "low-")
-    other = {"low-1": "low-2", "low-2": "low-1"}[needed]
-    story.expect("EvictionCancelled", job=other, notified=False)
-    assert story.job(needed).phase == "evicting"
-    assert story.job("top").phase == "reserved"
-    story.yields(needed)
-    story.expect("JobStarting", job="top")
-
-
-def test_resources_of_a_cancelled_eviction_are_not_allocated_to_another_job(tell):
-    story = tell(DEFAULT_POLICY.model_copy(update={"backfill": "greedy"}))
-    for name in ("n1", "n2"):
-        story.node(name, gpus=8)
-    story.runs("low-1", gpus=8)
-    story.runs("low-2", gpus=8)
-    story.submit("waits", gpus=8)
-    story.submit("mid", gpus=8, tasks=2, cls="interactive")
-    story.propose()
-    story.submit("top", gpus=8, cls="inference")
-    story.propose()
-    story.expect_only("PreemptionDecided", "EvictionCancelled", "JobPending", "PreemptionRequested")
-    assert story.job("waits").phase == story.job("mid").phase == "pending"
-
-
-def test_an_inherited_victim_keeps_running_when_its_new_preemption_is_abandoned(story):
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.submit("mid", gpus=8, cls="interactive")
-    story.propose()
-    story.begin("low")
-    story.submit("top", gpus=8, cls="inference")
-    story.propose()
-    assert story.job("low").eviction.for_job == "top"
-    story.cancel("mid")
-    story.cancel("top")
-    withdrawn = story.expect("EvictionCancelled", job="low", notified=True)
-    assert withdrawn.reason == "top no longer needs the resources"
-
-
-def test_a_job_cancelled_during_the_cancellation_of_its_eviction_ends(story):
-    evicting(story)
-    story.cancel("low")
-    story.cancel("high")
-    story.expect("EvictionDecided", job="low", cause="cancelled")
-    story.yields("low")
-    story.expect("JobEnded", job="low", outcome="cancelled")
-
-
-def test_a_job_whose_eviction_is_cancelled_while_starting_runs_once_all_its_tasks_do(story):
-    story.node("n1", gpus=8)
-    story.submit("low", gpus=4, tasks=2)
-    story.started("low", task=0)
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
-    story.started("low", task=1, after=SECOND)
-    assert story.job("low").phase == "evicting"
-    story.cancel("high", after=SECOND)
-    assert story.job("low").phase == "running"
-    assert story.job("low").last_start == story.time - SECOND
 
 
 def test_an_acknowledgement_of_a_cancelled_notice_does_not_count_for_a_later_eviction(story):
@@ -221,17 +117,6 @@ def test_an_acknowledgement_of_a_cancelled_notice_does_not_count_for_a_later_evi
     story.cancel_eviction_refused("low", task=1)
     pending_notices = {(body.tasks, body.ordered_by.seq) for body in pending_commands(story.state) if isinstance(body, Evict)}
     assert pending_notices == {((0,), story.job("low").eviction.started_seq)}
-
-
-def test_a_job_that_fails_after_a_cancelled_eviction_has_failed(story):
-    evicting(story)
-    story.begin("low")
-    story.staged("low", "noticed")
-    story.staged("low", "acknowledged")
-    story.cancel("high")
-    story.eviction_cancelled("low")
-    story.ends("low", 1)
-    story.expect("JobEnded", job="low", outcome="failed")
 
 
 def test_a_partly_started_preemption_that_is_abandoned_cancels_evictions_without_notice_at_once(story):

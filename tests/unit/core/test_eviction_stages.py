@@ -1,8 +1,9 @@
 """Reports of a task while it runs and during its eviction: what the log records of them, and their effect."""
 
 import pytest
-from tests.log_builder import MINUTE, SECOND, Story, digest
+from tests.kits.log_builder import MINUTE, SECOND, Story, digest
 
+from bailiff_core.explain.eviction_stages import stuck_text
 from bailiff_core.model.grace import term_after
 from bailiff_core.records import facts
 
@@ -51,12 +52,6 @@ def test_a_member_that_fails_after_another_member_s_eviction_has_not_failed(leav
     leaving.ends("gang", 1, task=1)
     leaving.expect("JobRequeued", job="gang", outcome="preempted-unclean")
     assert leaving.job("gang").failures == 0
-
-
-def test_a_gang_without_an_acknowledgement_can_fail_in_its_grace(leaving):
-    leaving.ends("gang", 1, task=0)
-    leaving.ends("gang", 85, task=1)
-    leaving.expect("JobEnded", job="gang", outcome="failed")
 
 
 def test_a_gang_that_fails_before_its_notice_has_failed(story):
@@ -161,22 +156,18 @@ def test_the_soft_deadline_is_the_policys_or_the_classs_or_the_jobs(tell, policy
     assert term_after(story.state, story.job("job"), grace * SECOND) == soft * SECOND
 
 
-# --- the executor
-
-
-def test_a_partly_started_preemption_that_is_abandoned_cancels_evictions_without_notice(story):
-    story.node("n1", gpus=4)
-    for name in ("told", "not-told"):
-        story.runs(name, gpus=2)
-    story.submit("high", gpus=4, cls="inference", after=MINUTE)
-    story.propose()
-    story.begin("told")
-    stage(story, "told", "noticed", attached=True)
-    story.cancel("high")
-    assert story.expect("EvictionCancelled", job="not-told").notified is False
-    assert story.expect("EvictionCancelled", job="told").notified is True
-    assert story.job("not-told").phase == "running"
-    story.cancel_eviction_refused("told")  # its agent had obeyed already
-    story.ends("told", 85)
-    story.expect("JobPlaced", job="told")
-    assert story.job("not-told").attempt == 1
+@pytest.mark.parametrize(
+    ("sent", "stuck_in", "attached", "why"),
+    [
+        ("term_sent", None, True, ""),
+        ("kill_sent", None, False, ""),
+        ("term_sent", "noticed", True, "notice never acknowledged"),
+        ("kill_sent", "noticed", True, "notice never acknowledged"),
+        ("term_sent", "noticed", False, ""),  # it had nothing to acknowledge
+        ("kill_sent", "noticed", False, "did not exit on TERM"),
+        ("term_sent", "acknowledged", False, "acknowledged but started no checkpoint"),  # it began to listen after its notice
+        ("kill_sent", "checkpoint_committed", True, "checkpoint saved but did not exit"),
+    ],
+)
+def test_a_signal_has_its_true_reason(sent: facts.EvictionStage, stuck_in: facts.EvictionStage, attached: bool, why: str) -> None:
+    assert stuck_text(facts.Stage(stage=sent, stuck_in=stuck_in), attached) == why

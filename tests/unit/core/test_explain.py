@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
-from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 
-from bailiff_core.explain import Section, condition_of, explain_job, explain_record, jobs_of
+from bailiff_core.explain import Section, condition_of, explain_job, explain_record
+from bailiff_core.explain.job_state import end_reason
 from bailiff_core.explain.sentences import clock
 from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.node_requests import CORDONED
+from bailiff_core.records.subjects import jobs_of
 
 
 def explained(story: Story, job: str) -> dict[str, list[str]]:
@@ -65,7 +69,7 @@ def test_a_victim_names_its_preemptor_the_rule_and_the_cost(story: Story) -> Non
     assert says(why, "high was unschedulable: ")
     assert says(why, "was preempted by high (inference 125), action preempt: inference 125 has higher priority than ")
     assert says(why, "(rule lower-priority-only)")
-    assert says(why, "Lost: 48.0 GPU-min")
+    assert says(why, "Its loss when it was selected: 40.0 GPU-min of work and 8.0 GPU-min to restart")
     assert says(why, "Victim selection claims that this is proven: no permitted set is cheaper.")
 
 
@@ -84,7 +88,7 @@ def test_a_victim_names_its_expected_resumption_and_its_protection(story: Story)
     story.yields("low", after=5 * SECOND)
     story.started("high")
     back = explained(story, "low")["When does it resume, and what protects it then?"]
-    assert says(back, "It was requeued at 01-01 00:05:05, at its old position, with 48.7 GPU-min lost.")
+    assert says(back, "00:05:05, at its old position; it lost 40.7 GPU-min of work and 8.0 GPU-min to restart.")
     story.ends("high", after=MINUTE)
     assert says(
         explained(story, "low")["When does it resume, and what protects it then?"],
@@ -150,7 +154,9 @@ def test_a_job_above_its_fair_share_names_why_it_may_not_reclaim() -> None:
     story.runs("a1", gpus=4, project="a")
     story.runs("b1", gpus=4, project="b")
     story.submit("a2", gpus=2, project="a")
-    assert says(explained(story, "a2")["Why is it pending?"], "It may not reclaim from other projects: ")
+    assert says(
+        explained(story, "a2")["Why is it pending?"], "It may not reclaim: project a would use 6 of its fair share of 4 GPUs"
+    )
 
 
 def test_a_delay_and_a_dropped_reservation_are_named() -> None:
@@ -164,7 +170,7 @@ def test_a_delay_and_a_dropped_reservation_are_named() -> None:
     story.submit("third", gpus=1)
     why = explained(story, "second")["Why is it pending?"]
     assert "Start SLO of its class: 95% of jobs start within 30s; it is late by 1m30s." in why
-    assert "Rule preemption-delay: it may not preempt before 01-01 00:05:00." in why
+    assert "It may not preempt before 01-01 00:05:00 (rule preemption-delay, policy field protections.preemption_delay)." in why
 
 
 def test_an_elastic_job_names_why_tasks_are_missing() -> None:
@@ -217,7 +223,8 @@ def test_a_reclaimed_job_names_the_projects_and_its_surplus() -> None:
         why, "its tasks 4-7 were preempted by b1 (train 50, project b), action reclaim: project a is above its fair share"
     )
     assert says(
-        explained(story, "b1")["Which jobs did it preempt?"], "Only surplus tasks are evicted, and the jobs continue: a1 (4-7)."
+        explained(story, "b1")["Which jobs did it preempt?"],
+        "Only surplus tasks are evicted; the jobs keep their other tasks: a1 (4-7).",
     )
 
 
@@ -258,8 +265,17 @@ VICTIM = {"job": "a1", "attempt": 1, "priority": 60, "gpus": 4, "lost_gpu_ms": 1
 
 
 def decided(victims: list[dict[str, object]], **more: object) -> Record:
-    data = {"request": 7, "preemptor": PREEMPTOR, "attempt": 1, "victims": victims, "graces": [30 * SECOND] * len(victims),
-            "placement": [], "expires": 0, "explanation": {}, **more}  # fmt: skip
+    data = {
+        "request": 7,
+        "preemptor": PREEMPTOR,
+        "attempt": 1,
+        "victims": victims,
+        "graces": [30 * SECOND] * len(victims),
+        "placement": [],
+        "expires": 0,
+        "explanation": {},
+        **more,
+    }
     return record(decisions.PreemptionDecided.model_validate_json(json.dumps(data)))
 
 
@@ -277,20 +293,25 @@ def test_reclaim_is_explained_by_projects_and_not_by_priority() -> None:
 def test_costs_runner_up_bound_and_rules_are_all_named() -> None:
     cost = {"classes": [{"priority": 60, "gpu_milli": 4000}], "lost_gpu_ms": 120_000, "jobs_stopped": 1, "tasks": 4}
     why = {
-        "candidates": 3, "steps": 500, "proven": False, "cost": cost, "lower_bound": {**cost, "lost_gpu_ms": 60_000},
-        "runner_up": ["a2", "a3"], "runner_up_cost": {**cost, "lost_gpu_ms": 180_000, "jobs_stopped": 2, "fragmented_nodes": 1},
+        "candidates": 3,
+        "steps": 500,
+        "proven": False,
+        "cost": cost,
+        "lower_bound": {**cost, "lost_gpu_ms": 60_000},
+        "runner_up": ["a2", "a3"],
+        "runner_up_cost": {**cost, "lost_gpu_ms": 180_000, "jobs_stopped": 2, "fragmented_nodes": 1},
         "excluded": [{"rule": "not-preemptible", "jobs": 7, "examples": ["x1", "x2"]}, {"rule": "of-the-future", "jobs": 1}],
-    }  # fmt: skip
+    }
     sentences = [sentence.text for sentence in explain_record(decided([VICTIM], explanation=why))[0].sentences]
     assert says(
         sentences,
-        "costs 4 GPUs of priority 60, 2.0 GPU-min of work lost, 1 job stopped, 4 tasks. "
+        "costs 4 GPUs of priority 60, 2.0 GPU-min of work lost and restarts, 1 job stopped, 4 tasks. "
         "It is the cheapest set found in 500 steps",
     )
-    assert says(sentences, "not proven; no set costs less than 4 GPUs of priority 60, 1.0 GPU-min of work lost")
+    assert says(sentences, "not proven; no set costs less than 4 GPUs of priority 60, 1.0 GPU-min of work lost and restarts")
     assert says(
         sentences,
-        "The runner-up was a2, a3, which costs 4 GPUs of priority 60, 3.0 GPU-min of work lost, 2 jobs stopped",
+        "The runner-up was a2, a3, which costs 4 GPUs of priority 60, 3.0 GPU-min of work lost and restarts, 2 jobs stopped",
     )
     assert "3 jobs could have been preempted." in sentences
     assert "Rule not-preemptible protected 7 jobs (x1, x2 and 5 more): each is not preemptible." in sentences
@@ -301,7 +322,10 @@ def test_costs_runner_up_bound_and_rules_are_all_named() -> None:
     ("second", "decides"),
     [
         ({"lost_gpu_ms": 120_000, "tasks": 5}, "differ decides: tasks, 5 against 4 of the chosen set."),
-        ({"lost_gpu_ms": 120_400, "tasks": 4}, "decides: work lost, 120.400 GPU-s against 120.000 GPU-s of the chosen set."),
+        (
+            {"lost_gpu_ms": 120_400, "tasks": 4},
+            "work lost and restarts, 120.400 GPU-s against 120.000 GPU-s of the chosen set.",
+        ),
         ({"lost_gpu_ms": 120_000, "tasks": 4}, "Both cost the same; of such sets the one with the job that was submitted last"),
         ({"lost_gpu_ms": 60_000, "tasks": 4}, "1 job stopped, 4 tasks."),
     ],
@@ -327,7 +351,7 @@ def test_relocations_surplus_and_cancelled_evictions_are_distinct() -> None:
         )[0].sentences
     ]
     assert "Relocated, not stopped: a1." in sentences
-    assert "Only surplus tasks are evicted, and the jobs continue: a2 (4-5)." in sentences
+    assert "Only surplus tasks are evicted; the jobs keep their other tasks: a2 (4-5)." in sentences
     assert "Evictions cancelled, as their resources are not needed: a4." in sentences
     assert "Proposed, but no longer needed: a5." in sentences
 
@@ -364,10 +388,27 @@ def test_a_victim_names_how_its_eviction_ended(tell: Callable[..., Story]) -> No
     story.ends("low", -9, after=MINUTE)
     (how,) = explained(story, "low")["How did the eviction proceed?"]
     assert how == (
-        "Task 0 was notified at 01-01 00:01:00; it acknowledged at step 6 1s later, "
-        "saved a checkpoint at step 7 (256MiB in 2s) 4s later, was sent SIGTERM after saving a checkpoint, "
-        "without having exited 2m later, exited 1m later by signal 9 and released its resources 1m later."
+        "Task 0 was notified at 01-01 00:01:00: notice acknowledged at step 6 1s later, "
+        "checkpoint saved at step 7 (256MiB in 2s) 4s later, TERM sent (checkpoint saved but did not exit) "
+        "2m later, exited 2m later by signal 9 (SIGKILL) and released its resources 2m later."
     )
+
+
+def test_a_job_that_never_subscribed_to_notices_is_killed_for_ignoring_term() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("low")
+    at = story.at("low", 0)
+    story.cycle(facts.EvictionStageReached(**at, stage="noticed"))
+    story.cycle(facts.EvictionStageReached(**at, stage="term_sent"))
+    story.cycle(facts.EvictionStageReached(**at, stage="kill_sent", stuck_in="noticed", elapsed=30 * SECOND))
+    (how,) = explained(story, "low")["How did the eviction proceed?"]
+    assert "without ever having subscribed to eviction notices" in how
+    assert "TERM sent 0ms later and KILL sent (did not exit on TERM) 30s later" in how
+    assert "never acknowledged" not in how
 
 
 def test_later_records_are_not_attributed_to_its_eviction() -> None:
@@ -387,13 +428,16 @@ def test_later_records_are_not_attributed_to_its_eviction() -> None:
     story.started("low")
     story.cycle(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1, steps_lost=4))
     found = explained(story, "low")
-    assert "exited 0ms later with exit code 85" in found["How did the eviction proceed?"][0]
+    assert "exited 0ms later with code 85" in found["How did the eviction proceed?"][0]
     assert found["How did the eviction proceed?"][0].count("resumed at step") == 1
     back = found["When does it resume, and what protects it then?"]
     assert back[:4] == [
-        "It was requeued at 01-01 00:01:00, at its old position, with 8.0 GPU-min lost.",
+        "It was requeued at 01-01 00:01:00, at its old position; it lost 4.0 GPU-min of work and 4.0 GPU-min to restart.",
         "It was placed again at 01-01 00:02:00, 1m after its eviction.",
-        "It was requeued again, as its attempt 2 failed, at 01-01 00:03:00, at its old position, with 8.0 GPU-min lost.",
+        (
+            "It was requeued again, as its attempt 2 failed, at 01-01 00:03:00, at its old position; it lost "
+            "4.0 GPU-min of work and 4.0 GPU-min to restart."
+        ),
         "It was placed again at 01-01 00:03:02, 2s later.",
     ]
 
@@ -426,6 +470,63 @@ def test_a_job_pending_on_jobs_without_a_time_limit_names_them() -> None:
     story.submit("waits", gpus=6, after=MINUTE)
     texts_by_question = answer_to(story, "waits", "What would unblock it?")
     assert "that depends on jobs without a run-time limit: endless" in texts_by_question
+
+
+def test_a_job_without_a_refusal_counts_the_jobs_that_could_be_preempted_for_it() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="inference", after=MINUTE)
+    assert "Under preempt, 1 job could have been preempted." in answer_to(story, "high", "Why is it pending?")
+
+
+@pytest.mark.parametrize(
+    ("protections", "sentences"),
+    [
+        (
+            {"min_runtime": {"preempt": "10m", "reclaim": "20m"}},
+            [
+                "Rule min-runtime protects low from reclaim until 01-01 00:20:00, for another 19m.",
+                "Rule min-runtime protects low from preempt until 01-01 00:10:00, for another 9m.",
+            ],
+        ),
+        (
+            {"min_runtime": {"preempt": "10m"}},
+            ["Rule min-runtime protects low from preempt until 01-01 00:10:00, for another 9m."],
+        ),
+        (
+            {"min_runtime": {"preempt": "10m", "reclaim": "10m"}},
+            ["Rule min-runtime protects low from reclaim and preempt until 01-01 00:10:00, for another 9m."],
+        ),
+    ],
+)
+def test_until_when_a_rule_protects_is_said_with_the_actions_that_it_protects_from(
+    protections: dict[str, Any], sentences: list[str]
+) -> None:
+    projects = [{"name": "a"}, {"name": "b", "quota": {"gpu_milli": 8000}}]
+    story = Story(policy(protections=protections, projects=projects, preemption={"scope": "pool"}))
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8, project="a")
+    story.submit("high", gpus=8, cls="inference", project="b", after=MINUTE)
+    found = explained(story, "high")["What would unblock it?"]
+    assert [text for text in found if "protects" in text] == sentences
+
+
+def test_a_set_of_fewer_gpus_and_higher_priority_is_said_to_be_outweighed() -> None:
+    classes = [{"name": name, "value": value, "preemptible": True} for name, value in (("a", 10), ("b", 20))]
+    hi = {"name": "hi", "value": 30, "preemptible": False, "preemption_policy": "PreemptLowerPriority"}
+    story = Story(policy(priority_classes=[{**classes[0], "global_default": True}, classes[1], hi]))
+    story.node("n1", gpus=8)
+    story.node("n2", gpus=8)
+    story.runs("wide", gpus=8, cls="a")
+    story.runs("small", gpus=1, cls="b")
+    story.runs("fill", gpus=7, cls="hi")
+    story.submit("top", gpus=1, cls="hi")
+    story.propose()
+    (why,) = (text for texts in explained(story, "wide").values() for text in texts if "The runner-up was" in text)
+    assert why.startswith("The runner-up was small, ")
+    assert "GPUs of priority 20, 1 GPU against 0 GPUs of the chosen set; the chosen set takes 8 GPUs" in why
+    assert why.endswith("not 1 GPU, but priority outweighs the number of GPUs.")
 
 
 def test_releasing_resources_reservations_and_unusable_gpus_are_named() -> None:
@@ -468,6 +569,93 @@ def test_every_eviction_is_listed() -> None:
         )
         assert f"preempted by high-{number}" in texts_by_question
         assert "The chosen set costs 4 GPUs of priority 50" in texts_by_question
-        assert "was sent SIGTERM" in texts_by_question
+        assert "TERM sent" in texts_by_question
         assert "It was placed again" in texts_by_question
         assert f"high-{number + 1}" not in texts_by_question
+
+
+def test_tasks_that_left_one_by_one_are_told_as_one_shrink() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=1, tasks=8, min_tasks=4)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    for task in (4, 6, 5, 7):
+        story.exits("wide", code=85, task=task)
+        story.releases("wide", task=task)
+    found = [text for texts in explained(story, "wide").values() for text in texts if "running without" in text]
+    assert found == ["It has been running without tasks 4-7 since 01-01 00:01:00."]
+
+
+def test_an_eviction_that_was_cancelled_too_late_is_not_called_cancelled() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("low")
+    story.cancel("high")
+    story.cancel_eviction_refused("low")
+    story.yields("low")
+    found = explained(story, "low")["When does it resume, and what protects it then?"]
+    assert says(found, "Its eviction was to be cancelled, but it was too late: it was already told to stop.")
+    assert says(found, "It was requeued at")
+    assert not says(found, "Its eviction was cancelled")
+
+
+@pytest.mark.parametrize(
+    ("demand", "code", "reason", "failures", "evictions"),
+    [
+        ({"max_failures": 1}, 3, "task 0 ended with exit code 3; it failed 2 times, and max_failures is 1", 2, 0),
+        ({"on_failure": "end"}, 3, "task 0 ended with exit code 3, and on_failure is end", 1, 0),
+        ({"max_failures": 0}, 3, "task 0 ended with exit code 3; it failed 1 time, and max_failures is 0", 1, 0),
+    ],
+)
+def test_a_failed_job_names_its_cause_and_counts_its_last_failure(
+    demand: dict[str, Any], code: int, reason: str, failures: int, evictions: int
+) -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("bad", gpus=4, **demand)
+    story.ends("bad", code=code)
+    if story.job("bad").phase == "pending":
+        story.wait(MINUTE)
+        story.started("bad")
+        story.ends("bad", code=code)
+    job, history = story.job("bad"), story.records
+    assert (end_reason(job, history), job.failures, job.evictions) == (reason, failures, evictions)
+    assert says(explained(story, "bad")["What is its state?"], f"failed, {reason}.")
+
+
+def test_a_job_that_ends_with_its_eviction_says_so_and_counts_it() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4, on_eviction="end")
+    story.submit("high", gpus=4, cls="inference")
+    story.propose()
+    story.yields("low")
+    job, history = story.job("low"), story.records
+    assert (end_reason(job, history), job.failures, job.evictions) == (
+        "it was evicted, and on_eviction is end",
+        0,
+        1,
+    )
+
+
+def test_a_drained_node_among_the_reasons_names_the_command() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.node("n2", gpus=2)
+    for name in ("n2", "n1"):
+        story.drain(name)
+    story.submit("job", gpus=4)
+    found = explained(story, "job")["Why is it pending?"]
+    assert says(found, "It would fit with n1, which is drained; to place tasks there again: bailiff undrain n1.")
+
+
+def test_a_node_that_kubernetes_has_cordoned_is_uncordoned_there() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.drain("n1", reason=f"{CORDONED}n1")
+    story.submit("job", gpus=4)
+    assert says(explained(story, "job")["Why is it pending?"], "to place tasks there again: kubectl uncordon n1.")

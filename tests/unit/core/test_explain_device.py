@@ -1,6 +1,6 @@
 """Allocation of a GPU at a time: jobs before and after, reservation, and faults."""
 
-from tests.log_builder import HOUR, MINUTE, SECOND, Story
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story
 
 from bailiff_core.explain import NodeAtTime, NodeHistory, explain_node
 

@@ -1,17 +1,20 @@
-"""Evictions and preemptions as the fold keeps them: of one task among others, of reserved tasks, with reservations that stay."""
+"""Evictions, preemptions and reservations as the fold keeps them."""
 
 from typing import Any
 
 import pytest
-from tests.builders import Sketch, group
-from tests.unit.core_protections.kit import rules
+from tests.kits.builders import Sketch, group
+from tests.kits.log_builder import policy as rules
 
+from bailiff_core.fold.allocation import drop_reservation
 from bailiff_core.fold.preemptions import _evict_victim
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import Explanation, VictimChoice
 from bailiff_core.model.state import Eviction, Job, Preemption, Task
 from bailiff_core.records import decisions, facts
+
+# --- evictions and preemptions as the fold keeps them: of one task among others, of reserved tasks, with reservations that st
 
 
 @pytest.fixture
@@ -42,10 +45,16 @@ def choice(job: str, **about: Any) -> VictimChoice:
 def preempted(action: Any, *victims: VictimChoice, expires: int = 300) -> decisions.PreemptionDecided:
     """For the pending job `preemptor`, on device 7 of node a."""
     return decisions.PreemptionDecided(
-        request=1, action=action, preemptor=decisions.Preemptor(job="preemptor", class_name="train", priority=60), attempt=1,
-        victims=victims, graces=(5,) * len(victims), placement=(NodeShare(node=0, tasks="0", devices="7"),), expires=expires,
+        request=1,
+        action=action,
+        preemptor=decisions.Preemptor(job="preemptor", class_name="train", priority=60),
+        attempt=1,
+        victims=victims,
+        graces=(5,) * len(victims),
+        placement=(NodeShare(node=0, tasks="0", devices="7"),),
+        expires=expires,
         explanation=Explanation(),
-    )  # fmt: skip
+    )
 
 
 # --- evictions of single tasks
@@ -168,18 +177,6 @@ def test_a_victim_keeps_its_earlier_reservation_beside_the_new_one_until_the_lat
 
 
 @pytest.mark.parametrize(
-    ("action", "moved", "displaced"),
-    [("preempt", False, True), ("reclaim", False, True), ("preempt", True, False), ("consolidate", True, False)],
-)
-def test_who_counts_as_displaced(sketch: Sketch, action: Any, moved: bool, displaced: bool) -> None:
-    sketch.running("job", "a", [0])
-    sketch.job("preemptor")
-    places = (NodeShare(node=1, tasks="0", devices="0"),) if moved else ()
-    fold(sketch, preempted(action, choice("job", moved_to=places)))
-    assert ("job" in sketch.state.displaced_by) is displaced
-
-
-@pytest.mark.parametrize(
     ("tasks", "not_relocated", "parts"),
     [("", "", ["job", "job+"]), ("1", "", ["job+"]), ("", "1", ["job+"])],
     ids=("whole", "surplus", "surplus, while the rest moves"),
@@ -199,3 +196,148 @@ def test_only_reclaim_counts_for_the_cooldown_of_a_project(sketch: Sketch, actio
     sketch.job("preemptor").project = "ours"
     fold(sketch, preempted(action, choice("job", project="theirs")))
     assert list(sketch.state.reclaimed_at) == reclaimed
+
+
+# --- reservations as the fold keeps them: some of their tasks start, their victims pass to another preemptor, they are droppe
+
+
+@pytest.fixture
+def sketch_of_fold_of_reservations() -> Sketch:
+    made = Sketch()
+    made.node("a", gpus=8)
+    return made
+
+
+def fold_of_fold_of_reservations(sketch_of_fold_of_reservations: Sketch, decision: Any) -> None:
+    FOLDS[type(decision)](sketch_of_fold_of_reservations.state, decision)
+
+
+def growing(sketch_of_fold_of_reservations: Sketch) -> Job:
+    """It runs on one GPU, and two more are reserved for it, by a preemption."""
+    job = sketch_of_fold_of_reservations.at(
+        sketch_of_fold_of_reservations.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2])
+    )
+    for task in job.tasks[1:]:
+        task.state = "reserved"
+    job.reserved_until, job.preemption = 99, 7
+    sketch_of_fold_of_reservations.state.preemptions[7] = Preemption(7, "job", ["victim"])
+    return job
+
+
+def test_a_job_without_a_preemption_starts_as_well(sketch_of_fold_of_reservations: Sketch) -> None:
+    job = growing(sketch_of_fold_of_reservations)
+    job.preemption = None
+    fold_of_fold_of_reservations(sketch_of_fold_of_reservations, decisions.JobStarting(job="job", attempt=1))
+    assert (job.reserved_until, list(sketch_of_fold_of_reservations.state.preemptions)) == (None, [7])
+
+
+@pytest.mark.parametrize(("steps", "kept"), [((3, 7, None), 7), ((7, 3, 5), 7), ((None, None, None), 4), ((0, None, None), 0)])
+def test_a_job_that_is_requeued_has_come_as_far_as_its_furthest_task(
+    sketch_of_fold_of_reservations: Sketch, steps: Any, kept: int
+) -> None:
+    job = sketch_of_fold_of_reservations.at(
+        sketch_of_fold_of_reservations.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2])
+    )
+    job.step = 4
+    for task, step in zip(job.tasks, steps, strict=True):
+        task.step = step
+    fold_of_fold_of_reservations(
+        sketch_of_fold_of_reservations, decisions.JobRequeued(job="job", attempt=1, outcome="lost", cause="exit")
+    )
+    assert (job.step, job.tasks) == (kept, [])
+
+
+@pytest.mark.parametrize(
+    ("action", "retries", "again"), [("report", False, False), ("pass", False, True), ("report", True, True)]
+)
+def test_once_a_job_is_passed_the_others_are_tried_again(
+    sketch_of_fold_of_reservations: Sketch, action: Any, retries: bool, again: bool
+) -> None:
+    job = sketch_of_fold_of_reservations.job("job", group(gpus=8))
+    sketch_of_fold_of_reservations.state.indices.retry_unschedulable = retries
+    fold_of_fold_of_reservations(sketch_of_fold_of_reservations, decisions.ScheduleTimedOut(job="job", waited=1, action=action))
+    assert (job.timeout_recorded, sketch_of_fold_of_reservations.state.indices.retry_unschedulable) == (True, again)
+
+
+def test_to_drop_what_is_not_reserved_frees_nothing(sketch_of_fold_of_reservations: Sketch) -> None:
+    state, job = sketch_of_fold_of_reservations.state, sketch_of_fold_of_reservations.running("job", "a", [0])
+    job.reservation = [Task(1, 0, 0b10, "reserved")]
+    for index, freed in ((0, False), (1, True), (1, False)):
+        state.indices.retry_unschedulable = False
+        state.indices.changed_times.clear()
+        drop_reservation(state, job, [index])
+        assert state.indices.retry_unschedulable is freed
+        assert bool(state.indices.changed_times) is freed
+
+
+@pytest.mark.parametrize(("backoff", "evicted", "kept"), [(0, True, True), (1, True, False), (0, False, False)])
+def test_a_job_that_moves_keeps_its_new_place_unless_it_has_to_wait(
+    sketch_of_fold_of_reservations: Sketch, backoff: int, evicted: bool, kept: bool
+) -> None:
+    state, job = sketch_of_fold_of_reservations.state, sketch_of_fold_of_reservations.running("job", "a", [0], phase="evicting")
+    job.eviction = Eviction(1, "preemption", 5) if evicted else None
+    job.reservation = [Task(0, 0, 0b10, "reserved")]
+    fold_of_fold_of_reservations(
+        sketch_of_fold_of_reservations,
+        decisions.JobRequeued(job="job", attempt=1, outcome="preempted", cause="preemption", not_before=state.now + backoff),
+    )
+    assert bool(job.reservation) is kept
+
+
+def test_a_gang_that_lost_a_task_while_it_was_being_evicted_is_below_its_minimum_once_it_goes_on(
+    sketch_of_fold_of_reservations: Sketch,
+) -> None:
+    job = sketch_of_fold_of_reservations.at(sketch_of_fold_of_reservations.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    job.tasks[1].state = "released"
+    fold_of_fold_of_reservations(
+        sketch_of_fold_of_reservations, decisions.JobShrunk(job="job", attempt=1, tasks="1", outcome="lost", cause="exit")
+    )
+    assert ([task.index for task in job.tasks], job.stale_since) == ([0], sketch_of_fold_of_reservations.state.now)
+
+
+def evicted_for(sketch_of_fold_of_reservations: Sketch, name: str, number: int, preemption: int) -> Job:
+    job = sketch_of_fold_of_reservations.running(name, "a", [number], phase="evicting")
+    job.eviction = Eviction(preemption, "preemption", 0, preemption=preemption, for_job="holder")
+    return job
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "inherited"), [((), ["first", "second"]), (("first",), ["second"]), (("first", "second"), [])]
+)
+def test_victims_of_a_reservation_that_is_preempted_are_evicted_for_the_new_preemptor(
+    sketch_of_fold_of_reservations: Sketch, cancelled: tuple[str, ...], inherited: list[str]
+) -> None:
+    state = sketch_of_fold_of_reservations.state
+    victims = [
+        evicted_for(sketch_of_fold_of_reservations, "first", 0, 7),
+        evicted_for(sketch_of_fold_of_reservations, "second", 1, 7),
+    ]
+    other = evicted_for(sketch_of_fold_of_reservations, "other", 2, 6)
+    holder = sketch_of_fold_of_reservations.running("holder", "a", [0, 1], phase="reserved")
+    holder.preemption = 7
+    state.preemptions[7] = Preemption(7, "holder", ["first", "forgotten", "second", "other"])
+    state.seq = 9
+    new = Preemption(9, "preemptor", [])
+    _evict_victim(state, holder, choice("holder", reserved=True), 0, new, cancelled)
+    assert new.victims == inherited
+    assert [job.eviction.preemption for job in victims if job.eviction] == [9 if job.id in inherited else 7 for job in victims]
+    assert [job.eviction.for_job for job in victims if job.eviction] == [
+        "preemptor" if job.id in inherited else "holder" for job in victims
+    ]
+    assert other.eviction is not None
+    assert other.eviction.preemption == 6
+    assert (holder.phase, holder.tasks) == ("pending", [])
+
+
+def test_a_victim_is_named_once_and_keeps_what_is_reserved_for_tasks_that_stay(sketch_of_fold_of_reservations: Sketch) -> None:
+    state, job = sketch_of_fold_of_reservations.state, growing(sketch_of_fold_of_reservations)
+    victim = evicted_for(sketch_of_fold_of_reservations, "victim", 5, 7)
+    state.seq = 9
+    new = Preemption(9, "preemptor", [])
+    _evict_victim(state, job, choice("job", tasks="2"), 10, new, ())
+    assert victim.eviction is not None
+    assert victim.eviction.preemption == 7, "task 1 is still reserved"
+    assert [task.index for task in job.tasks] == [0, 1]
+    _evict_victim(state, job, choice("job", tasks="0"), 10, new, ())
+    _evict_victim(state, job, choice("job", tasks="0"), 10, new, ())
+    assert new.victims == ["job"]

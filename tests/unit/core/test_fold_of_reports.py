@@ -1,17 +1,22 @@
-"""What agents report of tasks and devices, as the fold keeps it: each part by itself, reports about what is gone, and repeats."""
+"""What agents report of nodes, devices and tasks, as the fold keeps it."""
 
 from typing import Any
 
 import pytest
-from tests.builders import Sketch, group
+from tests.kits.builders import GIB, Sketch, group
+from tests.kits.log_builder import Story, digest
 
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict, move_to_chosen
+from bailiff_core.fold.nodes import device_numbers_after
 from bailiff_core.fold.registry import FOLDS
-from bailiff_core.fold.selection import close_request
 from bailiff_core.fold.tasks import complete_cancellation
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.state import Eviction, Job, Task
+from bailiff_core.model.state import EnrolledNode, Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
+from bailiff_core.records.payload import Payload
+
+# --- what agents report of tasks and devices, as the fold keeps it: each part by itself, reports about what is gone, and repe
+
 
 READING = facts.DeviceReading(device="a-1", memory_used=0, processes=0)
 
@@ -43,37 +48,6 @@ def decided(cancelled: bool = False) -> Eviction:
 
 
 # --- tasks
-
-
-@pytest.mark.parametrize(("leaves", "runs"), [(True, True), (False, False)])
-def test_a_gang_runs_although_a_task_that_is_evicted_singly_has_not_started(sketch: Sketch, leaves: bool, runs: bool) -> None:
-    job = pair(sketch, "starting")
-    job.last_start = None
-    job.tasks[1].eviction = decided() if leaves else None
-    fold(sketch, facts.TaskStarted(**of(job)))
-    assert (job.phase, job.last_start) == (("running", sketch.state.now) if runs else ("starting", None))
-
-
-@pytest.mark.parametrize(("leaves", "starting"), [(False, True), (True, False)])
-def test_only_tasks_that_are_to_stay_count_as_starting(sketch: Sketch, leaves: bool, starting: bool) -> None:
-    job = sketch.at(sketch.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2]))
-    job.tasks[1].state = "starting"
-    job.tasks[1].eviction = decided() if leaves else None
-    fold(sketch, facts.TaskReleased(**of(job, 2)))
-    assert ("job" in sketch.state.starting) is starting
-
-
-@pytest.mark.parametrize(
-    ("on_term", "done", "reported"), [("finish", False, True), ("finish", True, True), (None, True, True), (None, False, False)]
-)
-def test_a_task_reports_that_it_is_done_itself_or_its_job_file_does(
-    sketch: Sketch, on_term: Any, done: bool, reported: bool
-) -> None:
-    job = pair(sketch)
-    if on_term:
-        job.demand = job.demand.model_copy(update={"on_term": on_term})
-    fold(sketch, facts.TaskExited(**of(job), exit_code=0, done=done))
-    assert job.tasks[0].reported_done is reported
 
 
 @pytest.mark.parametrize(
@@ -151,14 +125,6 @@ def test_the_eviction_of_a_gang_is_over_when_all_tasks_that_stay_have_confirmed(
     assert (job.eviction is None, job.phase) == (over, "running" if over else "evicting")
 
 
-def test_an_eviction_that_nobody_cancelled_continues_whatever_agents_report(sketch: Sketch) -> None:
-    job = pair(sketch, "evicting")
-    for task in job.tasks:
-        task.state, task.eviction_cancelled = "running", True
-    complete_cancellation(sketch.state, job)
-    assert (job.eviction is not None, job.phase) == (True, "evicting")
-
-
 @pytest.mark.parametrize(
     ("own", "gang", "restored"),
     [
@@ -188,23 +154,6 @@ def test_a_task_that_refuses_a_cancellation_goes_on_leaving(sketch: Sketch, own:
 
 
 # --- devices
-
-
-@pytest.mark.parametrize(
-    "fact",
-    [
-        facts.DeviceQuarantined(node="a", device="gone", reason="not-free", reading=READING),
-        facts.DeviceCleared(node="a", device="gone"),
-        facts.DeviceUnhealthy(node="a", device="gone", reason="xid"),
-        facts.DeviceHealthy(node="a", device="gone"),
-    ],
-)
-def test_a_report_about_a_device_that_the_node_has_no_longer_changes_nothing(sketch: Sketch, fact: facts.DeviceFact) -> None:
-    state, node = sketch.state, sketch.state.nodes[0]
-    state.indices.retry_unschedulable = False
-    fold(sketch, fact)
-    assert (node.quarantined, node.capacity.devices, state.indices.retry_unschedulable) == (0, 0b1111, False)
-    assert all(device.healthy and not device.fault for device in node.devices)
 
 
 @pytest.mark.parametrize(("detail", "fault"), [("", "xid"), ("Xid 79: fallen off the bus", "Xid 79: fallen off the bus")])
@@ -279,12 +228,200 @@ def test_which_tasks_keep_a_device_that_another_one_got(sketch: Sketch, node: st
 # --- nothing is open
 
 
-def test_an_answer_without_an_open_selection_closes_none(sketch: Sketch) -> None:
-    sketch.state.indices.retry_unschedulable = False
-    close_request(sketch.state, 3)
-    assert (sketch.state.selection, sketch.state.indices.retry_unschedulable) == (None, False)
-
-
 def test_the_executor_may_abandon_a_preemption_that_is_over(sketch: Sketch) -> None:
     fold(sketch, facts.PreemptionAbandoned(preemption=7, reason="not needed"))
     assert (sketch.state.preemptions, sketch.state.indices.touched) == ({}, {})
+
+
+# --- reports about what is unknown or old, and values that a later report leaves as they were
+
+
+def fold_of_rare_reports(state: PoolState, record: Payload) -> None:
+    FOLDS[type(record)](state, record)
+
+
+@pytest.fixture
+def sketch_of_rare_reports() -> Sketch:
+    made = Sketch()
+    made.node("a", gpus=2)
+    made.node("b", gpus=2)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["DeviceQuarantined", "DeviceCleared", "DeviceUnhealthy", "DeviceHealthy"])
+def test_a_device_that_the_node_does_not_have_changes_nothing(sketch_of_rare_reports: Sketch, kind: str) -> None:
+    before = repr(sketch_of_rare_reports.state.nodes)
+    rest: dict[str, Any] = {
+        "DeviceQuarantined": {"reason": "not-free", "reading": READING},
+        "DeviceUnhealthy": {"reason": "xid", "code": 79},
+    }.get(kind, {})
+    fold_of_rare_reports(sketch_of_rare_reports.state, getattr(facts, kind)(node="a", device="none", **rest))
+    assert repr(sketch_of_rare_reports.state.nodes) == before
+
+
+@pytest.mark.parametrize(
+    ("present", "in_use", "numbers"),
+    [
+        (("a-0", "a-1"), [], 2),
+        (("a-0",), [], 2),
+        (("a-0", "new"), [], 2),  # the new device gets the number of the one that is gone
+        (("a-0", "new"), [1], 3),
+        (("a-0", "a-1", "new"), [], 3),
+        (("new", "newer"), [], 2),
+        (("new", "newer", "newest"), [0], 4),
+    ],
+)
+def test_how_many_device_numbers_a_node_has_once_it_joins_again(
+    sketch_of_rare_reports: Sketch, present: tuple[str, ...], in_use: list[int], numbers: int
+) -> None:
+    if in_use:
+        sketch_of_rare_reports.running("job", "a", in_use)
+    assert device_numbers_after(sketch_of_rare_reports.state.nodes[0], present) == numbers
+
+
+# --- what the fold keeps of a node that joins again: faults of devices, shares, its key's newest announcement, silence
+
+
+CARD = 80 * GIB
+HALF = group(gpu_share_milli=500)
+
+
+@pytest.fixture
+def sketch_of_fold_of_nodes() -> Sketch:
+    made = Sketch()
+    made.node("a", gpus=2)
+    return made
+
+
+def device(number: int, **about: Any) -> facts.DeviceInfo:
+    return facts.DeviceInfo.model_validate({"id": f"a-{number}", "model": "h100", "memory_bytes": CARD, **about})
+
+
+def joins(sketch_of_fold_of_nodes: Sketch, *devices: facts.DeviceInfo, node: str = "a", **about: Any) -> None:
+    """The node joins, or joins again, with these devices."""
+    number = sketch_of_fold_of_nodes.state.node_numbers.get(node, len(sketch_of_fold_of_nodes.state.nodes))
+    fact = {"node": node, "number": number, "incarnation": "new", "machine_id": f"m-{node}", "boot_id": "new", "report_number": 0}
+    fact |= {"cpu_milli": 1000, "memory_bytes": GIB, "devices": devices, **about}
+    FOLDS[facts.NodeJoined](sketch_of_fold_of_nodes.state, facts.NodeJoined.model_validate(fact))
+
+
+# --- faults of devices
+
+
+@pytest.mark.parametrize(
+    ("before", "reported", "kept"),
+    [
+        ("xid 79", "ecc", "ecc"),  # what its agent says now counts more
+        ("xid 79", "", "xid 79"),
+        ("", "", "its agent does not see it any more"),
+    ],
+)
+def test_which_fault_a_device_has_after_its_agent_started_anew(
+    sketch_of_fold_of_nodes: Sketch, before: str, reported: str, kept: str
+) -> None:
+    known = sketch_of_fold_of_nodes.state.nodes[0].devices[0]
+    known.healthy, known.fault = not before, before
+    joins(sketch_of_fold_of_nodes, device(0, healthy=False, fault=reported), device(1))
+    assert sketch_of_fold_of_nodes.state.nodes[0].devices[0].fault == kept
+
+
+def test_a_device_that_is_gone_keeps_what_was_recorded_of_it(sketch_of_fold_of_nodes: Sketch) -> None:
+    sketch_of_fold_of_nodes.running("job", "a", [0])
+    slices = (device(2, kind="mig", parent="a-0", profile="1g.10gb"), device(1))
+    joins(sketch_of_fold_of_nodes, *slices)
+    gone = sketch_of_fold_of_nodes.state.nodes[0].devices[0]
+    assert (gone.gone, gone.fault) == (True, "its card is partitioned differently now")
+    gone.fault = "not-free"
+    joins(sketch_of_fold_of_nodes, *slices)
+    assert sketch_of_fold_of_nodes.state.nodes[0].devices[0].fault == "not-free"
+
+
+def test_a_whole_gpu_that_is_missing_may_come_back(sketch_of_fold_of_nodes: Sketch) -> None:
+    joins(sketch_of_fold_of_nodes, device(1))
+    missing, there = sketch_of_fold_of_nodes.state.nodes[0].devices
+    assert (missing.gone, missing.healthy, missing.fault) == (False, False, "its agent does not see it any more")
+    assert (there.gone, there.healthy, there.fault) == (False, True, "")
+    FOLDS[facts.DeviceHealthy](sketch_of_fold_of_nodes.state, facts.DeviceHealthy(node="a", device="a-0"))
+    assert (missing.healthy, sketch_of_fold_of_nodes.state.nodes[0].capacity.devices) == (True, 0b11)
+
+
+# --- shares
+
+
+def test_reserved_shares_are_counted_anew_where_the_memory_of_a_device_is_known_better(sketch_of_fold_of_nodes: Sketch) -> None:
+    sketch_of_fold_of_nodes.at(sketch_of_fold_of_nodes.job("job", HALF), ("a", [0]), phase="reserved")
+    assert sketch_of_fold_of_nodes.state.nodes[0].reserved.shares == {0: 500 * CARD}
+    joins(sketch_of_fold_of_nodes, device(0, memory_bytes=CARD // 2), device(1))
+    assert sketch_of_fold_of_nodes.state.nodes[0].reserved.shares == {0: 500 * CARD // 2}
+    assert sketch_of_fold_of_nodes.state.nodes[0].allocated.shares == {}
+
+
+def test_a_released_task_has_no_share_any_more(sketch_of_fold_of_nodes: Sketch) -> None:
+    job = sketch_of_fold_of_nodes.at(sketch_of_fold_of_nodes.job("job", group(2, gpu_share_milli=500)), ("a", [0]), ("a", [0]))
+    job.tasks[1].state = "released"
+    joins(sketch_of_fold_of_nodes, device(0), device(1))
+    assert sketch_of_fold_of_nodes.state.nodes[0].allocated.shares == {0: 500 * CARD}
+
+
+@pytest.mark.parametrize("phase", ["running", "reserved"])
+def test_the_number_of_a_missing_device_of_which_a_share_is_in_use_is_not_given_to_another(
+    sketch_of_fold_of_nodes: Sketch, phase: Any
+) -> None:
+    sketch_of_fold_of_nodes.at(sketch_of_fold_of_nodes.job("job", HALF), ("a", [0]), phase=phase)
+    joins(sketch_of_fold_of_nodes, device(7), device(8))
+    found = sketch_of_fold_of_nodes.state.nodes[0].devices
+    assert {known.id: known.number for known in found} == {"a-0": 0, "a-7": 1, "a-8": 2}, "a-7 takes the number of a-1"
+
+
+# --- announcements and silence
+
+
+@pytest.mark.parametrize(
+    ("announced", "enrolled", "known"), [(9, True, 9), (None, True, 5), (9, False, None), (None, False, None)]
+)
+def test_the_newest_announcement_of_an_enrolled_node_is_kept(
+    sketch_of_fold_of_nodes: Sketch, announced: int | None, enrolled: bool, known: int | None
+) -> None:
+    if enrolled:
+        sketch_of_fold_of_nodes.state.enrolled["a"] = EnrolledNode("key", "encryption-key", 5)
+    joins(sketch_of_fold_of_nodes, device(0), announced=announced)
+    assert [node.announced for node in sketch_of_fold_of_nodes.state.enrolled.values()] == ([] if known is None else [known])
+
+
+@pytest.mark.parametrize(("named", "confirmed", "silent"), [("a", ["a"], ["b"]), (None, ["a", "b"], [])])
+def test_an_operator_confirms_the_silence_of_one_node_or_of_all(
+    sketch_of_fold_of_nodes: Sketch, named: str | None, confirmed: list[str], silent: list[str]
+) -> None:
+    sketch_of_fold_of_nodes.node("b")
+    sketch_of_fold_of_nodes.node("reports")
+    for node in list(sketch_of_fold_of_nodes.state.nodes.values())[:2]:
+        node.state = "unreachable"
+    sketch_of_fold_of_nodes.state.silent_nodes = ["a", "b"]
+    request = facts.RequestId(source="laptop", id="r-1", digest=digest("r-1"))
+    FOLDS[facts.NodeReturned](sketch_of_fold_of_nodes.state, facts.NodeReturned(request=request, node=named))
+    assert [node.name for node in sketch_of_fold_of_nodes.state.nodes.values() if node.silence_confirmed] == confirmed
+    assert sketch_of_fold_of_nodes.state.silent_nodes == silent
+
+
+# --- a node that joins again: shares are counted anew, and a device of another identity begins without the faults of the old
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_only_the_same_device_keeps_its_fault(same: bool) -> None:
+    story = Story()
+    story.node("n1", gpus=1)
+    story.breaks("n1", 0)
+    broken = story.state.nodes[0].devices[0]
+    assert broken.fault
+    again = story.joined("n1", gpus=1, boot=2, sick=(0,))
+    if not same:
+        again = again.model_copy(update={"devices": (again.devices[0].model_copy(update={"id": "GPU-new"}),)})
+    story.cycle(again, after=1000)
+    device = story.state.nodes[0].devices[0]
+    assert (device.fault, device.fault_since) == ((broken.fault, broken.fault_since) if same else ("", None))
+
+
+def test_a_job_of_a_class_that_the_policy_lacks_is_an_error_of_the_log() -> None:
+    story = Story()
+    with pytest.raises(ValueError, match="job x has the class unheard-of, which the policy lacks"):
+        story.submit("x", cls="unheard-of")

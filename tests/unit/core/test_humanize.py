@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bailiff_core.humanize import cost_text, count_text, gpus_text, memory_text, nearest_text, thousandths_text
+from bailiff_core.humanize import (
+    cost_text,
+    count_text,
+    exit_text,
+    exit_value,
+    gpus_text,
+    memory_text,
+    nearest_text,
+    thousandths_text,
+    with_signals,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +57,12 @@ def test_units_are_those_that_people_would_choose() -> None:
     assert [gpus_text(milli) for milli in (0, 500, 1000, 2000)] == ["0 GPUs", "0.5 GPUs", "1 GPU", "2 GPUs"]
     assert [count_text(number, "job") for number in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]
     assert [count_text(2, thing) for thing in ("process", "stretch")] == ["2 processes", "2 stretches"]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"), [(0, "exit code 0"), (3, "exit code 3"), (-15, "signal 15 (SIGTERM)"), (-40, "signal 40")]
+)
+def test_an_exit_names_its_signal(code: int, text: str) -> None:
+    assert exit_text(code) == text
+    assert exit_value(code) == text.removeprefix("exit code ")
+    assert with_signals(f"task 0 ended with exit code {code}; why") == f"task 0 ended with {text}; why"

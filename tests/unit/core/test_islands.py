@@ -3,115 +3,57 @@
 from collections.abc import Callable
 
 import pytest
-from tests.log_builder import Story, policy
-from tests.mig_kit import devices, joins, on
+from tests.kits.log_builder import Story, policy
+from tests.kits.mig import devices, joins
+from tests.kits.story_script import stories
 
 from bailiff_core.explain import explain_job
 from bailiff_core.model.demand import TaskGroup
 
+test_islands_in_stories = stories("""
+a gang gets the island that it fills best
+    joins n1 8xH100-80GB/nvlink4; runs first: 1 gpu; submit gang: 2 x 2 gpus, prefers nvlink
+    => JobPlaced gang island=n1/nvlink-1 placement.*.devices=4-7; submit small: 2 x 1 gpu, prefers nvlink
+    => JobPlaced small island=n1/nvlink-0
+
+without the preference the lowest numbers are taken and nothing is on record
+    joins n1 8xH100-80GB/nvlink4; runs first: 1 gpu; submit gang: 2 x 2 gpus; => JobPlaced gang island=- placement.*.devices=1-4
+
+where no island takes all, each task has its own
+    joins n1 8xH100-80GB/nvlink2; runs first: 1 gpu; submit gang: 3 x 2 gpus, prefers nvlink
+    => JobPlaced gang island="per task" placement.*.devices=2-7
+
+a node with an island is preferred to a fuller one without
+    joins n1 4xH100-80GB; joins n2 8xH100-80GB/nvlink4; runs first: 1 gpu; submit gang: 3 gpus, prefers nvlink
+    => JobPlaced gang island=n2/nvlink-0
+
+it starts at once where no island is free
+    joins n1 8xH100-80GB/nvlink2; runs a: 2 gpus; runs b: 2 gpus; runs c: 2 gpus; runs d: 2 gpus; ends a; runs half: 1 gpu; ends b
+    runs other-half: 1 gpu; submit quarter: 1 gpu; started quarter; ends half; submit pair: 2 gpus, prefers nvlink
+    => JobPlaced pair island=none reserved=false
+
+it evicts no more for an island
+    joins n1 4xH100-80GB/nvlink2; runs a: 1 gpu; runs b: 2 gpus; ends a; submit serve: inference, 2 gpus, prefers nvlink
+    => JobPlaced serve island=none reserved=false; b is running
+
+after a preemption the freed island is used
+    joins n1 8xH100-80GB/nvlink4; runs keep: 1 gpu; runs x: 1 gpu; runs y: 1 gpu; runs z: 1 gpu; +1m; runs victim: 4 gpus
+    submit serve: inference, 4 gpus, prefers nvlink; propose; => PreemptionDecided victims.*.job=victim island=n1/nvlink-1
+
+the policy sets the default, and a job may decline
+    rules {placement: prefer nvlink}; joins n1 8xH100-80GB/nvlink4; runs first: 1 gpu; submit by-default: 4 gpus
+    => JobPlaced island=n1/nvlink-1; cancel by-default; yields by-default; submit declines: 4 gpus, placement any
+    => JobPlaced island=-
+
+one GPU and parts of GPUs prefer nothing
+    joins n1 8xH100-80GB/nvlink4; submit one: 1 gpu, prefers nvlink; => JobPlaced one island=-
+    submit part: 0.5 of each of 2 gpus, prefers nvlink; => JobPlaced part island=-
+""")
+
+
 PREFERS = {"placement": "prefer nvlink"}
 PAIRS = "8xH100-80GB/nvlink2"
 FOURS = "8xH100-80GB/nvlink4"
-
-
-def numbers(story: Story, job: str) -> list[int]:
-    """Numbers of the job's GPUs on their node, in the simulated notation."""
-    return [int(each.rpartition("-")[2]) for each in on(story, job)]
-
-
-def test_a_gang_gets_the_island_that_it_fills_best(story: Story) -> None:
-    joins(story, "n1", FOURS)
-    story.runs("first", gpus=1)
-    story.submit("gang", TaskGroup(count=2, gpu_milli=2000), **PREFERS)
-    assert story.expect("JobPlaced", job="gang").island == "n1/nvlink-1"
-    assert numbers(story, "gang") == [4, 5, 6, 7]
-    story.submit("small", TaskGroup(count=2, gpu_milli=1000), **PREFERS)
-    assert story.expect("JobPlaced", job="small").island == "n1/nvlink-0"
-
-
-def test_without_the_preference_the_lowest_numbers_are_taken_and_nothing_is_on_record(story: Story) -> None:
-    joins(story, "n1", FOURS)
-    story.runs("first", gpus=1)
-    story.submit("gang", TaskGroup(count=2, gpu_milli=2000))
-    assert story.expect("JobPlaced", job="gang").island == ""
-    assert numbers(story, "gang") == [1, 2, 3, 4]
-    assert "island" not in story.records[-1].data.to_data()
-
-
-def test_where_no_island_takes_all_each_task_has_its_own(story: Story) -> None:
-    joins(story, "n1", PAIRS)
-    story.runs("first", gpus=1)
-    story.submit("gang", TaskGroup(count=3, gpu_milli=2000), **PREFERS)
-    assert story.expect("JobPlaced", job="gang").island == "per task"
-    assert numbers(story, "gang") == [2, 3, 4, 5, 6, 7]
-
-
-def test_a_node_with_an_island_is_preferred_to_a_fuller_one_without(story: Story) -> None:
-    joins(story, "n1", "4xH100-80GB")
-    joins(story, "n2", FOURS)
-    story.runs("first", gpus=1)
-    story.submit("gang", gpus=3, **PREFERS)
-    assert story.expect("JobPlaced", job="gang").island == "n2/nvlink-0"
-
-
-def test_it_starts_at_once_where_no_island_is_free(story: Story) -> None:
-    joins(story, "n1", PAIRS)
-    for name in ("a", "b", "c", "d"):
-        story.runs(name, gpus=2)
-    story.ends("a")
-    story.runs("half", gpus=1)
-    story.ends("b")
-    story.runs("other-half", gpus=1)  # the other one of the first pair
-    story.submit("quarter", gpus=1)
-    story.started("quarter")
-    story.ends("half")
-    story.submit("pair", gpus=2, **PREFERS)
-    placed = story.expect("JobPlaced", job="pair")
-    assert (placed.island, placed.reserved) == ("none", False)
-
-
-def test_it_evicts_no_more_for_an_island(story: Story) -> None:
-    """Two GPUs are free on two islands; whole islands would cost a victim."""
-    joins(story, "n1", "4xH100-80GB/nvlink2")
-    story.runs("a", gpus=1)
-    story.runs("b", gpus=2)
-    story.ends("a")
-    story.submit("serve", gpus=2, cls="inference", **PREFERS)
-    placed = story.expect("JobPlaced", job="serve")
-    assert (placed.island, placed.reserved, story.phases()["b"]) == ("none", False, "running")
-
-
-def test_after_a_preemption_the_freed_island_is_used(story: Story) -> None:
-    joins(story, "n1", FOURS)
-    story.runs("keep", gpus=1)
-    for name in ("x", "y", "z"):
-        story.runs(name, gpus=1)
-    story.runs("victim", gpus=4, after=60_000_000)
-    story.submit("serve", gpus=4, cls="inference", **PREFERS)
-    story.propose()
-    decided = story.expect("PreemptionDecided")
-    assert len(decided.victims) == 1
-    assert decided.island == "n1/nvlink-1"
-
-
-def test_the_policy_sets_the_default_and_a_job_may_decline(tell: Callable[..., Story]) -> None:
-    story = tell(policy(placement="prefer nvlink"))
-    joins(story, "n1", FOURS)
-    story.runs("first", gpus=1)
-    story.submit("by-default", gpus=4)
-    assert story.expect("JobPlaced").island == "n1/nvlink-1"
-    story.cancel("by-default")
-    story.yields("by-default")
-    story.submit("declines", gpus=4, placement="any")
-    assert story.expect("JobPlaced").island == ""
-
-
-def test_one_gpu_and_parts_of_gpus_prefer_nothing(story: Story) -> None:
-    joins(story, "n1", FOURS)
-    story.submit("one", gpus=1, **PREFERS)
-    assert story.expect("JobPlaced", job="one").island == ""
-    story.submit("part", TaskGroup(gpu_share_milli=500, gpu_devices=2), **PREFERS)
-    assert story.expect("JobPlaced", job="part").island == ""
 
 
 def test_a_topology_rule_and_an_island_hold_together(tell: Callable[..., Story]) -> None:

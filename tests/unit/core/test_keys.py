@@ -1,6 +1,6 @@
 """Keys in the state: the root key, revoked keys, and the way of a node from its first message to its enrolment."""
 
-from tests.log_builder import SECOND, Story, digest
+from tests.kits.log_builder import SECOND, Story, digest
 
 from bailiff_core.fold.keys import MAX_WAITING_NODES, log_keys
 from bailiff_core.fold.registry import FOLDS
@@ -36,20 +36,19 @@ def test_a_revoked_key_is_remembered_and_its_node_is_not_enrolled_any_more(story
     enrolled(story, "n2", 20)
     story.cycle(facts.KeyRevoked(key=key(10), request=request("revoke-n1")))
     assert story.state.enrolled == {"n2": EnrolledNode(key(20), key(21))}
-    story.cycle(facts.KeyRevoked(key=key(30)))
+    story.cycle(facts.KeyRevoked(key=key(30), request=request("revoke-30")))
     assert list(story.state.revoked_keys) == [key(10), key(30)]
-    story.cycle(facts.KeyRevoked(key=key(10)))
+    story.cycle(facts.KeyRevoked(key=key(10), request=request("again")))
     assert list(story.state.revoked_keys) == [key(30), key(10)], "the newest is last"
-    assert [seen.digest for seen in story.state.requests.values()] == [digest("revoke-n1")]
+    assert [seen.digest for seen in story.state.requests.values()] == [digest("revoke-n1"), digest("revoke-30"), digest("again")]
 
 
 def test_a_changed_root_key_replaces_the_one_before_and_the_change_is_kept(story):
-    story.cycle(facts.RootKeyChanged(change=CHANGE))
-    assert story.state.requests == {}
+    story.cycle(facts.RootKeyChanged(change=CHANGE, request=request("first-change")))
     again = CHANGE.model_copy(update={"key": ROOT})
     story.cycle(facts.RootKeyChanged(change=again, request=request("change")))
     assert (story.state.root_key, story.state.root_key_changes) == (ROOT, [CHANGE, again])
-    assert [seen.digest for seen in story.state.requests.values()] == [digest("change")]
+    assert [seen.digest for seen in story.state.requests.values()] == [digest("first-change"), digest("change")]
 
 
 def permitted(story: Story, node: str, *, until: int) -> None:

@@ -13,14 +13,12 @@ from bailiff_core.records.merkle import (
     node_hash,
     root_of,
     subtrees_of,
-)  # fmt: skip
+)
 
 LEAVES = [
     leaf_hash(bytes.fromhex(text))
-    for text in (
-        "", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f",
-    )
-]  # fmt: skip
+    for text in (*("", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"),)
+]
 ROOTS = [
     "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
     "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",

@@ -1,111 +1,52 @@
 """Machines that fall silent, are lost, come back, or come back with less."""
 
-import pytest
-from tests.log_builder import MINUTE
+from tests.kits.story_script import stories
 
-from bailiff_core.records.facts import NodeReplaced, NodeReturned, NodesSilent, TaskVanished
+test_nodes_in_stories = stories("""
+nothing new is placed on a silent node
+    node n1: 8 gpus; runs job: 4 gpus; silent n1; submit next: 4 gpus; => JobPending next; job is running
+    reachable n1; => JobPlaced next
 
+half a gang on a lost node stops the other half
+    node n1: 8 gpus; node n2: 8 gpus; runs gang: 2 x 8 gpus; lost n1; => EvictionDecided gang cause=gang-failure
+    begin gang; staged gang term_sent; ends gang code=143; => JobRequeued gang outcome=lost
 
-def test_nothing_new_is_placed_on_a_silent_node(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=4)
-    story.silent("n1")
-    story.submit("next", gpus=4)
-    story.expect("JobPending", job="next")
-    assert story.job("job").phase == "running"
-    story.reachable("n1")
-    story.expect("JobPlaced", job="next")
+a victim lost with its node
+    node n1: 8 gpus; runs low: 8 gpus; submit high: interactive, 8 gpus; propose; begin low; lost n1
+    => JobRequeued low outcome=lost cause=exit; => ReservationDropped high reason=resources-lost; low is pending
+    high is pending
 
+an unhealthy device is not allocated
+    node n1: 4 gpus, sick 1; submit job: 3 gpus; => JobPlaced placement.0.devices=0,2-3
 
-def test_jobs_of_a_lost_node_are_requeued(story):
-    story.node("n1", gpus=8)
-    story.node("n2", gpus=8)
-    story.runs("one", gpus=8)
-    story.runs("two", gpus=8)
-    lost = story.state.nodes[story.job("one").tasks[0].node].name
-    story.silent(lost)
-    story.lost(lost)
-    again = story.expect("JobRequeued", job="one", outcome="lost")
-    assert again.not_before > story.time
-    assert (story.job("one").failures, story.job("one").evictions) == (0, 0)
-    story.wait(again.not_before - story.time)
-    assert story.job("one").phase == "pending"
-    story.node(lost, boot=2)
-    story.expect("JobPlaced", job="one", attempt=2)
+another machine takes the name
+    node n1: 8 gpus; fact NodeReplaced node=n1 machine_id=other; nodes.0.machine_id = other
 
+jobs of a lost node are requeued
+    node n1: 8 gpus; node n2: 8 gpus; runs one: 8 gpus; runs two: 8 gpus; silent n1; lost n1; => JobRequeued one outcome=lost
+    one.failures = 0; one.evictions = 0; wait 1m; one is pending; node n1: boot 2; => JobPlaced one attempt=2
 
-def test_half_a_gang_on_a_lost_node_stops_the_other_half(story):
-    story.node("n1", gpus=8)
-    story.node("n2", gpus=8)
-    story.runs("gang", gpus=8, tasks=2)
-    story.lost("n1")
-    story.expect("EvictionDecided", job="gang", cause="gang-failure")
-    story.begin("gang")
-    story.staged("gang", "term_sent")
-    story.ends("gang", 143)
-    story.expect("JobRequeued", job="gang", outcome="lost")
+tasks that the inventory lacks have ended
+    node n1: 8 gpus; runs job: 4 gpus; node n1: boot 2; vanished job 0; => JobRequeued job outcome=lost; wait 1m
+    => JobPlaced job attempt=2
 
+devices keep their numbers
+    node n1: 4 gpus; runs job: 2 gpus; node n1: 4 gpus, missing 0 2, boot 2
+    n1.devices.*.id = GPU-n1-0 GPU-n1-1 GPU-n1-2 GPU-n1-3; n1.devices.*.healthy = false true false true
+    n1.capacity.devices = 10; n1.allocated.devices = 3; node n1: 4 gpus, boot 3; submit next: 2 gpus
+    => JobPlaced next placement.0.devices=2-3
 
-def test_a_victim_lost_with_its_node(story):
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
-    story.begin("low")
-    story.lost("n1")
-    story.expect("JobRequeued", job="low", outcome="lost", cause="preemption")
-    story.expect("ReservationDropped", job="high", reason="resources-lost")
-    assert story.job("low").phase == story.job("high").phase == "pending"
+silent nodes are recorded until they report
+    node n1; node n2; node n3; fact NodesSilent "nodes=[n1, n2]"; submit job: 2 x 8 gpus; => JobPending; silent_nodes = n1 n2
+    reachable n1; silent_nodes = n2; => JobPlaced job; fact NodeReturned; silent_nodes = nothing
 
+a silent node that joins again is silent no more
+    node n1; node n2; fact NodesSilent "nodes=[n1, n2]"; node n1; silent_nodes = n2
 
-def test_tasks_that_the_inventory_lacks_have_ended(story):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=4)
-    gone = TaskVanished(**story.at("job", 0))
-    story.cycle(story.joined("n1", boot=2), gone)
-    again = story.expect("JobRequeued", job="job", outcome="lost")
-    story.wait(again.not_before - story.time)
-    story.expect("JobPlaced", job="job", attempt=2)
-
-
-def test_devices_keep_their_numbers(story):
-    story.node("n1", gpus=4)
-    story.runs("job", gpus=2)
-    story.node("n1", gpus=4, missing=[0, 2], boot=2)
-    node = story.state.nodes[0]
-    assert [device.id for device in node.devices] == [f"GPU-n1-{n}" for n in range(4)]
-    assert [device.healthy for device in node.devices] == [False, True, False, True]
-    assert (node.capacity.devices, node.allocated.devices) == (0b1010, 0b11)
-    story.node("n1", gpus=4, boot=3)
-    story.submit("next", gpus=2)
-    assert story.expect("JobPlaced", job="next").placement[0].devices == "2-3"
-
-
-def test_an_unhealthy_device_is_not_allocated(story):
-    story.node("n1", gpus=4, sick=[1])
-    story.submit("job", gpus=3)
-    assert story.expect("JobPlaced").placement[0].devices == "0,2-3"
-
-
-def test_another_machine_takes_the_name(story):
-    story.node("n1", gpus=8)
-    story.cycle(NodeReplaced(request=story.request(), node="n1", machine_id="other"))
-    assert story.state.nodes[0].machine_id == "other"
-
-
-@pytest.mark.parametrize("back", ["reachable", "node"])
-def test_silent_nodes_are_recorded_until_they_report(story, back):
-    for name in ("n1", "n2", "n3"):
-        story.node(name)
-    story.cycle(NodesSilent(nodes=("n1", "n2")))
-    story.submit("job", gpus=8, tasks=2)
-    story.expect("JobPending")
-    assert story.state.silent_nodes == ["n1", "n2"]
-    getattr(story, back)("n1")
-    assert story.state.silent_nodes == ["n2"]
-    story.expect("JobPlaced", job="job")
-    story.cycle(NodeReturned(request=story.request()), after=MINUTE)
-    assert story.state.silent_nodes == []
+the index of an allocated device is not used again
+    node n1: 4 gpus; runs job: 2 gpus; node n1: 8 gpus, missing 0 1 2 3, boot 2
+    n1.devices.*.id = GPU-n1-0 GPU-n1-1 GPU-n1-4 GPU-n1-5 GPU-n1-6 GPU-n1-7; n1.capacity.devices = 60; n1.allocated.devices = 3
+""")
 
 
 def test_a_machine_replaced_again_and_again_keeps_small_numbers(story):
@@ -117,13 +58,3 @@ def test_a_machine_replaced_again_and_again_keeps_small_numbers(story):
     story.submit("high", gpus=8, cls="interactive")
     story.propose()
     assert story.expect("PreemptionDecided").placement[0].devices == "0-7"
-
-
-def test_the_index_of_an_allocated_device_is_not_reused(story):
-    story.node("n1", gpus=4)
-    story.runs("job", gpus=2)
-    story.node("n1", gpus=8, missing=[0, 1, 2, 3], boot=2)
-    node = story.state.nodes[0]
-    assert [device.id for device in node.devices] == [f"GPU-n1-{n}" for n in (0, 1, 4, 5, 6, 7)]
-    assert node.capacity.devices == 0b111100
-    assert node.allocated.devices == 0b11

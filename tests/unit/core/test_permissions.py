@@ -11,14 +11,17 @@ from bailiff_core.permissions import (
     class_denial,
     job_denial,
     keys_denial,
+    lost_permissions,
     name_denial,
     operator_denial,
     submission_denial,
 )
 
 PROJECTS = (
-    Project(name="research", admins=("rita",)), Project(name="vision", parent="research"), Project(name="sales", admins=("sam",)),
-)  # fmt: skip
+    Project(name="research", admins=("rita",)),
+    Project(name="vision", parent="research"),
+    Project(name="sales", admins=("sam",)),
+)
 KEYS = {"a" * 43: "ada", "b" * 43: "bob", "c" * 43: "console"}
 CHANGES = tuple(action for action in JOB_ACTIONS if action != "logs")
 
@@ -85,9 +88,10 @@ def test_where_no_operators_are_named_everybody_is_one_except_for_what_verified_
 def test_names_in_the_policy_count_only_if_they_are_verified() -> None:
     policy = rules(class_users={"inference": ("ada",)})
     for name, found in (
-        ("ops", operator_denial(policy, Requester("ops"))), ("ada", class_denial(policy, Requester("ada"), "inference")),
+        ("ops", operator_denial(policy, Requester("ops"))),
+        ("ada", class_denial(policy, Requester("ada"), "inference")),
         ("rita", submission_denial(rules(permissions=Permissions(submit=("project-admin",))), Requester("rita"), "vision")),
-    ):  # fmt: skip
+    ):
         assert found is not None
         assert f"{name} (not verified)" in found.reason
     assert operator_denial(policy, signed("ops")) is class_denial(policy, signed("ada"), "inference") is None
@@ -145,3 +149,43 @@ def test_submission_for_operators_only() -> None:
     assert found is not None
     assert found.rule == "permissions.submit"
     assert submission_denial(closed, signed("ops"), "vision") is None
+
+
+ADA = signed("ada")
+
+
+@pytest.mark.parametrize(
+    ("identity", "requester", "expected"),
+    [
+        ({"keys": {}, "operators": ()}, ADA, ["sign requests, as it names no key of yours"]),
+        ({"keys": {"n" * 43: "ada"}}, ADA, []),  # rotated
+        ({"operators": ("ops", "ada")}, ADA, []),
+        ({"operators": ("bob",)}, signed("ops"), ["send the requests of operators", "decide which keys are trusted"]),
+        ({"operators": ("bob",)}, Requester("root-key", "signed"), []),
+        ({"class_users": {"inference": ("bob",)}}, ADA, ["use the class inference"]),
+        ({"permissions": {"cancel": ("operator",)}}, ADA, ["cancel your jobs"]),
+        ({"permissions": {"submit": ("operator",)}}, ADA, ["submit jobs without a project"]),
+        ({"accept": ("signed",)}, Requester("carol"), ["send requests, as it accepts only signed ones"]),
+        ({"accept": ("signed",)}, ADA, []),
+    ],
+)
+def test_what_a_requester_loses_under_another_policy(
+    identity: dict[str, object], requester: Requester, expected: list[str]
+) -> None:
+    found = lost_permissions(rules(), rules(**identity), requester)
+    assert [what for what in found if "the project" not in what] == expected
+
+
+def test_projects_and_classes_that_only_one_policy_has_are_no_loss() -> None:
+    fewer = rules().model_copy(update={"projects": PROJECTS[:2]})
+    assert lost_permissions(rules(), fewer, ADA) == lost_permissions(fewer, rules(), ADA) == []
+    closed = rules().model_copy(update={"projects": (Project(name="research", submitters=("bob",)), *PROJECTS[1:])})
+    lost = ["submit jobs to the project research", "submit jobs to the project vision"]
+    assert lost_permissions(rules(), closed, ADA) == lost
+
+
+def test_the_first_operators_of_a_pool_exclude_all_others() -> None:
+    open_pool = rules(operators=(), keys={})
+    named = rules(operators=("ada",), keys=KEYS)
+    assert lost_permissions(open_pool, named, Requester("ada")) == []  # signs from then on
+    assert "send the requests of operators" in lost_permissions(open_pool, named, Requester("carol"))

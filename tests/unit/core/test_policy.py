@@ -1,13 +1,7 @@
 """A policy that changes while jobs are pending, running and being evicted."""
 
-from tests.log_builder import MINUTE, SECOND, policy
-
-from bailiff_core.model.policy import DEFAULT_POLICY
-
-
-def classes(**changes):
-    """The default classes with fields of some changed."""
-    return [entry.model_dump() | changes.get(entry.name, {}) for entry in DEFAULT_POLICY.priority_classes]
+from tests.kits.claims import classes
+from tests.kits.log_builder import MINUTE, SECOND, policy
 
 
 def test_pending_jobs_take_the_new_order(story):

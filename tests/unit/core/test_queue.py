@@ -1,89 +1,39 @@
 """Order of the queue, skipped jobs, and the reason of a pending job."""
 
-from tests.log_builder import MINUTE
+from tests.kits.story_script import stories
 
-from bailiff_core.model.demand import TaskGroup
+test_queue_in_stories = stories("""
+a job that fits is placed at once
+    node n1: 8 gpus; submit train-1: 4 gpus
+    => JobPlaced train-1 attempt=1 reserved=false placement.*.node=0 placement.*.devices=0-3; train-1 is starting
 
+jobs of one cycle keep their order
+    node n1: 2 gpus; submit b: 1 gpu & a: 1 gpu & c: 1 gpu; decided JobPlaced: b a; => JobPending c
 
-def test_a_job_that_fits_is_placed_at_once(story):
-    story.node("n1", gpus=8)
-    story.submit("train-1", gpus=4)
-    placed = story.expect("JobPlaced", job="train-1", attempt=1, reserved=False)
-    assert [(share.node, share.devices) for share in placed.placement] == [(0, "0-3")]
-    assert story.job("train-1").phase == "starting"
+a job that does not fit is skipped
+    node n1: 4 gpus; submit big: 8 gpus & small: 4 gpus; => only JobPending JobPlaced; => JobPlaced small
 
+a gang is placed together or not at all
+    node n1: 8 gpus; submit gang: 2 x 8 gpus; => JobPending gang reason="needs 2 nodes with 8 free GPUs each, 1 has them"
+    nodes.0.allocated.devices = 0; node n2: 8 gpus
+    => JobPlaced gang placement.*.node="0 1" placement.*.tasks="0 1" placement.*.devices="0-7 0-7"
+    started gang task=0; gang is starting; started gang task=1; gang is running
 
-def test_higher_priority_goes_first_then_age(story):
-    for name, cls in (("old", "train"), ("young", "train"), ("high", "interactive"), ("top", "inference")):
-        story.submit(name, gpus=8, cls=cls)
-    assert story.state.queue == ["top", "high", "old", "young"]
-    for number in range(4):
-        story.node(f"n{number}", gpus=8)
-        story.started(story.last_decisions[0].job)
-    assert [placed.job for placed in story.decisions("JobPlaced")] == ["top", "high", "old", "young"]
+the pending reason is recorded once each time the job joins the queue
+    node n1: 8 gpus; runs busy: 8 gpus; submit waiting: 8 gpus
+    => JobPending waiting reason="needs a node with 8 free GPUs, no node has them"; node n2: 4 gpus; => nothing
+    restart; => nothing; ends busy; => JobPlaced waiting; runs other: 4 gpus; lost n1; wait 1m; => only JobPending
+    decided JobPending: waiting waiting
 
+a gang of different tasks
+    node n1: 4 gpus, 8 cpus; node n2: 0 gpus, 64 cpus; submit mixed: 1 gpu | 2 x 32 cpus
+    => JobPlaced mixed placement.*.node="0 1" placement.*.tasks="0 1-2"
 
-def test_jobs_of_one_cycle_keep_their_order(story):
-    story.node("n1", gpus=2)
-    story.cycle(story.submitted("b", gpus=1), story.submitted("a", gpus=1), story.submitted("c", gpus=1))
-    assert [placed.job for placed in story.decisions("JobPlaced")] == ["b", "a"]
-    story.expect("JobPending", job="c")
+higher priority goes first, then age
+    submit old: 8 gpus; submit young: 8 gpus; submit high: interactive, 8 gpus; submit top: inference, 8 gpus
+    queue = top high old young
+    node n0; started top; node n1; started high; node n2; started old; node n3; decided JobPlaced: top high old young
 
-
-def test_a_job_that_does_not_fit_is_skipped(story):
-    story.node("n1", gpus=4)
-    story.cycle(story.submitted("big", gpus=8), story.submitted("small", gpus=4))
-    story.expect_only("JobPending", "JobPlaced")
-    story.expect("JobPlaced", job="small")
-
-
-def test_a_gang_is_placed_together_or_not_at_all(story):
-    story.node("n1", gpus=8)
-    story.submit("gang", gpus=8, tasks=2)
-    waits = story.expect("JobPending", job="gang")
-    assert waits.reason == "needs 2 nodes with 8 free GPUs each, 1 has them"
-    assert story.state.nodes[0].allocated.devices == 0
-    story.node("n2", gpus=8)
-    placed = story.expect("JobPlaced", job="gang")
-    assert [(share.node, share.tasks, share.devices) for share in placed.placement] == [(0, "0", "0-7"), (1, "1", "0-7")]
-    story.started("gang", task=0)
-    assert story.job("gang").phase == "starting"
-    story.started("gang", task=1)
-    assert story.job("gang").phase == "running"
-
-
-def test_a_gang_of_different_tasks(story):
-    story.node("n1", gpus=4, cpu=8)
-    story.node("n2", gpus=0, cpu=64)
-    story.submit("mixed", TaskGroup(count=1, gpu_milli=4000, cpu_milli=8000), TaskGroup(count=2, cpu_milli=32_000))
-    placed = story.expect("JobPlaced", job="mixed")
-    assert [(share.node, share.tasks) for share in placed.placement] == [(0, "0"), (1, "1-2")]
-
-
-def test_the_pending_reason_is_recorded_once_each_time_the_job_joins_the_queue(story):
-    story.node("n1", gpus=8)
-    story.runs("busy", gpus=8)
-    story.submit("waiting", gpus=8)
-    story.expect("JobPending", job="waiting", reason="needs a node with 8 free GPUs, no node has them")
-    story.node("n2", gpus=4)
-    story.expect_only()
-    story.restart()
-    story.expect_only()
-    story.ends("busy")
-    story.expect("JobPlaced", job="waiting")
-    story.runs("other", gpus=4)
-    story.lost("n1")
-    story.wait(MINUTE)
-    story.expect_only("JobPending")
-    assert [waits.job for waits in story.decisions("JobPending")] == ["waiting", "waiting"]
-
-
-def test_without_an_action_nothing_is_placed(tell):
-    from tests.log_builder import policy
-
-    story = tell(policy(preemption={"actions": []}))
-    story.node("n1", gpus=8)
-    story.submit("job", gpus=1)
-    story.expect_only()
-    story.apply_policy(policy())
-    story.expect("JobPlaced", job="job")
+without an action nothing is placed
+    rules {preemption: {actions: []}}; node n1: 8 gpus; submit job: 1 gpu; => nothing; policy {}; => JobPlaced job
+""")

@@ -1,212 +1,84 @@
 """Relocated jobs, and relocated surplus tasks of jobs that continue: eviction with a reservation elsewhere."""
 
-import pytest
-from tests.log_builder import HOUR, MINUTE, policy
+from tests.kits.story_script import stories
 
-from bailiff_core.decision_cycle import wake_at
-from bailiff_core.records.facts import ClockAdvanced
+test_relocation_in_stories = stories("""
+given moving
+    node n1: 8 gpus; runs low: 4 gpus; submit high: interactive, 8 gpus; node n2: 4 gpus; propose
+    => PreemptionDecided victims.0.moved_to.*.node=1 victims.0.moved_to.*.devices=0-3
 
+given shrinking
+    node n1: 8 gpus; runs wide: 4 x 2 gpus, min 1; submit high: interactive, 4 gpus; node n2: 2 gpus; propose
+    => PreemptionDecided victims.0.tasks=2-3 victims.0.moved_to.*.node=1 victims.0.moved_to.*.tasks=2
 
-def moving(story):
-    """`low` runs on n1, `high` requests all of n1, and `low` fits on n2."""
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=4)
-    story.submit("high", gpus=8, cls="interactive")
-    story.node("n2", gpus=4)
-    story.propose()
-    (choice,) = story.expect("PreemptionDecided").victims
-    assert [(share.node, share.devices) for share in choice.moved_to] == [(1, "0-3")]
+it starts on its reservation
+    moving; yields low; => JobRequeued low cause=preemption; => JobPlaced low attempt=2 reserved=true action=preempt
+    => JobStarting low; => JobStarting high; low.reservation = nothing
 
+an abandoned preemption frees the reservation
+    moving; cancel high; => EvictionCancelled low; low.reservation = nothing; nodes.1.reserved.devices = 0
 
-def test_the_reservation_is_kept_during_the_eviction(story):
-    moving(story)
-    assert [task.node for task in story.job("low").reservation] == [1]
-    assert story.state.nodes[1].reserved.devices == 0b1111
-    story.submit("other", gpus=2)
-    story.expect("JobPending", job="other")
+the reservation is lost
+    moving; silent n2; => ReservationDropped low reason=resources-lost; low.reservation = nothing
 
+a cancelled job loses its reservation
+    moving; +1m; cancel low; nodes.1.reserved.devices = 0
 
-def test_it_starts_on_its_reservation(story):
-    moving(story)
-    story.yields("low")
-    story.expect("JobRequeued", job="low", cause="preemption")
-    placed = story.expect("JobPlaced", job="low")
-    assert (placed.attempt, placed.reserved, placed.action) == (2, True, "preempt")
-    story.expect("JobStarting", job="low")
-    story.expect("JobStarting", job="high")
-    assert story.job("low").reservation == []
+a scaled job is placed anew
+    moving; scale low 2; low.reservation = nothing; nodes.1.reserved.devices = 0
 
+relocated surplus rejoins its job in the same attempt
+    shrinking; yields wide; => JobShrunk wide tasks=2-3; => JobGrown wide attempt=1 reserved=true action=preempt
+    => JobStarting wide tasks=2; => JobStarting high; wide.reservation = nothing; wide.tasks.2.node = 1
+    started wide; wide.running = 0 1 2
 
-def test_an_abandoned_preemption_frees_the_reservation(story):
-    moving(story)
-    story.cancel("high")
-    story.expect("EvictionCancelled", job="low")
-    assert (story.job("low").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
+surplus of an abandoned preemption stays and loses its reservation
+    shrinking; cancel high; => EvictionCancelled wide tasks=2-3 notified=false; wide.reservation = nothing
+    nodes.1.reserved.devices = 0; wide.running = 0 1 2 3
 
+surplus whose eviction is cancelled after the notice loses its reservation
+    shrinking; begin wide; cancel high; wide.reservation = nothing; nodes.1.reserved.devices = 0
+    eviction_cancelled wide task=2; cancel_eviction_refused wide task=3; yields wide; => JobShrunk wide tasks=3
 
-def test_the_reservation_is_lost(story):
-    moving(story)
-    story.silent("n2")
-    story.expect("ReservationDropped", job="low", reason="resources-lost")
-    assert story.job("low").reservation == []
+the reservation of surplus is lost with its node
+    shrinking; silent n2; => ReservationDropped wide reason=resources-lost tasks=2; wide.reservation = nothing
+    yields wide; => JobShrunk wide tasks=2-3; wide.members = 0 1
 
+the reservation of surplus expires
+    rules {preemption: {reservation_expiry: 1m}}; shrinking; begin wide; wait 1h; wide.reservation = nothing
 
-def test_the_reservation_ends_at_its_expiry_and_not_before(tell):
-    story = tell(policy(preemption={"reservation_expiry": "1m"}))
-    moving(story)
-    story.begin("low")
-    until = story.job("low").reservation_until
-    story.cycle(ClockAdvanced(), after=until - story.time - 1)
-    assert story.job("low").reservation
-    assert wake_at(story.state) == until
-    story.cycle(ClockAdvanced(), after=1)
-    story.expect("ReservationDropped", job="low", reason="expired")
-    assert story.job("low").reservation == []
+a member that succeeds during its eviction loses its reservation
+    shrinking; begin wide; ends wide task=2; wide.reservation = nothing; nodes.1.reserved.devices = 0
 
+the reservation is kept during the eviction
+    moving; low.reservation.*.node = 1; nodes.1.reserved.devices = 15; submit other: 2 gpus; => JobPending other
 
-def test_the_reservation_expires(tell):
-    story = tell(policy(preemption={"reservation_expiry": "1m"}))
-    moving(story)
-    story.begin("low")
-    story.wait(HOUR)
-    dropped = [decision.job for decision in story.decisions("ReservationDropped")]
-    assert dropped[:1] == ["high"] or story.job("low").reservation == []
-    assert story.job("low").reservation == []
+evicted surplus has a reservation while its job continues
+    shrinking; wide is running; wide.reservation.*.index = 2; wide.reservation.*.node = 1
+    submit other: 2 gpus; => JobPending other
 
+the reservation ends at its expiry and not before
+    rules {preemption: {reservation_expiry: 1m}}; moving; begin low; low.reservation_until = now + 210s; +209s; tick
+    low.reservation != nothing; wake = now + 1s; +1s; tick; => ReservationDropped low reason=expired; low.reservation = nothing
 
-def test_a_cancelled_job_loses_its_reservation(story):
-    moving(story)
-    story.cancel("low", after=MINUTE)
-    assert story.state.nodes[1].reserved.devices == 0
+its reservation may be on resources of another victim of the decision
+    node n1: 8 gpus; runs low: 4 gpus; runs lower: 4 gpus; node n2: 4 gpus; submit pair: interactive, 2 x 4 gpus; propose
+    submit urgent: inference, 8 gpus; propose; pair is pending; low.reservation.*.node = 1; n2.reserved.devices = 15
 
+a job that is cancelled while surplus moves does not restart on its reservation
+    shrinking; begin wide; cancel wide; wide.reservation = nothing; n2.reserved.devices = 0
 
-def test_a_scaled_job_is_placed_anew(story):
-    moving(story)
-    story.scale("low", 2)
-    assert (story.job("low").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
+nor does one that fails
+    shrinking; begin wide; exits wide code=1 task=0; => EvictionDecided wide cause=gang-failure tasks=-
+    wide.reservation = nothing
+    n2.reserved.devices = 0
 
+nor one of which all tasks leave
+    shrinking; begin wide; ends wide code=85; wide.reservation = nothing; n2.reserved.devices = 0
 
-def test_its_reservation_may_be_on_resources_of_another_victim_of_the_decision(story):
-    """`pair` is reserved on n2 and on the resources of `lower` on n1; `urgent` takes n1 from everyone, and `low` gets n2."""
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=4)
-    story.runs("lower", gpus=4)
-    story.node("n2", gpus=4)
-    story.submit("pair", gpus=4, tasks=2, cls="interactive")
-    story.propose()
-    assert {task.node for task in story.job("pair").tasks} == {0, 1}
-    story.submit("urgent", gpus=8, cls="inference")
-    story.propose()
-    assert story.job("pair").phase == "pending"
-    assert [task.node for task in story.job("low").reservation] == [1]
-    assert story.state.nodes[1].reserved.devices == 0b1111
-
-
-def shrinking(story):
-    """`wide` may lose three of its four tasks, all on n1; `high` requests half of n1, and one of them fits on n2."""
-    story.node("n1", gpus=8)
-    story.runs("wide", gpus=2, tasks=4, min_tasks=1)
-    story.submit("high", gpus=4, cls="interactive")
-    story.node("n2", gpus=2)
-    story.propose()
-    (choice,) = story.expect("PreemptionDecided").victims
-    assert (choice.tasks, [(share.node, share.tasks) for share in choice.moved_to]) == ("2-3", [(1, "2")])
-
-
-def test_evicted_surplus_has_a_reservation_while_its_job_continues(story):
-    shrinking(story)
-    assert story.job("wide").phase == "running"
-    assert [(task.index, task.node) for task in story.job("wide").reservation] == [(2, 1)]
-    story.submit("other", gpus=2)
-    story.expect("JobPending", job="other")
-
-
-def test_relocated_surplus_rejoins_its_job_in_the_same_attempt(story):
-    shrinking(story)
-    story.yields("wide")
-    story.expect("JobShrunk", job="wide", tasks="2-3")
-    grown = story.expect("JobGrown", job="wide")
-    assert (grown.attempt, grown.reserved, grown.action) == (1, True, "preempt")
-    story.expect("JobStarting", job="wide", tasks="2")
-    story.expect("JobStarting", job="high")
-    assert (story.job("wide").reservation, story.job("wide").task(2).node) == ([], 1)
-    story.started("wide")
-    assert story.members("wide", "running") == [0, 1, 2]
-
-
-def test_surplus_of_an_abandoned_preemption_stays_and_loses_its_reservation(story):
-    shrinking(story)
-    story.cancel("high")
-    story.expect("EvictionCancelled", job="wide", tasks="2-3", notified=False)
-    assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
-    assert story.members("wide", "running") == [0, 1, 2, 3]
-
-
-def test_surplus_whose_eviction_is_cancelled_after_the_notice_loses_its_reservation(story):
-    shrinking(story)
-    story.begin("wide")
-    story.cancel("high")
-    assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
-    story.eviction_cancelled("wide", task=2)
-    story.cancel_eviction_refused("wide", task=3)
-    story.yields("wide")
-    story.expect("JobShrunk", job="wide", tasks="3")
-
-
-def test_the_reservation_of_surplus_is_lost_with_its_node(story):
-    shrinking(story)
-    story.silent("n2")
-    story.expect("ReservationDropped", job="wide", reason="resources-lost", tasks="2")
-    assert story.job("wide").reservation == []
-    story.yields("wide")
-    story.expect("JobShrunk", job="wide", tasks="2-3")
-    assert story.members("wide") == [0, 1]
-
-
-def test_the_reservation_of_surplus_expires(tell):
-    story = tell(policy(preemption={"reservation_expiry": "1m"}))
-    shrinking(story)
-    story.begin("wide")
-    story.wait(HOUR)
-    assert story.job("wide").reservation == []
-
-
-@pytest.mark.parametrize("end", ["cancel", "failure", "finish"])
-def test_a_reservation_for_surplus_is_not_one_for_the_job(story, end):
-    """A job never restarts on a reservation smaller than its minimum, whatever happens during the eviction of members."""
-    shrinking(story)
-    story.begin("wide")
-    if end == "cancel":
-        story.cancel("wide")
-    elif end == "failure":
-        story.exits("wide", 1, task=0)
-        story.expect("EvictionDecided", job="wide", cause="gang-failure", tasks="")
-    else:
-        story.ends("wide", 85)
-        again = [placed for placed in story.decisions("JobPlaced") if placed.job == "wide" and placed.attempt > 1]
-        assert all(placed.action == "allocate" for placed in again)
-    assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
-
-
-def test_a_member_that_succeeds_during_its_eviction_loses_its_reservation(story):
-    shrinking(story)
-    story.begin("wide")
-    story.ends("wide", 0, task=2)
-    assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
-
-
-def test_to_free_one_node_only_surplus_is_relocated(tell):
-    story = tell(policy(preemption={"max_migrations": None}))
-    story.node("n1", gpus=8)
-    story.runs("wide", gpus=2, tasks=4, min_tasks=1)
-    story.submit("peer", gpus=4)
-    story.node("n2", gpus=2)
-    story.node("n3", gpus=2)
-    story.propose()
-    decided = story.expect("PreemptionDecided")
-    assert (decided.action, [(choice.tasks, choice.relocated) for choice in decided.victims]) == ("consolidate", [("2-3", True)])
-    story.yields("wide")
-    story.expect("JobStarting", job="peer")
-    story.started("wide")
-    assert {task.index: task.node for task in story.job("wide").tasks} == {0: 0, 1: 0, 2: 1, 3: 2}
-    assert story.job("wide").attempt == 1
+to free one node only surplus is relocated
+    rules {preemption: {max_migrations: null}}; node n1: 8 gpus; runs wide: 4 x 2 gpus, min 1; submit peer: 4 gpus
+    node n2: 2 gpus; node n3: 2 gpus; propose
+    => PreemptionDecided action=consolidate victims.*.tasks=2-3 victims.*.relocated=true
+    yields wide; => JobStarting peer; started wide; wide.tasks.*.node = 0 0 1 2; wide.attempt = 1
+""")

@@ -1,14 +1,14 @@
 """Comparing proposals with a search of one's own: each way in which a claim can be none of a search's."""
 
 import pytest
-from tests.log_builder import Story, folded
+from tests.kits.log_builder import Story, folded
 
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.proposal import Cost, Explanation, Proposal
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.victims.batch import compute_proposals
-from bailiff_core.victims.search_again import MAX_PENDING, ProposalCheck, Searched, differing_fields
+from bailiff_core.victims.search_again import ProposalCheck, Searched, differing_fields
 
 
 @pytest.fixture
@@ -85,20 +85,6 @@ def test_an_answer_to_no_request_and_a_request_without_answer(state):
     assert problems(state, received(state, other)) == ["missing", "missing"]
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"logic": LOGIC + 1}, f"its logic is {LOGIC + 1}, and this part of the log is written by logic {LOGIC}"),
-        ({"computed_at": 10_000}, "#10000 is not before it"),
-        ({"computed_at": 1}, "no selection was open after #1 that is open at #"),
-        ({"selection": 7}, "selection 7 was not open after #"),
-    ],
-)
-def test_a_claim_that_no_search_can_have_given(state, change, problem):
-    (found,) = problems(state, received(state, **change))
-    assert found.startswith(problem)
-
-
 def test_the_record_itself_is_not_before_it_and_the_opening_record_is(state):
     at = state.seq
     assert problems(state, received(state), seq=at) == [f"#{at} is not before it"]
@@ -134,15 +120,3 @@ def test_a_proposal_for_no_open_selection_cannot_have_been_computed(state):
     fact, at = received(state), state.seq
     state.selection = None
     assert problems(state, fact) == [f"no selection was open after #{at} that is open at #{at + 1}"]
-
-
-def test_only_the_newest_searches_are_kept(state):
-    check, first = ProposalCheck(), state.seq
-    for _ in range(MAX_PENDING + 1):
-        check.search(state)
-        state.seq += 1
-    fact = received(state, computed_at=first)
-    assert check.compare(state, state.seq, fact) is None, "the oldest was dropped"
-    assert check.checked == 0
-    assert check.compare(state, state.seq, fact.model_copy(update={"computed_at": first + 1})) == []
-    assert check.compare(state, state.seq, fact.model_copy(update={"computed_at": first + 1})) is None, "each is used once"

@@ -1,111 +1,65 @@
 """One selection is out at a time: its timeout, its backoff, and the resources it holds back."""
 
-from tests.log_builder import MINUTE, SECOND, policy
+from tests.kits.story_script import stories
 
+test_selection_in_stories = stories("""
+given half full
+    node n1: 8 gpus; runs low: 4 gpus; submit high: interactive, 8 gpus; => PreemptionRequested high
 
-def half_full(story):
-    """A node with 4 GPUs idle and 4 taken; a job that needs all 8 requests preemption."""
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=4)
-    story.submit("high", gpus=8, cls="interactive")
-    story.expect("PreemptionRequested", job="high")
+only one selection is open
+    half full; submit higher: build, 8 gpus; => only JobPending; propose; => PreemptionDecided
+    => PreemptionRequested higher selection=2
 
+jobs behind the preemptor wait for its proposal
+    half full; submit small: 2 gpus; => nothing; propose; => PreemptionDecided; => JobPending small; small is pending
 
-def test_only_one_selection_is_open(story):
-    half_full(story)
-    story.submit("higher", gpus=8, cls="build")
-    story.expect_only("JobPending")
-    story.propose()
-    story.expect("PreemptionDecided")
-    story.expect("PreemptionRequested", job="higher", selection=2)
+the wait ends with a refusal
+    rules {backfill: greedy}; half full; submit small: 2 gpus; propose nothing; => PreemptionRefused reason=stale
+    => JobPlaced small
 
+with backfill reserve no job delays the preemptor meanwhile
+    rules {backfill: reserve}; half full; submit small: 2 gpus; propose nothing; => JobPending small reason~high
 
-def test_jobs_behind_the_preemptor_wait_for_its_proposal(story):
-    half_full(story)
-    story.submit("small", gpus=2)
-    story.expect_only()
-    story.propose()
-    story.expect("PreemptionDecided")
-    story.expect("JobPending", job="small")
-    assert story.job("small").phase == "pending"
+a proposal at the deadline still counts
+    half full; +5s; propose; => PreemptionDecided
 
+a preemptor that is cancelled frees the held resources
+    half full; submit small: 2 gpus; cancel high; => JobEnded high outcome=cancelled; => JobPlaced small; selection = none
 
-def test_jobs_behind_the_preemptor_then_take_resources_that_it_does_not_need(story):
-    half_full(story)
-    story.submit("small", gpus=2)
-    story.node("n2", gpus=6)
-    story.expect_only()
-    story.propose()
-    assert [choice.moved_to[0].node for choice in story.expect("PreemptionDecided").victims] == [1]
-    story.expect("JobPlaced", job="small")
+a node reserved beyond its capacity adds no free resources
+    node n1: 8 gpus, at most 3 tasks; runs steady: inference, 1 gpu; runs low: 1 gpu; runs stuck: 4 gpus; cancel stuck
+    begin stuck; submit promised: interactive, 1 gpu; => JobPlaced promised reserved=true
+    +270s; submit high: build, 8 gpus; => EvictionStuck stuck; => PreemptionRequested high; => ReservationDropped promised
+    promised is pending; nodes.0.allocated.slots = 3
 
+a job that is paused meanwhile requests nothing any more
+    half full; pause high; selection = none; high is paused; low is running
 
-def test_jobs_ahead_of_the_preemptor_may_take_the_resources(story):
-    half_full(story)
-    story.submit("first", gpus=4, cls="inference")
-    story.expect("JobPlaced", job="first", reserved=False)
-    story.propose(at=story.state.selection.opened_seq)
-    story.expect("PreemptionRefused", reason="stale")
+jobs behind the preemptor then take resources that it does not need
+    half full; submit small: 2 gpus; node n2: 6 gpus; => nothing; propose; => PreemptionDecided victims.0.moved_to.0.node=1
+    => JobPlaced small
 
+jobs ahead of the preemptor may take the resources
+    half full; compute; submit first: inference, 4 gpus; => JobPlaced first reserved=false; deliver
+    => PreemptionRefused reason=stale
 
-def test_the_wait_ends_with_a_refusal(tell):
-    story = tell(policy(backfill="greedy"))
-    half_full(story)
-    story.submit("small", gpus=2)
-    story.propose(proposals=[])
-    story.expect("PreemptionRefused", reason="stale")
-    story.expect("JobPlaced", job="small")
+no proposal in time
+    rules {backfill: greedy}; half full; submit small: 2 gpus; wait 5s; => SelectionTimedOut selection=1 failures=1
+    => JobPlaced small
+    selection = none; wake = now + 2s; wait 2s; => PreemptionRequested high selection=2
 
+after three timeouts a selection waits for its proposal
+    rules {backfill: reserve}; half full; wait 1m; selection_failures = 3; selection.number = 4; selection.deadline = none
+    submit small: 2 gpus; wait 1h; small is pending  # the head of the queue is not delayed
+    propose; => PreemptionDecided; selection_failures = 0
 
-def test_no_proposal_in_time(tell):
-    story = tell(policy(backfill="greedy"))
-    half_full(story)
-    story.submit("small", gpus=2)
-    story.wait(5 * SECOND)
-    story.expect("SelectionTimedOut", selection=1, failures=1, retry_at=story.time + 2 * SECOND)
-    story.expect("JobPlaced", job="small")
-    assert story.state.selection is None
-    story.wait(2 * SECOND)
-    story.expect("PreemptionRequested", job="high", selection=2)
+a proposal restores the timeout of the next selection
+    half full; wait 1m; propose nothing; wait 2s; => PreemptionRequested high; selection.deadline != none
 
-
-def test_with_backfill_reserve_no_job_delays_the_preemptor_meanwhile(tell):
-    story = tell(policy(backfill="reserve"))
-    half_full(story)
-    story.submit("small", gpus=2)
-    story.propose(proposals=[])
-    assert "high" in story.expect("JobPending", job="small").reason
-
-
-def test_a_proposal_at_the_deadline_still_counts(story):
-    half_full(story)
-    story.propose(after=5 * SECOND)
-    story.expect("PreemptionDecided")
-
-
-def test_after_three_timeouts_a_selection_waits_for_its_proposal(tell):
-    story = tell(policy(backfill="reserve"))
-    half_full(story)
-    story.wait(MINUTE)
-    out = list(story.decisions("SelectionTimedOut"))
-    assert [each.failures for each in out] == [1, 2, 3]
-    selection = story.state.selection
-    assert selection.number == 4
-    assert selection.deadline is None
-    story.submit("small", gpus=2)
-    story.wait(60 * MINUTE)
-    assert story.job("small").phase == "pending"  # the head of the queue is not delayed
-    story.propose()
-    story.expect("PreemptionDecided")
-    assert story.state.selection_failures == 0
-
-
-def test_a_proposal_restores_the_timeout_of_the_next_selection(story):
-    half_full(story)
-    story.wait(MINUTE)
-    story.propose(proposals=[])
-    story.wait(2 * SECOND)
-    assert story.expect("PreemptionRequested", job="high").deadline == story.expect("PreemptionRequested").deadline is not None
+a preemptor may be forgotten while its selection is open
+    rules {retention: {ended_jobs: 0s}}; half full; submit other: interactive, 8 gpus; cancel high; jobs = low other
+    submit small: 2 gpus; wait 1m; submit late: 1 gpu; jobs = low other small late
+""")
 
 
 def test_a_selection_has_at_most_64_requests(story):
@@ -113,48 +67,3 @@ def test_a_selection_has_at_most_64_requests(story):
     story.runs("low", gpus=8)
     story.cycle(*(story.submitted(f"high-{n}", gpus=8, cls="interactive") for n in range(70)))
     assert len(story.state.selection.requests) == 64
-
-
-def test_a_preemptor_that_is_cancelled_frees_the_held_resources(story):
-    half_full(story)
-    story.submit("small", gpus=2)
-    story.cancel("high")
-    story.expect("JobEnded", job="high", outcome="cancelled")
-    story.expect("JobPlaced", job="small")
-    assert story.state.selection is None
-
-
-def test_a_preemptor_that_is_forgotten_while_its_selection_is_open(tell):
-    story = tell(policy(retention={"ended_jobs": 0}))
-    half_full(story)
-    story.cycle(story.submitted("other", gpus=8, cls="interactive"))
-    story.cancel("high")
-    assert "high" not in story.state.jobs
-    story.submit("small", gpus=2)
-    story.wait(MINUTE)
-    story.submit("late", gpus=1)
-
-
-def test_a_node_reserved_beyond_its_capacity_adds_no_free_resources(story):
-    """Negative idle resources would count as free for jobs behind the preemptor."""
-    story.node("n1", gpus=8, slots=3)
-    story.runs("steady", gpus=1, cls="inference")
-    story.runs("low", gpus=1)
-    story.runs("stuck", gpus=4)
-    story.cancel("stuck")
-    story.begin("stuck")
-    story.submit("promised", gpus=1, cls="interactive")
-    story.expect("JobPlaced", job="promised", reserved=True)
-    story.cycle(story.submitted("high", gpus=8, cls="build"), after=270 * SECOND)
-    story.expect("EvictionStuck", job="stuck")
-    story.expect("PreemptionRequested", job="high")
-    story.expect("ReservationDropped", job="promised")
-    assert story.job("promised").phase == "pending"
-    assert story.state.nodes[0].allocated.slots == 3
-
-
-def test_a_job_that_is_paused_meanwhile_requests_nothing_any_more(story):
-    half_full(story)
-    story.pause("high")
-    assert story.state.selection is None
-    assert (story.job("high").phase, story.job("low").phase) == ("paused", "running")

@@ -1,57 +1,26 @@
 """Devices that several tasks share: never more than all of one, exactly."""
 
-from tests.log_builder import GIB
+from tests.kits.story_script import stories
 
-from bailiff_core.model.demand import TaskGroup
+test_shared_devices_in_stories = stories("""
+a shared device is not allocated whole
+    node n1: 1 gpu; runs part: 1GiB of a gpu; submit whole: 1 gpu; => JobPending whole
+    ends part; nodes.0.allocated.shares = nothing; => JobPlaced whole
 
-THIRD = TaskGroup(gpu_share_milli=334)
-HALF = TaskGroup(gpu_share_milli=500)
+thirds do not add up to more than one
+    node n1: 1 gpu; runs one: 0.334 gpu; runs two: 0.334 gpu; submit three: 0.334 gpu; => JobPending three
 
+two halves fill a device, and a third waits
+    node n1: 1 gpu; runs one: 0.5 gpu; runs two: 0.5 gpu; n1.allocated.shares.0 = 85899345920000; submit three: 0.5 gpu
+    => JobPending three; ends one; => JobPlaced three
 
-def test_two_halves_fill_a_device_and_a_third_waits(story):
-    story.node("n1", gpus=1)
-    story.runs("one", HALF)
-    story.runs("two", HALF)
-    assert story.state.nodes[0].allocated.shares == {0: 1000 * 80 * GIB}
-    story.submit("three", HALF)
-    story.expect("JobPending", job="three")
-    story.ends("one")
-    story.expect("JobPlaced", job="three")
+a reservation of a share waits for its release
+    node n1: 1 gpu; runs whole: 1 gpu; submit part: 0.5 gpu; exits whole; => JobPlaced part reserved=true
+    n1.reserved.shares.0 = 42949672960000; releases whole; => JobStarting part; n1.reserved.shares = nothing
+    n1.allocated.shares.0 = 42949672960000
 
-
-def test_a_shared_device_is_not_allocated_whole(story):
-    story.node("n1", gpus=1)
-    story.runs("part", TaskGroup(gpu_share_bytes=GIB))
-    story.submit("whole", gpus=1)
-    story.expect("JobPending", job="whole")
-    story.ends("part")
-    assert story.state.nodes[0].allocated.shares == {}
-    story.expect("JobPlaced", job="whole")
-
-
-def test_a_reservation_of_a_share_waits_for_its_release(story):
-    story.node("n1", gpus=1)
-    story.runs("whole", gpus=1)
-    story.submit("part", HALF)
-    story.exits("whole")
-    story.expect("JobPlaced", job="part", reserved=True)
-    assert story.state.nodes[0].reserved.shares == {0: 500 * 80 * GIB}
-    story.releases("whole")
-    story.expect("JobStarting", job="part")
-    assert (story.state.nodes[0].reserved.shares, story.state.nodes[0].allocated.shares) == ({}, {0: 500 * 80 * GIB})
-
-
-def test_thirds_do_not_add_up_to_more_than_one(story):
-    story.node("n1", gpus=1)
-    story.runs("one", THIRD)
-    story.runs("two", THIRD)
-    story.submit("three", THIRD)
-    story.expect("JobPending", job="three")
-
-
-def test_parts_of_several_devices(story):
-    story.node("n1", gpus=2)
-    story.runs("wide", TaskGroup(gpu_share_milli=500, gpu_devices=2))
-    assert story.state.nodes[0].allocated.shares == {0: 500 * 80 * GIB, 1: 500 * 80 * GIB}
-    story.submit("whole", gpus=1)
-    story.expect("JobPending", job="whole")
+parts of several devices leave neither whole
+    node n1: 2 gpus; runs wide: 0.5 of each of 2 gpus; n1.allocated.shares.0 = 42949672960000
+    n1.allocated.shares.1 = 42949672960000
+    submit whole: 1 gpu; => JobPending whole
+""")

@@ -1,203 +1,216 @@
-"""The meaning of exits: the outcome table of the job contract, for one task and for gangs."""
+"""The meaning of exits: exits after a notice, yields, and restarts. The table itself is in test_attempt_outcomes.py."""
 
-import pytest
-from tests.log_builder import MINUTE, SECOND
+from tests.kits.story_script import stories
 
-from bailiff_core.lifecycle.outcome import gang_verdict, verdict
-from bailiff_core.model.state import Task
-from bailiff_core.records.facts import TaskExited
-
-EVERY_CODE = (0, 1, 2, 85, 127, 137, 139, 143, -9, -15, -11, 255)
+# --- the meaning of exits, for one task and for gangs
 
 
-def expected(code, acknowledged, term, kill, done):
-    """The table, in its own words; codes of a kill that we sent count as unclean like those of TERM."""
-    if code == 0:
-        return "preempted" if (acknowledged or term or kill) and not done else "finished"
-    if acknowledged:
-        return "preempted"
-    if code == 85:
-        return "preempted" if term or kill else "yielded"
-    if code in (143, -15) and term:
-        return "preempted-unclean"
-    if code in (137, -9) and kill:
-        return "preempted-unclean"
-    return "failed"
+test_task_outcomes_in_stories = stories("""
+given running
+    node n1: 8 gpus; runs job: 2 x 4 gpus
+
+a job that is to end with its first eviction
+    node n1: 8 gpus; runs job: 2 x 4 gpus, on_eviction end; submit high: interactive, 8 gpus; propose; yields job code=85
+    => JobEnded job outcome=evicted; job is failed
+
+exit code 143 without an eviction is a failure
+    running; ends job code=143; => JobEnded job outcome=failed
+
+what was lost is counted from the present start
+    running; +10m; submit high: interactive, 8 gpus; propose; yields job; => JobRequeued lost_gpu_ms=5280000
+    +10m; ends high; => JobPlaced job attempt=2; +1m; submit higher: interactive, 8 gpus; propose
+    => PreemptionDecided victims.*.lost_gpu_ms=480000
+
+an unobserved exit of a member is a loss and no failure
+    running; report TaskExited job exit_code=-9 unobserved=true; => EvictionDecided job cause=gang-failure
+    releases job task=0; ends job code=85 task=1; => JobRequeued job outcome=lost; job.failures = 0; job.losses = 1
+
+preemptions do not count as failures
+    node n1: 8 gpus; runs job: 2 x 4 gpus, max_failures 1; submit high-0: interactive, 8 gpus; propose; yields job code=143
+    => JobRequeued job outcome=preempted-unclean not_before=0; started high-0; ends high-0; +1m; started job
+    submit high-1: interactive, 8 gpus; propose; yields job code=143; => JobRequeued job outcome=preempted-unclean not_before=0
+    started high-1; ends high-1; +1m; started job; submit high-2: interactive, 8 gpus; propose; yields job code=143
+    => JobRequeued job outcome=preempted-unclean not_before=0; started high-2; ends high-2; +1m; started job; job.failures = 0
+    job.evictions = 3; job.last_eviction != none
+
+success
+    running; ends job task=0; => nothing; ends job task=1; => JobEnded job outcome=succeeded exit_codes=nothing
+
+a failure stops the others and ends the job
+    running; exits job code=3 task=1
+    => EvictionDecided job cause=gang-failure grace=150s reason="task 1 ended, so the gang is stopped"
+    releases job; staged job term_sent task=0; ends job code=143 task=0
+    => JobEnded job outcome=failed exit_codes.0=143 exit_codes.1=3 reason="task 1 ended with exit code 3"
+
+a failure within the limit is retried after a backoff
+    node n1: 8 gpus; runs job: 2 x 4 gpus, max_failures 2; ends job code=1; => JobRequeued job outcome=failed cause=exit
+    job.not_before = now + 2s; wait 2s; => JobPlaced job; started job; ends job code=1; job.not_before = now + 4s; wait 4s
+    started job; ends job code=1; => JobEnded job outcome=failed
+
+an unsolicited yield requeues the job after its backoff
+    running; ends job code=85; => JobRequeued job outcome=yielded cause=exit; job.not_before = now + 2s; wait 2s
+    => JobPlaced job attempt=2
+
+a start that the agent refused is a loss and no failure
+    node n1: 8 gpus; submit job: 2 x 4 gpus; started job task=0; report TaskStartRefused job task=1 reason="the device is busy"
+    => EvictionDecided job cause=gang-failure; begin job; staged job term_sent; ends job code=143; => JobRequeued job outcome=lost
+    job.failures = 0; job.not_before != 0
+""")
 
 
-@pytest.mark.parametrize("code", EVERY_CODE)
-@pytest.mark.parametrize("acknowledged", [False, True])
-@pytest.mark.parametrize("stages", [(), ("term_sent",), ("kill_sent",), ("term_sent", "kill_sent")])
-@pytest.mark.parametrize("done", [False, True])
-def test_the_outcome_table(code, stages, acknowledged, done):
-    task = Task(0, 0, 0, "exited", exit_code=code, acknowledged=acknowledged, reported_done=done, **dict.fromkeys(stages, True))
-    assert verdict(task) == expected(code, acknowledged, "term_sent" in stages, "kill_sent" in stages, done)
+# --- exit code 85 without an eviction notice is no preemption: the job backs off, and such restarts are counted and bounded
 
 
-def test_an_unobserved_exit_is_a_loss():
-    assert verdict(Task(0, 0, 0, "released")) == "lost"
+test_exit_85_without_notice_in_stories = stories("""
+given the limited
+    rules {restarts: {max_yields: 2, backoff: 2s}}; node n1: 8 gpus
+
+given two such restarts are allowed
+    rules {restarts: {max_yields: 2, backoff: 2s}}; node n1: 8 gpus
+
+given two yields
+    two such restarts are allowed; runs job: 1 gpu; exits job code=85; releases job
+    => JobRequeued job outcome=yielded cause=exit rule=exit-85-without-notice; job is pending; job.last_eviction = none
+    job.not_before = now + 2s; wait 2s; started job; exits job code=85; releases job; job.not_before = now + 4s; wait 4s
+    started job
+
+one member of a gang that leaves takes the others along
+    the limited; runs gang: 2 x 1 gpu; exits gang code=85 task=0; => EvictionDecided gang cause=gang-failure
+    releases gang task=0; begin gang; staged gang noticed task=1; ends gang code=85 task=1
+    => JobRequeued gang outcome=yielded cause=gang-failure rule=exit-85-without-notice
+
+a cancelled job is cancelled
+    the limited; runs job: 1 gpu; exits job code=85; cancel job; releases job; => JobEnded job outcome=cancelled
+
+it backs off twice as long each time, and then it has failed
+    two yields; job.yields = 2; job.failures = 0; job.losses = 0; job.evictions = 0; exits job code=85; releases job
+    => JobEnded job outcome=failed reason="it exited with 85 without an eviction notice, 3 times (rule exit-85-without-notice)"
+
+yields do not count as failures or extend their backoff
+    two such restarts are allowed; runs job: 1 gpu, max_failures 1; ends job code=1; wait 2s; started job; exits job code=85
+    releases job; => JobRequeued job outcome=yielded; job.not_before = now + 2s; job.failures = 1
+
+after a notice it is a preemption as ever
+    two such restarts are allowed; runs low: 8 gpus; submit high: interactive, 8 gpus; propose; begin low; staged low noticed
+    exits low code=85; releases low; => JobRequeued low outcome=preempted cause=preemption rule=- not_before=0; low.yields = 0
+
+an exit between decision and notice is a preemption
+    two such restarts are allowed; runs low: 8 gpus; submit high: interactive, 8 gpus; propose; exits low code=85; releases low
+    => JobRequeued low outcome=preempted cause=preemption
+
+an eviction after the last such restart is not counted as one, and not the end
+    two yields; evict job; yields job; => JobRequeued job outcome=preempted; job.yields = 2; job.evictions = 1
+""")
 
 
-@pytest.mark.parametrize(
-    ("codes", "means"),
-    [
-        ((0, 0), "preempted"),
-        ((0, 85), "preempted"),
-        ((85, 143), "preempted-unclean"),
-        ((0, None), "lost"),
-        ((143, None), "lost"),
-        ((85, 1), "failed"),
-        ((None, 1), "failed"),
-        ((0, 0, 0, 2), "failed"),
-    ],
-)
-def test_a_gang_is_as_bad_as_its_worst_member(story, codes, means):
-    story.submit("gang", tasks=len(codes))
-    job = story.job("gang")
-    tasks = [Task(n, 0, 0, "released", exit_code=code, term_sent=True) for n, code in enumerate(codes)]
-    job.tasks = tasks
-    assert gang_verdict(job) == means
-    job.tasks = []
+# --- exit code 0 after an eviction notice is a preemption, unless the job said that it was done
 
 
-def running(story, **asked):
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=4, tasks=2, **asked)
+test_exit_after_notice_in_stories = stories("""
+given two victims
+    node n1: 4 gpus; runs low-0: 2 gpus; runs low-1: 2 gpus; submit high: interactive, 4 gpus; propose
+
+every victim that answers TERM with 0 comes back
+    two victims; yields low-0 code=0; => JobRequeued low-0 outcome=preempted cause=preemption rule=exit-0-after-notice
+    low-0 is pending
+    yields low-1 code=0; started high; ends high; low-0 is starting; low-1 is starting
+
+a notice alone is enough
+    two victims; begin low-0; staged low-0 noticed; ends low-0; => JobRequeued low-0 rule=exit-0-after-notice
+
+a job that reported done has finished
+    two victims; begin low-0; staged low-0 noticed; report TaskExited low-0 exit_code=0 done=true; releases low-0
+    => JobEnded low-0 outcome=succeeded
+
+a job with on_term finish has finished
+    node n1: 4 gpus; runs low: 4 gpus, on_term finish; submit high: interactive, 4 gpus; propose; yields low code=0
+    => JobEnded low outcome=succeeded
+
+a job that ends when evicted is evicted, and the record says why
+    node n1: 4 gpus; runs low: 4 gpus, ends when evicted; submit high: interactive, 4 gpus; propose; yields low code=0
+    => JobEnded low outcome=evicted reason~exit-0-after-notice
+
+a job that exits with 0 before its notice has finished
+    two victims; begin low-0; ends low-0; => JobEnded low-0 outcome=succeeded
+
+the same holds for a job that is evicted by request
+    node n1: 4 gpus; runs job: 4 gpus; evict job; yields job code=0; => JobRequeued job rule=exit-0-after-notice; job is starting
+
+the same holds for a job that is paused
+    node n1: 4 gpus; runs job: 4 gpus; pause job; yields job code=0; => JobRequeued job rule=exit-0-after-notice; job is paused
+
+the same holds for a job that migrates
+    node n1: 4 gpus; runs job: 4 gpus; node n2: 4 gpus; migrate job; yields job code=0
+    => JobRequeued job rule=exit-0-after-notice
+    job is starting
+
+the same holds for a job on a drained node
+    node n1: 4 gpus; runs job: 4 gpus; node n2: 4 gpus; drain n1 quick; yields job code=0
+    => JobRequeued job rule=exit-0-after-notice
+    job is starting
+
+a cancelled job that answers TERM with 0 is cancelled
+    node n1; runs job: 1 gpu; cancel job; yields job code=0; => JobEnded job outcome=cancelled
+
+surplus that answers TERM with 0 leaves, and the job runs on
+    node n1: 4 gpus; runs wide: 4 x 1 gpu, min 2, elastic live; submit high: interactive, 2 gpus; propose; yields wide code=0
+    wide.running = 0 1; wide is running
+""")
 
 
-def test_success(story):
-    running(story)
-    story.ends("job", 0, task=0)
-    story.expect_only()
-    story.ends("job", 0, task=1)
-    ended = story.expect("JobEnded", job="job", outcome="succeeded")
-    assert ended.exit_codes == {}  # only what did not end with 0 is worth a word
+# --- jobs that failed, lost a member, or ran too long: whether and when they restart
 
 
-def test_a_failure_stops_the_others_and_ends_the_job(story):
-    running(story)
-    story.exits("job", 3, task=1)
-    stopped = story.expect("EvictionDecided", job="job", cause="gang-failure", grace=150 * SECOND)
-    assert stopped.reason == "task 1 ended, so the gang is stopped"
-    story.releases("job")
-    story.staged("job", "term_sent", task=0)
-    story.ends("job", 143, task=0)
-    ended = story.expect("JobEnded", job="job", outcome="failed", exit_codes={"0": 143, "1": 3})
-    assert ended.reason == "task 1 ended with exit code 3"
+test_restarts_in_stories = stories("""
+given again
+    wait 1h; started train; train is running
 
+a member's failure stops and restarts the whole gang
+    node n1: 8 gpus; runs train: 2 x 1 gpu, max_failures 1; ends train code=1 task=1; => EvictionDecided train cause=gang-failure
+    begin train; ends train code=85; => JobRequeued outcome=failed; again; train.running = 0 1
 
-def test_an_unobserved_exit_of_a_member_is_a_loss_and_no_failure(story):
-    """Its machine came back from a reboot, or its supervisor was killed: the code is what was done to the rest of it."""
-    running(story)
-    story.cycle(TaskExited(**story.at("job", 0), exit_code=-9, unobserved=True))
-    story.expect("EvictionDecided", job="job", cause="gang-failure")
-    story.releases("job", task=0)
-    story.ends("job", 85, task=1)
-    story.expect("JobRequeued", job="job", outcome="lost")
-    assert (story.job("job").failures, story.job("job").losses) == (0, 1)
+a gang that ends with its first member may be evicted
+    node n1: 8 gpus; runs train: 2 x 1 gpu, on_failure end; evict train; yields train; => JobPlaced train attempt=2
 
+a job that ran for as long as it may has timed out
+    node n1: 8 gpus; runs train: 2 x 1 gpu, run_time_limit 1h, max_failures 3; wait 1h; => EvictionDecided train cause=time-limit
+    yields train; => JobEnded train outcome=timed-out
 
-def test_a_failure_within_the_limit_is_retried_after_a_backoff(story):
-    running(story, max_failures=2)
-    pauses = []
-    for _ in range(2):
-        story.ends("job", 1)
-        again = story.expect("JobRequeued", job="job", outcome="failed", cause="exit")
-        pauses.append(again.not_before - story.time)
-        assert "JobPlaced" not in [type(decision).__name__ for decision in story.last_decisions]
-        story.wait(again.not_before - story.time)
-        story.expect("JobPlaced", job="job")
-        story.started("job")
-    assert pauses == [2 * SECOND, 4 * SECOND]
-    story.ends("job", 1)
-    story.expect("JobEnded", job="job", outcome="failed")
+what it had run before it was paused does not count
+    node n1: 8 gpus; runs train: 2 x 1 gpu, run_time_limit 1h; wait 50m; pause train; yields train; +1m; resume train
+    started train; wait 50m; train is running
 
+a gang that is to end with its first member does (fails)
+    node n1: 8 gpus; runs train: 2 x 1 gpu, max_failures 3, on_failure end; ends train code=7 task=1; begin train
+    ends train code=85; => JobEnded train outcome=failed reason="task 1 ended with exit code 7, and on_failure is end"
 
-def test_the_backoff_has_a_maximum(story):
-    running(story, max_failures=10)
-    for _ in range(8):
-        story.ends("job", 1)
-        again = story.expect("JobRequeued", job="job")
-        story.wait(again.not_before - story.time)
-        story.started("job")
-    assert again.not_before == story.time
-    assert again.attempt == 8
-    story.ends("job", 1)
-    assert story.expect("JobRequeued").not_before - story.time == 64 * SECOND
+a gang that is to end with its first member does (is lost)
+    node n1: 8 gpus; runs train: 2 x 1 gpu, max_failures 3, on_failure end; vanished train 1; begin train; ends train code=85
+    => JobEnded train outcome=failed reason="task 1 was lost, and on_failure is end"
 
+the backoff doubles with each failure up to its maximum
+    rules {restarts: {backoff: 3s, max_backoff: 10s}}; node n1: 8 gpus; runs train: 2 x 1 gpu, max_failures 5
+    ends train code=1; train.not_before = now + 3s; wait 1h; started train; ends train code=1; train.not_before = now + 6s
+    wait 1h
+    started train; ends train code=1; train.not_before = now + 10s; wait 1h; started train; ends train code=1
+    train.not_before = now + 10s
 
-def test_preemptions_do_not_count_as_failures(story):
-    running(story, max_failures=1)
-    for number in range(3):
-        story.submit(f"high-{number}", gpus=8, cls="interactive")
-        story.propose()
-        story.yields("job", 143)
-        story.expect("JobRequeued", job="job", outcome="preempted-unclean", not_before=0)
-        story.started(f"high-{number}")
-        story.ends(f"high-{number}", 0)
-        story.started("job", after=MINUTE)
-    assert (story.job("job").failures, story.job("job").evictions) == (0, 3)
-    assert story.job("job").last_eviction is not None
+a job may set its own backoff
+    node n1: 8 gpus; runs train: 2 x 1 gpu, max_failures 2, restart_backoff 5m; ends train code=1; train.not_before = now + 5m
 
+it starts again at the end of its backoff and not before
+    node n1; runs job: 1 gpu, max_failures 9; ends job code=1; +1999999us; tick; job is pending; +1us; tick; job is starting
 
-def test_a_job_that_is_to_end_with_its_first_eviction(story):
-    running(story, on_eviction="end")
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
-    story.yields("job", 85)
-    story.expect("JobEnded", job="job", outcome="evicted")
-    assert story.job("job").phase == "failed"
+a job that may not fail ends with its first failure
+    node n1; runs job: 1 gpu, max_failures 0; ends job code=1; job is failed
 
+evictions neither extend the backoff nor count as failures
+    node n1: 8 gpus; runs train: 2 x 1 gpu, max_failures 1; evict train; yields train; started train; evict train; yields train
+    started train; train.attempt = 3; train.failures = 0; ends train code=1; train.not_before = now + 2s; wait 1h; started train
+    ends train code=1; => JobEnded train outcome=failed
 
-def test_a_failure_during_an_eviction_is_a_failure(story):
-    running(story)
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
-    story.begin("job")
-    story.staged("job", "noticed")
-    story.ends("job", 1)
-    story.expect("JobEnded", job="job", outcome="failed")
-    story.expect("JobStarting", job="high")
-
-
-def test_exit_code_143_without_an_eviction_is_a_failure(story):
-    running(story)
-    story.ends("job", 143)
-    story.expect("JobEnded", job="job", outcome="failed")
-
-
-def test_an_unsolicited_yield_requeues_the_job_after_its_backoff(story):
-    running(story)
-    story.ends("job", 85)
-    story.expect("JobRequeued", job="job", outcome="yielded", cause="exit", not_before=story.state.now + 2 * SECOND)
-    story.wait(2 * SECOND)
-    story.expect("JobPlaced", job="job", attempt=2)
-
-
-def test_a_start_that_the_agent_refused(story):
-    from bailiff_core.records.facts import TaskStartRefused
-
-    story.node("n1", gpus=8)
-    story.submit("job", gpus=4, tasks=2)
-    story.started("job", task=0)
-    story.cycle(TaskStartRefused(**story.at("job", 1), reason="the device is busy"))
-    story.expect("EvictionDecided", job="job", cause="gang-failure")
-    story.begin("job")
-    story.staged("job", "term_sent")
-    story.ends("job", 143)
-    again = story.expect("JobRequeued", job="job", outcome="lost")
-    assert again.not_before > story.time
-    assert story.job("job").failures == 0
-
-
-def test_what_was_lost_is_counted_from_the_present_start(story):
-    running(story)
-    story.submit("high", gpus=8, cls="interactive", after=10 * MINUTE)
-    story.propose()
-    story.yields("job")
-    assert story.expect("JobRequeued").lost_gpu_ms == 8 * (600 + 60) * 1000
-    story.ends("high", 0, after=10 * MINUTE)
-    story.expect("JobPlaced", job="job", attempt=2)
-    story.submit("higher", gpus=8, cls="interactive", after=MINUTE)
-    story.propose()  # the second attempt has not started yet: nothing but the restart is lost
-    assert [choice.lost_gpu_ms for choice in story.expect("PreemptionDecided").victims] == [8 * 60 * 1000]
+losses extend the backoff and do not count as failures
+    node n1: 8 gpus; runs train: 2 x 1 gpu, max_failures 1; vanished train 0 1; => JobRequeued outcome=lost
+    train.not_before = now + 2s; wait 1h; started train; vanished train 0 1; train.not_before = now + 4s; wait 1h; started train
+    ends train code=1; train.not_before = now + 8s; train.failures = 1; train.losses = 2
+""")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.log_builder import Story
+from tests.kits.log_builder import Story
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.document import parse_duration
@@ -19,10 +19,20 @@ from bailiff_core.records.wire import UnreadableRecord, time_text, time_value
 
 def a_record(**fields):
     given = {
-        "pool": "a100", "seq": 7, "epoch": 2, "cycle": 3, "cycle_end": True, "time": 1_767_225_600_000_000, "prev": "ab" * 32,
-        "writer": "w", "engine": "0.1.0+x/1", "policy": 1, "type": facts.ClockAdvanced.type_name(),
-        "data": facts.ClockAdvanced(), **fields,
-    }  # fmt: skip
+        "pool": "a100",
+        "seq": 7,
+        "epoch": 2,
+        "cycle": 3,
+        "cycle_end": True,
+        "time": 1_767_225_600_000_000,
+        "prev": "ab" * 32,
+        "writer": "w",
+        "engine": "0.1.0+x/1",
+        "policy": 1,
+        "type": facts.ClockAdvanced.type_name(),
+        "data": facts.ClockAdvanced(),
+        **fields,
+    }
     return Record(**given)
 
 
@@ -108,9 +118,21 @@ def test_a_repeated_header_counts_with_its_last_value():
 
 def test_no_bytes_may_move_between_the_parts_of_a_hash():
     one = Wire((("ce_a", b"bc"),), b"d")
-    assert len({record_hash(wire) for wire in (
-        one, Wire((("ce_ab", b"c"),), b"d"), Wire((("ce_a", b"b"),), b"cd"), Wire((("ce_a", b"bcd"),), b""), Wire((), b"abcd"),
-    )}) == 5  # fmt: skip
+    assert (
+        len(
+            {
+                record_hash(wire)
+                for wire in (
+                    one,
+                    Wire((("ce_ab", b"c"),), b"d"),
+                    Wire((("ce_a", b"b"),), b"cd"),
+                    Wire((("ce_a", b"bcd"),), b""),
+                    Wire((), b"abcd"),
+                )
+            }
+        )
+        == 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,8 +257,8 @@ def test_invalid_ranges(text):
 
 def test_durations():
     assert [parse_duration(text) for text in ("30s", "500ms", " 5m ", "1h", "7d", "9us", 12)] == [
-        30_000_000, 500_000, 300_000_000, 3_600_000_000, 604_800_000_000, 9, 12,
-    ]  # fmt: skip
+        *(30_000_000, 500_000, 300_000_000, 3_600_000_000, 604_800_000_000, 9, 12),
+    ]
     for wrong in ("", "s", "1.5h", "5 m", "-1s", "5w"):
         with pytest.raises(ValueError, match="is not a duration"):
             parse_duration(wrong)

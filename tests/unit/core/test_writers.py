@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.log_builder import Cut, folded, replayed
+from tests.kits.log_builder import Cut, folded, replayed
 
 from bailiff_core.actions import allocate
 from bailiff_core.actions.failure import DecisionError
@@ -134,14 +134,14 @@ def test_cycles_of_another_engine_are_folded_and_not_decided_again(story):
 
 def test_a_job_that_cannot_be_decided_on_is_blocked(story, monkeypatch):
     story.node("n1", gpus=8)
-    real = allocate.place_within_bounds
+    real = allocate.find_within_bounds
 
     def fails(snapshot, unit, budget):
         if unit.job.id == "odd":
             raise ZeroDivisionError("odd indeed")
         return real(snapshot, unit, budget)
 
-    monkeypatch.setattr(allocate, "place_within_bounds", fails)
+    monkeypatch.setattr(allocate, "find_within_bounds", fails)
     check, story.check = story.check, None
     with pytest.raises(DecisionError, match="deciding about odd failed: ZeroDivisionError: odd indeed") as failure:
         story.cycle(story.submitted("odd", gpus=1), story.submitted("fine", gpus=2))
@@ -150,10 +150,10 @@ def test_a_job_that_cannot_be_decided_on_is_blocked(story, monkeypatch):
     with pytest.raises(DecisionError):
         story.submit("odd", gpus=1)
     story.restart()
-    monkeypatch.setattr(allocate, "place_within_bounds", real)
+    monkeypatch.setattr(allocate, "find_within_bounds", real)
     story.node("n1", gpus=0, boot=2)
     story.submit("odd", gpus=1)
-    monkeypatch.setattr(allocate, "place_within_bounds", fails)
+    monkeypatch.setattr(allocate, "find_within_bounds", fails)
     story.cycle(DecisionFailed(job="odd", error="odd indeed"), story.joined("n1", gpus=8, boot=3))
     story.submit("fine", gpus=2)
     story.expect("JobPlaced", job="fine")
@@ -162,7 +162,7 @@ def test_a_job_that_cannot_be_decided_on_is_blocked(story, monkeypatch):
     story.submit("more", gpus=1)
     story.cancel("odd")
     story.expect("JobEnded", job="odd", outcome="cancelled")
-    monkeypatch.setattr(allocate, "place_within_bounds", real)
+    monkeypatch.setattr(allocate, "find_within_bounds", real)
 
 
 def test_an_accepted_truncation_is_kept_in_the_state(story):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.builders import Sketch, group
+from tests.kits.builders import Sketch, group
 
 from bailiff_core.placement import StepBudget
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -86,36 +86,6 @@ def sets(chains: list[list[EvictionStep]]) -> Iterable[list[EvictionStep]]:
                 yield list(chosen)
 
 
-@pytest.mark.parametrize("constrained", [False, True])
-def test_no_set_that_makes_it_fit_is_lighter(constrained: bool) -> None:
-    """constrained: sets with an odd number of steps are not accepted."""
-    found_some = 0
-    for seed in range(400):
-        chains, weights, wanted = some_pool(seed)
-        steps = [step for chain in chains for step in chain]
-        if not steps or len(steps) > 9:
-            continue
-        oracle: Any = Oracle(steps, wanted)
-        if not oracle.fits():
-            continue
-        accept = (lambda chosen, budget: len(chosen) % 2 == 0) if constrained else None
-        order = reprieve_order(chains, weights.of_step)
-        best, finished = branch_and_bound(oracle, order, weights, None, StepBudget(100_000), accept=accept)
-        assert finished
-        assert sum(oracle.free.values()) == sum(use.amount for step in steps for use in step.uses), "all are evicted again"
-        possible = [
-            weights.of(chosen)
-            for chosen in sets(chains)
-            if (not constrained or len(chosen) % 2 == 0) and Oracle([*chosen, nothing()], wanted).fits()
-        ]
-        assert (None if best is None else weights.of(best)) == min(possible, default=None), f"seed {seed}"
-        found_some += best is not None
-        if best is not None:
-            limited, _ = branch_and_bound(oracle, order, weights, weights.of(best), StepBudget(100_000), accept=accept)
-            assert limited is None, "none is lighter than the limit"
-    assert found_some > 150
-
-
 def nothing() -> Any:
     """A step that frees nothing."""
     return SimpleNamespace(uses=[SimpleNamespace(node=0, amount=0)])
@@ -151,6 +121,7 @@ class AtMost:
         self.evicted.pop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_no_permitted_set_is_lighter_and_no_other_is_found(most: int) -> None:
     found_some = 0

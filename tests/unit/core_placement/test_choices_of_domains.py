@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.builders import GIB, Sketch, group, requested_unit
-from tests.unit.core_placement.tables import ROOM
+from tests.kits.builders import GIB, Sketch, group, requested_unit
 
 from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Topology
@@ -95,25 +94,6 @@ def test_only_parts_that_have_tasks_cost_a_step(sketch: Sketch, tasks_of_root: b
 
 
 # --- what is free in a domain
-
-
-@pytest.mark.parametrize(
-    ("shares", "gpus_milli"),
-    [
-        ([], 4000),
-        ([{"gpu_share_milli": 750}], 3250),
-        ([{"gpu_share_milli": 1000}], 3000),
-        ([{"gpu_share_milli": 750}, {"gpu_share_milli": 300}], 2950),
-        ([{"gpu_share_bytes": 1}], 4000),  # rounded up
-        ([{"gpu_share_bytes": ROOM - 1}], 3001),
-    ],
-)
-def test_parts_of_gpus_that_are_free(shares: list[Any], gpus_milli: int) -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=4, cpu=0, gib=0)
-    for number, share in enumerate(shares):
-        sketch.at(sketch.job(f"part-{number}", group(**share)), ("a", [number]))
-    assert _free(ClusterResources.of(sketch.state).nodes[0]) == ResourceVector(gpus_milli, 0, 0)
 
 
 @pytest.mark.parametrize(("cpu", "gib", "free"), [(4, 8, (1000, 4 * GIB)), (3, 4, (0, 0)), (2, 2, (0, 0))])

@@ -1,7 +1,7 @@
 """Victims of a preemption whose preemptor loses its reservation to another: they keep running where their place is free."""
 
 import pytest
-from tests.builders import Sketch, group, requested_unit
+from tests.kits.builders import Sketch, group, requested_unit
 
 from bailiff_core.model.gpu_shares import task_resources
 from bailiff_core.model.resources import add

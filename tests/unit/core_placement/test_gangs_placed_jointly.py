@@ -1,7 +1,7 @@
 """Several gangs placed at once: each within its topology domain, and in that of its members that run already."""
 
 import pytest
-from tests.builders import Sketch, group, requested_unit
+from tests.kits.builders import Sketch, group, requested_unit
 
 from bailiff_core.model.demand import TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Topology

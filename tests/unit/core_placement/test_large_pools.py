@@ -1,28 +1,29 @@
-"""Searches on large pools: which gangs they are for, what they prove by counting, and when all jobs are searched instead."""
+"""Searches on large pools: which gangs they are for, what they prove by counting, and the shortlist of nodes."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.builders import MINUTE, Sketch, group, requested_unit
-from tests.unit.core_placement.tables import AT_MOST_ONE_WEB, need
-from tests.unit.core_placement.test_revalidate import policy
-from tests.unit.core_placement.test_slot_combinations import option
+from tests.kits.builders import GIB, MINUTE, Sketch, group, requested_unit
+from tests.kits.searches import AT_MOST_ONE_WEB, need, option, policy, problem, victim_names
 
 from bailiff_core.model.demand import JobDemand, TopologyRule
-from bailiff_core.model.state import Job
+from bailiff_core.model.proposal import Proposal
+from bailiff_core.model.state import Device, Job
 from bailiff_core.placement import StepBudget
+from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import SelectionBatch, candidates, heterogeneous_gangs, select_victims, shortlist
-from bailiff_core.victims.constraints import Constraints
 from bailiff_core.victims.heterogeneous_gangs import (
     HeterogeneousGangSolver,
     _fits_only_where,
     _infeasible_in_total,
-    _lacks_resources,
 )
+from bailiff_core.victims.search import GeneralSolver
 from bailiff_core.victims.shortlist import Shortlist, ShortlistSolver, _costs_at_most, search_shortlist
-from bailiff_core.victims.solver_interface import Problem, Solution
+
+# --- searches on large pools: which gangs they are for, what they prove by counting, and when all jobs are searched instead
+
 
 H100, A100 = ("h100",), ("a100",)
 
@@ -32,19 +33,6 @@ def every_pool_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0)
     monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
     monkeypatch.setattr(candidates, "SHORTLIST_COST", 0)  # as among very many jobs, where a shortlist is always cheaper
-
-
-def problem(sketch: Sketch, preemptor: Job, action: Any = "preempt") -> Problem:
-    sketch.state.indices.snapshot = None
-    snapshot, unit = current_snapshot(sketch.state), requested_unit(preemptor)
-    batch = SelectionBatch.on(snapshot, preemptors=1)
-    constraints = Constraints(snapshot, batch.shares, unit, action)
-    return Problem(snapshot, batch.index, unit, action, constraints, {}, StepBudget(20_000), batch.knapsacks)
-
-
-def names(solution: Solution | None) -> list[str]:
-    assert solution is not None
-    return sorted(step.job.id for step in solution.victims or ())
 
 
 def two_nodes(**about: Any) -> Sketch:
@@ -88,19 +76,17 @@ def test_equal_tasks_in_a_pool_that_is_large_enough(monkeypatch: pytest.MonkeyPa
     assert (found is not None) is solved
 
 
-def test_tasks_without_gpus_are_not_for_the_shortlist() -> None:
-    sketch = two_nodes(cpu=2)
-    assert ShortlistSolver().solve(problem(sketch, sketch.job("asks", group(cpu=3), priority=75))) is None
-
-
 @pytest.mark.parametrize("protected", [True, False])
 @pytest.mark.parametrize("groups", [(group(gpus=2),), (group(gpus=1), group(gpus=2))])
-def test_a_rule_that_distinguishes_the_jobs_of_a_class_needs_all_of_them(groups: Any, protected: bool) -> None:
+def test_a_rule_that_distinguishes_the_jobs_of_a_class_needs_no_search_over_all_jobs(groups: Any, protected: bool) -> None:
     sketch = two_nodes()
     sketch.state.policy = policy(protections={"min_runtime": {"preempt": "90m"}} if protected else {})
     asked = problem(sketch, sketch.job("asks", *groups, priority=75))
     solver = ShortlistSolver() if len(groups) == 1 else HeterogeneousGangSolver()
-    assert (solver.solve(asked) is None) is protected
+    found = solver.solve(asked)
+    assert found is not None
+    assert (found.victims is None) is protected
+    assert not protected or found.proven
 
 
 # --- gangs of several kinds of tasks
@@ -110,31 +96,23 @@ def test_a_kind_of_tasks_that_fits_needs_no_victims() -> None:
     sketch = two_nodes()
     sketch.node("c", gpus=1)
     asked = problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2, cpu=1), priority=75))
-    assert names(HeterogeneousGangSolver().solve(asked)) == ["on-a"]
+    assert victim_names(HeterogeneousGangSolver().solve(asked)) == ["on-a"]
 
 
 def test_one_kind_without_gpus_and_one_with() -> None:
     sketch = two_nodes()
     asked = problem(sketch, sketch.job("mixed", group(cpu=1), group(gpus=2), priority=75))
-    assert names(HeterogeneousGangSolver().solve(asked)) == ["on-a"]
+    assert victim_names(HeterogeneousGangSolver().solve(asked)) == ["on-a"]
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_the_pool_is_as_before_after_a_search(tasks: int) -> None:
     sketch = two_nodes()
     asked = problem(sketch, sketch.job("mixed", group(tasks, gpus=1), group(gpus=2), priority=75))
-    nodes = asked.snapshot.cluster.nodes.values()
+    nodes = asked.trial.cluster.nodes.values()
     before = [(node.unallocated, node.future) for node in nodes]
     assert HeterogeneousGangSolver().solve(asked) is not None
     assert [(node.unallocated, node.future) for node in nodes] == before
-
-
-def test_the_search_for_a_place_of_a_kind_of_tasks_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heterogeneous_gangs, "place_unit", lambda _cluster, _unit, part, **_: part.charge(7))
-    sketch = two_nodes()
-    asked = problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2), priority=75))
-    assert heterogeneous_gangs._place(asked.snapshot, asked.unit, asked.budget) is None
-    assert asked.budget.used == 7
 
 
 def test_evictable_jobs_without_gpus_are_no_candidates_for_gpus() -> None:
@@ -143,9 +121,9 @@ def test_evictable_jobs_without_gpus_are_no_candidates_for_gpus() -> None:
         sketch.at(sketch.job(name, tasks, priority=priority), ("a", []))
     sketch.state.jobs["leaving"].preemptible = False
     equal = problem(sketch, sketch.job("equal", group(gpus=2), priority=75))
-    assert names(ShortlistSolver().solve(equal)) == ["on-a"]
+    assert victim_names(ShortlistSolver().solve(equal)) == ["on-a"]
     mixed = problem(sketch, sketch.job("mixed", group(gpus=1), group(gpus=2), priority=75))
-    assert names(HeterogeneousGangSolver().solve(mixed)) == ["on-a", "on-b"]
+    assert victim_names(HeterogeneousGangSolver().solve(mixed)) == ["on-a", "on-b"]
 
 
 def test_a_gang_is_refused_with_the_reason_of_the_kind_of_tasks_that_fits_nowhere() -> None:
@@ -197,15 +175,6 @@ def test_whether_one_kind_of_tasks_fits_only_where_another_does(
     assert _fits_only_where(need(gpus=1, **one), need(gpus=1, **other)) is expected
 
 
-@pytest.mark.parametrize(("tasks", "lacks"), [(1, False), (2, False), (3, False), (4, True)])
-def test_whether_a_kind_of_tasks_lacks_resources(tasks: int, lacks: bool) -> None:
-    sketch = Sketch()
-    for name, gpus in (("a", 2), ("b", 1)):
-        sketch.node(name, gpus=gpus)
-    snapshot = current_snapshot(sketch.state)
-    assert _lacks_resources(snapshot, requested_unit(sketch.job("asks", group(tasks, gpus=1)))) is lacks
-
-
 # --- the shortlist
 
 
@@ -223,7 +192,7 @@ def test_slots_that_are_free_are_not_gained_by_evictions() -> None:
     for name in ("x", "y"):
         sketch.node(name, gpus=1)
     found = search_shortlist(problem(sketch, sketch.job("asks", group(3, gpus=1), priority=75)))
-    assert (names(found), found is not None and found.proven) == (["on-c"], True)
+    assert (victim_names(found), found is not None and found.proven) == (["on-c"], True)
 
 
 def test_a_set_that_a_disruption_budget_forbids_is_left_to_the_search_among_all_jobs() -> None:
@@ -246,21 +215,21 @@ def test_a_next_best_set_that_a_disruption_budget_forbids_is_not_named() -> None
         job = sketch.state.jobs[f"on-{name}"]
         job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
     found = search_shortlist(problem(sketch, sketch.job("asks", group(2, gpus=1), priority=75)))
-    assert names(found) == ["on-b", "on-c"]
+    assert victim_names(found) == ["on-b", "on-c"]
     assert found is not None
     assert found.runner_up == []
 
 
-def test_where_gpus_suffice_and_cpus_do_not_all_jobs_are_searched() -> None:
+def test_where_gpus_suffice_and_cpus_do_not_no_other_node_can_help() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2, cpu=4)
     sketch.running("low", "a", range(2))
     sketch.at(sketch.job("firm", group(cpu=3), preemptible=False), ("a", []))
     preemptor = sketch.job("asks", group(gpus=2, cpu=2), priority=75)
-    assert search_shortlist(problem(sketch, preemptor)) is None
-    batch = SelectionBatch.on(current_snapshot(sketch.state))
-    answer = select_victims(batch, requested_unit(preemptor), "preempt", StepBudget(20_000))
-    assert (answer.refused, answer.explanation.proven) == ("impossible", True)
+    found = search_shortlist(problem(sketch, preemptor))
+    assert found is not None
+    assert (found.victims, found.proven) == (None, True)
+    assert found.why.endswith("still need the resources of 'firm', which is not preemptible")
 
 
 def test_the_lowest_bound_of_a_node_is_that_of_its_lowest_priority(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +242,7 @@ def test_the_lowest_bound_of_a_node_is_that_of_its_lowest_priority(monkeypatch: 
     sketch.running("high", "a", [1], priority=30, age=50 * MINUTE)
     sketch.running("young", "b", [0], priority=30, age=MINUTE)
     found = search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75)))
-    assert (names(found), found is not None and found.proven) == (["low"], True)
+    assert (victim_names(found), found is not None and found.proven) == (["low"], True)
 
 
 class Searches:
@@ -296,7 +265,8 @@ def test_a_shortlist_is_extended_up_to_all_nodes_while_its_search_is_certain(
     searches = Searches(monkeypatch, certain=certain)
     monkeypatch.setattr(shortlist, "INITIAL_SIZE", 0)
     sketch = full_nodes(9, 8, 7, 6)
-    assert search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75))) is None
+    found = search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75)))
+    assert (found is not None and found.proven) is certain
     assert searches.nodes == nodes
 
 
@@ -324,21 +294,6 @@ def test_where_more_than_one_slot_is_missing_the_nodes_of_gangs_are_searched_tog
     assert bool(calls) is completed
 
 
-def test_nodes_that_gangs_connect_one_after_the_other_are_searched_together() -> None:
-    sketch = Sketch()
-    for name in ("a", "b", "c", "d"):
-        sketch.node(name, gpus=2)
-    sketch.at(sketch.job("first", group(2, gpus=1)), ("a", [0]), ("b", [0]))
-    sketch.at(sketch.job("second", group(2, gpus=1)), ("b", [1]), ("c", [0]))
-    sketch.running("alone", "d", [0])
-    snapshot = current_snapshot(sketch.state)
-    made = Shortlist(snapshot.allocation_index, snapshot.cluster, need(gpus=1), [50])
-    chosen = dict(made.eligible_nodes[:1])
-    assert [node.name for node in chosen] == ["a"]
-    shortlist._add_connected(snapshot.allocation_index, made, chosen)
-    assert sorted(node.name for node in chosen) == ["a", "b", "c"]
-
-
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_a_gang_of_victims_counts_with_all_its_nodes(monkeypatch: pytest.MonkeyPatch, tasks: int) -> None:
     """The gang on a and b is cheaper than the two jobs; the shortlist begins with one node."""
@@ -350,7 +305,7 @@ def test_a_gang_of_victims_counts_with_all_its_nodes(monkeypatch: pytest.MonkeyP
     for name in ("c", "d"):
         sketch.running(f"on-{name}", name, [0], age=7 * MINUTE)
     found = search_shortlist(problem(sketch, sketch.job("asks", group(tasks, gpus=1), priority=75)))
-    assert names(found) == (["on-d"] if tasks == 1 else ["gang"])
+    assert victim_names(found) == (["on-d"] if tasks == 1 else ["gang"])
 
 
 @pytest.mark.parametrize(
@@ -387,3 +342,149 @@ def test_once_all_jobs_were_scanned_they_are_searched() -> None:
     asked = problem(sketch, sketch.job("asks", group(gpus=1), priority=75))
     asked.candidates()
     assert search_shortlist(asked) is None
+
+
+# --- gangs of several task types on large pools: each type is solved for itself, beside what the others take
+
+
+def ask(sketch: Sketch, preemptor: Job) -> Proposal:
+    sketch.state.indices.snapshot = None
+    batch = SelectionBatch.on(current_snapshot(sketch.state))
+    return select_victims(batch, requested_unit(preemptor), "preempt", StepBudget(20_000))
+
+
+def elastic(sketch: Sketch, name: str, *places: tuple[str, range], minimum: int = 1) -> Job:
+    """A running job that needs only `minimum` of these tasks of four GPUs."""
+    job = sketch.at(sketch.job(name, group(len(places), gpus=4)), *places)
+    job.demand = job.demand.model_copy(update={"min_tasks": minimum})
+    return job
+
+
+def one_of_each_type(sketch: Sketch) -> Job:
+    """Two tasks of four GPUs, one of which has a CPU, too."""
+    return sketch.job("mixed", group(gpus=4), group(gpus=4, cpu=1), priority=75)
+
+
+def test_two_types_take_two_surplus_tasks_of_one_job() -> None:
+    """For each type alone the last task suffices: for the second of them it is gone."""
+    sketch = Sketch()
+    for name in ("a", "b", "c"):
+        sketch.node(name, gpus=4)
+    elastic(sketch, "wide", ("a", range(4)), ("b", range(4)), ("c", range(4)))
+    answer = ask(sketch, one_of_each_type(sketch))
+    assert [(choice.job, choice.tasks) for choice in answer.victims] == [("wide", "1-2")]
+    assert [share.node for share in answer.placement] == [1, 2]
+
+
+def test_after_the_surplus_of_a_job_the_next_type_takes_another_job() -> None:
+    sketch = Sketch()
+    for name in ("a", "b", "c"):
+        sketch.node(name, gpus=4)
+    elastic(sketch, "wide", ("a", range(4)), ("b", range(4)))
+    sketch.running("other", "c", range(4), age=0)
+    answer = ask(sketch, one_of_each_type(sketch))
+    assert [(choice.job, choice.tasks) for choice in answer.victims] == [("wide", "1"), ("other", "")]
+
+
+def test_surplus_tasks_are_reprieved_in_the_reverse_order_of_their_eviction() -> None:
+    """One type needs a node of its own and takes both surplus tasks; the other finds free GPUs."""
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    sketch.node("b", gpus=4)
+    sketch.node("c", gpus=4)
+    elastic(sketch, "wide", ("a", range(4)), ("b", range(4)), ("c", range(4)))
+    preemptor = sketch.job("mixed", group(gpus=4, nodes=("b",)), group(gpus=4, cpu=1), priority=75)
+    answer = ask(sketch, preemptor)
+    assert [(choice.job, choice.tasks) for choice in answer.victims] == [("wide", "1-2")]
+
+
+def test_a_task_that_may_run_elsewhere_does_not_count_where_only_the_other_type_may_run() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1, labels={"zone": "x"})
+    sketch.node("b", gpus=1)
+    sketch.running("on-a", "a", [0])
+    sketch.running("on-b", "b", [0])
+    answer = ask(sketch, sketch.job("mixed", group(gpus=1), group(gpus=1, cpu=1, node_labels={"zone": "x"}), priority=75))
+    assert sorted(choice.job for choice in answer.victims) == ["on-a", "on-b"]
+
+
+def test_a_task_on_a_mig_device_does_not_count_among_those_on_whole_gpus() -> None:
+    sketch = Sketch()
+    node = sketch.node("a", gpus=2)
+    node.devices[1] = Device(1, "m", "h100", 10 * GIB, kind="mig", profile="1g.10gb")
+    sketch.running("on-gpu", "a", [0])
+    small = group(gpus=1, mig_profile="1g.10gb")
+    sketch.at(sketch.job("on-mig", small), ("a", [1]))
+    answer = ask(sketch, sketch.job("mixed", group(gpus=1), small, priority=75))
+    assert sorted(choice.job for choice in answer.victims) == ["on-gpu", "on-mig"], answer
+
+
+def test_where_each_type_fits_alone_but_not_both_all_victims_are_searched() -> None:
+    """Two tasks of two GPUs fit on the node, as the count of slots says, and one of three; not one of each."""
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    for number in range(4):
+        sketch.running(f"r{number}", "a", [number])
+    answer = ask(sketch, sketch.job("mixed", group(gpus=3), group(gpus=2), priority=75))
+    assert (answer.refused, answer.explanation.proven, answer.explanation.candidates) == ("impossible", True, 4)
+
+
+# --- the nodes that a shortlist begins with, and the problems that it leaves to other searches or decides by counting
+
+
+@pytest.fixture(autouse=True)
+def every_pool_is_large_of_shortlist_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
+    monkeypatch.setattr(candidates, "SHORTLIST_COST", 0)
+
+
+def full_nodes_of_shortlist_of_nodes(*priorities: int) -> Sketch:
+    """Nodes a, b, … of one GPU, with a job each, which are all as old."""
+    sketch = Sketch()
+    for name, priority in zip("abcd", priorities, strict=False):
+        sketch.node(name, gpus=1)
+        sketch.running(f"on-{name}", name, [0], age=MINUTE, priority=priority)
+    return sketch
+
+
+@pytest.mark.parametrize(("size", "chosen"), [(1, "d"), (2, "cd"), (3, "bcd"), (4, "abcd"), (5, "abcd")])
+def test_of_nodes_with_equal_bounds_those_with_the_youngest_jobs_come_first(size: int, chosen: str) -> None:
+    sketch = full_nodes_of_shortlist_of_nodes(50, 50, 50, 50)
+    snapshot = current_snapshot(sketch.state)
+    made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=1)), [50])
+    bounds = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption) or []
+    assert [node.name for node in made.first(size, bounds)] == list(chosen)
+
+
+@pytest.mark.parametrize(("priorities", "victims"), [((90,), []), ((90, 50), ["on-b"]), ((90, 75), [])])
+def test_jobs_of_priorities_that_may_not_be_evicted_free_nothing(priorities: tuple[int, ...], victims: list[str]) -> None:
+    sketch = full_nodes_of_shortlist_of_nodes(*priorities)
+    found = search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75)))
+    assert victim_names(found) == victims
+    assert found is not None
+    assert found.proven
+
+
+@pytest.mark.parametrize(
+    ("migrations", "lacking"),
+    [
+        (None, "needs 2 GPUs in total, 0 are free or releasing: relocating jobs does not change that"),
+        (0, "nothing may be moved: the policy does not allow migrations (policy field preemption.max_migrations is 0)"),
+    ],
+)
+def test_a_reclaim_that_could_only_move_jobs_is_refused_by_counting(migrations: int | None, lacking: str) -> None:
+    """Nobody borrows, so whoever is not moved may not be reclaimed; the search over all jobs agrees."""
+    sketch = two_nodes()
+    projects = [{"name": "owner", "quota": {"gpus": 2}}, {"name": "other", "quota": {"gpus": -1}}]
+    sketch.state.policy = policy(projects=projects, preemption={"max_migrations": migrations})
+    for name in ("on-a", "on-b"):
+        sketch.state.jobs[name].project = "other"
+    preemptor = sketch.job("asks", group(gpus=2), priority=50)
+    preemptor.project = "owner"
+    few = search_shortlist(problem(sketch, preemptor, "reclaim"))
+    every = GeneralSolver().solve(problem(sketch, preemptor, "reclaim"))
+    assert few is not None
+    assert every is not None
+    assert (few.victims, few.proven, few.candidates.count) == (None, True, 2)
+    assert (every.victims, every.proven, every.candidates.count) == (None, True, 2)
+    assert few.why == f"project other uses no more than its fair share and its quota; {lacking}"

@@ -1,4 +1,4 @@
-"""The lowest price of a node that the shortlist leaves out: never above that of the cheapest victims on it."""
+"""The lowest price of a node that the shortlist leaves out, and the nodes that lack the fewest GPUs."""
 
 from random import Random
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.builders import MINUTE, Sketch, group, requested_unit
+from tests.kits.builders import MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.placement import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
@@ -16,6 +16,9 @@ from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
 from bailiff_core.victims.objective import EvictionCost
 from bailiff_core.victims.shortlist import Shortlist, _LevelColumns
+
+# --- the lowest price of a node that the shortlist leaves out: never above that of the cheapest victims on it
+
 
 MOST = 3
 
@@ -86,6 +89,17 @@ def test_for_jobs_of_one_gpu_the_bound_is_the_price(block: int) -> None:
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_no_bound_is_above_the_price(gpus: int) -> None:
     assert sum(check(pool(Random(seed), sizes=(1, 2, 3)), gpus, exact=False) for seed in range(60)) > 40
+
+
+def test_no_bound_is_above_the_price_of_jobs_that_are_believed_less() -> None:
+    compared = 0
+    for seed in range(30):
+        random = Random(seed)
+        sketch = pool(random, sizes=(1, 2))
+        for job in sketch.state.jobs.values():
+            job.unkept = random.choice((0, 1, 6))
+        compared += check(sketch, 1, exact=False)
+    assert compared > 30
 
 
 def test_a_job_that_only_shrinks_is_not_counted_as_stopped() -> None:
@@ -181,23 +195,6 @@ def test_the_work_lost_per_gpu_is_the_time_since_its_start_up_to_a_limit_and_the
     assert columns.jobs.take(columns.first + 2).tolist() == columns.tasks.take(columns.first + 2).tolist() == [2, 2]
 
 
-def test_a_node_where_all_evictions_together_make_no_room_costs_no_steps() -> None:
-    """Its GPUs would be free, but not its CPUs."""
-    sketch = Sketch()
-    sketch.node("a", gpus=20)
-    sketch.at(sketch.job("stays", group(cpu=900), preemptible=False), ("a", []))
-    for number in range(20):  # no two of them free the same
-        sketch.at(sketch.job(f"j{number}", group(gpus=1, gib=1 + number)), ("a", [number]))
-    preemptor = sketch.job("preemptor", group(gpus=1, cpu=200), priority=75)
-    snapshot = current_snapshot(sketch.state)
-    index = CandidateIndex(snapshot)
-    need = TaskRequirements.of(preemptor.demand.tasks[0])
-    knapsack = Knapsack(snapshot.cluster, need, index.candidates("preempt", preemptor), index.fragmentation, single=True)
-    budget = StepBudget(100)
-    assert [knapsack.options(part, budget) for part in knapsack.parts] == [[]]
-    assert budget.used == 0
-
-
 @pytest.mark.parametrize("encodable", [True, False])
 def test_where_the_priorities_are_too_many_to_encode_all_candidates_are_searched(
     monkeypatch: pytest.MonkeyPatch, encodable: bool
@@ -225,3 +222,67 @@ def test_the_nodes_of_a_shortlist_are_in_the_order_of_the_pool() -> None:
     made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=1)), [50])
     bounds = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption) or []
     assert [[node.name for node in made.first(size, bounds)] for size in (1, 2, 3)] == [["b"], ["b", "c"], ["a", "b", "c"]]
+
+
+# --- the nodes that lack the fewest GPUs for a task, with all jobs of some priorities evicted: what a refusal looks at
+
+
+def nearest(sketch: Sketch, wanted: int, gpus: int = 4) -> list[str]:
+    sketch.state.indices.snapshot = None
+    snapshot = current_snapshot(sketch.state)
+    index, need = snapshot.allocation_index, TaskRequirements.of(group(gpus=gpus))
+    return [node.name for node in Shortlist(index, snapshot.cluster, need, [25] if 25 in index.levels else []).nearest(wanted)]
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Five nodes; jobs of priority 25 may be evicted, those of 75 may not."""
+    made = Sketch()
+    made.node("lacks-3", gpus=4)
+    made.running("kept-a", "lacks-3", [0, 1, 2], priority=75)
+    made.node("lacks-1", gpus=4)
+    made.running("kept-b", "lacks-1", [0], priority=75)
+    made.running("evictable", "lacks-1", [1, 2], priority=25)
+    made.node("lacks-all-twice", gpus=8)
+    made.running("kept-c", "lacks-all-twice", range(8), priority=75)
+    made.node("too-small", gpus=2)
+    made.node("has-two-places", gpus=8)
+    return made
+
+
+def test_a_node_counts_once_for_each_place_on_it(sketch: Sketch) -> None:
+    assert nearest(sketch, 1) == nearest(sketch, 2) == ["has-two-places"]
+    assert nearest(sketch, 3) == ["has-two-places", "lacks-1"]
+    assert nearest(sketch, 4) == ["has-two-places", "lacks-1", "lacks-3"]
+    every_place = ["has-two-places", "lacks-1", "lacks-3", "lacks-all-twice"]
+    assert nearest(sketch, 5) == nearest(sketch, 100) == every_place
+
+
+def test_no_node_is_near_where_all_are_too_small(sketch: Sketch) -> None:
+    assert nearest(sketch, 1, gpus=9) == []
+    assert nearest(sketch, 1, gpus=8) == ["has-two-places"]
+    assert nearest(Sketch(), 1) == []
+
+
+def test_the_places_of_a_node_are_filled_one_after_the_other() -> None:
+    sketch = Sketch()
+    sketch.node("half", gpus=8)
+    sketch.running("kept-a", "half", range(4), priority=75)
+    sketch.node("almost", gpus=4)
+    sketch.running("kept-b", "almost", [0], priority=75)
+    assert nearest(sketch, 1) == ["half"]
+    assert nearest(sketch, 2) == ["almost", "half"], "its second place lacks four GPUs, not none"
+
+
+def test_bounds_of_many_priorities_are_rounded_until_they_are_too_many() -> None:
+    """The GPUs of each priority and the work lost share 62 bits: the work lost is rounded first."""
+    for priorities, rounded in ((2, False), (14, True), (30, None)):
+        sketch = Sketch()
+        sketch.node("a", gpus=priorities)
+        for priority in range(priorities):
+            sketch.running(f"j{priority}", "a", [priority], priority=priority + 1)
+        snapshot = current_snapshot(sketch.state)
+        index, need = snapshot.allocation_index, TaskRequirements.of(group(gpus=1))
+        shortlist = Shortlist(index, snapshot.cluster, need, sorted(index.levels))
+        bounds = shortlist.price_bounds(1, sketch.state.now, sketch.state.rules.preemption)
+        assert (None if bounds is None else bounds[0].shift > 0) is rounded, priorities

@@ -1,45 +1,22 @@
-"""A proposal for a pool that may have changed: each possible change, and the reported reason."""
-
-import json
+"""A proposal for a pool that may have changed: each claim is checked, and the reason is given."""
 
 import pytest
-from tests.builders import Sketch, group, requested_unit
+from tests.kits.builders import Sketch, group
+from tests.kits.searches import APART, RACK, ask, gang, policy, racks, verdict, why
 
+from bailiff_core.model.demand import JobDemand, SubGroup
 from bailiff_core.model.placement_ranges import NodeShare
-from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy
-from bailiff_core.model.proposal import Proposal
-from bailiff_core.model.state import Eviction, Job
-from bailiff_core.placement import StepBudget
-from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_victims
+from bailiff_core.model.policy import Action
+from bailiff_core.model.proposal import Proposal, VictimChoice
+from bailiff_core.model.state import Eviction, Job, Resources
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.victims import Accepted
+from bailiff_core.victims.relocation import units_without_relocation
+from bailiff_core.victims.revalidate import _Victim
+from bailiff_core.victims.trial import Trial
 
-
-def policy(*projects: dict[str, object], **rest: object) -> Policy:
-    document = {**DEFAULT_POLICY.model_dump(mode="json"), "projects": projects, **rest}
-    return Policy.model_validate_json(json.dumps(document))
-
-
-def ask(sketch: Sketch, preemptor: Job, action: Action = "preempt") -> Proposal:
-    sketch.state.indices.snapshot = None
-    answer = select_victims(
-        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), action, StepBudget(20_000)
-    )
-    assert answer.victims, answer.would_need
-    assert isinstance(verdict(sketch, preemptor, answer), Accepted), "as nothing has changed, it holds"
-    return answer
-
-
-def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
-    sketch.state.indices.snapshot = None
-    snapshot = current_snapshot(sketch.state)
-    return revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer)
-
-
-def why(sketch: Sketch, preemptor: Job, answer: Proposal) -> str:
-    found = verdict(sketch, preemptor, answer)
-    assert isinstance(found, Stale), found
-    return found.reason
+# --- a proposal for a pool that may have changed: each possible change, and the reported reason
 
 
 @pytest.fixture
@@ -98,35 +75,9 @@ def test_the_placement_must_be_well_formed(sketch, preemptor):
     assert why(sketch, preemptor, nonsense) == "the placement is invalid: tasks 0 need 4 devices on node 0, got 3"
 
 
-def test_resources_that_were_free_must_still_be_free(sketch, preemptor):
-    free = Proposal(request=1, job="preemptor", action="allocate", placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
-    assert why(sketch, preemptor, free) == "task 0 does not fit on a"
-    sketch.node("c", gpus=4)
-    there = free.model_copy(update={"placement": (NodeShare(node=2, tasks="0", devices="0-3"),)})
-    assert isinstance(verdict(sketch, preemptor, there), Accepted)
-    sketch.state.policy = policy({"name": "p", "limit": {"gpus": 3}})
-    preemptor.project = "p"
-    assert why(sketch, preemptor, there) == "project p would use 4 of its limit of 3 GPUs"
-
-
 def test_a_victim_is_named_once(sketch, preemptor):
     answer = ask(sketch, preemptor)
     assert why(sketch, preemptor, answer.model_copy(update={"victims": answer.victims * 2})) == "victim 'one' is named twice"
-
-
-def test_a_reserved_victim_must_not_have_started(preemptor, sketch):
-    sketch.state.jobs["two"].priority = 200
-    held = sketch.state.jobs["one"]
-    held.phase = "reserved"
-    held.tasks[0].state = "reserved"
-    node = sketch.state.nodes[0]
-    node.allocated, node.reserved = node.reserved, node.allocated
-    answer = ask(sketch, preemptor)
-    assert answer.victims[0].reserved
-    held.phase = "starting"
-    held.tasks[0].state = "starting"
-    node.allocated, node.reserved = node.reserved, node.allocated
-    assert why(sketch, preemptor, answer) == "victim 'one' has started since"
 
 
 def test_a_victim_with_a_newer_attempt_is_stale(sketch, preemptor):
@@ -170,11 +121,11 @@ def test_victims_of_another_project_must_together_be_above_its_quota(sketch):
     pair.project = "ours"
     wide = {"scope": "pool", "actions": ["allocate", "preempt"]}
     sketch.state.policy = policy(
-        {"name": "theirs", "quota": {"gpus": 3}}, {"name": "ours", "quota": {"gpus": 8}}, preemption=wide
+        {"name": "theirs", "quota": {"gpus": 3}}, {"name": "ours", "quota": {"gpus": -1}}, preemption=wide
     )
     answer = ask(sketch, pair)
     sketch.state.policy = policy(
-        {"name": "theirs", "quota": {"gpus": 5}}, {"name": "ours", "quota": {"gpus": 8}}, preemption=wide
+        {"name": "theirs", "quota": {"gpus": 5}}, {"name": "ours", "quota": {"gpus": -1}}, preemption=wide
     )
     assert why(sketch, pair, answer) == "project theirs would lose more than it uses beyond its quota"
 
@@ -216,29 +167,8 @@ def reclaiming(sketch: Sketch) -> tuple[Job, Proposal]:
 def test_reclaim_takes_only_what_is_still_beyond_the_share(sketch):
     owner, answer = reclaiming(sketch)
     sketch.state.jobs["two"].project = "c"
-    sketch.state.policy = policy(*({"name": name, "quota": {"gpus": 4}} for name in "abc"))
-    assert why(sketch, owner, answer) == "project a would lose more than it uses beyond its fair share and its quota"
-
-
-def test_reclaim_does_not_invert_the_order_of_the_projects(sketch):
-    """Meanwhile another project of the preemptor's department has begun to borrow."""
-    sketch.state.policy = policy(
-        {"name": "mine", "quota": {"gpus": 4}},
-        {"name": "a", "parent": "mine", "quota": {"gpus": 4}},
-        {"name": "c", "parent": "mine", "quota": {"gpus": 0}},
-        {"name": "theirs", "quota": {"gpus": 4}},
-        {"name": "b", "parent": "theirs", "quota": {"gpus": 4}},
-    )
-    for name in ("one", "two"):
-        sketch.state.jobs[name].project = "b"
-    owner = sketch.job("owner", group(gpus=4), priority=50)
-    owner.project = "a"
-    answer = ask(sketch, owner, "reclaim")
-    sketch.node("c", gpus=4)
-    sketch.running("borrower", "c", range(3)).project = "c"
-    assert why(sketch, owner, answer) == (
-        "project mine would use 7 of its fair share of 6 GPUs, a larger part of it than project theirs would keep"
-    )
+    sketch.state.policy = policy(*({"name": name, "quota": {"gpus": gpus}} for name, gpus in (("a", -1), ("b", 4), ("c", 4))))
+    assert why(sketch, owner, answer) == "project a uses no more than its fair share and its quota"
 
 
 def scattered() -> tuple[Sketch, Job]:
@@ -247,7 +177,7 @@ def scattered() -> tuple[Sketch, Job]:
     for name in ("a", "b"):
         made.node(name, gpus=4)
         made.running(f"on-{name}", name, [0, 1])
-    made.state.policy = policy(preemption={"max_migrations": None})
+    made.state.policy = policy(preemption={"max_migrations": None, "payback": None})
     return made, made.job("big", group(gpus=4))
 
 
@@ -264,29 +194,12 @@ def test_no_more_may_move_than_the_policy_lets_move_now():
         made.node(name, gpus=4)
         for device in (0, 1):
             made.running(f"on-{name}-{device}", name, [device], preemptible=name == "a")
-    made.state.policy = policy(preemption={"max_migrations": 2})
+    made.state.policy = policy(preemption={"max_migrations": 2, "payback": None})
     big = made.job("big", group(gpus=4))
     answer = ask(made, big, "consolidate")
     assert len(answer.victims) == 2
     made.state.policy = policy(preemption={"max_migrations": 1})
-    assert why(made, big, answer) == "the policy does not allow that many migrations"
-
-
-def test_surplus_without_its_new_placement_is_evicted_and_the_rest_is_relocated():
-    made = Sketch()
-    made.node("a", gpus=4)
-    made.node("b", gpus=1)
-    made.node("c", gpus=1)
-    wide = made.job("wide", group(4, gpus=1))
-    made.at(wide, *[("a", [device]) for device in range(4)])
-    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
-    preemptor = made.job("preemptor", group(gpus=2), priority=75)
-    answer = ask(made, preemptor)
-    assert [(choice.tasks, choice.relocated_tasks) for choice in answer.victims] == [("2-3", [2, 3])]
-    made.state.nodes[answer.victims[0].moved_to[0].node].state = "silent"
-    found = verdict(made, preemptor, answer)
-    assert isinstance(found, Accepted)
-    assert [(choice.tasks, len(choice.relocated_tasks)) for choice in found.victims] == [("2-3", 1)]
+    assert why(made, big, answer) == "the policy does not allow that many migrations (policy field preemption.max_migrations)"
 
 
 def test_surplus_that_need_not_move_stays_without_a_reservation():
@@ -342,76 +255,10 @@ def test_of_two_victims_that_could_stay_the_costlier_one_stays():
     assert ([choice.job for choice in found.victims], found.dropped) == (["cheap"], ("dear",))
 
 
-def test_an_elastic_job_that_is_evicted_whole_counts_as_one_job_among_victims_that_could_stay():
-    """Both lose as much work, and one job stops: the one of more tasks stays, though it is the younger."""
-    made = Sketch()
-    made.node("a", gpus=0, cpu=48)
-    made.at(made.job("solid", group(cpu=16)), ("a", []))
-    wide = made.at(made.job("wide", group(2, cpu=8)), ("a", []), ("a", []))
-    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
-    made.at(made.job("other", group(cpu=16), priority=75), ("a", []))
-    preemptor = made.job("preemptor", group(cpu=32), priority=75)
-    answer = ask(made, preemptor)
-    assert [(choice.job, choice.tasks) for choice in answer.victims] == [("solid", ""), ("wide", "")]
-    assert len({choice.lost_gpu_ms for choice in answer.victims}) == 1
-    preemptor.demand = preemptor.demand.model_copy(update={"tasks": (group(cpu=16),)})
-    found = verdict(made, preemptor, answer)
-    assert isinstance(found, Accepted), found
-    assert ([choice.job for choice in found.victims], found.dropped) == (["solid"], ("wide",))
-
-
-def test_a_job_to_be_relocated_whole_does_not_lose_a_part_instead():
-    made = Sketch()
-    made.node("a", gpus=2)
-    wide = made.job("wide", group(2, gpus=1))
-    made.at(wide, ("a", [0]), ("a", [1]))
-    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
-    preemptor = made.job("preemptor", group(gpus=1), priority=75)
-    answer = ask(made, preemptor)
-    made.node("b", gpus=2)
-    there = (NodeShare(node=1, tasks="0-1", devices="0-1"),)
-    whole = answer.victims[0].model_copy(update={"tasks": "", "moved_to": there})
-    placement = (NodeShare(node=0, tasks="0", devices="1"),)
-    found = verdict(made, preemptor, answer.model_copy(update={"victims": (whole,), "placement": placement}))
-    assert isinstance(found, Accepted)
-    assert [(choice.tasks, choice.moved_to) for choice in found.victims] == [("", there)]
-
-
-def test_a_placement_for_a_member_that_stays_is_ignored():
-    made = Sketch()
-    made.node("a", gpus=2)
-    wide = made.job("wide", group(2, gpus=1))
-    made.at(wide, ("a", [0]), ("a", [1]))
-    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
-    preemptor = made.job("preemptor", group(gpus=1), priority=75)
-    answer = ask(made, preemptor)
-    assert [choice.tasks for choice in answer.victims] == ["1"]
-    made.node("b", gpus=2)
-    other = answer.victims[0].model_copy(update={"moved_to": (NodeShare(node=1, tasks="0", devices="0"),)})
-    found = verdict(made, preemptor, answer.model_copy(update={"victims": (other,)}))
-    assert isinstance(found, Accepted)
-    assert [(choice.tasks, choice.moved_to) for choice in found.victims] == [("1", ())]
-
-
-def test_two_jobs_are_not_relocated_to_one_placement():
-    made = Sketch()
-    made.node("a", gpus=2)
-    made.running("x", "a", [0])
-    made.running("y", "a", [1])
-    preemptor = made.job("preemptor", group(gpus=2), priority=75)
-    answer = ask(made, preemptor)
-    made.node("b", gpus=1)
-    there = (NodeShare(node=1, tasks="0", devices="0"),)
-    both = tuple(choice.model_copy(update={"moved_to": there}) for choice in answer.victims)
-    found = verdict(made, preemptor, answer.model_copy(update={"victims": both}))
-    assert isinstance(found, Accepted)
-    assert sorted(choice.moved_to for choice in found.victims) == [(), there]
-
-
 def test_of_two_jobs_to_be_relocated_one_stays_where_resources_allow_one():
     made, preemptor, answer = two_of_three()
     made.node("b", gpus=0, cpu=4)
-    made.state.policy = policy(preemption={"max_migrations": None})
+    made.state.policy = policy(preemption={"max_migrations": None, "payback": None})
     there = (NodeShare(node=1, tasks="0", devices=""),)
     moving = tuple(choice.model_copy(update={"moved_to": there}) for choice in answer.victims)
     found = verdict(made, preemptor, answer.model_copy(update={"action": "consolidate", "victims": moving}))
@@ -425,3 +272,363 @@ def test_all_its_tasks_must_fit_at_once():
     pair = made.job("pair", group(2, cpu=2))
     both = Proposal(request=1, job="pair", action="allocate", placement=(NodeShare(node=0, tasks="0-1", devices=""),))
     assert why(made, pair, both) == "task 1 does not fit on a"
+
+
+# --- a proposal may claim anything: each claim about its victims, its places and its action is checked on the pool as it is
+
+
+def accepted(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted:
+    found = verdict(sketch, preemptor, answer)
+    assert isinstance(found, Accepted), found
+    return found
+
+
+def low_and_high() -> tuple[Sketch, Job]:
+    """`low` has the only node."""
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.running("low", "a", range(2))
+    return sketch, sketch.job("high", group(gpus=2), priority=75)
+
+
+def elastic(minimum: int = 1) -> tuple[Sketch, Job]:
+    """`wide` runs with four tasks on node a and needs so many."""
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    wide = sketch.at(sketch.job("wide", group(4, gpus=1)), *(("a", [number]) for number in range(4)))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": minimum})
+    return sketch, wide
+
+
+# --- victims
+
+
+def test_a_victim_whose_job_is_forgotten_is_dropped() -> None:
+    sketch, high = low_and_high()
+    answer = ask(sketch, high)
+    del sketch.state.jobs["low"], sketch.state.active["low"]
+    sketch.state.nodes[0].allocated = Resources()
+    assert accepted(sketch, high, answer).dropped == ("low",)
+
+
+def test_a_victim_without_any_resources_is_dropped() -> None:
+    sketch, high = low_and_high()
+    answer = ask(sketch, high)
+    sketch.state.jobs["low"].tasks[0].state = "exited"
+    sketch.state.nodes[0].allocated = Resources()
+    assert accepted(sketch, high, answer).dropped == ("low",)
+
+
+@pytest.mark.parametrize("tasks", ["0-3", "0", "2", "1-2"])
+def test_surplus_is_named_from_the_task_that_is_evicted_first_and_without_the_core(tasks: str) -> None:
+    sketch, _ = elastic()
+    high = sketch.job("high", group(gpus=2), priority=75)
+    answer = ask(sketch, high)
+    (choice,) = answer.victims
+    assert choice.tasks == "2-3"
+    other = answer.model_copy(update={"victims": (choice.model_copy(update={"tasks": tasks}),)})
+    assert why(sketch, high, other) == f"tasks {tasks} of 'wide' are not its first evictable tasks"
+
+
+@pytest.mark.parametrize("started", [(2,), (3,), (2, 3)])
+def test_surplus_that_waited_for_its_resources_must_not_have_started_even_in_part(started: tuple[int, ...]) -> None:
+    sketch, wide = elastic()
+    high = sketch.job("high", group(gpus=2), priority=75)
+    answer = ask(sketch, high)
+    claim = answer.model_copy(update={"victims": (answer.victims[0].model_copy(update={"reserved": True}),)})
+    for index in (2, 3):
+        wide.tasks[index].state = "running" if index in started else "reserved"
+    assert why(sketch, high, claim) == "victim 'wide' has started since"
+
+
+def test_what_is_free_is_not_allocated_by_evicting_somebody() -> None:
+    sketch, high = low_and_high()
+    answer = ask(sketch, high)
+    assert why(sketch, high, answer.model_copy(update={"action": "allocate"})) == "task 0 does not fit on a"
+
+
+def test_a_place_without_victims_needs_no_permission_to_preempt() -> None:
+    sketch, high = low_and_high()
+    answer = ask(sketch, high)
+    sketch.node("b", gpus=2)
+    sketch.state.policy = policy(preemption={"actions": ["allocate"]})
+    there = (NodeShare(node=1, tasks="0", devices="0-1"),)
+    found = accepted(sketch, high, answer.model_copy(update={"victims": (), "placement": there}))
+    assert (found.victims, found.placement) == ((), there)
+
+
+# --- limits
+
+
+def test_of_two_victims_evicted_for_a_limit_one_stays_if_the_limit_lets_it() -> None:
+    """Both keep their GPUs if they stay. With a limit of two, one of them has to go; the other one need not."""
+    sketch = Sketch()
+    sketch.state.policy = policy({"name": "p", "limit": {"gpus": 2}})
+    sketch.node("a", gpus=4)
+    for number in range(2):
+        sketch.running(f"low-{number}", "a", [number]).project = "p"
+    high = sketch.job("high", group(gpus=1), priority=75)
+    high.project = "p"
+    answer = ask(sketch, high)
+    (choice,) = answer.victims
+    assert choice.job == "low-1"
+    both = answer.model_copy(update={"victims": (choice.model_copy(update={"job": "low-0"}), choice)})
+    found = accepted(sketch, high, both)
+    assert ([victim.job for victim in found.victims], found.dropped) == (["low-1"], ("low-0",))
+
+
+def test_a_core_that_is_relocated_in_part_counts_as_taken() -> None:
+    """Tasks 0 and 2 of `wide` have a new place and task 1, of its core, has none. Its project uses no more than its quota."""
+    moving = {"max_migrations": 1}
+    sketch = Sketch()
+    sketch.state.policy = policy(
+        {"name": "theirs", "quota": {"gpus": 2}}, {"name": "ours", "quota": {"gpus": 3}}, preemption=moving
+    )
+    sketch.node("a", gpus=3)
+    sketch.node("b", gpus=2)
+    wide = sketch.at(sketch.job("wide", group(3, gpus=1)), *(("a", [number]) for number in range(3)))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 2})
+    wide.project = "theirs"
+    owner = sketch.job("owner", group(gpus=3, nodes=("a",)))
+    owner.project = "ours"
+    answer = ask(sketch, owner, "reclaim")
+    (choice,) = answer.victims
+    there = (NodeShare(node=1, tasks="0", devices="0"), NodeShare(node=1, tasks="2", devices="1"))
+    partly = choice.model_copy(update={"tasks": "", "moved_to": there, "not_relocated": "1"})
+    claim = answer.model_copy(update={"victims": (partly,)})
+    assert accepted(sketch, owner, claim).victims[0].not_relocated == "1"
+    sketch.state.policy = policy({"name": "theirs", "quota": {"gpus": 2}}, {"name": "ours", "quota": {"gpus": 3}})
+    assert (
+        why(sketch, owner, claim)
+        == "nothing may be moved: the policy does not allow migrations (policy field preemption.max_migrations is 0)"
+    )
+    sketch.state.policy = policy(
+        {"name": "theirs", "quota": {"gpus": 3}}, {"name": "ours", "quota": {"gpus": 3}}, preemption=moving
+    )
+    sketch.node("c", gpus=1)
+    assert why(sketch, owner, claim) == "project theirs uses no more than its fair share and its quota"
+
+
+# --- places
+
+
+def test_a_node_that_the_preemptor_may_not_use_any_more_is_no_place_though_its_devices_are_right() -> None:
+    sketch, high = low_and_high()
+    answer = ask(sketch, high)
+    high.demand = high.demand.model_copy(update={"tasks": (group(gpus=2, node_labels={"zone": "x"}),)})
+    assert why(sketch, high, answer) == "task 0 may not run on a with these devices"
+
+
+def test_the_second_sub_group_must_keep_its_topology_rule_as_well() -> None:
+    made = racks("r1", "r2", "r3")
+    groups = tuple(SubGroup(name=name, topology=RACK) for name in ("s", "t"))
+    job = gang(made, group(2, gpus=1, sub_group="s"), group(2, gpus=1, sub_group="t"), sub_groups=groups)
+    for nodes, problem in (((1, 1), None), ((1, 2), APART)):
+        second = (NodeShare(node=nodes[0], tasks="2", devices="0"), NodeShare(node=nodes[1], tasks="3", devices="1"))
+        both = (NodeShare(node=0, tasks="0-1", devices="0-1"), *second)
+        found = verdict(made, job, Proposal(request=1, job="gang", action="allocate", placement=both))
+        assert getattr(found, "reason", None) == problem
+
+
+def test_a_task_may_join_others_whose_node_cannot_be_reached() -> None:
+    made = racks("r1", "r1")
+    wide = gang(made, group(gpus=1))
+    made.at(wide, ("n0", [0]))
+    wide.demand = JobDemand(job="gang", tasks=(group(2, gpus=1),), min_tasks=1, topology=RACK)
+    made.state.nodes[0].state = "unreachable"
+    there = (NodeShare(node=1, tasks="1", devices="0"),)
+    answer = Proposal(request=1, job="gang", action="allocate", tasks="1", placement=there)
+    assert accepted(made, wide, answer).placement == there
+
+
+def test_a_gang_whose_new_place_is_gone_is_refused_for_the_first_task_that_lacks_it() -> None:
+    sketch = Sketch()
+    sketch.state.policy = policy(preemption={"max_migrations": None, "payback": None})
+    for name in ("a", "b"):
+        sketch.node(name, gpus=2)
+    sketch.at(sketch.job("pair", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    big = sketch.job("big", group(gpus=2, nodes=("a",)))
+    answer = ask(sketch, big, "consolidate")
+    assert [choice.job for choice in answer.victims] == ["pair"]
+    sketch.running("arrived", "b", range(2))
+    assert why(sketch, big, answer) == "there is no new place for 'pair': task 0 does not fit on b"
+
+
+@pytest.mark.parametrize(("moved", "left"), [((), [(0, 1), (2,)]), ((0,), [(0, 1), (2,)]), ((0, 1), [(2,)]), ((0, 1, 2), [])])
+def test_a_unit_of_which_one_task_has_no_new_place_is_not_relocated(moved: tuple[int, ...], left: list[tuple[int, ...]]) -> None:
+    _, wide = elastic()
+    units = [Unit(wide, indices, core=False) for indices in ((0, 1), (2,))]
+    place = GangPlacement(tuple(TaskPlacement(index, 0, 1) for index in moved), future=True)
+    assert [unit.indices for unit in units_without_relocation(units, {"wide": place})] == left
+
+
+def test_a_running_job_below_its_minimum_gets_all_missing_tasks_at_once() -> None:
+    sketch, wide = elastic(minimum=4)
+    del wide.tasks[2:]
+    sketch.state.nodes[0].allocated = Resources(0b11, slots=2)
+    sketch.running("low", "a", [2, 3], priority=10)
+    answer = ask(sketch, wide)
+    assert answer.tasks == "2-3"
+    assert [choice.job for choice in accepted(sketch, wide, answer).victims] == ["low"]
+
+
+@pytest.mark.parametrize("condition", ["over_limit_after", "violation", "imbalance"])
+def test_the_set_must_keep_every_condition_as_it_is_now(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
+    sketch, high = low_and_high()
+    answer = ask(sketch, high)
+    monkeypatch.setattr(Trial, condition, lambda *_: f"broken: {condition}")
+    assert why(sketch, high, answer) == f"broken: {condition}"
+
+
+# --- a proposal that relocates victims: which of them still have their new place, and which need not move by now
+
+
+def there(node: int, tasks: str, devices: str = "0") -> NodeShare:
+    return NodeShare(node=node, tasks=tasks, devices=devices)
+
+
+def accepted_of_revalidate_relocations(
+    made: Sketch, preemptor: Job, answer: Proposal, moved_to: tuple[NodeShare, ...], not_relocated: str = "", **other: object
+) -> Accepted:
+    """The verdict on the answer with these new places for its only victim, and other fields as given."""
+    (victim,) = answer.victims
+    changed = victim.model_copy(update={"moved_to": moved_to, "not_relocated": not_relocated})
+    found = verdict(made, preemptor, answer.model_copy(update={"victims": (changed,), **other}))
+    assert isinstance(found, Accepted), found
+    return found
+
+
+def only(found: Accepted) -> VictimChoice:
+    (choice,) = found.victims
+    return choice
+
+
+def surplus_of_two(action: Action = "preempt", minimum: int = 1, **wants: object) -> tuple[Sketch, Job, Proposal]:
+    """`wide` may lose all but its first task on node a; the preemptor takes two GPUs there. Nodes b and c take one task each."""
+    made = Sketch()
+    made.state.policy = policy(preemption={"max_migrations": None, "payback": None})
+    made.node("a", gpus=4)
+    wide = made.at(made.job("wide", group(4, gpus=1, cpu=1)), *[("a", [device]) for device in range(4)])
+    wide.demand = wide.demand.model_copy(update={"min_tasks": minimum})
+    priority = 50 if action == "consolidate" else 75
+    preemptor = made.job("preemptor", group(2, gpus=1, nodes=("a", "d")), priority=priority)
+    if action == "consolidate":
+        made.node("b", gpus=2, cpu=1)
+        made.node("c", gpus=1)
+    answer = ask(made, preemptor, action)
+    if action == "preempt":
+        made.node("b", gpus=2, cpu=1)
+        made.node("c", gpus=1)
+    return made, preemptor, answer
+
+
+def test_of_two_surplus_tasks_with_one_new_place_the_one_evicted_last_gets_it() -> None:
+    made, preemptor, answer = surplus_of_two()
+    found = accepted_of_revalidate_relocations(made, preemptor, answer, (there(1, "2-3", "0-1"),))
+    assert (only(found).tasks, only(found).moved_to) == ("2-3", (there(1, "2"),)), "b has a CPU for one of them"
+    assert only(found).not_relocated == "", "said of jobs that are evicted whole"
+
+
+def test_surplus_without_a_new_place_does_not_skip_the_check_of_the_other() -> None:
+    made, preemptor, answer = surplus_of_two()
+    assert only(accepted_of_revalidate_relocations(made, preemptor, answer, (there(1, "3"),))).moved_to == (there(1, "3"),)
+    made.running("arrived", "b", [0])
+    assert only(accepted_of_revalidate_relocations(made, preemptor, answer, (there(1, "3"),))).moved_to == ()
+
+
+def test_a_gang_is_not_relocated_in_part() -> None:
+    made, preemptor, answer = surplus_of_two(minimum=4)
+    assert [choice.tasks for choice in answer.victims] == [""]
+    assert (
+        only(
+            accepted_of_revalidate_relocations(made, preemptor, answer, (there(1, "3"), there(2, "2")), not_relocated="0-1")
+        ).moved_to
+        == ()
+    )
+
+
+def test_where_the_preemptor_needs_less_by_now_the_surplus_evicted_last_stays() -> None:
+    made, preemptor, answer = surplus_of_two("consolidate")
+    assert [choice.tasks for choice in answer.victims] == ["2-3"]
+    made.node("d", gpus=1)
+    placement = (there(0, "0", "3"), there(3, "1"))
+    moved = (there(1, "2"), there(2, "3"))
+    assert only(accepted_of_revalidate_relocations(made, preemptor, answer, moved)).moved_to == moved
+    found = accepted_of_revalidate_relocations(made, preemptor, answer, moved, placement=placement)
+    assert (only(found).tasks, only(found).moved_to, found.dropped) == ("3", (there(2, "3"),), ())
+
+
+@pytest.mark.parametrize(
+    ("moved", "core", "units"),
+    [
+        ((0, 1, 2, 3), True, [(0, 1, 2, 3)]),
+        ((1, 2, 3), True, [(1, 2, 3)]),
+        ((2, 3), True, [(2, 3)]),
+        ((3,), True, [(0, 1, 2, 3)]),  # it needs two
+        ((), True, [(0, 1, 2, 3)]),
+        ((2, 3), False, [(2,), (3,)]),
+    ],
+)
+def test_which_tasks_of_a_victim_move_together(moved: tuple[int, ...], core: bool, units: list[tuple[int, ...]]) -> None:
+    made = Sketch()
+    made.node("a", gpus=4)
+    wide = made.at(made.job("wide", group(4, gpus=1)), *[("a", [device]) for device in range(4)])
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 2})
+    surplus = [Unit(wide, (3,), core=False), Unit(wide, (2,), core=False)]
+    evicted = [*surplus, Unit(wide, (0, 1), core=True)] if core else surplus
+    victim = _Victim(made.state, wide, evicted, {index: TaskPlacement(index, 1, 1) for index in moved})
+    found = victim.relocation_units()
+    assert [unit.indices for unit in found] == units
+    whole = len(moved) in (0, 1, 4) or not core
+    assert all((unit.job is wide) is whole for unit in found), "without some tasks it is a smaller job"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_job_that_need_not_move_at_all_is_no_victim(whole: bool) -> None:
+    made, preemptor, answer = surplus_of_two("consolidate")
+    made.node("d", gpus=2)
+    moved = (there(1, "2"), there(2, "3"))
+    if whole:
+        made.node("e", gpus=4)
+        moved = (there(4, "0-3", "0-3"),)
+        answer = answer.model_copy(update={"victims": (answer.victims[0].model_copy(update={"tasks": ""}),)})
+    found = accepted_of_revalidate_relocations(made, preemptor, answer, moved, placement=(there(3, "0-1", "0-1"),))
+    assert (found.victims, found.dropped) == ((), ("wide",))
+
+
+# --- a proposal must keep the topology rules on its nodes with their current labels
+
+
+def on(*nodes: int, tasks: str = "") -> Proposal:
+    first = 1 if tasks else 0
+    places = tuple(NodeShare(node=node, tasks=str(task), devices="0") for task, node in enumerate(nodes, start=first))
+    return Proposal(request=1, job="gang", action="allocate", placement=places, tasks=tasks)
+
+
+def test_nodes_without_the_label_are_in_no_rack():
+    made = racks(None, None)
+    assert why(made, gang(made, group(2, gpus=1), topology=RACK), on(0, 1)) == APART
+
+
+def test_tasks_that_join_must_be_in_the_domain_of_the_others():
+    made = racks("r1", "r2")
+    wide = gang(made, group(gpus=1))
+    made.at(wide, ("n0", [0]))
+    wide.demand = JobDemand(job="gang", tasks=(group(2, gpus=1),), min_tasks=1, topology=RACK)
+    assert why(made, wide, on(1, tasks="1")) == APART
+
+
+def test_so_must_they_while_the_node_of_the_others_is_unreachable():
+    made = racks("r1", "r2", "r1")
+    wide = gang(made, group(gpus=1))
+    made.at(wide, ("n0", [0]))
+    wide.demand = JobDemand(job="gang", tasks=(group(2, gpus=1),), min_tasks=1, topology=RACK)
+    made.state.nodes[0].state = "unreachable"
+    assert why(made, wide, on(1, tasks="1")) == APART
+    assert isinstance(verdict(made, wide, on(2, tasks="1")), Accepted)
+
+
+def test_sub_groups_have_rules_of_their_own():
+    made = racks("r1", "r2")
+    groups = SubGroup(name="s", topology=RACK)
+    assert why(made, gang(made, group(2, gpus=1, sub_group="s"), sub_groups=(groups,)), on(0, 1)) == APART

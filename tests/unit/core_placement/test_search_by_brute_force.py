@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
+from tests.kits.builders import HOUR, MINUTE, Sketch, group, requested_unit
 from tests.property.victim_worlds import all_stand, chain, free_resources, random_world
 
 from bailiff_core.model.resources import contains
@@ -20,8 +20,9 @@ from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
 from bailiff_core.victims.candidates import CandidateIndex, Candidates, EvictionStep
 from bailiff_core.victims.fit_oracle import PlacementOracle, SlotOracle
-from bailiff_core.victims.fragmentation import Fragmentation, FragmentationBound
 from bailiff_core.victims.knapsack import Knapsack
+from bailiff_core.victims.objective import Fragmentation, FragmentationBound
+from bailiff_core.victims.trial import Trial
 
 SEEDS = range(30)
 
@@ -178,7 +179,8 @@ def test_fit_oracles_know_whether_the_unit_fits_after_each_change(seed: int) -> 
     cluster = snapshot.cluster
     steps = CandidateIndex(snapshot).candidates("preempt", unit.job).steps()
     need = TaskRequirements.of(asked)
-    oracles = (SlotOracle(cluster, need, asked.count), PlacementOracle(cluster, unit, StepBudget(100_000)))
+    trial = Trial(snapshot, {}, unit, "preempt")
+    oracles = (SlotOracle(trial, need, asked.count), PlacementOracle(trial, StepBudget(100_000)))
 
     def fits() -> bool:
         mark = cluster.mark()

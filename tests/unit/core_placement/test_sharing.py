@@ -1,26 +1,30 @@
 """Parts of GPUs: thousandths and MiB, exactly, and on which device."""
 
-from itertools import product
+from collections.abc import Callable
 
 import pytest
-from tests.builders import GIB, Sketch, group, requested_unit
+from tests.kits.builders import GIB, Sketch, group, requested_unit
+from tests.kits.searches import need
 
-from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.placement_ranges import NodeShare, bits
 from bailiff_core.model.resources import free_after_release
-from bailiff_core.model.units import whole_job
+from bailiff_core.model.state import Resources
 from bailiff_core.placement import (
     ClusterResources,
     GangPlacement,
     NoFit,
     StepBudget,
     TaskPlacement,
-    could_ever_fit,
     decode_placement,
     encode_placement,
     place_unit,
 )
+from bailiff_core.placement.node_scoring import choose_devices, shared_gpu_rank
+from bailiff_core.placement.packing import ANYWHERE, PlacementScope, _best_shared_gpu_node, capacity
 from bailiff_core.placement.task_requirements import TaskRequirements
+
+# --- parts of GPUs: thousandths and MiB, exactly, and on which device
+
 
 HALF = 80 * GIB * 500
 
@@ -191,27 +195,7 @@ def test_a_device_that_is_filled_to_the_last_thousandth() -> None:
     holding(sketch, "one", "a", 0, 500)
     holding(sketch, "two", "a", 1, 350)
     # The largest on the fullest device leaves 0.05 there, and then not all fit: it has to go to the other one.
-    assert places(sketch, part(450), part(300), part(200, 2)) == (
-        [("a", [1]), ("a", [0]), ("a", [0]), ("a", [1])], False,
-    )  # fmt: skip
-
-
-def test_an_evicted_part_is_restored_to_its_device_only_while_it_fits() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=1)
-    job = holding(sketch, "x", "a", 0, 600)
-    cluster = ClusterResources.of(sketch.state)
-    start = cluster.mark()
-    cluster.evict(whole_job(job))
-    assert cluster.nodes[0].future.devices == 1, "whole again"
-    assert cluster.original_place_is_free(whole_job(job))
-    cluster.restore(whole_job(job))
-    assert cluster.nodes[0].future.shares == {0: 80 * GIB * 400}
-    cluster.evict(whole_job(job))
-    assert isinstance(place_unit(cluster, requested_unit(sketch.job("y", part(500))), StepBudget(10)), GangPlacement)
-    assert not cluster.original_place_is_free(whole_job(job))
-    cluster.rollback(start)
-    assert cluster.nodes[0].future.shares == {0: 80 * GIB * 400}
+    assert places(sketch, part(450), part(300), part(200, 2)) == ([("a", [1]), ("a", [0]), ("a", [0]), ("a", [1])], False)
 
 
 def test_in_records_two_entries_may_name_one_device() -> None:
@@ -238,21 +222,6 @@ def test_a_placement_of_some_members_is_read_only_where_it_is_expected() -> None
         decode_placement(job, shares, (2,))
 
 
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
-        ({"gpu_share_milli": 500, "gpu_share_bytes": 1}, "a share is one or the other"),
-        ({"gpu_share_milli": 500, "gpu_milli": 1000}, "leave one out"),
-        ({"gpu_devices": 2}, "requests gpu_devices without a share"),
-        ({"gpu_milli": 1500}, "a part of one is gpu_share_milli"),
-    ],
-)
-def test_malformed_shares_are_reported(asked, why: str) -> None:
-    sketch = Sketch()
-    sketch.node("a")
-    assert why in (could_ever_fit(sketch.state, JobDemand.model_validate({"job": "x", "tasks": (asked,)})) or "")
-
-
 def test_the_rest_of_a_device_with_a_reserved_part_is_free() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=1)
@@ -261,16 +230,125 @@ def test_the_rest_of_a_device_with_a_reserved_part_is_free() -> None:
     assert places(sketch, part(500)).startswith("impossible")
 
 
-@pytest.mark.parametrize("devices", [1, 2, 3])
-def test_as_many_tasks_share_devices_as_take_distinct_ones_in_turn(devices: int) -> None:
-    """Each task takes the devices with the most shares left: no order of taking fits more."""
-    need = TaskRequirements(0, 0, 0, devices=devices, share_milli=100)
-    for counts in product(range(1, 5), repeat=4):
-        left, tasks = sorted(counts), 0
-        while left[-devices] > 0:
-            left = sorted([*left[:-devices], *(count - 1 for count in left[-devices:])])
-            tasks += 1
-        capacities = dict(enumerate(counts))
-        assert need.max_sharing_tasks(100, capacities) == tasks, counts
-        assert need.max_sharing_tasks(2, capacities) == min(2, tasks), counts
-    assert need.max_sharing_tasks(100, {}) == 0
+# --- in which order nodes are offered to a task, whether they are found by the index or looked at one by one
+
+
+# GPUs of the node, those in use, those that are leaving, and CPUs
+
+
+# --- shared GPUs
+
+
+def shared(*parts: tuple[int, int], leaving: int = 0) -> ClusterResources:
+    """GPUs of one node: of each so many thousandths stay in use, and so many are leaving; and GPUs that leave as a whole."""
+    sketch = Sketch()
+    sketch.node("a", gpus=len(parts) + leaving)
+    for number, (stays, goes) in enumerate(parts):
+        if stays:
+            sketch.at(sketch.job(f"stays-{number}", group(gpu_share_milli=stays)), ("a", [number]))
+        if goes:
+            sketch.at(sketch.job(f"goes-{number}", group(gpu_share_milli=goes)), ("a", [number]), phase="evicting")
+    sketch.running("goes", "a", range(len(parts), len(parts) + leaving), phase="evicting")
+    return ClusterResources.of(sketch.state)
+
+
+@pytest.mark.parametrize(
+    ("milli", "waits", "free"),
+    [
+        (300, False, 0),  # it starts now, when no GPU is free
+        (600, True, 1),  # it waits, and then one is
+    ],
+)
+def test_a_task_that_waits_finds_what_is_free_then(milli: int, waits: bool, free: int) -> None:
+    found = shared_gpu_rank(need(gpu_share_milli=milli), shared((300, 400), leaving=1).nodes[0], 0b11, spread=False)
+    assert found is not None
+    assert found[:5] == (0, 700_000_000, waits, False, free)
+
+
+@pytest.mark.parametrize(("milli", "device"), [(300, 0), (301, 1)])
+def test_of_equally_full_gpus_the_first_with_exactly_enough_room_now(milli: int, device: int) -> None:
+    node = shared((400, 300), (400, 0)).nodes[0]
+    asked = need(gpu_share_milli=milli)
+    assert choose_devices(asked, node, 0b11, 1, future=True) == [1 << device]
+    rank = shared_gpu_rank(asked, node, 0b11, spread=False)
+    assert rank is not None
+    assert rank[2] is False, "it need not wait"
+
+
+# --- the index of nodes by free resources: what it offers is what looking at every node would offer, also after changes
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Nodes of two GPUs. Of a and d the first one is shared, on b a part is leaving, on c one is reserved; e and f are free."""
+    made = Sketch()
+    for name in "abcdef":
+        made.node(name, gpus=2)
+    for name, milli, phase in (("a", 300, "running"), ("b", 400, "evicting"), ("c", 200, "reserved"), ("d", 800, "running")):
+        made.at(made.job(f"on-{name}", group(gpu_share_milli=milli)), (name, [0]), phase=phase)
+    return made
+
+
+def best(cluster: ClusterResources, asked: TaskRequirements, *, spread: bool, scanned: bool) -> str | None:
+    """Where the task would share a GPU: found by the index, or by looking at each node."""
+    scope = PlacementScope(within=list(cluster.nodes.values()) if scanned else None, spread=spread)
+    found = _best_shared_gpu_node(cluster, asked, scope)
+    return None if found is None else found.node.name
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("scanned", [False, True])
+@pytest.mark.parametrize(("milli", "node"), [(200, "d"), (300, "a"), (700, "a"), (800, "c"), (900, "b"), (1000, "b")])
+def test_the_fullest_shared_gpu_that_takes_the_task(sketch: Sketch, milli: int, node: str, scanned: bool, spread: bool) -> None:
+    """What leaves b was the only part of that GPU."""
+    assert best(ClusterResources.of(sketch.state), need(gpu_share_milli=milli), spread=spread, scanned=scanned) == node
+
+
+@pytest.mark.parametrize("scanned", [False, True])
+def test_where_no_gpu_is_shared_there_is_no_such_node(scanned: bool) -> None:
+    sketch = Sketch()
+    sketch.node("a")
+    assert best(ClusterResources.of(sketch.state), need(gpu_share_milli=500), spread=False, scanned=scanned) is None
+
+
+def leaves(sketch: Sketch, cluster: ClusterResources) -> None:
+    sketch.state.nodes[0].allocated = Resources()
+    cluster.refresh(sketch.state, [0])
+
+
+def is_lost(sketch: Sketch, cluster: ClusterResources) -> None:
+    sketch.state.nodes[0].state = "lost"
+    cluster.refresh(sketch.state, [0])
+
+
+def is_filled(sketch: Sketch, cluster: ClusterResources) -> None:
+    node = cluster.nodes[0]
+    cluster.take(node, need(gpu_share_milli=600).amount(node.units, 0b01), future=False)
+
+
+def is_shared_more(sketch: Sketch, cluster: ClusterResources) -> None:
+    node = cluster.nodes[2]
+    cluster.take(node, need(gpu_share_milli=550).amount(node.units, 0b01), future=False)
+
+
+def is_shared_now(sketch: Sketch, cluster: ClusterResources) -> None:
+    node = cluster.nodes[4]
+    cluster.take(node, need(gpu_share_milli=720).amount(node.units, 0b01), future=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "node"), [(leaves, "c"), (is_lost, "c"), (is_filled, "c"), (is_shared_more, "c"), (is_shared_now, "e")]
+)
+def test_the_best_shared_gpu_after_a_change_and_after_it_is_undone(
+    sketch: Sketch, change: Callable[[Sketch, ClusterResources], None], node: str
+) -> None:
+    cluster, asked = ClusterResources.of(sketch.state), need(gpu_share_milli=250)
+    assert best(cluster, asked, spread=False, scanned=False) == "a"
+    mark = cluster.mark()
+    change(sketch, cluster)
+    assert best(cluster, asked, spread=False, scanned=False) == best(cluster, asked, spread=False, scanned=True) == node
+    if change not in (leaves, is_lost):
+        cluster.rollback(mark)
+        assert best(cluster, asked, spread=False, scanned=False) == "a"
+    places = capacity(cluster, asked, ANYWHERE, future=True)
+    assert places == capacity(cluster, asked, PlacementScope(within=list(cluster.nodes.values())), future=True)

@@ -1,13 +1,16 @@
-"""Gangs placed in one topology domain: required, preferred, and by sub-group (semantics §1 "Topology")."""
+"""Gangs in topology domains: which domain they get, what is a proof, the reasons, and what a search costs."""
 
 import pytest
-from tests.builders import Sketch, group, requested_unit
+from tests.kits.builders import Sketch, group, requested_unit
 
 from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology
 from bailiff_core.model.state import Job
-from bailiff_core.placement import ClusterResources, NoFit, StepBudget, could_ever_fit, place_unit
-from bailiff_core.placement.backtracking import NODES_PER_STEP
+from bailiff_core.placement import ClusterResources, GangPlacement, NoFit, StepBudget, could_ever_fit, place_unit, topology
+from bailiff_core.placement.packing_search import NODES_PER_STEP
+
+# --- gangs placed in one topology domain: required, preferred, and by sub-group (semantics §1 "Topology")
+
 
 RULES = Policy(
     **{
@@ -123,9 +126,12 @@ def test_a_sub_group_is_placed_together_inside_the_domain_of_its_parent(sketch: 
     leaders = SubGroup(name="leaders", topology=rule("rack"))
     workers = SubGroup(name="workers", topology=rule("rack"))
     asked = job(
-        sketch, group(2, gpus=8, sub_group="leaders"), group(2, gpus=8, sub_group="workers"),
-        topology=rule("zone"), sub_groups=(leaders, workers),
-    )  # fmt: skip
+        sketch,
+        group(2, gpus=8, sub_group="leaders"),
+        group(2, gpus=8, sub_group="workers"),
+        topology=rule("zone"),
+        sub_groups=(leaders, workers),
+    )
     assert nodes(sketch, asked) == (["y1a", "y1b", "y2a", "y2b"], False), "zone x has one whole rack only"
     sketch.running("two", "y1a", range(8))
     assert nodes(sketch, asked).startswith("impossible")
@@ -140,8 +146,13 @@ def test_the_domain_of_one_part_is_searched_again_where_another_part_finds_none(
         sketch.running(f"on-{name}", name, range(8))
     sketch.running("half", "x1a", range(4))  # rack x1 is the fuller one, and the small group would take it
     small, large = SubGroup(name="a", topology=rule("rack")), SubGroup(name="b", topology=rule("rack"))
-    asked = job(sketch, group(1, gpus=8, sub_group="a"), group(1, gpus=8, sub_group="b"), group(1, gpus=8, sub_group="b"),
-                sub_groups=(small, large))  # fmt: skip
+    asked = job(
+        sketch,
+        group(1, gpus=8, sub_group="a"),
+        group(1, gpus=8, sub_group="b"),
+        group(1, gpus=8, sub_group="b"),
+        sub_groups=(small, large),
+    )
     found, future = nodes(sketch, asked)
     assert (found[0], sorted(found[1:]), future) == ("x1b", ["y2a", "y2b"], False)
     sketch.running("rest", "x1b", range(8))
@@ -152,9 +163,12 @@ def test_different_topologies_may_apply_to_different_parts(sketch: Sketch) -> No
     for number, node in enumerate(sketch.state.nodes.values()):
         node.labels["rail"] = "odd" if number % 2 else "even"
     asked = job(
-        sketch, group(2, gpus=8, sub_group="a"), group(1, gpus=8),
-        topology=rule("zone"), sub_groups=(SubGroup(name="a", topology=rule("rail", topology="net")),),
-    )  # fmt: skip
+        sketch,
+        group(2, gpus=8, sub_group="a"),
+        group(1, gpus=8),
+        topology=rule("zone"),
+        sub_groups=(SubGroup(name="a", topology=rule("rail", topology="net")),),
+    )
     found, _ = nodes(sketch, asked)
     assert sorted(name[2] for name in found[:2]) in (["a", "a"], ["b", "b"])
     assert len({name[0] for name in found}) == 1
@@ -169,26 +183,13 @@ def test_nested_rules_apply_in_large_domains_too() -> None:
     for name in ("xa0", "xb2", "ya1"):
         sketch.running(f"on-{name}", name, [0])
     asked = job(
-        sketch, group(2, gpus=1, sub_group="a"), group(1, gpus=1),
-        topology=rule("zone"), sub_groups=(SubGroup(name="a", topology=rule("rail", topology="net")),),
-    )  # fmt: skip
+        sketch,
+        group(2, gpus=1, sub_group="a"),
+        group(1, gpus=1),
+        topology=rule("zone"),
+        sub_groups=(SubGroup(name="a", topology=rule("rail", topology="net")),),
+    )
     assert nodes(sketch, asked) == (["xa0", "xa100", "xa100"], False), "ya1 has as few free GPUs as xa0, in another zone"
-
-
-@pytest.mark.parametrize(
-    ("topology", "why"),
-    [
-        (rule("rack", topology="lan"), "the job refers to topology 'lan', which the policy does not define (defined: dc, net)"),
-        (rule("row"), "the job refers to level 'row', which topology 'dc' does not define (defined: zone, rack)"),
-        (rule("zone", preferred="row"), "the job refers to level 'row'"),
-    ],
-)
-def test_an_unknown_topology_or_level_is_refused(sketch: Sketch, topology: TopologyRule, why: str) -> None:
-    asked = job(sketch, group(1), topology=topology)
-    assert why in (could_ever_fit(sketch.state, asked.demand) or "")
-    assert why in nodes(sketch, asked)
-    sub = job(sketch, group(1, sub_group="s"), sub_groups=(SubGroup(name="s", topology=topology),))
-    assert why.replace("the job", "sub-group 's'", 1) in (could_ever_fit(sketch.state, sub.demand) or "")
 
 
 def test_a_gang_larger_than_every_domain_is_reported_at_submit(sketch: Sketch) -> None:
@@ -244,3 +245,22 @@ def test_without_a_place_only_equal_parts_are_a_proof(cpu_of_b: int, levels_of_b
     )
     assert isinstance(found, NoFit)
     assert found.kind == kind
+
+
+# --- what a search for domains costs: a step for each try, and one for so many nodes of the domain
+
+
+@pytest.mark.parametrize(("required", "steps"), [("zone", 5), ("rack", 3)])
+def test_a_try_costs_as_many_steps_as_the_domain_has_nodes(monkeypatch: pytest.MonkeyPatch, required: str, steps: int) -> None:
+    monkeypatch.setattr(topology, "NODES_PER_STEP", 1)
+    sketch = Sketch()
+    levels = (Topology(name="dc", levels=("zone", "rack")),)
+    sketch.state.policy = DEFAULT_POLICY.model_copy(update={"topologies": levels})
+    for number in range(8):
+        sketch.node(f"n{number}", gpus=1, labels={"zone": "xy"[number // 4], "rack": "12"[number // 2 % 2]})
+    rule = TopologyRule(topology="dc", required=required)
+    job = sketch.job("asks", group(2, gpus=1))
+    job.demand = JobDemand(job="asks", tasks=job.demand.tasks, topology=rule)
+    budget = StepBudget(100)
+    assert isinstance(place_unit(ClusterResources.of(sketch.state), requested_unit(job), budget), GangPlacement)
+    assert budget.used == steps

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.builders import Sketch, group, requested_unit
+from tests.kits.builders import Sketch, group, requested_unit
 
 from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology

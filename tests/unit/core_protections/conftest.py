@@ -1,5 +1,5 @@
-"""Pools for tests of single rules, and stories for their effect in a cycle."""
+"""The stories of `tests/kits/stories.py`."""
 
-from tests.unit.core.conftest import story, tell
+from tests.kits.stories import story, tell
 
 __all__ = ["story", "tell"]

@@ -1,9 +1,35 @@
 """Jobs that are pending long, or were evicted often, get a boost; never up to a non-preemptible priority."""
 
-from tests.log_builder import MINUTE
-from tests.unit.core_protections.kit import rules
+from tests.kits.log_builder import policy as rules
+from tests.kits.story_script import stories
 
-AGEING = {"ageing": {"boost": 30, "waiting": "10m", "evictions": 2}}
+test_ageing_in_stories = stories("""
+a job pending long enough overtakes others and both values are recorded
+    rules {protections: {ageing: {boost: 30, waiting: 10m, evictions: 2}}}; submit old: 8 gpus; wait 599999999us
+    submit young: interactive, 8 gpus; queue = young old; wait 1us
+    => JobPriorityBoosted old priority=50 effective_priority=80 reason~pending; queue = old young
+    node n1; => JobPlaced old
+
+no job ages to a non preemptible priority
+    rules {protections: {ageing: {boost: 1000, waiting: 1m}}}; submit train: 8 gpus; submit infer: inference, 8 gpus
+    submit build: build, 8 gpus; wait 10m; decided JobPriorityBoosted: train; train.priority = 99  # build has 100
+
+a boosted job keeps its boost while it runs
+    rules {protections: {ageing: {boost: 30, waiting: 10m, evictions: 2}}}; submit old: 8 gpus; wait 10m; node n1; started old
+    wait 1h; old.priority = 80; submit study: interactive, 8 gpus; decided PreemptionRequested:  # 75 is not above 80
+
+a requeued job starts a new wait
+    rules {protections: {ageing: {boost: 30, waiting: 10m}}}; submit old: 8 gpus, max_failures 3; wait 10m; node n1; started old
+    ends old code=1; => JobPriorityBoosted old priority=50 effective_priority=50 reason~restarted
+
+a dropped reservation starts no new wait
+    rules {protections: {ageing: {boost: 30, waiting: 10m}}, preemption: {reservation_expiry: 5m}}; node n1; runs done: 8 gpus
+    +1m; submit next: 8 gpus; exits done; next is reserved; wait 5m; lost n1; next is pending
+    wait 5m; next.priority = 80
+
+without the rule no job ages
+    submit old: 8 gpus; wait 1h; => nothing
+""")
 
 
 def evicted(story, job, by):
@@ -14,59 +40,6 @@ def evicted(story, job, by):
     story.yields(job)
     story.started(by)
     story.ends(by)
-
-
-def test_a_job_pending_long_enough_overtakes_others_and_both_values_are_recorded(tell):
-    story = tell(rules(protections=AGEING))
-    story.submit("old", gpus=8)
-    story.wait(10 * MINUTE - 1)
-    story.submit("young", gpus=8, cls="interactive")
-    assert story.state.queue == ["young", "old"]
-    story.wait(1)
-    aged = story.expect("JobPriorityBoosted", job="old", priority=50, effective_priority=80)
-    assert "pending" in aged.reason
-    assert story.state.queue == ["old", "young"]
-    story.node("n1")
-    story.expect("JobPlaced", job="old")
-
-
-def test_without_the_rule_no_job_ages(tell):
-    story = tell(rules())
-    story.submit("old", gpus=8)
-    assert story.wait(60 * MINUTE) == []
-
-
-def test_no_job_ages_to_a_non_preemptible_priority(tell):
-    story = tell(rules(protections={"ageing": {"boost": 1000, "waiting": "1m"}}))
-    story.submit("train", gpus=8)
-    story.submit("infer", gpus=8, cls="inference")
-    story.submit("build", gpus=8, cls="build")
-    story.wait(10 * MINUTE)
-    assert [record.job for record in story.decisions("JobPriorityBoosted")] == ["train"]
-    assert story.job("train").priority == 99, "build has 100"
-
-
-def test_a_boosted_job_keeps_its_boost_while_it_runs(tell):
-    story = tell(rules(protections=AGEING))
-    story.submit("old", gpus=8)
-    story.wait(10 * MINUTE)
-    story.node("n1")
-    story.started("old")
-    story.wait(60 * MINUTE)
-    assert story.job("old").priority == 80
-    story.submit("study", gpus=8, cls="interactive")
-    assert list(story.decisions("PreemptionRequested")) == [], "75 is not above 80"
-
-
-def test_a_requeued_job_starts_a_new_wait(tell):
-    story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}))
-    story.submit("old", gpus=8, max_failures=3)
-    story.wait(10 * MINUTE)
-    story.node("n1")
-    story.started("old")
-    story.ends("old", code=1)
-    back = story.expect("JobPriorityBoosted", job="old", priority=50, effective_priority=50)
-    assert "restarted" in back.reason
 
 
 def test_a_job_evicted_as_often_as_the_policy_says_keeps_its_boost(tell):
@@ -84,17 +57,3 @@ def test_a_job_evicted_as_often_as_the_policy_says_keeps_its_boost(tell):
     assert story.job("victim").priority == 70, "it runs, and the rule still knows it"
     story.apply_policy(rules())
     assert story.job("victim").priority == 50
-
-
-def test_a_dropped_reservation_starts_no_new_wait(tell):
-    story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}, preemption={"reservation_expiry": "5m"}))
-    story.node("n1")
-    story.runs("done", gpus=8)
-    story.submit("next", gpus=8, after=MINUTE)
-    story.exits("done")
-    assert story.job("next").phase == "reserved"
-    story.wait(5 * MINUTE)
-    story.lost("n1")
-    assert story.job("next").phase == "pending"
-    story.wait(5 * MINUTE)
-    assert story.job("next").priority == 80

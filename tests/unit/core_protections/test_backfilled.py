@@ -2,12 +2,46 @@
 
 import json
 
-from tests.builders import group
-from tests.log_builder import HOUR, MINUTE, SECOND, policy
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, policy
+from tests.kits.story_script import stories
 
 from bailiff_core.explain import explain_job
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import PolicyApplied
+
+test_backfilled_in_stories = stories("""
+given half full with a head
+    node n1; runs old: 4 gpus; submit head: 8 gpus
+
+on a node that the head cannot use no job is backfilled
+    node n1; node n2; runs old: 4 gpus, only on n1; submit head: 8 gpus, only on n1; => JobPending head
+    submit elsewhere: 4 gpus, only on n2; => JobPlaced elsewhere backfilled=false
+    submit here: 4 gpus, only on n1; => JobPlaced here backfilled=true
+
+a job behind the head starts at once and is evicted when the head fits without it
+    half full with a head; submit small: 4 gpus; => JobPlaced small backfilled=true; started small; +10m; ends old
+    => PreemptionRequested head actions=preempt; propose
+    => PreemptionDecided action=preempt victims.*.job=small victims.*.backfilled=true victims.*.lost_gpu_ms=2640000
+    begin small; ends small code=85; => JobStarting head; backfilled = nothing
+
+a job that leaves the head's resources alone is evicted, too, where the head fits elsewhere first
+    node n1; node n2; runs old: 5 gpus; +1m; runs younger: 6 gpus; +1m; submit head: 8 gpus; runs small: 2 gpus; +1m; ends younger
+    propose; => PreemptionDecided victims.*.job=small
+
+the preemption delay holds for other victims only
+    rules {protections: {preemption_delay: 1h}}; node n1; runs stays: 2 gpus; runs old: 4 gpus; submit head: interactive, 6 gpus
+    runs small: 2 gpus; +1m; ends old; propose; => PreemptionDecided victims.*.job=small
+    => PreemptionDecided explanation.excluded.*.rule=backfilled-only explanation.excluded.*.jobs=1
+
+a job that starts again in its turn is no longer backfilled
+    half full with a head; runs small: 4 gpus; cancel head; evict small; begin small; ends small code=85
+    => JobPlaced small backfilled=false; backfilled = nothing
+
+a backfilled job that is moved stays one
+    half full with a head; runs small: 2 gpus; node n2: 2 gpus; migrate small n2; begin small; ends small code=85
+    => JobPlaced small action=migrate backfilled=true
+""")
+
 
 NEVER = {"preemption_policy": "Never"}
 
@@ -33,36 +67,6 @@ def texts(story, job: str) -> str:
     return " ".join(sentence.text for section in found for sentence in section.sentences)
 
 
-def test_on_a_node_that_the_head_cannot_use_no_job_is_backfilled(tell):
-    story = tell(rules())
-    story.node("n1")
-    story.node("n2")
-    story.runs("old", group(gpus=4, nodes=("n1",)))
-    story.submit("head", group(gpus=8, nodes=("n1",)))
-    story.expect("JobPending", job="head")
-    story.submit("elsewhere", group(gpus=4, nodes=("n2",)))
-    assert not story.expect("JobPlaced", job="elsewhere").backfilled
-    story.submit("here", group(gpus=4, nodes=("n1",)))
-    assert story.expect("JobPlaced", job="here").backfilled
-
-
-def test_a_job_behind_the_head_starts_at_once_and_is_evicted_when_the_head_fits_without_it(tell):
-    story = half_full(tell)
-    story.submit("small", gpus=4)
-    assert story.expect("JobPlaced", job="small").backfilled
-    story.started("small")
-    story.ends("old", after=10 * MINUTE)
-    asked = story.expect("PreemptionRequested", job="head")
-    assert asked.actions == ("preempt",)
-    story.propose()
-    decided = story.expect("PreemptionDecided", action="preempt")
-    assert [(choice.job, choice.backfilled, choice.lost_gpu_ms) for choice in decided.victims] == [("small", True, 4 * 660_000)]
-    story.begin("small")
-    story.ends("small", 85)
-    story.expect("JobStarting", job="head")
-    assert not story.state.backfilled
-
-
 def test_nothing_is_recorded_while_the_head_does_not_fit_without_backfilled_jobs(tell):
     story = half_full(tell, cls="patient")
     story.runs("small", gpus=2)
@@ -72,28 +76,6 @@ def test_nothing_is_recorded_while_the_head_does_not_fit_without_backfilled_jobs
         story.runs(f"more-{number}", gpus=1) if number < 2 else None
     kinds = {type(record.data).__name__ for record in story.records[records:]}
     assert not kinds & {"PreemptionRequested", "PreemptionRefused", "PreemptionDecided"}
-
-
-def test_a_job_that_is_not_backfilled_writes_nothing_about_it(tell):
-    story = tell()
-    story.node("n1")
-    story.submit("first", gpus=4)
-    assert "backfilled" not in story.expect("JobPlaced", job="first").to_data()
-    assert not story.job("first").backfilled
-
-
-def test_a_job_that_leaves_the_head_s_resources_alone_is_evicted_too_where_the_head_fits_elsewhere_first(tell):
-    story = tell(rules())
-    story.node("n1")
-    story.node("n2")
-    story.runs("old", gpus=5)
-    story.runs("younger", gpus=6, after=MINUTE)
-    story.submit("head", gpus=8, after=MINUTE)
-    story.runs("small", gpus=2)
-    assert story.job("small").tasks[0].node == story.job("younger").tasks[0].node
-    story.ends("younger", after=MINUTE)
-    story.propose()
-    assert [choice.job for choice in story.expect("PreemptionDecided").victims] == ["small"]
 
 
 def test_the_backoff_of_refusals_does_not_keep_the_head_waiting_once_resources_came_free(tell):
@@ -128,41 +110,6 @@ def test_a_refusal_without_resources_coming_free_keeps_the_backoff(tell):
         assert story.state.selection is None, "a submission frees nothing"
         story.wait(refused.retry_at - story.time)
         story.expect("PreemptionRequested", job="head")
-
-
-def test_the_preemption_delay_holds_for_other_victims_only(tell):
-    story = tell(rules(protections={"preemption_delay": "1h"}))
-    story.node("n1")
-    story.runs("stays", gpus=2)
-    story.runs("old", gpus=4)
-    story.submit("head", gpus=6, cls="interactive")
-    story.runs("small", gpus=2)
-    story.ends("old", after=MINUTE)
-    story.propose()
-    decided = story.expect("PreemptionDecided")
-    assert [choice.job for choice in decided.victims] == ["small"]
-    assert [(group.rule, group.jobs) for group in decided.explanation.excluded] == [("backfilled-only", 1)]
-
-
-def test_a_job_that_starts_again_in_its_turn_is_no_longer_backfilled(tell):
-    story = half_full(tell)
-    story.runs("small", gpus=4)
-    story.cancel("head")
-    story.evict("small")
-    story.begin("small")
-    story.ends("small", 85)
-    assert not story.expect("JobPlaced", job="small").backfilled
-    assert not story.state.backfilled
-
-
-def test_a_backfilled_job_that_is_moved_stays_one(tell):
-    story = half_full(tell)
-    story.runs("small", gpus=2)
-    story.node("n2", gpus=2)
-    story.migrate("small", node="n2")
-    story.begin("small")
-    story.ends("small", 85)
-    assert story.expect("JobPlaced", job="small", action="migrate").backfilled
 
 
 def test_explanations_name_the_policy_field(tell):

@@ -1,11 +1,42 @@
 """Preemption delay, and schedule timeout of pending gangs."""
 
-import pytest
-from tests.log_builder import MINUTE, SECOND
-from tests.unit.core_protections.kit import rules
+from tests.kits.log_builder import MINUTE, SECOND
+from tests.kits.log_builder import policy as rules
+from tests.kits.story_script import stories
 
-from bailiff_core.decision_cycle import wake_at
 from bailiff_core.queue.preemption_delay import may_preempt_from
+
+test_delay_and_timeout_in_stories = stories("""
+preemption delay does not bind allocate
+    rules {protections: {preemption_delay: 5m}}; node n1; submit a: 8 gpus; => JobPlaced a
+
+a gang placed at the deadline has not timed out
+    rules {protections: {schedule_timeout: {after: 5m, action: fail}}}; submit gang: 8 gpus; +5m; node n1; => only JobPlaced
+
+the end of a delay is a wake up time
+    rules {protections: {preemption_delay: 5m}}; submit a: 8 gpus; submit other: build, 8 gpus, preemption_delay 1m
+    wake = now + 1m; cancel other; wake = now + 5m; wait 5m; wake = none
+
+a schedule timeout is recorded once
+    rules {protections: {schedule_timeout: {after: 5m, action: report}}}; submit gang: 2 x 8 gpus; wait 299999999us; => nothing
+    wait 1us; => only ScheduleTimedOut; => ScheduleTimedOut gang waited=5m action=report reason~GPU; gang is pending; wait 1h
+    => nothing
+
+a schedule timeout may let others pass
+    rules {protections: {schedule_timeout: {after: 5m, action: pass}}}; submit gang: 2 x 8 gpus; wait 5m
+    => only ScheduleTimedOut; => ScheduleTimedOut gang waited=5m action=pass; gang is pending
+
+a schedule timeout may end the job
+    rules {protections: {schedule_timeout: {after: 5m, action: fail}}}; submit gang: 2 x 8 gpus; wait 5m
+    => only ScheduleTimedOut JobEnded; => JobEnded gang outcome=failed reason~schedule-timeout; gang is failed
+
+each wait has its own timeout
+    rules {protections: {schedule_timeout: {after: 5m}}}; submit gang: 8 gpus, max_failures 1; wait 5m; node n1; started gang
+    ends gang code=1; silent n1; wait 5m; decided ScheduleTimedOut: gang gang
+
+without the rule a gang is pending for ever
+    submit gang: 8 gpus; wait 10h; => nothing
+""")
 
 
 def test_preemption_delay_counts_from_submit_and_a_job_may_override_it(tell):
@@ -29,67 +60,3 @@ def test_preemption_delay_counts_anew_from_an_eviction_but_not_from_a_failure(te
     story.propose()
     story.yields("job", after=MINUTE)
     assert may_preempt_from(story.state, story.job("job")) == story.time + 5 * MINUTE
-
-
-def test_the_end_of_a_delay_is_a_wake_up_time(tell):
-    story = tell(rules(protections={"preemption_delay": "5m"}))
-    story.submit("a", gpus=8)
-    story.submit("other", gpus=8, cls="build", preemption_delay=MINUTE)
-    assert wake_at(story.state) == story.time + MINUTE
-    story.cancel("other")
-    assert wake_at(story.state) == story.time + 5 * MINUTE
-    story.wait(5 * MINUTE)
-    assert wake_at(story.state) is None
-
-
-def test_preemption_delay_does_not_bind_allocate(tell):
-    story = tell(rules(protections={"preemption_delay": "5m"}))
-    story.node("n1")
-    story.submit("a", gpus=8)
-    story.expect("JobPlaced", job="a")
-
-
-@pytest.mark.parametrize(("then", "kinds"), [
-    ("report", ["ScheduleTimedOut"]), ("pass", ["ScheduleTimedOut"]), ("fail", ["ScheduleTimedOut", "JobEnded"]),
-])  # fmt: skip
-def test_a_schedule_timeout_is_recorded_once_and_followed_by_the_policy_s_action(tell, then, kinds):
-    story = tell(rules(protections={"schedule_timeout": {"after": "5m", "action": then}}))
-    story.submit("gang", gpus=8, tasks=2)
-    assert story.wait(5 * MINUTE - 1) == []
-    story.wait(1)
-    story.expect_only(*kinds)
-    timeout = story.last_decisions[0]
-    assert (timeout.job, timeout.waited, timeout.action) == ("gang", 5 * MINUTE, then)
-    assert "GPU" in timeout.reason
-    assert story.job("gang").phase == ("failed" if then == "fail" else "pending")
-    assert story.wait(60 * MINUTE) == [], "once is enough"
-    if then == "fail":
-        ended = next(story.decisions("JobEnded"))
-        assert ended.outcome == "failed"
-        assert "schedule-timeout" in ended.reason
-
-
-def test_each_wait_has_its_own_time_out(tell):
-    story = tell(rules(protections={"schedule_timeout": {"after": "5m"}}))
-    story.submit("gang", gpus=8, max_failures=1)
-    story.wait(5 * MINUTE)
-    story.node("n1")
-    story.started("gang")
-    story.ends("gang", code=1)
-    story.silent("n1")
-    story.wait(5 * MINUTE)
-    assert len(list(story.decisions("ScheduleTimedOut"))) == 2
-
-
-def test_without_the_rule_a_gang_is_pending_for_ever(tell):
-    story = tell(rules())
-    story.submit("gang", gpus=8)
-    assert story.wait(600 * MINUTE) == []
-
-
-def test_a_gang_placed_at_the_deadline_has_not_timed_out(tell):
-    story = tell(rules(protections={"schedule_timeout": {"after": "5m", "action": "fail"}}))
-    story.submit("gang", gpus=8)
-    story.time += 5 * MINUTE
-    story.node("n1")
-    story.expect_only("JobPlaced")

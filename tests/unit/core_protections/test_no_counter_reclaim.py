@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from tests.histories.record import no_counter_reclaim, run_rounds
-from tests.log_builder import Story
-from tests.unit.core_protections.kit import Bench, core, surplus
+from tests.kits.log_builder import Story
+from tests.kits.pools import Bench, core, surplus
 
 from bailiff_core.fold.displacements import note_displacement
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
@@ -53,25 +53,6 @@ def test_later_surplus_may_be_reclaimed_and_surplus_that_displaced_may_not(bench
     assert (shield(bench, surplus(by_surplus)), shield(bench, core(by_surplus))) == ("no-counter-reclaim", "no-counter-reclaim")
 
 
-def test_a_job_that_lost_only_surplus_may_reclaim_for_its_core(bench):
-    job = bench.running("x", project="theirs")
-    displaces(bench, "x", "preemptor", loses_surplus=True)
-    assert shield(bench, core(job)) is None
-
-
-def test_after_a_policy_change_it_protects_projects_within_their_share(bench):
-    within, beyond, later = (bench.running(name, gpus=2, project="theirs") for name in "xyz")
-    for number, job in enumerate((within, beyond, later)):
-        displaces(bench, job.id, "preemptor")
-        job.tasks[0].start_seq = number
-    waits = bench.waiting("w", gpus=4, project="ours")
-    bench.state.entitlements_changed = bench.state.seq + 1
-    assert waits.project == "ours"
-    assert [shield(bench, core(job)) for job in (within, beyond, later)] == ["no-counter-reclaim", None, None]
-    within.tasks[0].start_seq = 9  # the last to come: now it is what lies beyond the share
-    assert [shield(bench, core(job)) for job in (within, beyond, later)] == [None, "no-counter-reclaim", None]
-
-
 def test_a_job_without_resources_is_checked_by_the_use_of_the_others(bench):
     """All its tasks have ended, and the record that says what became of it is not written yet."""
     ended = bench.running("x", project="theirs")
@@ -82,16 +63,6 @@ def test_a_job_without_resources_is_checked_by_the_use_of_the_others(bench):
     bench.running("y", gpus=4, project="theirs").tasks[0].start_seq = 1
     bench.waiting("w", gpus=4, project="ours")
     assert shield(bench, nothing) is None
-
-
-def test_an_ended_job_and_a_later_job_of_its_name_are_not_protected(bench):
-    job = bench.running("x", project="theirs")
-    displaces(bench, "x", "preemptor")
-    job.seq = bench.state.seq + 1
-    assert shield(bench, core(job)) is None
-    job.seq, job.phase = 1, "succeeded"
-    displaces(bench, "y", "preemptor")
-    assert list(bench.state.displaced_by["preemptor"]) == ["y"], "what is over is dropped with the next entry"
 
 
 @pytest.mark.parametrize("others_submit", [False, True], ids=["in-peace", "while-others-submit"])

@@ -1,11 +1,11 @@
 """A project does not borrow during its cooldown after a reclaim."""
 
 import pytest
-from tests.builders import requested_unit
-from tests.unit.core_protections.kit import MINUTE, Bench
+from tests.kits.builders import requested_unit
+from tests.kits.pools import Bench
 
 from bailiff_core.fold.displacements import note_reclaimed
-from bailiff_core.quota import project_cooldown
+from bailiff_core.quota import quota_checks
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 PROJECTS = [
@@ -22,28 +22,7 @@ def bench(cooldown="5m") -> Bench:
 
 def barred(bench: Bench, job) -> str | None:
     bench.state.indices.snapshot = None
-    return project_cooldown.cooldown_violation(current_snapshot(bench.state), requested_unit(job))
-
-
-def test_a_reclaimed_project_does_not_exceed_its_quota_during_its_cooldown():
-    pool_bench = bench()
-    note_reclaimed(pool_bench.state, "web", ["vision"])
-    again = pool_bench.waiting("again", project="vision", gpus=3)
-    assert (
-        barred(pool_bench, again)
-        == "project vision lost resources to reclaim and may not borrow during its cooldown (rule cooldown)"
-    )
-    assert (
-        project_cooldown.may_borrow_at(pool_bench.state, "vision")
-        == pool_bench.state.now + 5 * MINUTE
-        == project_cooldown.next_cooldown_end(pool_bench.state)
-    )
-    assert project_cooldown.may_borrow_at(pool_bench.state, "web") == 0, "nothing was reclaimed from it"
-    pool_bench.later(5 * MINUTE - 1)
-    assert barred(pool_bench, again) is not None
-    pool_bench.later(1)
-    assert barred(pool_bench, again) is None
-    assert project_cooldown.next_cooldown_end(pool_bench.state) is None
+    return quota_checks.cooldown_violation(current_snapshot(bench.state), requested_unit(job))
 
 
 def test_its_quota_stays_available_during_its_cooldown():
@@ -81,17 +60,3 @@ def test_a_project_that_was_not_reclaimed_borrows_as_before(who):
     pool_bench = bench()
     note_reclaimed(pool_bench.state, "web", ["speech"] if who == "web" else [])
     assert barred(pool_bench, pool_bench.waiting("x", project=who, gpus=8)) is None
-
-
-def test_the_rule_can_be_disabled():
-    pool_bench = bench(cooldown=0)
-    note_reclaimed(pool_bench.state, "web", ["vision"])
-    assert barred(pool_bench, pool_bench.waiting("again", project="vision", gpus=8)) is None
-    assert project_cooldown.next_cooldown_end(pool_bench.state) is None
-
-
-def test_the_cooldown_of_a_removed_project_restricts_no_job():
-    pool_bench = bench()
-    pool_bench.state.reclaimed_at["gone"] = pool_bench.state.now - MINUTE
-    assert project_cooldown.may_borrow_at(pool_bench.state, "gone") == pool_bench.state.now + 4 * MINUTE
-    assert barred(pool_bench, pool_bench.waiting("x", project="vision", gpus=8)) is None

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.builders import GIB, group
-from tests.unit.core_protections.kit import Bench, core, surplus
+from tests.kits.builders import group
+from tests.kits.pools import Bench, core, surplus
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.state import Job, OpenRequest
@@ -46,31 +46,6 @@ def runs(bench: Bench, name: str, *groups: TaskGroup, devices: range) -> Job:
 
 
 # --- the resource of which the project uses too much
-
-
-@pytest.mark.parametrize(
-    ("exceeded", "heavy"),
-    [("gpus", group(gpus=2)), ("cpus", group(cpu=5)), ("memory", group(gib=5))],
-)
-@pytest.mark.parametrize(
-    ("uses", "groups"),
-    [
-        (("gpus",), [group(gpus=1)]),
-        (("gpus",), [group(gpu_share_milli=100)]),
-        (("gpus",), [group(gpu_share_bytes=GIB)]),
-        (("cpus",), [group(cpu=1)]),
-        (("memory",), [group(gib=1)]),
-        (("cpus", "gpus"), [group(cpu=1), group(gpus=1)]),
-    ],
-)
-def test_a_job_is_protected_unless_it_uses_a_resource_of_which_its_project_uses_too_much(
-    exceeded: str, heavy: TaskGroup, uses: tuple[str, ...], groups: list[TaskGroup]
-) -> None:
-    bench = pool(project("ours", 8), project("theirs", 1, cpus=4, memory="4GiB"))
-    victim = runs(bench, "victim", *groups, devices=range(3, 4))
-    assert shield(bench, victim) == "quota-shields"
-    runs(bench, "heavy", heavy, devices=range(2))
-    assert shield(bench, victim) == (None if exceeded in uses else "quota-shields")
 
 
 def test_an_unlimited_quota_protects_every_job() -> None:
@@ -181,7 +156,7 @@ def test_a_preemptor_that_requests_nothing_would_exceed_nothing() -> None:
 
 def test_each_request_of_a_batch_is_judged_by_its_own_size() -> None:
     """The large one would exceed its project's quota, so the other project is protected from it; from the small one it is not."""
-    bench = pool(project("ours", 6), project("theirs", 8), shields=False, reclaim=True)
+    bench = pool(project("ours", 6), project("theirs", -1), shields=False, reclaim=True)
     for name in ("one", "two"):
         bench.running(name, gpus=4, project="theirs")
     for name, gpus in (("large", 8), ("small", 4)):
@@ -194,7 +169,7 @@ def test_each_request_of_a_batch_is_judged_by_its_own_size() -> None:
 
 def test_what_an_earlier_request_of_a_batch_takes_counts_for_the_next() -> None:
     """With the GPUs of the first the project is at its quota, and the other project is protected from the second."""
-    bench = pool(project("ours", 4), project("theirs", 8), shields=False, reclaim=True)
+    bench = pool(project("ours", 4), project("theirs", -1), shields=False, reclaim=True)
     for name in ("one", "two"):
         bench.running(name, gpus=4, project="theirs")
     for name in ("first", "second"):

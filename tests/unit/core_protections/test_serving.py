@@ -1,30 +1,16 @@
 """Serving tiers: short graces for victims of immediate tiers, and start SLOs."""
 
 import pytest
-from tests.log_builder import MINUTE, SECOND
-from tests.unit.core_protections.kit import Bench, rules
+from tests.kits.log_builder import MINUTE, SECOND
+from tests.kits.log_builder import policy as rules
+from tests.kits.pools import Bench
 
-from bailiff_core.model.grace import grace_for
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.queue.start_slo import slo_status
 
 
 def classes(**changes):
     return [entry.model_dump(mode="json") | changes.get(entry.name, {}) for entry in DEFAULT_POLICY.priority_classes]
-
-
-@pytest.mark.parametrize(("preemptor", "victims", "grace"), [
-    ({}, None, 150 * SECOND),
-    ({"immediate": True}, None, 5 * SECOND),
-    ({"immediate": True, "immediate_grace": "2s"}, None, 2 * SECOND),
-    ({"immediate": True}, 3 * SECOND, 3 * SECOND),
-    ({"immediate_grace": "2s"}, 60 * SECOND, 60 * SECOND),
-])  # fmt: skip
-def test_a_victim_of_an_immediate_tier_has_at_most_its_short_grace(preemptor, victims, grace):
-    bench = Bench(priority_classes=classes(interactive=preemptor))
-    bench.preemptor.class_name = "interactive"
-    victim = bench.running("victim", grace=victims)
-    assert grace_for(bench.state, bench.preemptor, victim) == grace
 
 
 def serving(**promise):
@@ -64,12 +50,14 @@ def test_a_pending_job_counts_as_late_from_its_deadline(tell):
     story.submit("quits", gpus=8, cls="inference")
     story.cancel("quits", after=MINUTE)
     assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 0)], "who gave up is not counted"
-    story.node("tick", gpus=0, after=1) if False else story.cycle(story.joined("tick", gpus=0), after=1)
+    story.cycle(story.joined("tick", gpus=0), after=1)
     assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 1)]
 
 
-@pytest.mark.parametrize(("percent", "jobs", "allowed"), [(95, 1, 0), (95, 19, 0), (95, 20, 1), (95, 99, 4), (95, 100, 5),
-                                                          (99, 99, 0), (99, 100, 1), (99, 199, 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("percent", "jobs", "allowed"),
+    [(95, 1, 0), (95, 19, 0), (95, 20, 1), (95, 99, 4), (95, 100, 5), (99, 99, 0), (99, 100, 1), (99, 199, 1)],
+)
 def test_a_job_more_than_the_percentage_allows_is_one_too_many(percent, jobs, allowed):
     bench = Bench(priority_classes=classes(train={"start_slo": {f"p{percent}": "1m"}}))
     bench.preemptor.class_name = "other"

@@ -1,10 +1,46 @@
 """A gang below its minimum: stopped at once, or after a grace, or never."""
 
-import pytest
-from tests.log_builder import MINUTE, SECOND
-from tests.unit.core_protections.kit import rules
+from tests.kits.log_builder import MINUTE, SECOND
+from tests.kits.log_builder import policy as rules
+from tests.kits.story_script import stories
 
-from bailiff_core.records import facts
+test_stale_gang_in_stories = stories("""
+given gang loses a member
+    node n1; node n2; runs gang: 2 x 8 gpus; lost n2
+
+a gang is stopped at once where the policy says nothing
+    gang loses a member; gang.eviction.cause = gang-failure
+
+a job may be stricter than the policy
+    rules {protections: {stale_gang: 1h}}; node n1; node n2; runs gang: 2 x 8 gpus, stale_grace 0s; lost n2
+    gang.eviction.cause = gang-failure
+
+where a task has succeeded the rest continues
+    rules {protections: {stale_gang: 1m}}; node n1; runs gang: 3 x 1 gpu; ends gang task=0; vanished gang 1; wait 10m
+    gang is running
+
+a gang continues for its grace and is then evicted whole (1m, None)
+    rules {protections: {stale_gang: 1m}}; node n1; node n2; runs gang: 2 x 8 gpus; lost n2; gang is running
+    wait 59999999us; gang is running; wait 1us; => EvictionDecided gang cause=stale-gang reason~"60 s"
+    yields gang; gang is pending
+
+a gang continues for its grace and is then evicted whole (5m, 60000000)
+    rules {protections: {stale_gang: 5m}}; node n1; node n2; runs gang: 2 x 8 gpus, stale_grace 1m; lost n2; gang is running
+    wait 59999999us; gang is running; wait 1us; => EvictionDecided gang cause=stale-gang reason~"60 s"
+    yields gang; gang is pending
+
+a gang continues for its grace and is then evicted whole (None, 60000000)
+    rules {protections: {stale_gang: null}}; node n1; node n2; runs gang: 2 x 8 gpus, stale_grace 1m; lost n2; gang is running
+    wait 59999999us; gang is running; wait 1us; => EvictionDecided gang cause=stale-gang reason~"60 s"
+    yields gang; gang is pending
+
+a grace of null means never (None, None)
+    rules {protections: {stale_gang: null}}; node n1; node n2; runs gang: 2 x 8 gpus; lost n2; wait 10h; gang is running
+
+a grace of null means never (1m, never)
+    rules {protections: {stale_gang: 1m}}; node n1; node n2; runs gang: 2 x 8 gpus, stale_grace never; lost n2; wait 10h
+    gang is running
+""")
 
 
 def gang_loses_a_member(story, **about):
@@ -12,40 +48,6 @@ def gang_loses_a_member(story, **about):
     story.node("n2")
     story.runs("gang", gpus=8, tasks=2, **about)
     return story.lost("n2")
-
-
-def test_a_gang_is_stopped_at_once_where_the_policy_says_nothing(tell):
-    story = tell(rules())
-    gang_loses_a_member(story)
-    assert story.job("gang").eviction.cause == "gang-failure"
-
-
-@pytest.mark.parametrize(("policy", "own"), [("1m", None), ("5m", MINUTE), (None, MINUTE)])
-def test_a_gang_continues_for_its_grace_and_is_then_evicted_whole(tell, policy, own):
-    story = tell(rules(protections={"stale_gang": policy}))
-    gang_loses_a_member(story, stale_grace=own)
-    assert story.job("gang").phase == "running"
-    story.wait(MINUTE - 1)
-    assert story.job("gang").phase == "running"
-    story.wait(1)
-    evicted = story.expect("EvictionDecided", job="gang", cause="stale-gang")
-    assert "60 s" in evicted.reason
-    story.yields("gang")
-    assert story.job("gang").phase == "pending"
-
-
-@pytest.mark.parametrize(("policy", "own"), [(None, None), ("1m", "never")])
-def test_a_grace_of_null_means_never(tell, policy, own):
-    story = tell(rules(protections={"stale_gang": policy}))
-    gang_loses_a_member(story, stale_grace=own)
-    story.wait(600 * MINUTE)
-    assert story.job("gang").phase == "running"
-
-
-def test_a_job_may_be_stricter_than_the_policy(tell):
-    story = tell(rules(protections={"stale_gang": "1h"}))
-    gang_loses_a_member(story, stale_grace=0)
-    assert story.job("gang").eviction.cause == "gang-failure"
 
 
 def test_a_gang_that_has_its_members_again_is_not_stale(tell):
@@ -58,13 +60,3 @@ def test_a_gang_that_has_its_members_again_is_not_stale(tell):
     assert story.job("gang").phase == "running"
     assert len(story.job("gang").tasks) == 2
     assert list(story.decisions("EvictionDecided")) == []
-
-
-def test_where_a_task_has_succeeded_the_rest_continues(tell):
-    story = tell(rules(protections={"stale_gang": "1m"}))
-    story.node("n1")
-    story.runs("gang", gpus=1, tasks=3)
-    story.ends("gang", task=0)
-    story.cycle(facts.TaskVanished(**story.at("gang", 1)))
-    story.wait(10 * MINUTE)
-    assert story.job("gang").phase == "running"

@@ -1,10 +1,58 @@
 """Protections at work: through requests, answers, evictions and returns."""
 
 import pytest
-from tests.log_builder import MINUTE, SECOND
-from tests.unit.core_protections.kit import rules
+from tests.kits.log_builder import MINUTE, SECOND
+from tests.kits.log_builder import policy as rules
+from tests.kits.story_script import stories
 
 from bailiff_core.decision_cycle import wake_at
+
+test_stories_in_stories = stories("""
+with reserve a small job is backfilled only where it cannot delay the gang
+    rules {preemption: {actions: [allocate]}}; node n1; runs short: 4 gpus, run_time_limit 1h; submit gang: build, 8 gpus
+    submit endless: 1 gpu; => JobPending endless reason="it would delay gang, which is first in the queue"
+    submit too-long: 1 gpu, run_time_limit 3600000001us; too-long is pending; runs quick: 1 gpu, run_time_limit 1h; +30m
+    ends quick; ends short; => JobPlaced gang reserved=false
+
+with greedy whatever fits starts
+    rules {preemption: {actions: [allocate]}, backfill: greedy}; node n1; runs short: 4 gpus, run_time_limit 1h
+    submit gang: build, 8 gpus; submit endless: 1 gpu; => JobPlaced endless
+
+a gang that has timed out blocks no other job where the policy says so
+    rules {preemption: {actions: [allocate]}, protections: {schedule_timeout: {after: 5m, action: pass}}}; node n1
+    runs short: 4 gpus, run_time_limit 1h; submit gang: build, 8 gpus; submit endless: 1 gpu; wait 5m; => ScheduleTimedOut gang
+    => JobPlaced endless
+
+a reclaimed project without a cooldown borrows again at once
+    rules {projects: [{name: a, quota: {gpus: 4}}, {name: b, quota: {gpus: 4}}], protections: {cooldown: {project: 0}}}; node n1
+    runs borrower: 8 gpus, in a; submit owner: 4 gpus, in b; propose; => PreemptionDecided action=reclaim
+    yields borrower; started owner; +1m; ends owner; => JobPlaced borrower
+
+a reclaimed project borrows again after its cooldown
+    rules {projects: [{name: a, quota: {gpus: 4}}, {name: b, quota: {gpus: 4}}], protections: {cooldown: {project: 10m}}}; node n1
+    runs borrower: 8 gpus, in a; submit owner: 4 gpus, in b; propose; => PreemptionDecided action=reclaim
+    yields borrower; started owner; +1m; ends owner; borrower is pending; runs own: 4 gpus, in a; ends own; wait 539999999us
+    borrower is pending; wait 1us; => JobPlaced borrower
+
+without protections it is evicted again at once
+    node n1; runs train: 8 gpus; submit first: inference, 8 gpus; propose; yields train; started first; ends first; started train
+    submit second: inference, 8 gpus; propose; => PreemptionDecided victims.*.job=train
+
+a disruption budget allows one eviction at a time
+    rules {protections: {budgets: [{name: web, labels: {app: web}, max_disruptions: 1}]}}; node n1
+    runs a: 4 gpus, app=web; runs b: 4 gpus, app=web; submit large: inference, 8 gpus; propose
+    => PreemptionRefused reason=impossible
+    cancel large; submit small: inference, 4 gpus; propose; => PreemptionDecided victims.*.gpus=4
+
+a preemption delay applies to the preemptor, and its end wakes it
+    rules {protections: {preemption_delay: 5m}}; node n1; runs train: 8 gpus; submit serve: inference, 8 gpus; selection = none
+    wait 299999999us; selection = none; wait 1us; => PreemptionRequested serve
+
+an aged job preempts what it could not before
+    rules {protections: {ageing: {boost: 30, waiting: 10m}}}; node n1; runs study: interactive, 8 gpus; submit train: 8 gpus
+    selection = none; wait 10m; => PreemptionRequested train priority=80; propose
+    => PreemptionDecided preemptor.priority=80 preemptor.base_priority=50
+""")
 
 
 def asks(story, name, **about):
@@ -28,11 +76,14 @@ def displaced(story, victim, by, cls="inference"):
     story.started(victim)
 
 
-@pytest.mark.parametrize(("protections", "rule", "over"), [
-    ({"min_runtime": {"preempt": "10m"}}, "min-runtime", 10 * MINUTE),
-    ({"cooldown": {"job": "10m"}}, "cooldown", 10 * MINUTE),
-    ({"eviction_cap": {"evictions": 1, "window": "1h"}}, "eviction-cap", 60 * MINUTE),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("protections", "rule", "over"),
+    [
+        ({"min_runtime": {"preempt": "10m"}}, "min-runtime", 10 * MINUTE),
+        ({"cooldown": {"job": "10m"}}, "cooldown", 10 * MINUTE),
+        ({"eviction_cap": {"evictions": 1, "window": "1h"}}, "eviction-cap", 60 * MINUTE),
+    ],
+)
 def test_a_resumed_job_is_protected_by_a_named_rule_until_the_stated_time(tell, protections, rule, over):
     story = tell(rules(protections=protections))
     story.node("n1")
@@ -49,9 +100,14 @@ def test_a_resumed_job_is_protected_by_a_named_rule_until_the_stated_time(tell, 
     assert type(asks(story, "third", cls="inference")).__name__ == "PreemptionDecided"
 
 
-@pytest.mark.parametrize("protections", [
-    {"min_runtime": {"preempt": "10m"}}, {"cooldown": {"job": "10m"}}, {"eviction_cap": {"evictions": 1, "window": "10m"}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "protections",
+    [
+        {"min_runtime": {"preempt": "10m"}},
+        {"cooldown": {"job": "10m"}},
+        {"eviction_cap": {"evictions": 1, "window": "10m"}},
+    ],
+)
 def test_a_job_refused_because_of_a_protection_requests_again_when_it_ends(tell, protections):
     story = tell(rules(protections=protections))
     story.node("n1")
@@ -71,51 +127,6 @@ def test_a_job_refused_because_of_a_protection_requests_again_when_it_ends(tell,
     story.expect("PreemptionDecided")
 
 
-def test_without_protections_it_is_evicted_again_at_once(tell):
-    story = tell(rules())
-    story.node("n1")
-    story.runs("train", gpus=8)
-    displaced(story, "train", "first")
-    assert type(asks(story, "second", cls="inference")).__name__ == "PreemptionDecided"
-
-
-def test_a_disruption_budget_allows_one_eviction_at_a_time(tell):
-    story = tell(rules(protections={"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}))
-    story.node("n1")
-    for name in ("a", "b"):
-        story.runs(name, gpus=4, labels={"app": "web"})
-    refused = asks(story, "large", cls="inference")
-    assert refused.reason == "impossible"
-    story.cancel("large")
-    story.submit("small", gpus=4, cls="inference")
-    story.propose()
-    assert len(story.expect("PreemptionDecided").victims) == 1
-
-
-def test_preemption_delay_applies_to_the_preemptor_and_its_end_wakes_it(tell):
-    story = tell(rules(protections={"preemption_delay": "5m"}))
-    story.node("n1")
-    story.runs("train", gpus=8)
-    assert asks(story, "serve", cls="inference") is None
-    story.wait(5 * MINUTE - 1)
-    assert story.state.selection is None
-    story.wait(1)
-    story.expect("PreemptionRequested", job="serve")
-
-
-def test_an_aged_job_preempts_what_it_could_not_before(tell):
-    story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}))
-    story.node("n1")
-    story.runs("study", gpus=8, cls="interactive")
-    assert asks(story, "train") is None
-    story.wait(10 * MINUTE)
-    requested = story.expect("PreemptionRequested", job="train")
-    assert requested.priority == 80
-    story.propose()
-    decided = story.expect("PreemptionDecided")
-    assert (decided.preemptor.priority, decided.preemptor.base_priority) == (80, 50)
-
-
 def test_a_victim_of_an_immediate_tier_is_evicted_at_once(tell):
     classes = [entry.model_dump(mode="json") for entry in rules().priority_classes]
     classes[0] |= {"immediate": True, "immediate_grace": "3s"}
@@ -126,29 +137,6 @@ def test_a_victim_of_an_immediate_tier_is_evicted_at_once(tell):
 
 
 TEAMS = [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}]
-
-
-@pytest.mark.parametrize("cooldown", [0, "10m"])
-def test_a_reclaimed_project_borrows_again_at_once_or_after_its_cooldown(tell, cooldown):
-    story = tell(rules(projects=TEAMS, protections={"cooldown": {"project": cooldown}}))
-    story.node("n1")
-    story.runs("borrower", gpus=8, project="a")
-    story.submit("owner", gpus=4, project="b")
-    story.propose()
-    assert story.expect("PreemptionDecided").action == "reclaim"
-    story.yields("borrower")
-    story.started("owner")
-    story.ends("owner", after=MINUTE)
-    if not cooldown:
-        story.expect("JobPlaced", job="borrower")
-        return
-    assert story.job("borrower").phase == "pending"
-    story.runs("own", gpus=4, project="a")
-    story.ends("own")
-    story.wait(9 * MINUTE - 1)
-    assert story.job("borrower").phase == "pending"
-    story.wait(1)
-    story.expect("JobPlaced", job="borrower")
 
 
 def test_a_project_in_its_cooldown_does_not_preempt_to_borrow(tell):
@@ -171,42 +159,7 @@ def test_a_project_in_its_cooldown_does_not_preempt_to_borrow(tell):
 # --- backfill
 
 
-def half_full(tell, **parts):
-    """Four GPUs run for an hour by their limit, four are free, and a gang of eight is pending."""
-    story = tell(rules(**parts))
-    story.node("n1")
-    story.runs("short", gpus=4, run_time_limit=60 * MINUTE)
-    story.submit("gang", gpus=8, cls="build")
-    return story
-
-
-def test_with_reserve_a_small_job_is_backfilled_only_where_it_cannot_delay_the_gang(tell):
-    story = half_full(tell, preemption={"actions": ["allocate"]})
-    story.submit("endless", gpus=1)
-    assert story.expect("JobPending", job="endless").reason == "it would delay gang, which is first in the queue"
-    story.submit("too-long", gpus=1, run_time_limit=60 * MINUTE + 1)
-    assert story.job("too-long").phase == "pending"
-    story.runs("quick", gpus=1, run_time_limit=60 * MINUTE)
-    story.ends("quick", after=30 * MINUTE)
-    story.ends("short")
-    story.expect("JobPlaced", job="gang", reserved=False)
-
-
-def test_with_greedy_whatever_fits_starts(tell):
-    story = half_full(tell, preemption={"actions": ["allocate"]}, backfill="greedy")
-    story.submit("endless", gpus=1)
-    story.expect("JobPlaced", job="endless")
-
-
-def test_a_gang_that_has_timed_out_blocks_no_other_job_where_the_policy_says_so(tell):
-    late = {"schedule_timeout": {"after": "5m", "action": "pass"}}
-    story = half_full(tell, preemption={"actions": ["allocate"]}, protections=late)
-    story.submit("endless", gpus=1)
-    story.wait(5 * MINUTE)
-    story.expect("ScheduleTimedOut", job="gang")
-    story.expect("JobPlaced", job="endless")
-
-
+@pytest.mark.slow
 def test_a_gang_does_not_starve_under_an_endless_stream_of_small_jobs(tell):
     story = tell(rules(preemption={"actions": ["allocate"]}))
     for name in ("n1", "n2"):

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.builders import group, requested_unit
-from tests.unit.core_protections.kit import Bench, core
+from tests.kits.builders import group, requested_unit
+from tests.kits.pools import Bench, core
 
 from bailiff_core.model.state import Eviction, Job
 from bailiff_core.protections import excluded_by
-from bailiff_core.queue.backfilled import BackfilledVictims, backfilled_victims
+from bailiff_core.queue.head import BackfilledVictims, backfilled_victims
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 PROJECTS = ({"name": "ours", "quota": {"gpus": 4}}, {"name": "theirs", "quota": {"gpus": 4}})
@@ -173,8 +173,12 @@ def test_a_backfilled_job_whose_eviction_is_stuck_is_not_gone() -> None:
 
 def test_where_a_department_is_beyond_its_share_the_head_evicts_jobs_of_no_other_project() -> None:
     """The head's own project stays within its share, but with the head its department would not."""
-    projects = [{"name": "lab", "quota": {"gpus": 4}}, {"name": "ours", "parent": "lab"}, {"name": "sister", "parent": "lab"},
-                {"name": "theirs", "quota": {"gpus": 4}}]  # fmt: skip
+    projects = [
+        {"name": "lab", "quota": {"gpus": 4}},
+        {"name": "ours", "parent": "lab"},
+        {"name": "sister", "parent": "lab"},
+        {"name": "theirs", "quota": {"gpus": 4}},
+    ]
     bench = pool(*projects)
     bench.preemptor.demand = bench.preemptor.demand.model_copy(update={"tasks": (group(gpus=2),)})
     own = backfilled(bench, "own", project="ours")

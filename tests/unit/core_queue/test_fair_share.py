@@ -4,11 +4,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.unit.core_queue.kit import gpus, project
+from tests.kits.pools import gpus, project
 
 from bailiff_core.model.project_tree import ProjectTree
-from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector
-from bailiff_core.quota.fair_share import allocatable, fair_shares
+from bailiff_core.model.resource_vector import UNLIMITED, Amount, ResourceVector
+from bailiff_core.quota.fair_share import Steps, _allocatable, entitlements
 
 # Each line: the GPUs of the pool; of every project, oldest first, what it asks for and what its share is.
 TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
@@ -41,9 +41,27 @@ TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
     ),
     "a limit bounds what may be asked for": (8, [({"quota": 6, "limit": 3}, 8, 3), ({}, 9, 5)]),
     "a limit of nothing is one, too": (8, [({"limit": 0}, 8, 0), ({}, 9, 8)]),
-    "quotas may sum above the pool": (8, [({"quota": 6}, 9, 6), ({"quota": 6}, 9, 6), ({}, 9, 0)]),
+    "quotas above the pool shrink in proportion": (8, [({"quota": 6}, 9, 4), ({"quota": 6}, 9, 4), ({}, 9, 0)]),
+    "half the pool is gone": (4, [({"quota": 4}, 4, 2), ({"quota": 4}, 4, 2)]),
+    "of half a pool, who asks for less than its part has all of it": (4, [({"quota": 4}, 4, 3), ({"quota": 4}, 1, 1)]),
+    "quotas that nobody asks for shrink nothing": (8, [({"quota": 6}, 9, 6), ({"quota": 6}, 2, 2)]),
+    # 8 × 6/12 = 4 and 8 × 3/12 = 2: the third asks for 1 only, and leaves the rest to the others: 7 × 6/9 and 7 × 3/9.
+    "a small request leaves more of the quotas to the others": (
+        8,
+        [({"quota": 6}, 9, 5), ({"quota": 3}, 9, 2), ({"quota": 3}, 1, 1)],
+    ),
     "an endless quota is the whole pool": (8, [({"quota": -1}, 9, 8), ({"quota": 1}, 9, 1)]),
 }
+
+
+def fair_shares(
+    tree: ProjectTree, total: ResourceVector, requested: dict[str, ResourceVector], **sizes: Amount
+) -> dict[str, ResourceVector]:
+    """sizes: by project, what its tasks ask of a GPU; default: whole ones."""
+    steps = Steps()
+    for name, size in sizes.items():
+        steps.count(tree.branches[name].path, (size,), 1)
+    return {name: entitled.share for name, entitled in entitlements(tree, total, requested, steps).items()}
 
 
 @pytest.mark.parametrize("story", TABLE)
@@ -60,8 +78,12 @@ def test_fractions_are_exact_in_thousandths_and_floors_are_whole_gpus() -> None:
     asked = {"a": gpus(0.3), "b": gpus(5), "c": gpus(5)}
     # Round 1: 4/3 each: a has its 0.3, b and c 1 each; 1.7 left. Round 2: 0.85 each: nothing whole. Then b has 1, c the rest.
     assert fair_shares(tree, gpus(4), asked) | {"*": gpus(0)} == {
-        "": gpus(4), "a": gpus(0.3), "b": gpus(2), "c": gpus(1.7), "*": gpus(0),
-    }  # fmt: skip
+        "": gpus(4),
+        "a": gpus(0.3),
+        "b": gpus(2),
+        "c": gpus(1.7),
+        "*": gpus(0),
+    }
 
 
 def test_cpu_and_memory_are_cut_to_millicores_and_bytes() -> None:
@@ -85,15 +107,6 @@ def test_a_department_divides_its_own_share() -> None:
     assert {name: shares[name][0] // 1000 for name in ("lab", "shop", "one", "two")} == {"lab": 6, "shop": 2, "one": 2, "two": 4}
 
 
-@pytest.mark.parametrize(("total", "asks"), [(8, 6), (4, 6), (8, 1)], ids=("the same", "a smaller pool", "smaller requests"))
-def test_shares_that_were_kept_are_used_only_where_nothing_has_changed(total: int, asks: int) -> None:
-    tree = ProjectTree([project("lab"), project("shop"), project("one", "lab"), project("two", "lab")])
-    kept: dict[str, Any] = {}
-    fair_shares(tree, gpus(8), {"lab": gpus(7), "shop": gpus(6), "one": gpus(1), "two": gpus(6)}, kept)
-    asked = {"lab": gpus(7), "shop": gpus(asks), "one": gpus(1), "two": gpus(6)}
-    assert fair_shares(tree, gpus(total), asked, kept) == fair_shares(tree, gpus(total), asked)
-
-
 def test_jobs_without_a_project_share_like_a_project_with_default_settings() -> None:
     shares = fair_shares(ProjectTree([project("a", quota=4)]), gpus(8), {"a": gpus(8), "*": gpus(8)})
     assert (shares["a"], shares["*"]) == (gpus(6), gpus(2))
@@ -110,4 +123,5 @@ def test_jobs_without_a_project_share_like_a_project_with_default_settings() -> 
     ],
 )
 def test_allocatable_share(stated: dict[str, Any], share: int, most: int) -> None:
-    assert allocatable(ProjectTree([project("a", **stated)]).branches["a"], gpus(share)).gpu_milli == most
+    branch = ProjectTree([project("a", **stated)]).branches["a"]
+    assert _allocatable(branch.quota.gpu_milli, branch.limit.gpu_milli, share * 1000) == most

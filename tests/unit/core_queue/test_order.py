@@ -1,22 +1,31 @@
 """Order in which a pass tries pending jobs."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.builders import group
-from tests.unit.core_queue.kit import Town, gpus, project, whole
+from tests.kits.builders import MINUTE, group
+from tests.kits.pools import Bench, Town, Trials, entitled, gpus, project, whole
 
 from bailiff_core.model.demand import SubGroup
 from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.queue import schedule_timeout
 from bailiff_core.queue.order import Pass, try_key
+from bailiff_core.quota import usage as usage_module
+
+# --- order in which a pass tries pending jobs
 
 
 def tried(town: Town, shares: dict[str, ResourceVector] | None = None, *, placed: bool = False) -> list[str]:
     """All jobs in the order of one pass; `placed`: each gets what it asks for."""
     snapshot = town.snapshot()
-    order = Pass(snapshot, [town.state.jobs[name] for name in town.state.queue], shares)
+    order = Pass(
+        snapshot,
+        [town.state.jobs[name] for name in town.state.queue],
+        None if shares is None else entitled(snapshot.usage.tree, shares),
+    )
     found = []
     while (unit := order.next()) is not None:
         found.append(unit.job.id)
@@ -101,38 +110,62 @@ PLENTY = gpus(9, 9, 9)
 TABLE: dict[str, Line] = {
     "above its fair share comes after": (
         [project("a", quota=8, priority=9), project("b", quota=8)],
-        {"a": 3, "b": 2}, {"a": 1, "b": 1}, {"a": gpus(2), "b": gpus(2)}, ["b", "a"],
+        {"a": 3, "b": 2},
+        {"a": 1, "b": 1},
+        {"a": gpus(2), "b": gpus(2)},
+        ["b", "a"],
     ),
     "within quota with the unit comes first": (
         [project("a", quota=2, priority=9), project("b", quota=3)],
-        {"a": 2, "b": 2}, {"a": 1, "b": 1}, {"a": PLENTY, "b": PLENTY}, ["b", "a"],
+        {"a": 2, "b": 2},
+        {"a": 1, "b": 1},
+        {"a": PLENTY, "b": PLENTY},
+        ["b", "a"],
     ),
     "then the priority of projects": (
         [project("a"), project("b", priority=1)],
-        {"b": 3}, {"a": 1, "b": 1}, {"a": PLENTY, "b": PLENTY}, ["b", "a"],
+        {"b": 3},
+        {"a": 1, "b": 1},
+        {"a": PLENTY, "b": PLENTY},
+        ["b", "a"],
     ),
     "who would use what it has no share of comes last": (
         [project("a"), project("b")],
-        {"b": 8}, {"a": 1, "b": 1}, {"a": gpus(0), "b": gpus(8)}, ["b", "a"],
+        {"b": 8},
+        {"a": 1, "b": 1},
+        {"a": gpus(0), "b": gpus(8)},
+        ["b", "a"],
     ),
     "the smaller dominant share with the unit": (
         [project("a"), project("b")],
-        {"a": 1, "b": 1}, {"a": 1, "b": 1}, {"a": gpus(4), "b": gpus(8)}, ["b", "a"],
+        {"a": 1, "b": 1},
+        {"a": 1, "b": 1},
+        {"a": gpus(4), "b": gpus(8)},
+        ["b", "a"],
     ),
     "then the smaller dominant share without it": (
         [project("a"), project("b")],
-        {"a": 2, "b": 1}, {"a": 1, "b": 2}, {"a": PLENTY, "b": PLENTY}, ["b", "a"],
+        {"a": 2, "b": 1},
+        {"a": 1, "b": 2},
+        {"a": PLENTY, "b": PLENTY},
+        ["b", "a"],
     ),
     "then the smaller allocatable share": (
         [project("a"), project("b")],
-        {"a": 2, "b": 1}, {"a": 2, "b": 1}, {"a": gpus(8), "b": gpus(4)}, ["b", "a"],
+        {"a": 2, "b": 1},
+        {"a": 2, "b": 1},
+        {"a": gpus(8), "b": gpus(4)},
+        ["b", "a"],
     ),
     "then the older": (
         [project("a", created=2), project("b", created=1)],
-        {}, {"a": 1, "b": 1}, {"a": PLENTY, "b": PLENTY}, ["b", "a"],
+        {},
+        {"a": 1, "b": 1},
+        {"a": PLENTY, "b": PLENTY},
+        ["b", "a"],
     ),
     "then the order of the policy": ([project("a"), project("b")], {}, {"b": 1, "a": 1}, None, ["a", "b"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("story", TABLE)
@@ -179,8 +212,112 @@ def test_victims_evicted_in_the_meantime_move_their_project_forward() -> None:
     for name in ("c1", "c2", "b1", "a1"):
         town.waits(name, name[0])
     snapshot = town.snapshot()
-    order = Pass(snapshot, [town.state.jobs[name] for name in town.state.queue], dict.fromkeys(["a", "b", "c"], PLENTY))
+    order = Pass(
+        snapshot,
+        [town.state.jobs[name] for name in town.state.queue],
+        entitled(snapshot.usage.tree, dict.fromkeys("abc", PLENTY)),
+    )
     first = order.next()
     snapshot.usage.evict(whole(victim))
     second = order.next()
     assert [first and first.job.id, second and second.job.id] == ["c1", "a1"]
+
+
+# --- rules of waiting jobs, one by one: which are due, which let others pass, and where they stand in the order
+
+
+# --- timers
+
+
+@pytest.mark.parametrize(
+    ("about", "due"),
+    [({}, True), ({"cancelled": True}, False), ({"timeout_recorded": True}, False), ({"phase": "running"}, False)],
+)
+def test_the_schedule_timeout_is_due_for_pending_jobs_that_go_on_waiting(about: dict[str, Any], due: bool) -> None:
+    bench = Bench(protections={"schedule_timeout": {"after": "5m"}})
+    job = bench.waiting("x")
+    job.submitted_at = 7
+    for name, value in about.items():
+        setattr(job, name, value)
+    assert schedule_timeout.due(bench.state, job) == (7 + 5 * MINUTE if due else None)
+
+
+# --- the order
+
+
+def test_a_complete_job_stands_with_those_at_their_minimum() -> None:
+    town = Town()
+    rigid = town.runs("rigid", "", group(count=2, gpus=1), minimum=2)
+    grown = town.runs("grown", "", group(count=3, gpus=1), minimum=2)
+    lacks = town.runs("lacks", "", group(count=2, gpus=1), minimum=2, placed=1)
+    assert [try_key(job)[1] for job in (lacks, rigid, grown)] == [0, 1, 2], "before them those that lack tasks to their minimum"
+
+
+def test_a_project_whose_first_job_asks_for_nothing_offers_the_next() -> None:
+    town = Town(project("team"))
+    complete, waits = town.runs("a", "team", priority=75), town.waits("b", "team")
+    order = Pass(town.snapshot(), [complete, waits])  # type: ignore[arg-type]
+    unit = order.next()
+    assert unit is not None
+    assert unit.job.id == "b"
+    assert order.next() is None
+
+
+def test_the_order_is_right_although_the_changes_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_module, "MAX_JOURNAL", 0)
+    town = Town(project("a"), project("b"))
+    for name in ("a1", "a2", "b1"):
+        town.waits(name, name[0])
+    snapshot = town.snapshot()
+    order = Pass(snapshot, list(town.state.jobs.values()))  # type: ignore[arg-type]
+    found = order.next()
+    assert found is not None
+    assert found.job.id == "a1"
+    snapshot.usage.evict(whole(town.state.jobs["b1"]))
+    snapshot.usage.refresh(town.state, [])
+    assert snapshot.usage.changes_since(0) is None
+    rest = [order.next(), order.next(), order.next()]
+    assert [None if unit is None else unit.job.id for unit in rest] == ["a2", "b1", None]
+
+
+def test_a_project_without_any_share_of_memory_comes_after_one_with_some() -> None:
+    none = {"gpus": -1, "cpus": -1, "memory": 0}
+    town = Town(project("a", limit=none), project("b"), gpus=0)
+    byte = group(memory_bytes=1)
+    jobs = [town.waits(name, name, byte) for name in ("a", "b")]
+    shares = entitled(town.snapshot().usage.tree, dict.fromkeys("ab", ResourceVector(0, 0, 1)))
+    order = Pass(town.snapshot(), jobs, shares)  # type: ignore[arg-type]
+    keys = {name: order._key(name, whole(town.state.jobs[name])) for name in "ab"}
+    assert (keys["a"][3], keys["b"][3]) == (True, False)
+
+
+def test_a_job_that_asked_for_nothing_is_tried_again_once_it_asks() -> None:
+    """A task of it was lost meanwhile."""
+    town = Town(project("team"))
+    complete = town.runs("a", "team", group(2, gpus=1), minimum=1)
+    order = Pass(town.snapshot(), [complete])  # type: ignore[arg-type]
+    assert order.next() is None
+    del complete.tasks[1]
+    order.put_back(complete)
+    unit = order.next()
+    assert unit is not None
+    assert unit.indices == (1,)
+
+
+def claimed(town: Town) -> Trials:
+    """The pool, all of which counts since a job could use it."""
+    town.waits("any", "a")
+    return town.snapshot()
+
+
+def test_of_projects_that_are_entitled_to_nothing_their_part_of_the_pool_decides() -> None:
+    order = Pass(claimed(Town(project("a"), gpus=8)), [])  # type: ignore[arg-type]
+    assert order._dominant(gpus(2), gpus(0)) == (1, Fraction(1, 4))
+    assert order._dominant(gpus(2, 500), gpus(0)) == (1, Fraction(1, 2)), "the greatest part, of 1000 CPUs"
+    assert order._dominant(gpus(2, 500), gpus(4, 2000)) == (0, Fraction(1, 2))
+
+
+def test_a_share_of_nothing_counts_more_than_any_part_of_another_share() -> None:
+    order = Pass(claimed(Town(project("a"), gpus=8)), [])  # type: ignore[arg-type]
+    assert order._dominant(gpus(1, 500), gpus(0, 500)) == (1, Fraction(1, 8)), "and all of its CPUs"
+    assert order._dominant(gpus(4, 1), gpus(4, 0)) == (1, Fraction(1, 1000)), "and all of its GPUs"

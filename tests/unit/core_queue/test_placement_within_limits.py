@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.builders import GIB, Sketch, group, requested_unit
-from tests.unit.core_queue.kit import project
+from tests.kits.builders import GIB, Sketch, group, requested_unit
+from tests.kits.pools import project
 
 from bailiff_core.model.demand import TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Topology

@@ -4,14 +4,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.builders import requested_unit
-from tests.core_invariants import check_pool
-from tests.log_builder import Story
-from tests.unit.core_protections.kit import Bench
+from tests.kits.builders import requested_unit
+from tests.kits.core_invariants import check_pool
+from tests.kits.log_builder import Story
+from tests.kits.pools import Bench
 
 from bailiff_core.actions import returning
 from bailiff_core.actions.returning import ReturningJobs
-from bailiff_core.model.state import Job, Task
+from bailiff_core.model.state import Job
 from bailiff_core.placement import GangPlacement, TaskPlacement
 
 PROJECTS = ({"name": "ours", "quota": {"gpus": 8}}, {"name": "theirs", "quota": {"gpus": 0}})
@@ -94,45 +94,11 @@ def test_the_first_in_the_queue_is_named() -> None:
 # --- which jobs return at once
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"cancelled": True},
-        {"paused_seq": 1},
-        {"suspended_reason": "gave up"},
-        {"reservation": [Task(0, 0, 0xFF, "reserved")]},
-        {"eviction": None},
-    ],
-)
-def test_a_job_that_is_not_pending_once_it_has_left_takes_nothing_back(change: dict[str, Any]) -> None:
-    bench, back = pool()
-    for name, value in change.items():
-        setattr(back, name, value)
-    assert taking_back(bench) is None
-
-
 def test_nor_does_one_whose_eviction_is_cancelled() -> None:
     bench, back = pool()
     assert back.eviction is not None
     back.eviction.cancel_seq = 7
     assert taking_back(bench) is None
-
-
-@pytest.mark.parametrize(
-    ("cause", "ends_when_evicted", "found"),
-    [
-        ("preemption", False, "back"), ("preemption", True, None), ("requested", True, None), ("drain", False, "back"),
-        ("migration", True, "back"), ("resize", True, "back"), ("cancelled", False, None), ("gang-failure", False, None),
-        ("time-limit", False, None),
-    ],
-)  # fmt: skip
-def test_whether_it_returns_depends_on_the_cause(cause: Any, ends_when_evicted: bool, found: str | None) -> None:
-    bench, back = pool()
-    assert back.eviction is not None
-    back.eviction.cause = cause
-    if ends_when_evicted:
-        back.demand = back.demand.model_copy(update={"on_eviction": "end"})
-    assert taking_back(bench) == found
 
 
 # --- by reclaim
@@ -190,7 +156,7 @@ def test_not_where_the_set_of_victims_would_not_be_permitted(
 ) -> None:
     bench, _ = pool()
     constraints = SimpleNamespace(allows=lambda _: allows, imbalance=lambda _: imbalance)
-    monkeypatch.setattr(returning, "Constraints", lambda *_: constraints)
+    monkeypatch.setattr(returning, "Trial", lambda *_: constraints)
     assert taking_back(bench) == found
 
 
@@ -220,19 +186,6 @@ def test_a_job_that_no_action_permits_to_evict_anybody_takes_no_place_from_those
     bench.state.nodes[1].state = "lost"
     back.project = "ours" if "reclaim" in actions and projects else "theirs"
     assert taking_back(bench, project="theirs", priority=first.get("other", 50)) == "back"
-
-
-def test_a_job_that_has_no_place_beside_one_that_returns_before_it_takes_nothing_back() -> None:
-    """It was on a machine that is lost, and needs all of node a, of which `back` takes one half again."""
-    bench, _ = pool(gpus=4)
-    bench.sketch.node("c")
-    large = bench.waiting("large", priority=70, gpus=8)
-    bench.sketch.at(large, ("c", range(8)), phase="evicting")
-    bench.state.evicting["large"] = None
-    bench.state.nodes[1].state = "lost"
-    assert taking_back(bench, gpus=4, first=4) is None
-    del bench.state.evicting["back"]
-    assert taking_back(bench, gpus=4, first=4) == "large"
 
 
 def gang(bench: Bench, *devices: int, **demand: Any) -> Job:

@@ -4,6 +4,8 @@ import types
 from itertools import count
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from annotated_types import Ge
+
 from bailiff_core.model.document import Document
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import AUDIT_TYPES
@@ -46,7 +48,9 @@ class Aviary:
         """A value of this type."""
         origin, parts = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
-            return self.value(parts[0], where)
+            found = self.value(parts[0], where)
+            least = [rule.ge for part in parts[1:] for rule in getattr(part, "metadata", ()) if isinstance(rule, Ge)]
+            return max([found, *least]) if type(found) is int else found
         if origin is Literal:
             return parts[0]
         if origin in (Union, types.UnionType):

@@ -7,16 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.log_builder import DAY, HOUR, MINUTE, SECOND, Story, folded, policy
-from typer.testing import CliRunner
+from tests.kits.dataset import bailiff, write_log
+from tests.kits.log_builder import DAY, HOUR, MINUTE, SECOND, Story, folded, policy
 
-from bailiff.audit.log_files import about_line, message_line
-from bailiff.cli import app
 from bailiff.client.errors import ExitCode
 from bailiff.dataset import Pseudonyms
 from bailiff.dataset.anonymise import MONDAY, WEEK, Anonymiser
-from bailiff_bus.port import Message
-from bailiff_bus.topics import AUDIT
 from bailiff_core.records import decode, facts
 from bailiff_log.engine_identity import EngineIdentity
 
@@ -49,18 +45,9 @@ def moonshot() -> Story:
 
 
 SECRETS = (
-    "houston", "eagle", "tranquility", "rack", "july", "armstrong", "lander", "apollo", "neil", "grant", "NAS-9", "docking",
-    "gemini", "buzz", "laptop", "1795262400", "2026-", "bailiff.requests",
-)  # fmt: skip
-
-
-def write_log(story: Story, path: Path) -> Path:
-    messages = (
-        Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)
-        for record, wire in zip(story.records, story.wires, strict=True)
-    )
-    path.write_text(about_line(story.pool, 0) + "".join(map(message_line, messages)), encoding="utf-8")
-    return path
+    *("houston", "eagle", "tranquility", "rack", "july", "armstrong", "lander", "apollo", "neil", "grant", "NAS-9", "docking"),
+    *("gemini", "buzz", "laptop", "1795262400", "2026-", "bailiff.requests"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +58,6 @@ def story() -> Story:
 @pytest.fixture
 def log(story: Story, tmp_path: Path) -> Path:
     return write_log(story, tmp_path / "log.jsonl")
-
-
-def bailiff(*given: object):
-    return CliRunner().invoke(app, [str(each) for each in given])
 
 
 def export(log: Path, folder: Path, *options: object):
@@ -109,16 +92,16 @@ def test_what_a_study_of_preemption_needs_is_there(log: Path, tmp_path: Path):
     assert int(docking["first_started"]) - int(docking["submitted"]) == 4 * SECOND
     first, second = table(tmp_path / "set", "evictions")[:2]
     assert (first["job"], first["for_job"], first["cause"]) == (lander["job"], docking["job"], "preemption")
-    assert int(first["lost_gpu_ms"]) == 8 * (601_000 + 60_000)
+    assert (int(first["work_lost_gpu_ms"]), int(first["restart_gpu_ms"])) == (8 * 601_000, 8 * 60_000)
     assert [int(first[name]) - int(first["decided"]) for name in ("started", "term_sent", "released")] == [2 * SECOND] * 3
     assert int(first["resumed"]) > int(first["released"])
     assert (second["job"], second["cause"]) == (docking["job"], "requested")
     first_request, again = table(tmp_path / "set", "requests")
     assert again["result"] == "timed-out"
-    assert (first_request["result"], first_request["victims"], first_request["victim_lost_gpu_ms"]) == (
+    assert (first_request["result"], first_request["victims"], first_request["victim_work_lost_gpu_ms"]) == (
         "decided",
         "1",
-        first["lost_gpu_ms"],
+        first["work_lost_gpu_ms"],
     )
     apollo, gemini = table(tmp_path / "set", "projects")
     assert (apollo["created"], gemini["created"], apollo["quota_gpu_milli"]) == ("1", "0", "4000")

@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests import dataset_month
+from tests.kits import dataset_month
 
-from bailiff_core.engine import LOGIC
 from bailiff_core.model.state import ENDED
 from bailiff_sim.from_dataset import from_dataset
 
@@ -44,9 +43,10 @@ def test_it_loads_as_a_workload_of_the_simulator():
     assert len(list(found.workload.demands())) == len(found.recorded.jobs) > 300
     assert found.workload.gpus == 48
     assert {job.outcome for job in found.recorded.jobs.values()} <= {*ENDED, None}
-    assert sum(job.evictions.get("preemption", 0) for job in found.recorded.jobs.values()) > 20
+    assert sum(job.evictions.get("preemption", 0) for job in found.recorded.jobs.values()) > 10
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_dataset_or_was_changed_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="is not a dataset"):
         from_dataset(tmp_path)
@@ -58,10 +58,8 @@ def test_a_folder_that_is_no_dataset_or_was_changed_is_refused(tmp_path: Path):
 
 
 def test_the_generator_makes_its_beginning_again(tmp_path: Path):
-    """Records of the first days are the same, to the byte, where the engine is the one that decided it."""
+    """Records of the first days are the same, to the byte. After a change of the generator or of `LOGIC`, write it again."""
     there = log_of(MONTH)
-    if f"/{LOGIC}" not in there[2]:
-        pytest.skip("another engine decided it: as a recorded history it stays")
     asyncio.run(dataset_month.write(tmp_path / "again", days=2))
     again = log_of(tmp_path / "again")
     assert len(again) > 50

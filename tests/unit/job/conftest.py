@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.job_node import JobNode
+from tests.kits.job_node import JobNode
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.job_node import AGREED, CONFIRMED, PROPOSED, STEP, JobNode
+from tests.kits.job_node import AGREED, CONFIRMED, PROPOSED, STEP, JobNode
 
 PACKAGE = Path(__file__).parents[3] / "libs/job"
 
@@ -23,22 +23,30 @@ class Shell:
         if node:
             control = str(node.control)
             self.env |= {
-                "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": "1", "BAILIFF_CHECKPOINT_DIR": str(folder / "checkpoints"),
-                "BAILIFF_CONTROL_DIR": control, "BAILIFF_SOCKET": f"{control}/socket",
-            }  # fmt: skip
+                "BAILIFF_JOB_ID": "train-7",
+                "BAILIFF_ATTEMPT": "1",
+                "BAILIFF_CHECKPOINT_DIR": str(folder / "checkpoints"),
+                "BAILIFF_CONTROL_DIR": control,
+                "BAILIFF_SOCKET": f"{control}/socket",
+            }
         self.env |= env
 
     def run(self, *arguments: object) -> tuple[int, str]:
         done = subprocess.run(
-            [str(self.folder / "bin/bailiff-job"), *map(str, arguments)], env=self.env, cwd=self.folder, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            [str(self.folder / "bin/bailiff-job"), *map(str, arguments)],
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return done.returncode, done.stdout.strip() or done.stderr.strip()
 
     def code(self, *arguments: object) -> int:
         return self.run(*arguments)[0]
 
 
+@pytest.mark.slow
 def test_outside_bailiff_it_is_quiet(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     for name in [name for name in shell.env if name.startswith("BAILIFF")]:
@@ -54,6 +62,7 @@ def test_outside_bailiff_it_is_quiet(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
+@pytest.mark.slow
 def test_one_preemption(tmp_path: Path, node: JobNode) -> None:
     shell = Shell(tmp_path, node)
     state = tmp_path / "state"
@@ -86,6 +95,7 @@ def test_a_program_at_its_end_reports_done(tmp_path: Path, node: JobNode) -> Non
     node.wait_for(lambda: node.stages() == ["done"])
 
 
+@pytest.mark.slow
 def test_a_program_that_keeps_its_own_checkpoints(tmp_path: Path, node: JobNode) -> None:
     shell = Shell(tmp_path, node)
     (tmp_path / "mine").mkdir()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.job_node import AGREED, CONFIRMED, PROPOSED, SOFT_DEADLINE, STEP, GangOfNodes, JobNode
-from tests.job_ranks import Training, expected, place
+from tests.kits.job_node import AGREED, CONFIRMED, PROPOSED, SOFT_DEADLINE, STEP, GangOfNodes, JobNode
+from tests.kits.job_ranks import Training, expected, place
 
 from bailiff_job import Job
 from bailiff_job.shared_steps import detached_steps

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.job_node import AGREED, NOTICE, PACE, STEP, JobNode
-from tests.job_ranks import Training, expected, place
+from tests.kits.job_node import AGREED, NOTICE, PACE, STEP, JobNode
+from tests.kits.job_ranks import Training, expected, place
 
 import bailiff_job
 from bailiff_job import Job
@@ -45,10 +45,16 @@ def test_outside_bailiff_it_keeps_checkpoints_in_the_given_directory(tmp_path: P
 
 def test_the_rank_comes_from_the_environment(tmp_path: Path, node: JobNode, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
-        "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": "3", "BAILIFF_CONTROL_DIR": str(node.control), "RANK": "0",
-        "BAILIFF_SOCKET": str(node.control / "socket"), "BAILIFF_CHECKPOINT_DIR": str(tmp_path / "c"), "WORLD_SIZE": "1",
-        "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1",  # two tasks of one machine, each with a directory of its own
-    }.items():  # fmt: skip
+        "BAILIFF_JOB_ID": "train-7",
+        "BAILIFF_ATTEMPT": "3",
+        "BAILIFF_CONTROL_DIR": str(node.control),
+        "RANK": "0",
+        "BAILIFF_SOCKET": str(node.control / "socket"),
+        "BAILIFF_CHECKPOINT_DIR": str(tmp_path / "c"),
+        "WORLD_SIZE": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "LOCAL_RANK": "1",  # two tasks of one machine, each with a directory of its own
+    }.items():
         monkeypatch.setenv(name, value)
     attached = bailiff_job.attach("elsewhere")
     assert node.messages() == [{"type": "hello", "v": 1, "rank": 0, "pid": os.getpid()}]
@@ -196,8 +202,8 @@ class TestProgress:
         self, tmp_path: Path, node: JobNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         node.close()
-        attached = job(tmp_path, node)
         with caplog.at_level(logging.WARNING):
+            attached = job(tmp_path, node)
             for step in range(100):
                 attached.progress(step, 1000)
         assert caplog.text.count("was not delivered to the node") == 1

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from bailiff_job.rank_env import RankEnv
 from bailiff_job.store import Store
 
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
 from bailiff_job.clock import monotonic
+from bailiff_job.rank_env import RankEnv
 from bailiff_job.store import Store
 
 directory, functions = Path(sys.argv[1]), sys.argv[2:]
@@ -42,7 +44,7 @@ def until_line(number, place):
                 os.kill(os.getpid(), signal.SIGKILL)
         return trace
 
-    store = Store(place, job="j", attempt=1, keep=1)
+    store = Store(place, RankEnv("j", 1), keep=1)
     store.start_attempt()
     commit(store, 1)
     sys.settrace(trace)
@@ -77,7 +79,7 @@ def check(directory: Path, outcomes: list[tuple[int, int]]) -> None:
     assert outcomes[-1][1] == 0, "the last one was beyond the end and committed"
     seen = set()
     for number, code in outcomes:
-        again = Store(directory / str(number), job="j", attempt=2)
+        again = Store(directory / str(number), RankEnv("j", 2))
         checkpoint, damaged = again.latest()
         assert checkpoint is not None, f"killed at line {number}: nothing to restore"
         assert (checkpoint.folder / "deep" / "w").read_text() == str(checkpoint.step) * 1000

@@ -10,6 +10,8 @@ import pytest
 
 import bailiff_job
 
+pytestmark = pytest.mark.slow  # other interpreters are started
+
 PACKAGE = Path(bailiff_job.__file__).parent
 SCRIPT = """
 import sys, pathlib
@@ -51,7 +53,10 @@ def test_it_runs_on(version: str, tmp_path: Path) -> None:
         pytest.skip(f"there is no Python {version} on this machine")
     env = {name: value for name, value in os.environ.items() if not name.startswith("BAILIFF")}
     done = subprocess.run(
-        [python, "-W", "error", "-c", SCRIPT, str(tmp_path / "kept")], env={**env, "PYTHONPATH": str(PACKAGE.parent)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [python, "-W", "error", "-c", SCRIPT, str(tmp_path / "kept")],
+        env={**env, "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout == "fine\n", done.stderr

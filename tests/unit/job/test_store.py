@@ -13,11 +13,12 @@ import pytest
 
 from bailiff_job import CheckpointError, Superseded
 from bailiff_job.clock import monotonic
+from bailiff_job.rank_env import RankEnv
 from bailiff_job.store import Store
 
 
-def store(directory: Path, attempt: int = 1, **more: Any) -> Store:
-    made = Store(directory, job="train-7", attempt=attempt, **more)
+def store(directory: Path, attempt: int = 1, keep: int | None = 2, **more: Any) -> Store:
+    made = Store(directory, RankEnv("train-7", attempt, **more), keep)
     made.start_attempt()
     return made
 
@@ -47,8 +48,14 @@ def test_the_latest_checkpoint_is_found_with_its_manifest(tmp_path: Path) -> Non
     microseconds = manifest.pop("microseconds")
     assert microseconds > 0
     assert {name: manifest[name] for name in manifest if name != "files"} == {
-        "v": 1, "job": "train-7", "attempt": 1, "rank": 0, "world_size": 1, "step": 19, "agreed": True,
-    }  # fmt: skip
+        "v": 1,
+        "job": "train-7",
+        "attempt": 1,
+        "rank": 0,
+        "world_size": 1,
+        "step": 19,
+        "agreed": True,
+    }
 
 
 def damage_content(folder: Path) -> None:
@@ -81,9 +88,7 @@ def damage_renamed(folder: Path) -> None:
     folder.rename(folder.with_name("step-00000099"))
 
 
-DAMAGES = (
-    damage_content, damage_size, damage_missing, damage_manifest, damage_no_manifest, damage_outside, damage_renamed,
-)  # fmt: skip
+DAMAGES = (damage_content, damage_size, damage_missing, damage_manifest, damage_no_manifest, damage_outside, damage_renamed)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -228,9 +233,7 @@ def test_durable_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "rename", renamed)
     commit(saves, 9)
-    assert done == [
-        "sync one.bin", "sync layers", "sync .tmp", "sync manifest.json", "sync .tmp", "rename", "sync attempt",
-    ]  # fmt: skip
+    assert done == ["sync one.bin", "sync layers", "sync .tmp", "sync manifest.json", "sync .tmp", "rename", "sync attempt"]
 
 
 def test_the_disk_is_full(tmp_path: Path) -> None:
@@ -253,7 +256,7 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
 
 def test_keeping_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must be at least 1"):
-        Store(tmp_path, job="j", attempt=1, keep=0)
+        Store(tmp_path, RankEnv("j", 1), keep=0)
 
 
 class TestGang:

@@ -1,7 +1,7 @@
 """Each kind of workload: its pods, its ranks, how it is suspended, how it ends."""
 
 import pytest
-from tests.bridge_objects import job_object, pod_template
+from tests.kits.bridge_objects import job_object, pod_template
 
 from bailiff_kubernetes_bridge.view import cluster_view
 from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND
@@ -13,9 +13,12 @@ META = {"namespace": "ml", "uid": "w1", "resourceVersion": "7", "generation": 2,
 
 def item(kind, spec, status=None, **meta):
     return {
-        "apiVersion": BY_KIND[kind].resource.api_version, "kind": kind, "spec": spec, "status": status or {},
+        "apiVersion": BY_KIND[kind].resource.api_version,
+        "kind": kind,
+        "spec": spec,
+        "status": status or {},
         "metadata": {"name": "run", **META, **meta},
-    }  # fmt: skip
+    }
 
 
 def pod(name, labels=None, annotations=None, owner=None):
@@ -97,11 +100,11 @@ def test_pytorchjob():
 @pytest.mark.parametrize(
     ("kind", "condition", "outcome"),
     [
-        ("Job", "Complete", "complete"), ("Job", "Failed", "failed"), ("JobSet", "Completed", "complete"),
-        ("JobSet", "Failed", "failed"), ("TrainJob", "Complete", "complete"), ("TrainJob", "Failed", "failed"),
-        ("PyTorchJob", "Succeeded", "complete"), ("PyTorchJob", "Failed", "failed"), ("Job", "Suspended", ""),
+        *(("Job", "Complete", "complete"), ("Job", "Failed", "failed"), ("JobSet", "Completed", "complete")),
+        *(("JobSet", "Failed", "failed"), ("TrainJob", "Complete", "complete"), ("TrainJob", "Failed", "failed")),
+        *(("PyTorchJob", "Succeeded", "complete"), ("PyTorchJob", "Failed", "failed"), ("Job", "Suspended", "")),
     ],
-)  # fmt: skip
+)
 def test_how_each_kind_ends(kind, condition, outcome):
     status = {"conditions": [{"type": condition, "status": "True"}, {"type": "FailureTarget", "status": "True"}]}
     assert one(cluster_view([], {kind: [item(kind, {"template": pod_template()}, status)]}))[0].outcome == outcome

@@ -4,14 +4,16 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.bridge_kit import World
+from tests.kits.bridge import World
 
 from bailiff_admission.request_handlers.cordons import facts_of_cordon
-from bailiff_admission.request_handlers.nodes import request_for_node
-from bailiff_admission.request_handlers.rejected import Rejected
-from bailiff_bus.messages import DrainNode, NodeInventory, UndrainNode
+from bailiff_bus.messages.reports import NodeInventory
+from bailiff_core.admission import Context, admit
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.model.state import Node
+from bailiff_core.permissions import Requester
 from bailiff_core.records.facts import RequestId
+from bailiff_core.records.node_requests import DrainNode, UndrainNode
 from bailiff_kubernetes.names import CORDONED_BY
 from bailiff_kubernetes_bridge.actions import CordonNode
 from bailiff_node_agent.kubernetes_node import facts_of
@@ -31,10 +33,10 @@ class Cluster(World):
     def ask(self, body: DrainNode | UndrainNode) -> Rejected | None:
         """An operator's request."""
         request = RequestId(source="test", id=str(next(NUMBERS)), digest="0" * 64)
-        found = request_for_node(self.story.state, request, body)
+        found = admit(Context(self.story.state, Requester("root-key", "signed"), request), body)
         if isinstance(found, Rejected):
             return found
-        self.story.cycle(*found)
+        self.story.cycle(found)
         return None
 
     def kubectl(self, cordon: bool, name: str = "n1") -> None:
@@ -46,9 +48,16 @@ class Cluster(World):
         """The nodes' agents announce what they see of their nodes, and admission records it."""
         for name, item in self.nodes.items():
             report = NodeInventory(
-                node=name, incarnation="i", number=next(NUMBERS), machine_id="m", boot_id="b", release="r", cpu_milli=1,
-                memory_bytes=1, cordon=facts_of(item, []).cordon,
-            )  # fmt: skip
+                node=name,
+                incarnation="i",
+                number=next(NUMBERS),
+                machine_id="m",
+                boot_id="b",
+                release="r",
+                cpu_milli=1,
+                memory_bytes=1,
+                cordon=facts_of(item, []).cordon,
+            )
             if facts := facts_of_cordon(self.node(name), report):
                 self.story.cycle(*facts)
 

@@ -1,9 +1,9 @@
 """A change of one workload costs a look at one workload, however many there are."""
 
 import pytest
-from tests.bridge_kit import World
-from tests.bridge_objects import job_object
-from tests.bridge_rounds import Rounds
+from tests.kits.bridge import World
+from tests.kits.bridge_objects import job_object
+from tests.kits.bridge_rounds import Rounds
 
 from bailiff_kubernetes_bridge.evaluation import ALL_EVERY_S
 from bailiff_kubernetes_bridge.work_queue import NODES

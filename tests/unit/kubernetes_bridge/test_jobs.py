@@ -1,13 +1,14 @@
 """A Job with Bailiff's label: submitted, placed, preempted, brought back; and everything that a user can do to it meanwhile."""
 
 import pytest
-from tests.bridge_kit import World
-from tests.bridge_objects import gated, job_object, message
-from tests.log_builder import policy
+from tests.kits.bridge import World
+from tests.kits.bridge_objects import gated, job_object, message
+from tests.kits.log_builder import policy
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes_bridge.actions import EndPod
+from bailiff_kubernetes_bridge.actions import EndPod, Send
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
+from bailiff_kubernetes_bridge.messages import Rejection
 
 
 @pytest.fixture
@@ -250,6 +251,36 @@ def test_a_rejected_submission_is_not_repeated_until_something_has_changed(world
     world.story.apply_policy(policy(projects=[{"name": "vision"}]))
     world.settle()
     assert world.job("train").project == "vision"
+
+
+def test_what_was_rejected_for_a_limit_is_sent_again_when_the_rejection_says_so(world):
+    world.story.apply_policy(policy(limits={"user": {"open_jobs": 1}}))
+    world.add(job_object("first"))
+    world.settle()
+    world.add(job_object("second"))
+    world.settle()
+    assert "limits.user.open_jobs" in status(world, "second")
+    (rejected,) = world.rejected.values()
+    world.story.submit("early", after=59_000_000)
+    world.objects["second"]["metadata"]["labels"]["looked-at"] = "early"
+    world.settle()
+    assert [*world.rejected.values()] == [rejected], "not before its time"
+    world.story.submit("late", after=2_000_000)
+    world.objects["second"]["metadata"]["labels"]["looked-at"] = "late"
+    world.settle()
+    (again,) = world.rejected.values()
+    assert again.seq > rejected.seq
+
+
+def test_a_change_that_was_rejected_for_a_time_is_sent_again(world):
+    world.add(job_object("train"))
+    world.settle()
+    world.change("train", suspend=True)
+    (pause,) = [action for action in world.due() if isinstance(action, Send)]
+    world.rejected[pause.id] = Rejection("too-many-requests", "later", 1, world.story.state.now + 1_000_000)
+    assert [action for action in world.due() if isinstance(action, Send)] == []
+    world.story.submit("late", after=2_000_000)
+    assert pause in world.due()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Plain pods with Bailiff's label, alone and in groups."""
 
 import pytest
-from tests.bridge_kit import World
-from tests.bridge_objects import gated, message, plain_pod
+from tests.kits.bridge import World
+from tests.kits.bridge_objects import gated, message, plain_pod
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.actions import OpenGate, Send, SetPodStatus

@@ -1,8 +1,8 @@
 """RayJobs: their pods, which of them Bailiff can place and end, and what a change of their size does."""
 
 import pytest
-from tests.bridge_kit import World
-from tests.bridge_objects import POOL, job_object, pod_template
+from tests.kits.bridge import World
+from tests.kits.bridge_objects import POOL, job_object, pod_template
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.view import cluster_view
@@ -15,21 +15,30 @@ def rayjob(status=None, workers=2, hosts=1, **spec):
         "apiVersion": "ray.io/v1",
         "kind": "RayJob",
         "metadata": {
-            "name": "run", "namespace": "team-a", "uid": "0a0a0a0a-run", "generation": 1, "resourceVersion": "1",
-            "labels": {names.POOL: POOL}, "annotations": {names.SUBMITTED_BY: "ada"},
+            "name": "run",
+            "namespace": "team-a",
+            "uid": "0a0a0a0a-run",
+            "generation": 1,
+            "resourceVersion": "1",
+            "labels": {names.POOL: POOL},
+            "annotations": {names.SUBMITTED_BY: "ada"},
         },
         "spec": {"shutdownAfterJobFinishes": True, "rayClusterSpec": cluster, **spec},
         "status": status or {},
-    }  # fmt: skip
+    }
 
 
 def ray_pod(name, group, cluster="run-x"):
     made = pod_template(0 if group == "headgroup" else 1, {"ray.io/cluster": cluster, "ray.io/group": group})
     owner = {"kind": "RayCluster", "name": cluster, "uid": cluster, "controller": True}
     made["metadata"] |= {
-        "name": name, "namespace": "team-a", "uid": f"uid-{name}", "resourceVersion": "1", "annotations": {},
+        "name": name,
+        "namespace": "team-a",
+        "uid": f"uid-{name}",
+        "resourceVersion": "1",
+        "annotations": {},
         "ownerReferences": [owner],
-    }  # fmt: skip
+    }
     return {"apiVersion": "v1", "kind": "Pod", **made, "status": {"phase": "Pending"}}
 
 

@@ -4,27 +4,22 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.agent_kit import carry_out
-from tests.unit.node_agent.test_agent_lease import SECOND, Node, node
+from tests.kits.agent import carry_out
+from tests.unit.node_agent.lease import SECOND, Node
 
-from bailiff_bus.messages import (
-    CancelEviction,
-    Evict,
-    JobSpec,
+from bailiff_bus.messages.commands import CancelEviction, Evict, RecordRef, StartTask, TaskAssignment
+from bailiff_bus.messages.reports import (
     NodeInventory,
-    StartTask,
-    TaskAssignment,
     TaskExitedReport,
     TaskReleasedReport,
     TaskStartedReport,
     TaskStartRefusedReport,
 )
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices.ledger import ShareLedger
 from bailiff_node_agent.runtime import Launch, TaskKey
 
-__all__ = ["node"]
 GPU = "GPU-sim-n1-0"
 
 
@@ -118,7 +113,7 @@ async def test_the_tasks_of_a_gang_start_concurrently(node: Node, monkeypatch: p
         return await start_one(launch)
 
     monkeypatch.setattr(runtime, "start", once_both_begin)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
     assert sorted(report.task for report in messages(node, TaskStartedReport)) == [0, 1]
 

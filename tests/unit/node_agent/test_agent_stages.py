@@ -5,26 +5,18 @@ Time is virtual: nothing here waits.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent_kit import carry_out
+from tests.kits.agent import carry_out
 from tests.simulation.processes import VirtualLoop
+from tests.unit.node_agent.stages import SECOND, World
 
-from bailiff_bus.messages import (
-    CancelEviction,
-    CheckpointAtStep,
-    DeviceQuarantinedReport,
-    Evict,
+from bailiff_bus.messages.commands import Evict, Fence, TaskAssignment
+from bailiff_bus.messages.devices import DeviceQuarantinedReport
+from bailiff_bus.messages.reports import (
     EvictionStageReport,
-    Fence,
-    JobSpec,
     NodeInventory,
-    ReportBody,
-    StartTask,
-    TaskAssignment,
     TaskCancelEvictionRefusedReport,
     TaskEvictionCancelledReport,
     TaskExitedReport,
@@ -32,92 +24,9 @@ from bailiff_bus.messages import (
     TaskReleasedReport,
     TaskResumedReport,
 )
-from bailiff_bus.messages.commands import RecordRef
-from bailiff_node_agent.agent import Agent
-from bailiff_node_agent.agent_context import AgentContext
-from bailiff_node_agent.devices import SimulatedInventory
-from bailiff_node_agent.disk import EvictionStore, Fences, MemoryStorage, Reports, new_incarnation
-from bailiff_node_agent.reporter import decode_report
-from bailiff_node_agent.runtime import SimulatedMachine, TaskKey
-from bailiff_node_agent.runtime.simulated import SimulatedRuntime
-from bailiff_node_agent.settings import NodeDeclaration
-from bailiff_service.clock_and_ids import SYSTEM
-from bailiff_service.metrics import Metrics
+from bailiff_node_agent.runtime import TaskKey
 
-SECOND = 1_000_000
 KEY = TaskKey("job", 1, "0")
-ALONE = TaskAssignment(task=0)
-
-
-class World:
-    """One machine, and an agent that can die and come back."""
-
-    def __init__(self) -> None:
-        self.machine, self.storage = SimulatedMachine(), MemoryStorage()
-        self.inventory = SimulatedInventory("2xH100-80GB", "n1", self.machine.identify)
-        self.machine.attach_devices(self.inventory)
-        self.running: asyncio.Task[None] | None = None
-        self.sent_reports: list[ReportBody] = []
-
-    async def agent_starts(self) -> None:
-        runtime = SimulatedRuntime(self.machine)
-        clock_and_ids = replace(SYSTEM, boot=lambda: int(asyncio.get_running_loop().time() * 1_000_000))
-        parts = AgentContext(
-            node=NodeDeclaration(name="n1", pool="pool-a", gpus="2xH100-80GB"),
-            inventory=self.inventory,
-            runtimes={"simulated": runtime},
-            storage=self.storage,
-            fences=Fences(self.storage),
-            reports=Reports(self.storage),
-            evictions=EvictionStore(self.storage),
-            incarnation=new_incarnation(self.storage, machine_id="m1"),
-            folder=Path("/nowhere"),
-        )
-        self.agent = Agent(parts, clock_and_ids, Metrics(), self.collect)
-        await self.agent.adopt()
-        self.running = asyncio.get_running_loop().create_task(self.agent.run())
-        await asyncio.sleep(0)
-
-    def collect(self) -> None:
-        for number, kept in self.agent.context.reports.unsent():
-            self.sent_reports.append(decode_report(kept))
-            self.agent.context.reports.sent(number)
-
-    async def agent_dies(self) -> None:
-        assert self.running is not None
-        self.running.cancel()
-        await asyncio.gather(self.running, return_exceptions=True)
-        self.machine.listen(None, None)
-
-    def common(self, seq: int) -> dict[str, Any]:
-        incarnation = self.agent.context.incarnation.incarnation
-        position = {"node": "n1", "incarnation": incarnation, "sender_epoch": 1, "ordered_by": RecordRef(epoch=1, seq=seq)}
-        return {**position, "job": "job", "attempt": 1}
-
-    async def starts(self, talks: str | None = "10:2", world: int = 1, task: TaskAssignment = ALONE, **env: str) -> None:
-        spec = JobSpec(command="train", runtime="simulated", env=env | ({"BAILIFF_SIM_CHECKPOINTS": talks} if talks else {}))
-        about = {"tasks": (task,), "spec": spec, "grace": SECOND, "master_node": "n1", "world_size": world}
-        await carry_out(self.agent, StartTask(sender="admission", **self.common(5), **about))
-
-    def leaves(self, grace: int = 150, term_after: int | None = 120) -> dict[str, Any]:
-        soft = None if term_after is None else term_after * SECOND
-        return {"tasks": (0,), "grace": grace * SECOND, "term_after": soft, "cause": "preemption", "for_job": "serve-1"}
-
-    async def evict(self, grace: int = 150, term_after: int | None = 120) -> None:
-        await carry_out(self.agent, Evict(sender="executor", **self.common(9), **self.leaves(grace, term_after)))
-
-    async def cancel_eviction(self, seq: int = 20) -> None:
-        await carry_out(self.agent, CancelEviction(sender="executor", **self.common(seq), tasks=(0,)))
-
-    async def together(self, step: int, *, agreed: bool = False) -> None:
-        await carry_out(self.agent, CheckpointAtStep(sender="executor", **self.common(9), tasks=(0,), step=step, agreed=agreed))
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [report for report in self.sent_reports if isinstance(report, kind)]
-
-    def stages(self) -> list[tuple[str, int]]:
-        """Each with its seconds since the notice, in the order of the reports."""
-        return [(report.stage, round(report.elapsed / SECOND)) for report in self.of(EvictionStageReport)]
 
 
 def story(tells: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -151,12 +60,20 @@ async def test_a_job_with_the_library_gets_its_notice_and_exits_by_itself(world:
     await world.evict()
     await asyncio.sleep(10)
     assert world.stages() == [
-        ("noticed", 0), ("acknowledged", 0), ("checkpoint_started", 0), ("checkpoint_committed", 2), ("yielding", 2),
-    ]  # fmt: skip
+        ("noticed", 0),
+        ("acknowledged", 0),
+        ("checkpoint_started", 0),
+        ("checkpoint_committed", 2),
+        ("yielding", 2),
+    ]
     noticed, acknowledged, _, committed, _ = world.of(EvictionStageReport)
     assert (noticed.attached, noticed.term_after, noticed.kill_after, noticed.step, noticed.step_rate_milli) == (
-        True, 120 * SECOND, 150 * SECOND, 300, 10_000,
-    )  # fmt: skip
+        True,
+        120 * SECOND,
+        150 * SECOND,
+        300,
+        10_000,
+    )
     assert acknowledged.step == 300
     assert (committed.checkpoint.step, committed.checkpoint.duration, committed.step) == (301, 2 * SECOND, None)
     assert [report.exit_code for report in world.of(TaskExitedReport)] == [85]
@@ -197,9 +114,9 @@ async def test_a_rank_confirms_the_step_or_raises_it_and_saves_when_all_agree(wo
     await world.together(305, agreed=True)
     await asyncio.sleep(10)
     assert [(report.stage, report.step) for report in world.of(EvictionStageReport)] == [
-        ("noticed", 300), ("acknowledged", 300), ("step_confirmed", 302), ("step_confirmed", 305), ("step_agreed", 305),
-        ("checkpoint_started", 305), ("checkpoint_committed", None), ("yielding", None),
-    ]  # fmt: skip
+        *(("noticed", 300), ("acknowledged", 300), ("step_confirmed", 302), ("step_confirmed", 305), ("step_agreed", 305)),
+        *(("checkpoint_started", 305), ("checkpoint_committed", None), ("yielding", None)),
+    ]
     assert world.of(EvictionStageReport)[-2].checkpoint.agreed is True
 
 
@@ -218,6 +135,47 @@ async def test_without_agreement_it_saves_at_the_soft_deadline_and_reports_it(wo
 
 
 @story
+async def test_a_shortened_grace_kills_earlier_and_says_so(world: World) -> None:
+    await world.starts(talks="10:600", BAILIFF_SIM_ON_TERM="ignore")
+    await world.evict(grace=100_000, term_after=80_000)
+    await asyncio.sleep(10)
+    world.sent_reports.clear()
+    await world.evict(grace=30, term_after=24, seq=10)
+    await asyncio.sleep(1)
+    noticed = next(report for report in world.of(EvictionStageReport) if report.stage == "noticed")
+    assert (noticed.term_after, noticed.kill_after) == (24 * SECOND, 30 * SECOND)
+    await asyncio.sleep(100)
+    (kill,) = (report for report in world.of(EvictionStageReport) if report.stage == "kill_sent")
+    assert round(kill.elapsed / SECOND) == 30
+    assert [report.exit_code for report in world.of(TaskExitedReport)] == [-9]
+
+
+@story
+async def test_a_grace_is_never_lengthened(world: World) -> None:
+    await world.starts(talks="10:600", BAILIFF_SIM_ON_TERM="ignore")
+    await world.evict(grace=30, term_after=24)
+    await asyncio.sleep(1)
+    await world.evict(grace=100_000, term_after=80_000, seq=10)
+    await asyncio.sleep(60)
+    assert [round(report.elapsed / SECOND) for report in world.of(EvictionStageReport) if report.stage == "kill_sent"] == [30]
+
+
+@story
+async def test_a_restarted_agent_keeps_a_shortened_grace(world: World) -> None:
+    await world.starts(talks="10:600", BAILIFF_SIM_ON_TERM="ignore")
+    await world.evict(grace=100_000, term_after=80_000)
+    await asyncio.sleep(1)
+    await world.evict(grace=30, term_after=24, seq=10)
+    await asyncio.sleep(1)
+    await world.agent_dies()
+    await asyncio.sleep(5)
+    world.sent_reports.clear()
+    await world.agent_starts()
+    await asyncio.sleep(60)
+    assert [report.exit_code for report in world.of(TaskExitedReport)] == [-9]
+
+
+@story
 async def test_a_restarted_agent_reports_all_stages_and_keeps_the_deadlines(world: World) -> None:
     await world.starts(talks="10:60", BAILIFF_SIM_ON_TERM="ignore")
     await asyncio.sleep(30)
@@ -231,8 +189,12 @@ async def test_a_restarted_agent_reports_all_stages_and_keeps_the_deadlines(worl
     (to_report,) = world.of(NodeInventory)
     (held,) = to_report.tasks
     assert [(stage.stage, round(stage.elapsed / SECOND)) for stage in held.stages] == [
-        ("noticed", 0), ("acknowledged", 0), ("checkpoint_started", 0), ("checkpoint_committed", 60), ("yielding", 60),
-    ]  # fmt: skip
+        ("noticed", 0),
+        ("acknowledged", 0),
+        ("checkpoint_started", 0),
+        ("checkpoint_committed", 60),
+        ("yielding", 60),
+    ]
     assert (held.stages[0].step, held.stages[0].term_after, held.exit_code) == (300, 80 * SECOND, 85)
     assert world.stages() == []
 
@@ -321,8 +283,12 @@ async def test_an_eviction_is_cancelled_while_the_job_saves_and_the_next_one_sta
     await carry_out(world.agent, Evict(sender="executor", **world.common(30), **world.leaves()))
     await asyncio.sleep(100)
     assert [stage for stage, _ in world.stages()] == [
-        "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding",
-    ]  # fmt: skip
+        "noticed",
+        "acknowledged",
+        "checkpoint_started",
+        "checkpoint_committed",
+        "yielding",
+    ]
     assert [end.exit_code for end in world.of(TaskExitedReport)] == [85]
 
 
@@ -376,3 +342,53 @@ async def test_a_task_that_outlives_its_kill_has_its_device_quarantined_and_is_n
     assert "of its task does not exit when killed" in dirty.quarantine.detail
     await asyncio.sleep(100)
     assert (len(world.of(DeviceQuarantinedReport)), world.of(TaskExitedReport), world.of(TaskReleasedReport)) == (1, [], [])
+
+
+# --- the order of the reports says whether the task had its notice when it ended
+
+
+def slowed(world: World, step: str, seconds: float) -> None:
+    """The runtime's call returns so much later than it takes effect, as a call to the Kubernetes API does."""
+    runtime = world.agent.context.runtimes["simulated"]
+    call = getattr(runtime, step)
+
+    async def slow(*arguments: Any) -> None:
+        await call(*arguments)
+        await asyncio.sleep(seconds)
+
+    setattr(runtime, step, slow)
+
+
+@story
+async def test_a_job_that_exits_upon_its_notice_exits_after_it(world: World) -> None:
+    """The notice has reached the job, and the call that delivers it has not returned."""
+    await world.starts(talks=None, BAILIFF_SIM_ON_NOTICE="exit:1:1")
+    slowed(world, "notice", 5)
+    await world.evict()
+    await asyncio.sleep(10)
+    ends = [type(report) for report in world.sent_reports if isinstance(report, EvictionStageReport | TaskExitedReport)]
+    assert ends == [EvictionStageReport, TaskExitedReport]
+
+
+@story
+async def test_a_job_that_ends_before_its_notice_is_delivered_has_none(world: World) -> None:
+    await world.starts(talks=None, BAILIFF_SIM_RUN_FOR="1")
+    slowed(world, "deadlines", 5)
+    await world.evict()
+    await asyncio.sleep(10)
+    assert world.stages() == []
+    assert [report.exit_code for report in world.of(TaskExitedReport)] == [0]
+
+
+@story
+async def test_an_agent_that_dies_before_its_notice_is_delivered_delivers_it_when_it_is_back(world: World) -> None:
+    await world.starts()
+    runtime: Any = world.agent.context.runtimes["simulated"]
+    runtime.notice = lambda *_: asyncio.sleep(3600)
+    await world.evict()
+    await asyncio.sleep(1)
+    await world.agent_dies()
+    await world.agent_starts()
+    await asyncio.sleep(10)
+    assert "acknowledged" in dict(world.stages())
+    assert [report.exit_code for report in world.of(TaskExitedReport)] == [85]

@@ -73,9 +73,13 @@ class Granted:
 
     async def expect(self) -> None:
         grant = Grant(
-            certificate_bytes(self.client.certificate), self._open, lambda: self.events.put_nowait("started"),
-            self.events.put_nowait, connections=2, idle_s=self._idle_s,
-        )  # fmt: skip
+            certificate_bytes(self.client.certificate),
+            self._open,
+            lambda: self.events.put_nowait("started"),
+            self.events.put_nowait,
+            connections=2,
+            idle_s=self._idle_s,
+        )
         self._address = await self.server.expect(grant, 60)
 
     async def _open(self) -> Streams:

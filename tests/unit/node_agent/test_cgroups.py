@@ -3,14 +3,16 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.kits.waiting import until
 
+from bailiff_devstack.jobs import end_jobs
 from bailiff_node_agent.runtime import Launch, Running, TaskKey
 from bailiff_node_agent.runtime.cgroups import Cgroups
-from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.runtime.process import ProcessRuntime, cgroups_of
 from bailiff_node_agent.runtime.supervisor.processes import read_process, scan
 from bailiff_node_agent.scratch import Scratch
 
@@ -33,15 +35,9 @@ def groups(tmp_path: Path) -> Iterator[Cgroups]:
 async def agent(tmp_path: Path, groups: Cgroups) -> AsyncIterator[ProcessRuntime]:
     made = ProcessRuntime(tmp_path / "state", cgroups=groups)
     yield made
-    if made.task_dir(KEY).exists():
+    if made.folders.task(KEY).exists():
         await made.kill(KEY)
     await made.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.01)
 
 
 async def starts(agent: ProcessRuntime, command: str, folder: Path) -> Running:
@@ -76,6 +72,44 @@ async def test_stray_processes_are_killed(agent: ProcessRuntime, groups: Cgroups
     assert agent.pids(KEY) == ()
 
 
+async def test_a_task_whose_folder_is_gone_leaves_neither_processes_nor_a_cgroup(
+    agent: ProcessRuntime, groups: Cgroups, tmp_path: Path
+) -> None:
+    """Its agent ended between the two, or somebody has removed the folders: nothing but the cgroup knows what it has started."""
+    await starts(agent, FORKS_AWAY, tmp_path)
+    await until(lambda: (tmp_path / "away").exists() and (tmp_path / "away").read_text())
+    away = int((tmp_path / "away").read_text())
+    await agent.kill(KEY)
+    await asyncio.wait_for(agent.wait_exit(), 20)
+    leaver = await asyncio.create_subprocess_exec("sleep", "300")
+    (groups.folder(KEY) / "nested").mkdir(parents=True, exist_ok=True)
+    (groups.folder(KEY) / "nested" / "cgroup.procs").write_text(str(leaver.pid))
+    await agent.folders.remove(agent.folders.task(KEY))
+    await agent.close()
+
+    following = ProcessRuntime(tmp_path / "state", cgroups=groups)
+    assert await following.adopt() == []
+    await following.close()
+    assert await asyncio.wait_for(leaver.wait(), 20) == -signal.SIGKILL
+    assert read_process(away) is None
+    assert not groups.base.exists()
+
+
+async def test_the_end_of_a_system_ends_what_only_a_cgroup_knows(tmp_path: Path) -> None:
+    """`make down` and the end of a test: no agent comes back to remove the cgroups."""
+    node = tmp_path / "node-agent" / "pool-a" / "n1"
+    groups = cgroups_of(node)
+    if groups is None:
+        pytest.skip("this host lets nobody make a cgroup v2 here")
+    agent = ProcessRuntime(node, cgroups=groups)
+    await starts(agent, FORKS_AWAY, tmp_path)
+    await until(lambda: (tmp_path / "away").exists() and (tmp_path / "away").read_text())
+    await agent.close()
+    assert await asyncio.to_thread(end_jobs, tmp_path) == 1
+    assert read_process(int((tmp_path / "away").read_text())) is None
+    assert not groups.base.exists()
+
+
 async def test_limits_are_set_where_the_host_delegates_them(agent: ProcessRuntime, groups: Cgroups, tmp_path: Path) -> None:
     await starts(agent, "exec sleep 300", tmp_path)
     limit = groups.base / str(KEY) / "memory.max"
@@ -92,10 +126,10 @@ def test_where_no_cgroup_can_be_made_there_is_none(tmp_path: Path) -> None:
 
 async def test_scratch_space_comes_and_goes_with_the_task(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    folder = scratch.make(KEY)
+    folder = await scratch.make(KEY)
     (folder / "deep").mkdir()
     (folder / "deep" / "file").write_bytes(b"x" * 100_000)
-    assert scratch.used(KEY) >= 100_000
+    assert (await scratch.used(KEY)).bytes >= 100_000
     assert folder.stat().st_mode & 0o777 == 0o700
-    scratch.remove(KEY)
-    assert (scratch.used(KEY), folder.exists()) == (0, False)
+    await scratch.remove(KEY)
+    assert ((await scratch.used(KEY)).bytes, folder.exists()) == (0, False)

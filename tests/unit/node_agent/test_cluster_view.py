@@ -90,9 +90,7 @@ def test_a_node_that_claims_too_much_neither_ends_the_agent_nor_fills_its_memory
 def test_tasks_hold_the_slots_of_the_log_and_others_hold_free_ones_which_they_keep(node: Node) -> None:
     task, other = pod("task", gpus=1, slots=("n1/gpu/3",)), pod("other", gpus=2)
     node.has(task, other, pod("ended", gpus=1, phase="Succeeded"))
-    assert node.member.holders() == {
-        "n1/gpu/3": ("a", "task"), "n1/gpu/2": ("a", "other"), "n1/gpu/1": ("a", "other"),
-    }  # fmt: skip
+    assert node.member.holders() == {"n1/gpu/3": ("a", "task"), "n1/gpu/2": ("a", "other"), "n1/gpu/1": ("a", "other")}
     node.has(other)
     assert {*node.member.holders()} == {"n1/gpu/1", "n1/gpu/2"}, "it does not move to slots that become free"
     node.has(other, pod("mine", gpus=1, slots=("n1/gpu/1",)))

@@ -6,9 +6,9 @@ from pathlib import Path
 from bailiff_node_agent.runtime.container import Output
 
 PRINTED = [
-    (0, b"first\n"), (0, b"the beginning of a long line, "), (0, b"its end\n"), (1, b"out of turn\n"), (0, b"a little late\n"),
-    (1, b"\n"), (3, b"with a space\n"), (3, b"with a space\n"), (7, b"last"),
-]  # fmt: skip
+    *((0, b"first\n"), (0, b"the beginning of a long line, "), (0, b"its end\n"), (1, b"out of turn\n")),
+    *((0, b"a little late\n"), (1, b"\n"), (3, b"with a space\n"), (3, b"with a space\n"), (7, b"last")),
+]
 
 
 def printed_range(since: int, upto: int = len(PRINTED)) -> Iterator[bytes]:

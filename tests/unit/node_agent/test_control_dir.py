@@ -7,17 +7,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kits.waiting import exit_of, until
 
 from bailiff_node_agent.runtime import Exit, Launch, Running, Steps, TaskKey, control_dir
 from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.supervisor import journal as supervisor_journal
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.journal import MAX_JOURNAL_BYTES, Journal
+from bailiff_node_agent.runtime.supervisor.notice import withdraw_notice
 from bailiff_node_agent.runtime.supervisor.socket_server import MAX_CONNECTIONS
 from bailiff_node_agent.runtime.supervisor.steps import INITIAL_STEPS, STEP_WORDS, read_steps, write_step
 from bailiff_node_agent.runtime.supervisor.stopping import AGENT_LEAD_US, Deadlines, Processes
@@ -31,23 +33,17 @@ COMMITTED = {"type": "checkpoint_committed", "step": 5, "bytes": 10, "microsecon
 async def agent(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
     agent = ProcessRuntime(tmp_path / "state")
     yield agent
-    if agent.task_dir(KEY).exists():
+    if agent.folders.task(KEY).exists():
         await agent.kill(KEY)
-        await until((agent.task_dir(KEY) / "exit.json").exists)
+        await until((agent.folders.task(KEY) / "exit.json").exists)
     await agent.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.01)
 
 
 async def starts(agent: ProcessRuntime, folder: Path, script: str = "import time; time.sleep(300)", **env: str) -> Path:
     """A job that runs this Python; its control directory."""
     launch = Launch(KEY, [sys.executable, "-c", script], env=env, working_dir=str(folder))
     assert isinstance(await agent.start(launch), Running)
-    return agent.task_dir(KEY)
+    return agent.folders.task(KEY)
 
 
 def connected(control: Path) -> socket.socket:
@@ -65,10 +61,6 @@ def says(control: Path, *lines: dict[str, Any] | bytes) -> list[dict[str, Any]]:
             speaker.sendall(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n")
             found.append(json.loads(proposals.readline()))
         return found
-
-
-async def exit_of(agent: ProcessRuntime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), 20)
 
 
 # --- what lies there
@@ -93,9 +85,14 @@ async def test_a_notice_is_in_the_file_and_in_shared_memory(agent: ProcessRuntim
     await agent.notice(KEY, {"reason": "preemption", "preemptor": "serve-1"}, soft, hard)
     notice = json.loads((control / "notice.json").read_text())
     assert notice == {
-        "v": 1, "reason": "preemption", "preemptor": "serve-1", "soft_s": 119, "hard_s": 149,
-        "soft_deadline_boottime_ns": soft * 1000, "hard_deadline_boottime_ns": hard * 1000,
-    }  # fmt: skip
+        "v": 1,
+        "reason": "preemption",
+        "preemptor": "serve-1",
+        "soft_s": 119,
+        "hard_s": 149,
+        "soft_deadline_boottime_ns": soft * 1000,
+        "hard_deadline_boottime_ns": hard * 1000,
+    }
     words = read_steps(str(control))
     assert (words["noticed"], words["deadline"], words["agreed"]) == (1, soft * 1000, 0)  # alone: at the next step
 
@@ -138,6 +135,7 @@ async def test_the_next_agent_polls_tasks_with_a_notice_fast(agent: ProcessRunti
 # --- messages
 
 
+@pytest.mark.slow
 async def test_a_message_is_on_disk_when_it_is_answered(agent: ProcessRuntime, tmp_path: Path) -> None:
     control = await starts(agent, tmp_path)
     proposals = says(control, {"type": "hello", "v": 1, "rank": 0, "pid": 7}, COMMITTED, {"type": "yielding", "more": "unknown"})
@@ -267,6 +265,7 @@ def test_anything_in_place_of_the_journal_or_the_steps_is_harmless(tmp_path: Pat
 # --- deadlines without an agent
 
 
+@pytest.mark.slow
 async def test_a_supervisor_keeps_the_deadlines_of_an_agent_that_died(agent: ProcessRuntime, tmp_path: Path) -> None:
     ignores = "import signal, time; signal.signal(15, lambda *_: open('asked', 'w').close()); open('ready', 'w'); time.sleep(300)"
     await starts(agent, tmp_path, ignores + "\nwhile True: time.sleep(300)")
@@ -283,6 +282,7 @@ async def test_a_supervisor_keeps_the_deadlines_of_an_agent_that_died(agent: Pro
     await later.close()
 
 
+@pytest.mark.slow
 async def test_the_supervisor_gives_the_agent_precedence(agent: ProcessRuntime, tmp_path: Path) -> None:
     counts = "import signal, time; signal.signal(15, lambda *_: open('asked', 'a').write('x')); open('ready', 'w')"
     await starts(agent, tmp_path, counts + "\nwhile True: time.sleep(300)")
@@ -308,8 +308,11 @@ async def test_a_withdrawn_notice_is_removed_with_its_step_and_its_deadlines(age
     assert not (control / "deadlines.json").exists()
     words = read_steps(str(control))
     assert {name: words[name] for name in ("noticed", "agreed", "proposed", "deadline")} == {
-        "noticed": 0, "agreed": -1, "proposed": -1, "deadline": 0,
-    }  # fmt: skip
+        "noticed": 0,
+        "agreed": -1,
+        "proposed": -1,
+        "deadline": 0,
+    }
     await agent.cancel_eviction(KEY)
 
 
@@ -319,7 +322,7 @@ def test_a_supervisor_ignores_withdrawn_deadlines_and_enforces_later_ones(tmp_pa
     control_dir.write_deadlines(tmp_path, later, later + SECOND)
     deadlines.enforce(Processes(0))
     assert deadlines.next_at() == later + AGENT_LEAD_US
-    control_dir.withdraw_notice(tmp_path, tmp_path)
+    withdraw_notice(str(tmp_path), str(tmp_path))
     deadlines.enforce(Processes(0))
     assert deadlines.next_at() is None
     control_dir.write_deadlines(tmp_path, later + SECOND, later + 2 * SECOND)

@@ -9,37 +9,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent_kit import carry_out
+from tests.kits.agent import carry_out, context_on
+from tests.kits.waiting import until
 
-from bailiff_bus.messages import (
+from bailiff_bus.messages.commands import Evict, Fence, RecordRef, StartTask, TaskAssignment
+from bailiff_bus.messages.devices import (
     ClearDevice,
     DeviceClearedReport,
     DeviceHealthyReport,
     DeviceQuarantinedReport,
     DeviceUnhealthyReport,
-    Evict,
-    Fence,
-    JobSpec,
-    NodeInventory,
     ShareExceededReport,
-    StartTask,
-    TaskAssignment,
-    TaskReleasedReport,
-    TaskStartedReport,
-    TaskStartRefusedReport,
 )
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.reports import NodeInventory, TaskReleasedReport, TaskStartedReport, TaskStartRefusedReport
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_devstack.simulated_node import SimulatedInventory, SimulatedMachine, SimulatedRuntime
+from bailiff_devstack.simulated_node.__main__ import main as fault_command
+from bailiff_devstack.simulated_node.devices import identity_of
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.device_quarantine import DeviceQuarantine, LastUser
-from bailiff_node_agent.devices import DeviceUsage, Pod, SimulatedInventory, prove_release, read_devices
-from bailiff_node_agent.devices.__main__ import main as fault_command
-from bailiff_node_agent.devices.simulated import process_start_time
-from bailiff_node_agent.disk import EvictionStore, Fences, MemoryStorage, Reports, new_incarnation
+from bailiff_node_agent.devices import DeviceUsage, prove_release, read_devices
+from bailiff_node_agent.disk import MemoryStorage, new_incarnation
 from bailiff_node_agent.reporter import decode_report
-from bailiff_node_agent.runtime import SimulatedMachine
-from bailiff_node_agent.runtime.simulated import SimulatedRuntime
-from bailiff_node_agent.settings import NodeDeclaration
+from bailiff_node_agent.runtime import Pod
 from bailiff_service.clock_and_ids import SYSTEM
 from bailiff_service.metrics import Metrics
 
@@ -87,28 +80,21 @@ class Host:
 
     async def says(self, kind: type, times: int = 1) -> Any:
         """Waits for this many reports of this kind; returns the newest."""
-        async with asyncio.timeout(20):
-            while len(self.messages(kind)) < times:  # noqa: ASYNC110 - reports are a file without notification
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.messages(kind)) >= times)
         return self.messages(kind)[-1]
 
 
 def machine_of(host: SimulatedMachine, storage: MemoryStorage, faults: Path, boot: str) -> AgentContext:
     def identify(pid: int) -> int | None:
-        return host.identify(pid) or process_start_time(pid)
+        return host.identify(pid) or identity_of(pid)
 
     inventory = SimulatedInventory("2xH100-80GB", "n1", identify, faults)
     host.attach_devices(inventory)
-    return AgentContext(
-        node=NodeDeclaration(name="n1", pool="pool-a", gpus="2xH100-80GB"),
+    return context_on(
+        storage,
         inventory=inventory,
         runtimes={"simulated": SimulatedRuntime(host)},
-        storage=storage,
-        fences=Fences(storage),
-        reports=Reports(storage),
-        evictions=EvictionStore(storage),
         incarnation=replace(new_incarnation(storage, machine_id="m1"), boot_id=boot),
-        folder=Path("/nowhere"),
         release_poll_s=0.005,
         release_timeout_s=0.05,
         device_poll_s=0.01,
@@ -203,7 +189,7 @@ async def test_the_pod_that_keeps_a_shared_device_quarantined_is_still_known_to_
     await second.check()
     assert sent == [DeviceQuarantinedReport, DeviceClearedReport]
 
-    proof = await prove_release(inventory, [GPU], lambda: (), {}, 0.01, 0.001, shared=True, pod=own)
+    proof = await prove_release(inventory, [GPU], lambda: asyncio.sleep(0, ()), {}, 0.01, 0.001, shared=True, pod=own)
     second.not_free(proof, LastUser("other", 1, 0, pod=own))
     assert second.quarantined[GPU].detail == "after its task the kubelet still lists its pod"
     await second.check()

@@ -9,8 +9,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.mps_kit import named_process
+from tests.kits.mps import named_process
+from tests.kits.nvml_cards import Card, FunctionNotFound, Machine, NotSupported, NVMLError
 
+from bailiff_devstack.simulated_node import SimulatedInventory
 from bailiff_node_agent.devices import (
     Device,
     DeviceProblem,
@@ -19,7 +21,6 @@ from bailiff_node_agent.devices import (
     DeviceUsage,
     NoDriver,
     NvmlInventory,
-    SimulatedInventory,
     prove_release,
     system_programs,
 )
@@ -113,7 +114,7 @@ class Scripted:
         return reading
 
 
-def nobody() -> tuple[int, ...]:
+async def nobody() -> tuple[int, ...]:
     return ()
 
 
@@ -129,38 +130,36 @@ async def test_a_shared_device_is_released_when_the_kubelet_lists_the_tasks_own_
     assert (stays.free, [reading.device_id for reading in stays.not_free]) == (False, ["g"])
 
 
-async def test_a_device_is_free_when_process_and_memory_are_gone() -> None:
-    inventory = Scripted(DeviceUsage(60 * GIB, (7,)), DeviceUsage(3 * GIB, ()), DeviceUsage(600 * MIB, ()))
-    proof = await prove_release(inventory, ["g"], nobody, {"g": 580 * MIB}, 5, 0.001)
-    assert proof.free
-    assert proof.before == (DeviceReading("g", 60 * GIB, (7,)),)
-    assert proof.after == (DeviceReading("g", 600 * MIB, ()),)
-    assert proof.blockers == ()
+@pytest.mark.parametrize(
+    ("readings", "task", "free", "blockers"),
+    [
+        pytest.param([DeviceUsage(60 * GIB, (7,)), DeviceUsage(0, ())], {}, True, (), id="process and memory are gone"),
+        pytest.param([DeviceUsage(60 * GIB, (9,))], {}, False, (9,), id="a process that stays is named"),
+        pytest.param([DeviceUsage(115 * GIB, ())], {}, False, (), id="memory of unknown processes"),
+        pytest.param([DeviceUsage(0, ())], {"living": (7,)}, False, (7,), id="a living process of the task, and an empty device"),
+        pytest.param([DeviceUsage(0, (7,))], {"seen_pids": [7]}, False, (7,), id="its process is on the device without memory"),
+        pytest.param([DeviceUsage(200 * MIB, (3,))], {"baseline": 190 * MIB}, True, (), id="a process that was there before"),
+        pytest.param([DeviceUsage(600 * MIB, ())], {"baseline": 580 * MIB}, True, (), id="memory as before, but for some"),
+        pytest.param([DeviceUnavailable("off the bus")], {}, False, (), id="a device that cannot be read"),
+    ],
+)
+async def test_a_device_is_free_when_nothing_of_its_task_is_left(
+    readings: list[Any], task: dict[str, Any], free: bool, blockers: tuple[int, ...]
+) -> None:
+    living, baseline = task.pop("living", ()), task.pop("baseline", 0)
+    proof = await prove_release(
+        Scripted(*readings), ["g"], lambda: asyncio.sleep(0, living), {"g": baseline}, 0.05, 0.001, **task
+    )
+    assert (proof.free, proof.blockers) == (free, blockers)
 
 
-async def test_the_proof_names_the_processes_on_a_device_that_is_not_free_in_time() -> None:
-    proof = await prove_release(Scripted(DeviceUsage(60 * GIB, (9,))), ["g"], nobody, {}, 0.01, 0.001)
-    assert (proof.free, proof.blockers) == (False, (9,))
-
-
-async def test_memory_in_use_by_unknown_processes_is_not_free() -> None:
-    proof = await prove_release(Scripted(DeviceUsage(115 * GIB, ())), ["g"], nobody, {}, 0.01, 0.001)
-    assert (proof.free, proof.blockers) == (False, ())
-
-
-async def test_a_living_process_of_the_task_keeps_even_an_empty_device() -> None:
-    proof = await prove_release(Scripted(DeviceUsage(0, ())), ["g"], lambda: (7,), {}, 0.01, 0.001)
-    assert (proof.free, proof.blockers) == (False, (7,))
-
-
-async def test_a_process_of_the_task_on_the_device_is_not_free_whatever_the_memory_says() -> None:
-    proof = await prove_release(Scripted(DeviceUsage(0, (7,))), ["g"], nobody, {}, 0.01, 0.001, seen_pids=[7])
-    assert (proof.free, proof.blockers) == (False, (7,))
-
-
-async def test_a_process_that_was_there_before_does_not_keep_the_device() -> None:
-    display = Scripted(DeviceUsage(200 * MIB, (3,)))
-    assert (await prove_release(display, ["g"], nobody, {"g": 190 * MIB}, 0, 0.001)).free
+async def test_the_proof_has_the_readings_from_before_the_exit_and_from_its_end() -> None:
+    before, busy = (DeviceReading("g", 60 * GIB, (7,)),), DeviceUsage(3 * GIB, ())
+    proof = await prove_release(Scripted(busy, DeviceUsage(0, ())), ["g"], nobody, {}, 5, 0.001)
+    assert (proof.before, proof.after) == ((DeviceReading("g", 3 * GIB, ()),), (DeviceReading("g", 0, ()),))
+    assert (await prove_release(Scripted(busy), ["g"], nobody, {}, 0, 0.001, before=before)).before == before
+    lost = await prove_release(Scripted(DeviceUnavailable("off the bus")), ["g"], nobody, {}, 0, 0.001)
+    assert lost.after == (DeviceReading("g", None, (), "off the bus"),)
 
 
 async def test_memory_of_the_mps_server_is_of_no_task_and_its_name_alone_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,12 +179,6 @@ async def test_memory_of_the_mps_server_is_of_no_task_and_its_name_alone_does_no
         assert not await is_free(server_of=1000, daemon_of=0, parent=os.getpid())
 
 
-async def test_a_device_that_cannot_be_read_is_not_free() -> None:
-    proof = await prove_release(Scripted(DeviceUnavailable("fallen off the bus")), ["g"], nobody, {}, 0.01, 0.001)
-    assert not proof.free
-    assert proof.after == (DeviceReading("g", None, (), "fallen off the bus"),)
-
-
 async def test_one_of_several_devices_is_enough_to_hold_back_all() -> None:
     inventory = SimulatedInventory("2xH100-80GB", "n1")
     devices = ["GPU-sim-n1-0", "GPU-sim-n1-1"]
@@ -196,40 +189,18 @@ async def test_one_of_several_devices_is_enough_to_hold_back_all() -> None:
     assert (await prove_release(inventory, devices, nobody, {}, 0, 0.001)).free
 
 
-async def test_readings_from_before_the_exit_are_in_the_proof() -> None:
-    before = (DeviceReading("g", 60 * GIB, (7,)),)
-    proof = await prove_release(Scripted(DeviceUsage(0, ())), ["g"], nobody, {}, 0, 0.001, before=before)
-    assert proof.before == before
-
-
 async def test_the_deadline_holds_whatever_the_poll() -> None:
-    async with asyncio.timeout(30):
-        proof = await prove_release(Scripted(DeviceUsage(GIB, ())), ["g"], nobody, {}, 0.01, poll=60)
+    async with asyncio.timeout(60):
+        proof = await prove_release(Scripted(DeviceUsage(GIB, ())), ["g"], nobody, {}, 0.01, poll=3_600)
     assert not proof.free
 
 
 # --- NVML, with a library that only answers as the driver would
 
 
-class NVMLError(Exception):
-    pass
-
-
-class NotSupported(NVMLError):
-    pass
-
-
-class FunctionNotFound(NVMLError):
-    pass
-
-
-def driver(**proposals: Any) -> ModuleType:
-    nvml: Any = ModuleType("pynvml")
-    nvml.NVMLError, nvml.NVMLError_NotSupported, nvml.nvmlMemory_v2 = NVMLError, NotSupported, 2
-    nvml.NVMLError_FunctionNotFound = FunctionNotFound
-    nvml.nvmlInit = nvml.nvmlShutdown = lambda: None
-    nvml.nvmlSystemGetDriverVersion = lambda: b"580.1"
-    nvml.nvmlDeviceGetCount = lambda: 1
+def driver(**answers: Any) -> ModuleType:
+    """One card with processes; answers: what the library says instead."""
+    nvml: Any = Machine([Card("GPU-1234", bus="0000:17:00.0")]).module()
     nvml.nvmlDeviceGetHandleByIndex = lambda index: index
     nvml.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
     nvml.nvmlDeviceGetUUID = lambda handle: "GPU-1234"
@@ -239,7 +210,7 @@ def driver(**proposals: Any) -> ModuleType:
     nvml.nvmlDeviceGetRemappedRows = lambda handle: (0, 0, 0, 0)
     nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=9), SimpleNamespace(pid=7)]
     nvml.nvmlDeviceGetGraphicsRunningProcesses = lambda handle: [SimpleNamespace(pid=9), SimpleNamespace(pid=3)]
-    for name, answer in proposals.items():
+    for name, answer in answers.items():
         setattr(nvml, name, answer)
     assert isinstance(nvml, ModuleType)
     return nvml
@@ -305,9 +276,9 @@ def test_a_card_without_optional_answers_is_listed_and_its_processes_prove_that_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     silent = (
-        "nvmlSystemGetDriverVersion", "nvmlDeviceGetName", "nvmlDeviceGetPciInfo", "nvmlDeviceGetMemoryInfo",
-        "nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetUtilizationRates",
-    )  # fmt: skip
+        *("nvmlSystemGetDriverVersion", "nvmlDeviceGetName", "nvmlDeviceGetPciInfo", "nvmlDeviceGetMemoryInfo"),
+        *("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetUtilizationRates"),
+    )
     inventory = inventory_over(monkeypatch, **dict.fromkeys(silent, fails(NotSupported())))
     [device] = inventory.list()
     assert (device.id, device.model, device.memory, device.healthy) == ("GPU-1234", "unknown", 0, True)
@@ -376,9 +347,12 @@ def test_processes_are_read_into_a_buffer_that_grows(monkeypatch: pytest.MonkeyP
         return 0 if count <= size else 7
 
     inventory = inventory_over(
-        monkeypatch, _nvmlGetFunctionPointer=lambda name: into, c_nvmlProcessInfo_v3_t=ProcessInfo,
-        NVML_ERROR_INSUFFICIENT_SIZE=7, _nvmlCheckReturn=lambda code: None if code == 0 else fails(NVMLError(code))(),
-    )  # fmt: skip
+        monkeypatch,
+        _nvmlGetFunctionPointer=lambda name: into,
+        c_nvmlProcessInfo_v3_t=ProcessInfo,
+        NVML_ERROR_INSUFFICIENT_SIZE=7,
+        _nvmlCheckReturn=lambda code: None if code == 0 else fails(NVMLError(code))(),
+    )
     usage = inventory.usage("GPU-1234")
     assert usage.pids == tuple(range(1000, 1000 + count))
     assert usage.by_pid == ({1000: GIB} if count else {})
@@ -404,10 +378,13 @@ def test_the_xid_of_a_card_that_cannot_be_read_hides_no_later_one(monkeypatch: p
         return "GPU-1234"
 
     inventory = inventory_over(
-        monkeypatch, nvmlEventSetCreate=lambda: object(), nvmlDeviceRegisterEvents=lambda *_: None,
-        nvmlEventTypeXidCriticalError=8, nvmlDeviceGetUUID=uuid,
+        monkeypatch,
+        nvmlEventSetCreate=lambda: object(),
+        nvmlDeviceRegisterEvents=lambda *_: None,
+        nvmlEventTypeXidCriticalError=8,
+        nvmlDeviceGetUUID=uuid,
         nvmlEventSetWait_v2=lambda *_: events.pop(0) if events else fails(NVMLError("Timeout"))(),
-    )  # fmt: skip
+    )
     assert inventory.problems() == {"GPU-1234": DeviceProblem("xid", "NVLink error", 74, lasts=True)}
 
 
@@ -422,6 +399,7 @@ def test_a_machine_without_the_package_is_an_error(monkeypatch: pytest.MonkeyPat
         NvmlInventory()
 
 
+@pytest.mark.slow
 def test_nvml_is_loaded_on_construction_only() -> None:
     look = "import sys, bailiff_node_agent.devices; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look]).returncode == 0

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,6 @@ from bailiff_node_agent.disk import (
     renewed,
 )
 from bailiff_node_agent.disk.fences import Verdict
-from bailiff_node_agent.disk.journal import Journal
 
 Reopen = Callable[[], Storage]
 
@@ -74,44 +74,56 @@ def obey(
     return fences.obey(job, attempt, {task: devices}, position)[task]
 
 
-def test_members_of_one_attempt_are_ordered_each_by_itself(disk: Reopen) -> None:
-    fences = Fences(disk())
-    assert obey(fences, "a", ["gpu-0"], (1, 20), task=0) == "new"
-    assert obey(fences, "a", [], (1, 30), task=5) == "new"  # task 5 leaves
-    assert obey(fences, "a", ["gpu-1"], (1, 25), task=6) == "new"  # the start of task 6 came late
-    assert obey(fences, "a", ["gpu-5"], (1, 29), task=5) == "stale"
-    assert obey(fences, "a", ["gpu-5"], (1, 40), task=5) == "new"
+G0, G1 = ["gpu-0"], ["gpu-1"]
 
 
-def test_nothing_of_an_older_attempt_counts_once_a_newer_one_was_seen(disk: Reopen) -> None:
-    fences = Fences(disk())
-    obey(fences, "a", ["gpu-0"], (1, 20), attempt=1, task=0)
-    obey(fences, "a", ["gpu-0"], (1, 50), attempt=2, task=0)
-    assert obey(fences, "a", ["gpu-1"], (1, 21), attempt=1, task=1) == "stale"
-    assert obey(fences, "a", ["gpu-1"], (1, 20), attempt=2, task=1) == "stale"
-    assert obey(Fences(disk()), "a", ["gpu-1"], (1, 49), attempt=2, task=1) == "new"
+@pytest.mark.parametrize(
+    ("commands", "verdicts"),
+    [
+        pytest.param([("a", G0, 20), ("a", G0, 20), ("a", G0, 19)], "new same stale", id="obeyed once, and an older one never"),
+        pytest.param(
+            [("a", G0, 20, 1, 0), ("a", [], 30, 1, 5), ("a", G1, 25, 1, 6), ("a", G1, 29, 1, 5), ("a", G1, 40, 1, 5)],
+            "new new new stale new",
+            id="members of one attempt are ordered each by itself",
+        ),
+        pytest.param(
+            [("a", G0, 20, 1, 0), ("a", G0, 50, 2, 0), ("a", G1, 21, 1, 1), ("a", G1, 20, 2, 1), ("a", G1, 49, 2, 1)],
+            "new new stale stale new",
+            id="nothing of an older attempt counts",
+        ),
+        pytest.param([("a", [], (2, 5)), ("a", [], (1, 900)), ("a", [], (3, 1))], "new stale new", id="the epoch comes first"),
+        pytest.param(
+            [("new tenant", G0, 60), ("old tenant", G0, 50), ("old tenant", G1, 50)],
+            "new stale new",
+            id="an older command does not touch a device that was given to another job",
+        ),
+        pytest.param(
+            [("a", G0, 60), ("b", [*G0, *G1], 50), ("c", G1, 40), ("b", [], 45)],
+            "new stale new new",
+            id="a stale command leaves no mark",
+        ),
+        pytest.param(
+            [("gang", G0, 10), ("gang", G1, 10, 1, 1), ("half of gpu-1", G1, 10)],
+            "new new new",
+            id="one record may start several tasks and evict several jobs",
+        ),
+    ],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_commands_are_obeyed_in_the_order_of_the_log(disk: Reopen, commands: list[Any], verdicts: str, restarts: bool) -> None:
+    """Each command: job, devices, position (in epoch 1 if not said), attempt, task. Agents in between make no difference."""
+    fences, found = Fences(disk()), []
+    for job, devices, at, *which in commands:
+        attempt, task = which or (1, 0)
+        fences = Fences(disk()) if restarts else fences
+        found.append(obey(fences, job, devices, at if isinstance(at, tuple) else (1, at), attempt=attempt, task=task))
+    assert found == verdicts.split()
 
 
 def test_several_tasks_of_one_command(disk: Reopen) -> None:
     fences = Fences(disk())
     obey(fences, "a", ["gpu-0"], (1, 20), task=0)
     assert fences.obey("a", 1, {0: ["gpu-0"], 1: ["gpu-1"]}, (1, 20)) == {0: "same", 1: "new"}
-
-
-def test_marks_written_by_an_older_release_still_count(disk: Reopen) -> None:
-    Journal(disk(), "fences").add({"job": "a", "devices": ["gpu-0"], "at": [1, 20]})
-    fences = Fences(disk())
-    assert obey(fences, "a", ["gpu-0"], (1, 20), attempt=3) == "same"
-    assert obey(fences, "a", [], (1, 19), attempt=3) == "stale"
-    assert obey(fences, "a", [], (1, 21), attempt=3) == "new"
-    assert obey(fences, "a", [], (1, 20), attempt=3, task=1) == "stale"
-
-
-def test_a_command_is_obeyed_once_and_an_older_one_never(disk: Reopen) -> None:
-    fences = Fences(disk())
-    assert obey(fences, "a", ["gpu-0"], (1, 20)) == "new"
-    assert obey(fences, "a", ["gpu-0"], (1, 20)) == "same"
-    assert obey(fences, "a", ["gpu-0"], (1, 19)) == "stale"
 
 
 def test_fences_stand_after_a_restart(disk: Reopen) -> None:
@@ -126,49 +138,10 @@ def test_fences_stand_after_a_restart(disk: Reopen) -> None:
     assert fences.highest == (1, 20)
 
 
-def test_the_epoch_weighs_more_than_the_seq(disk: Reopen) -> None:
-    fences = Fences(disk())
-    assert obey(fences, "a", [], (2, 5)) == "new"
-    assert obey(fences, "a", [], (1, 900)) == "stale"
-    assert obey(fences, "a", [], (3, 1)) == "new"
-
-
-def test_a_device_given_to_another_job_is_not_touched_by_the_older_command(disk: Reopen) -> None:
-    fences = Fences(disk())
-    obey(fences, "new tenant", ["gpu-0"], (1, 60))
-    assert obey(fences, "old tenant", ["gpu-0"], (1, 50)) == "stale"
-    assert obey(fences, "old tenant", ["gpu-1"], (1, 50)) == "new"
-
-
-def test_a_stale_command_leaves_no_mark(disk: Reopen) -> None:
-    fences = Fences(disk())
-    obey(fences, "a", ["gpu-0"], (1, 60))
-    assert obey(fences, "b", ["gpu-0", "gpu-1"], (1, 50)) == "stale"
-    assert obey(fences, "c", ["gpu-1"], (1, 40)) == "new"
-    assert obey(fences, "b", [], (1, 45)) == "new"
-
-
-def test_one_record_may_start_several_tasks_and_evict_several_jobs(disk: Reopen) -> None:
-    fences = Fences(disk())
-    assert obey(fences, "gang", ["gpu-0"], (1, 10)) == "new"
-    assert obey(fences, "gang", ["gpu-1"], (1, 10), task=1) == "new"
-    assert obey(fences, "half of gpu-1", ["gpu-1"], (1, 10)) == "new"
-
-
 def test_admission_epochs_only_rise(disk: Reopen) -> None:
     fences = Fences(disk())
     assert [fences.admission_epoch_ok(epoch) for epoch in (0, 3, 3, 2, 4)] == [True, True, True, False, True]
     assert fences.admission_epoch == 4
-
-
-def test_a_forgotten_job_leaves_the_marks_of_its_devices_and_the_highest(disk: Reopen) -> None:
-    fences = Fences(disk())
-    obey(fences, "a", ["gpu-0"], (1, 20))
-    fences.forget_job("a")
-    fences.forget_job("never heard of")
-    for opened in (fences, Fences(disk())):
-        assert opened.highest == (1, 20)
-        assert obey(opened, "b", ["gpu-0"], (1, 19)) == "stale"
 
 
 def test_the_file_does_not_grow_with_the_number_of_commands(disk: Reopen) -> None:

@@ -4,8 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from bailiff_node_agent.devices import DeviceUsage, Pod
-from bailiff_node_agent.runtime import TaskKey
+from bailiff_node_agent.devices import DeviceUsage
+from bailiff_node_agent.runtime import Pod, TaskKey
 from bailiff_node_agent.tasks.pods import watch_foreign_pods
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
 from bailiff_service.logs import logger
@@ -53,7 +53,7 @@ class Node:
         table = TaskTable()
         for task in tasks:
             table.add(task)
-        watching = asyncio.create_task(watch_foreign_pods(context, parts, parts, table, parts))
+        watching = asyncio.create_task(watch_foreign_pods(context, parts, table, parts))
         asked = asyncio.create_task(self.asked.wait())
         await asyncio.wait([watching, asked], return_when=asyncio.FIRST_COMPLETED)
         assert asked.done(), watching.result()

@@ -1,6 +1,6 @@
 """Tasks with idle GPUs: which are reported, and when."""
 
-from bailiff_node_agent.devices import SimulatedInventory
+from bailiff_devstack.simulated_node import SimulatedInventory
 from bailiff_node_agent.idle import IdleChange, IdleMonitor
 from bailiff_node_agent.runtime import TaskKey
 

@@ -9,7 +9,7 @@ import pytest
 
 from bailiff_node_agent.devices.kubernetes import KubernetesInventory
 from bailiff_node_agent.runtime.kubernetes.pod_resources import KubeletUnavailable
-from bailiff_node_agent.tasks.watchdogs import watch_devices, why_away
+from bailiff_node_agent.tasks.watchdogs import watch_devices
 from bailiff_service.logs import logger
 
 GRACE_S = 40.0
@@ -115,7 +115,7 @@ async def test_the_node_is_announced_when_its_kubelet_is_away_for_too_long_and_w
     announced: asyncio.Queue[str] = asyncio.Queue()
     context: Any = SimpleNamespace(inventory=inventory, device_poll_s=0, log=logger)
     quarantine: Any = SimpleNamespace(reported=("GPU-1", "GPU-2"))
-    watching = asyncio.create_task(watch_devices(context, quarantine, lambda: announced.put_nowait(why_away(inventory))))
+    watching = asyncio.create_task(watch_devices(context, quarantine, lambda: announced.put_nowait(inventory.away())))
     kubelet.answers = False
     kubelet.now += GRACE_S + 1
     assert await announced.get() == "its kubelet has not answered for 40 s"

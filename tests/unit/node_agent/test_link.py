@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.unit.bus.virtual_time import run
-from tests.unit.node_agent.test_agent_lease import Node, adopted
+from tests.kits.memory_bus import MemoryCluster
+from tests.unit.bus.virtual_time import in_virtual_time
+from tests.unit.node_agent.lease import Node, adopted
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import Fence
-from bailiff_bus.messages.commands import CommandBody
-from bailiff_bus.testing import MemoryCluster
+from bailiff_bus.messages.commands import CommandBody, Fence
 from bailiff_node_agent.link import Link
 from bailiff_node_agent.runtime import Launch, TaskKey
 from bailiff_service.clock_and_ids import SYSTEM
@@ -52,52 +51,49 @@ class Place:
         return bool(self.node.runtime.pids(TaskKey(job, 1, "0")))
 
 
-def test_commands_of_an_outage_are_read_after_it_and_those_before_the_agent_are_not() -> None:
-    async def main() -> None:
-        place = Place(await adopted())
-        fence = Fence(**place.node.common(), lease=int(1e12), lost_margin=int(1e12))
+@in_virtual_time
+async def test_commands_of_an_outage_are_read_after_it_and_those_before_the_agent_are_not() -> None:
+    place = Place(await adopted())
+    fence = Fence(**place.node.common(), lease=int(1e12), lost_margin=int(1e12))
+    place.send(fence)
+    place.send(place.node.start("before", 9))
+    async with place.linked():
+        assert not place.runs("before")
         place.send(fence)
-        place.send(place.node.start("before", 9))
-        async with place.linked():
-            assert not place.runs("before")
-            place.send(fence)
-            place.send(place.node.start("first", 10))
-            await asyncio.sleep(1.0)
-            assert place.runs("first")
-            place.cluster.begin_outage()
-            await asyncio.sleep(LONG)
-            place.send(place.node.start("meanwhile", 11))
-            place.cluster.end_outage()
-            await asyncio.sleep(LONG)
-            assert place.runs("meanwhile")
-            assert not place.runs("before")
-
-    run(main())
+        place.send(place.node.start("first", 10))
+        await asyncio.sleep(1.0)
+        assert place.runs("first")
+        place.cluster.begin_outage()
+        await asyncio.sleep(LONG)
+        place.send(place.node.start("meanwhile", 11))
+        place.cluster.end_outage()
+        await asyncio.sleep(LONG)
+        assert place.runs("meanwhile")
+        assert not place.runs("before")
 
 
-def test_a_start_that_has_begun_is_finished_although_the_connection_is_lost_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_start_that_has_begun_is_finished_although_the_connection_is_lost_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A process that was started, and that nobody watches, would never be seen to exit."""
+    place = Place(await adopted())
+    start_one = place.node.runtime.start
 
-    async def main() -> None:
-        place = Place(await adopted())
-        start_one = place.node.runtime.start
+    async def slowly(launch: Launch) -> Any:
+        await asyncio.sleep(LONG)
+        return await start_one(launch)
 
-        async def slowly(launch: Launch) -> Any:
-            await asyncio.sleep(LONG)
-            return await start_one(launch)
-
-        monkeypatch.setattr(place.node.runtime, "start", slowly)
-        async with place.linked():
-            place.send(Fence(**place.node.common(), lease=int(1e12), lost_margin=int(1e12)))
-            place.send(place.node.start("slow", 10))
-            await asyncio.sleep(1.0)
-            place.cluster.begin_outage()
-            await asyncio.sleep(LONG / 2)
-            assert place.link.waiting_for is not None, "it has noticed the outage"
-            place.cluster.end_outage()
-            place.send(place.node.start("next", 11))
-            await asyncio.sleep(3 * LONG)
-            assert place.runs("slow")
-            assert place.runs("next")
-
-    run(main())
+    monkeypatch.setattr(place.node.runtime, "start", slowly)
+    async with place.linked():
+        place.send(Fence(**place.node.common(), lease=int(1e12), lost_margin=int(1e12)))
+        place.send(place.node.start("slow", 10))
+        await asyncio.sleep(1.0)
+        place.cluster.begin_outage()
+        await asyncio.sleep(LONG / 2)
+        assert place.link.waiting_for is not None, "it has noticed the outage"
+        place.cluster.end_outage()
+        place.send(place.node.start("next", 11))
+        await asyncio.sleep(3 * LONG)
+        assert place.runs("slow")
+        assert place.runs("next")

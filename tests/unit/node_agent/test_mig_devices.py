@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from tests.nvml_cards import GIB, Card, Instance, Machine, installed
+from tests.kits.nvml_cards import GIB, Card, Instance, Machine, installed
 
-from bailiff_node_agent.devices import DeviceUnavailable, DeviceUsage, NvmlInventory, SimulatedInventory, prove_release
-from bailiff_node_agent.devices.simulated_spec import parse
+from bailiff_devstack.simulated_node import SimulatedInventory
+from bailiff_devstack.simulated_node.spec import parse
+from bailiff_node_agent.devices import DeviceUnavailable, DeviceUsage, NvmlInventory, prove_release
 
 
 def partitioned(*parts: Instance, uuid: str = "GPU-1") -> Card:
@@ -23,7 +24,7 @@ def inventory(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> NvmlInventor
     return NvmlInventory()
 
 
-def nobody() -> tuple[int, ...]:
+async def nobody() -> tuple[int, ...]:
     return ()
 
 
@@ -203,7 +204,7 @@ def test_a_node_has_at_most_64_devices_of_all_kinds() -> None:
 
 
 def test_the_file_of_faults_partitions_simulated_cards(tmp_path) -> None:
-    from bailiff_node_agent.devices.__main__ import main
+    from bailiff_devstack.simulated_node.__main__ import main
 
     faults = tmp_path / "faults.json"
     gpus = SimulatedInventory("2xH100-80GB:3g.40gb", "n1", faults=faults)

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.kits.waiting import exit_of, until
 
-from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
+from bailiff_node_agent.runtime import Launch, Running, TaskKey
 from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.lease import LEASE_EXPIRED
@@ -53,14 +54,8 @@ async def leased_for(agent: ProcessRuntime, seconds: float, command: str, folder
     return over
 
 
-async def exit_of(agent: ProcessRuntime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
-
-
 async def until_it_listens(folder: Path) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not (folder / "ready").exists():  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.01)
+    await until((folder / "ready").exists)
 
 
 def lives(pid: int) -> bool:
@@ -85,7 +80,7 @@ async def test_after_the_lease_come_notice_and_term_and_after_the_grace_kill(age
     assert end.lease_stages == ("noticed", "term_sent", "kill_sent")
     assert end.ended_at >= over + SECOND
     assert (tmp_path / "asked").exists()
-    notice = json.loads((agent.task_dir(KEY) / "notice.json").read_text())
+    notice = json.loads((agent.folders.task(KEY) / "notice.json").read_text())
     assert notice["reason"] == LEASE_EXPIRED
     assert notice["hard_s"] in (0, 1)
     assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
@@ -176,7 +171,7 @@ async def test_a_task_whose_folder_was_removed_is_killed_before_the_next_agent_h
     agent.renew(in_s(3600), 3600 * SECOND)
     running = await run(agent, f"env -i sleep 300 & setsid sleep 300 & {IGNORES_TERM}", tmp_path)
     await until_it_listens(tmp_path)
-    tree, its = agent.pids(KEY), json.loads((agent.task_dir(KEY) / "running.json").read_text())["supervisor_pid"]
+    tree, its = agent.pids(KEY), json.loads((agent.folders.task(KEY) / "running.json").read_text())["supervisor_pid"]
     assert int(running.instance) in tree
     assert len(tree) >= 3
     await agent.close()
@@ -192,7 +187,5 @@ async def test_with_its_folder_taken_away_and_no_agent_the_task_ends_too(agent: 
     await until_it_listens(tmp_path)
     await agent.close()
     take_away(tmp_path / "state")
-    async with asyncio.timeout(PATIENCE_S):
-        while lives(int(running.instance)):  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.05)
+    await until(lambda: not lives(int(running.instance)))
     ProcessRuntime(tmp_path / "state")  # for the fixture, a folder again

@@ -49,7 +49,7 @@ def test_a_pod_that_its_kubelet_rejected_is_lost(node: Node) -> None:
 
 
 def test_a_pod_that_was_stopped_before_it_ran_has_ended_by_that(node: Node) -> None:
-    node.files.write_stop(KEY, 5)
+    node.files.stop.write(KEY, 5)
     assert not node.exit_with(REJECTED).supervisor_lost
 
 
@@ -73,11 +73,3 @@ def test_the_boot_of_an_agent_that_is_elsewhere_says_nothing_about_the_node(node
     node.runs()
     node.boot = "boot-2"
     assert not Node(tmp_path, reaches_node=False).exit_with(ended(137)).supervisor_lost
-
-
-def test_a_record_of_an_earlier_release_names_no_boot(node: Node) -> None:
-    node.runs()
-    file = node.files.task_dir(KEY) / "running.json"
-    file.write_text(file.read_text().replace('"boot_id"', '"other"'))
-    node.boot = "boot-2"
-    assert not node.exit_with(ended(137)).supervisor_lost

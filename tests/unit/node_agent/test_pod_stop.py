@@ -50,8 +50,8 @@ def stop_of(files: TaskFiles, server: Server) -> PodStop:
 
 
 def evicted(files: TaskFiles, grace_s: int, **payload: str) -> None:
-    files.write_eviction(KEY, {"reason": "preemption", "preemptor": "serve", **payload}, 0, 0)
-    files.write_stop(KEY, grace_s)
+    files.eviction.write(KEY, {"payload": {"reason": "preemption", "preemptor": "serve", **payload}})
+    files.stop.write(KEY, grace_s)
 
 
 async def test_a_budget_is_asked_until_it_allows_the_eviction(files: TaskFiles) -> None:
@@ -77,7 +77,7 @@ async def test_the_end_of_the_grace_is_the_end_of_the_respect(files: TaskFiles, 
     server = Server(refusal)
     evicted(files, 30, disruption_budgets="respect")
     await stop_of(files, server).carry_out(ORDER, POD, None)
-    files.write_stop(KEY, KILL_GRACE_S)
+    files.stop.write(KEY, KILL_GRACE_S)
     stop = stop_of(files, server)  # another agent
     await stop.carry_out(ORDER, POD, None)
     assert server.calls[-1] == "delete pod-1 u1 1"

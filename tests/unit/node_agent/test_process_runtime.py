@@ -8,14 +8,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.kits.waiting import exit_of, until
 
 from bailiff_node_agent.disk import DamagedFile
+from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.runtime.supervisor.host import write_json
 from bailiff_node_agent.runtime.supervisor.processes import read_process, scan
+from bailiff_node_agent.runtime.supervisors import Supervisors
+
+pytestmark = pytest.mark.slow  # each test starts processes
 
 KEY = TaskKey("train-7", 1, "0")
 WAITS = "while :; do sleep 0.02; done"
@@ -51,24 +58,14 @@ async def nothing_is_left_behind(tmp_path: Path) -> AsyncIterator[None]:
             os.kill(pid, signal.SIGKILL)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.01)
-
-
 async def run(agent: ProcessRuntime, command: str | list[str], folder: Path, **env: str) -> Running:
     running = await agent.start(Launch(KEY, command, env=env, working_dir=str(folder)))
     assert isinstance(running, Running)
     return running
 
 
-async def exit_of(agent: ProcessRuntime) -> Exit:
-    return await asyncio.wait_for(agent.wait_exit(), 20)
-
-
 def supervisor_of(agent: ProcessRuntime, key: TaskKey = KEY) -> int:
-    pid = json.loads((agent.task_dir(key) / "running.json").read_text())["supervisor_pid"]
+    pid = json.loads((agent.folders.task(key) / "running.json").read_text())["supervisor_pid"]
     assert isinstance(pid, int)
     return pid
 
@@ -91,7 +88,7 @@ def lives(pid: int) -> bool:
 async def test_the_job_writes_to_its_log_and_ends_with_its_code(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "echo out; echo err >&2; exit 3", tmp_path)
     assert (await exit_of(agent)).code == 3
-    assert agent.log_path(KEY) == agent.task_dir(KEY) / "log"
+    assert agent.log_path(KEY) == agent.folders.task(KEY) / "log"
     assert agent.log_path(KEY).read_text() == "out\nerr\n"
 
 
@@ -101,7 +98,7 @@ async def test_a_log_in_a_folder_of_its_own_stays_when_the_task_is_forgotten(age
     log = agent.log_path(KEY)
     await agent.forget(KEY)
     assert log.read_text() == "hello\n"
-    assert not agent.task_dir(KEY).exists()
+    assert not agent.folders.task(KEY).exists()
 
 
 async def test_a_list_is_run_without_a_shell_and_found_on_the_path(agent: ProcessRuntime, tmp_path: Path) -> None:
@@ -124,8 +121,8 @@ async def test_the_environment_is_the_launchs_and_not_the_agents(
             f"HOME={tmp_path}",
             "RANK=0",
             f"BAILIFF_TASK={KEY}",
-            f"BAILIFF_CONTROL_DIR={agent.task_dir(KEY)}",
-            f"BAILIFF_SOCKET={agent.task_dir(KEY)}/socket",
+            f"BAILIFF_CONTROL_DIR={agent.folders.task(KEY)}",
+            f"BAILIFF_SOCKET={agent.folders.task(KEY)}/socket",
         ]
     )
 
@@ -158,7 +155,7 @@ async def test_a_job_finds_its_notice(agent: ProcessRuntime, tmp_path: Path) -> 
     await run(agent, script, tmp_path)
     await agent.notice(KEY, {"reason": "preempted", "deadline_s": 120})
     assert (await exit_of(agent)).code == 85
-    assert json.loads((agent.task_dir(KEY) / "notice.json").read_text())["reason"] == "preempted"
+    assert json.loads((agent.folders.task(KEY) / "notice.json").read_text())["reason"] == "preempted"
 
 
 @pytest.mark.parametrize(
@@ -177,6 +174,35 @@ async def test_a_failed_start_has_a_reason_without_private_text(
     await agent.start(launch)
     end = await exit_of(agent)
     assert (end.code, end.error, end.supervisor_lost) == (code, error, False)
+
+
+@pytest.mark.parametrize("at", ["submitted", "own", "home"])
+async def test_a_task_runs_in_its_folder_or_where_it_was_submitted_or_at_home(
+    agent: ProcessRuntime, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {name: tmp_path / name for name in ("submitted", "own", "home")}
+    for folder in folders.values():
+        folder.mkdir()
+    monkeypatch.setenv("HOME", str(folders["home"]))
+    submitted = folders["submitted"] if at != "home" else tmp_path / "gone"
+    own = str(folders["own"]) if at == "own" else None
+    where = {"BAILIFF_SUBMIT_DIR": str(submitted)}
+    await agent.start(Launch(KEY, "echo here > mark", env=where, working_dir=own, log_dir=tmp_path))
+    assert (await exit_of(agent)).code == 0
+    assert [name for name, folder in folders.items() if (folder / "mark").exists()] == [at]
+    said = (tmp_path / f"{KEY}.log").read_text()
+    missing = f"[bailiff] it runs in {folders['home']}: {submitted}, where it was submitted: No such file or directory\n"
+    assert said == (missing if at == "home" else "")
+
+
+def test_agent_and_supervisor_may_write_a_file_at_the_same_time(tmp_path: Path) -> None:
+    file = tmp_path / "terminating.json"
+    with ThreadPoolExecutor(2) as pool:
+        by_agent = pool.submit(lambda: [write_durably(file, b'{"by": 1}') for _ in range(30)])
+        by_supervisor = pool.submit(lambda: [write_json(str(file), {"by": 2}) for _ in range(30)])
+        by_agent.result(), by_supervisor.result()
+    assert json.loads(file.read_text())["by"] in (1, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["terminating.json"]
 
 
 # --- trees
@@ -286,7 +312,7 @@ async def test_a_job_outlives_its_agent_and_the_next_one_gets_its_exit(agent: Pr
 async def test_a_job_that_ends_while_there_is_no_agent_keeps_its_code(agent: ProcessRuntime, tmp_path: Path) -> None:
     agent_that_dies(tmp_path, "while ! test -e go; do sleep 0.02; done; exit 7")
     (tmp_path / "go").touch()
-    await until((agent.task_dir(KEY) / "exit.json").exists)
+    await until((agent.folders.task(KEY) / "exit.json").exists)
     [end] = await agent.adopt()
     assert isinstance(end, Exit)
     assert (end.code, end.supervisor_lost) == (7, False)
@@ -295,7 +321,7 @@ async def test_a_job_that_ends_while_there_is_no_agent_keeps_its_code(agent: Pro
 async def test_an_agent_that_died_before_the_supervisor_began_has_lost_the_task(
     agent: ProcessRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ProcessRuntime, "_spawn", lambda *_: None)
+    monkeypatch.setattr(Supervisors, "start", lambda *_: None)
     end = await agent.start(Launch(KEY, "touch ran", working_dir=str(tmp_path)))
     assert isinstance(end, Exit)
     assert end.supervisor_lost
@@ -313,7 +339,7 @@ async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(agen
 
 async def test_forgetting_a_task_before_its_supervisor_has_exited_is_harmless(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "true", tmp_path)
-    while not (agent.task_dir(KEY) / "exit.json").exists():
+    while not (agent.folders.task(KEY) / "exit.json").exists():
         pass  # without an iteration of the event loop, so that the agent does not know of the exit yet
     await agent.forget(KEY)
     other = TaskKey("other", 0, "0")
@@ -327,7 +353,7 @@ async def test_a_job_with_a_dot_in_front_of_its_name_is_a_job(agent: ProcessRunt
     end = await exit_of(agent)
     assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
     await agent.forget(hidden)
-    assert not agent.task_dir(hidden).exists()
+    assert not agent.folders.task(hidden).exists()
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
@@ -410,7 +436,7 @@ async def test_a_supervisor_ignores_term(agent: ProcessRuntime, tmp_path: Path) 
 
 async def test_an_exit_that_cannot_be_written_yet_is_not_lost(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "while ! test -e go; do sleep 0.02; done; exit 7", tmp_path)
-    in_the_way = agent.task_dir(KEY) / "exit.json.new"
+    in_the_way = agent.folders.task(KEY) / "exit.json.new"
     in_the_way.mkdir()
     (tmp_path / "go").touch()
     await until(lambda: not agent.pids(KEY))
@@ -425,11 +451,11 @@ async def test_after_a_reboot_tasks_are_lost_and_no_process_with_a_reused_pid_is
     agent: ProcessRuntime, tmp_path: Path
 ) -> None:
     running = await run(agent, "exec sleep 300", tmp_path)
-    file = agent.task_dir(KEY) / "running.json"
+    file = agent.folders.task(KEY) / "running.json"
     before = json.loads(file.read_text())
     await agent.kill(KEY)
     await exit_of(agent)
-    (agent.task_dir(KEY) / "exit.json").unlink()
+    (agent.folders.task(KEY) / "exit.json").unlink()
     stranger = await asyncio.create_subprocess_exec("sleep", "300", start_new_session=True)
     its = read_process(stranger.pid)
     assert its
@@ -450,14 +476,14 @@ async def test_a_damaged_file_is_an_error_and_not_a_task_that_never_was(
 ) -> None:
     await run(agent, "true", tmp_path)
     await exit_of(agent)
-    (agent.task_dir(KEY) / name).write_text(content)
+    (agent.folders.task(KEY) / name).write_text(content)
     with pytest.raises(DamagedFile, match=name):
         await ProcessRuntime(tmp_path / "state").adopt()
 
 
 async def test_an_end_that_cannot_be_read_is_an_error_and_not_an_endless_wait(agent: ProcessRuntime, tmp_path: Path) -> None:
     running = await run(agent, "exec sleep 300", tmp_path)
-    (agent.task_dir(KEY) / "exit.json").write_text("{")
+    (agent.folders.task(KEY) / "exit.json").write_text("{")
     os.kill(supervisor_of(agent), signal.SIGKILL)
     with pytest.raises(DamagedFile, match=r"exit\.json"):
         await exit_of(agent)

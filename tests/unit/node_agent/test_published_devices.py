@@ -1,37 +1,18 @@
 """What a DRA driver publishes, as the node's devices: which can be claimed, which cannot, and who holds them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.unit.node_agent.resource_slices import DRIVER, GPU, MIG, Object, device, published_by, resource_slice
 
 from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_kubernetes import Forbidden, NotFound
 from bailiff_kubernetes.client import Listing
 from bailiff_node_agent.devices.kubernetes import KubernetesInventory
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources, _messages
 from bailiff_node_agent.runtime.kubernetes.published import NOT_PUBLISHED, PublishedDevices
-from bailiff_node_agent.settings import KubernetesSettings
-
-Object = dict[str, Any]
-DRIVER, GPU, MIG = "gpu.nvidia.com", "nvidia.com/gpu", "nvidia.com/mig-3g.40gb"
-
-
-def device(number: int, uuid: str | None = None, *, fields: Mapping[str, Any] | None = None, **attributes: str) -> Object:
-    texts = {"type": "gpu", "uuid": f"GPU-{number}" if uuid is None else uuid, "productName": "NVIDIA H100", **attributes}
-    found = {"attributes": {name: {"string": text} for name, text in texts.items()}, "capacity": {"memory": {"value": "80Gi"}}}
-    return {"name": f"gpu-{number}", **found, **(fields or {})}
-
-
-def resource_slice(*devices: Object, pool: str = "n1", generation: int = 1) -> Object:
-    return {"spec": {"driver": DRIVER, "pool": {"name": pool, "generation": generation}, "devices": [*devices]}}
-
-
-def published_by(*slices: Object, **settings: Any) -> PublishedDevices:
-    found = PublishedDevices(KubernetesSettings(**settings), "n1")
-    found.update(slices)
-    return found
 
 
 def test_each_gpu_is_known_by_its_uuid_with_what_its_driver_says() -> None:
@@ -163,6 +144,7 @@ def pods_with(*names: str, driver: str = DRIVER) -> Object:
     return {"pod_resources": [{"name": "p", "namespace": "team-a", "containers": [container]}]}
 
 
+@pytest.mark.slow
 def test_the_kubelet_says_which_pod_has_which_device_through_a_claim() -> None:
     published = published_by(resource_slice(device(0), device(1)))
     kubelet = Kubelet(published, pods_with("gpu-1", "gpu-7"))

@@ -9,27 +9,44 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from bailiff_node_agent.devices import InventoryContext, inventory_plugin
-from bailiff_node_agent.runtime import Capabilities, NodeParts, SimulatedMachine, open_runtimes
+from bailiff_node_agent.devices import DeviceUnavailable, inventory_plugin
+from bailiff_node_agent.runtime import Capabilities, NodeParts, open_runtimes
 from bailiff_node_agent.runtime.registry import MODULES, plugin
-from bailiff_node_agent.settings import KubernetesSettings, NodeAgentSettings, NodeDeclaration
+from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
 from bailiff_service.exit_code import ExitCode
 
 
+def parts(tmp_path: Path, gpus: str = "nvml") -> NodeParts:
+    return NodeParts("n1", gpus, tmp_path, NodeAgentSettings.model_construct(cgroups=False))
+
+
 def test_every_registered_runtime_opens_and_declares_its_capabilities(tmp_path: Path) -> None:
-    settings = NodeAgentSettings.model_construct(cgroups=False)
-    parts = NodeParts("n1", tmp_path, settings, SimulatedMachine())
-    runtimes = open_runtimes(MODULES, parts)
-    assert list(runtimes) == list(MODULES)
-    for name, runtime in runtimes.items():
+    runtimes = open_runtimes(MODULES, parts(tmp_path))
+    for name in MODULES:
         assert plugin(name).name == name
-        assert isinstance(runtime.capabilities, Capabilities)
+        assert isinstance(runtimes[name].capabilities, Capabilities)
     assert [name for name, runtime in runtimes.items() if runtime.capabilities.images] == ["docker", "kubernetes"]
 
 
-def test_every_node_has_simulated_tasks(tmp_path: Path) -> None:
-    settings = NodeAgentSettings.model_construct(cgroups=False)
-    assert list(open_runtimes(("process",), NodeParts("n1", tmp_path, settings, SimulatedMachine()))) == ["simulated", "process"]
+def test_every_node_has_the_runtimes_of_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(open_runtimes(["process"], parts(tmp_path))) == ["simulated", "process"]
+    monkeypatch.setattr("bailiff_node_agent.runtime.registry.entry_points", lambda group: [])
+    assert list(open_runtimes(["process"], parts(tmp_path))) == ["process"]
+
+
+def test_without_the_devstack_there_are_real_gpus_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bailiff_node_agent.devices.registry.entry_points", lambda group: [])
+    assert inventory_plugin("nvml").real
+    assert not inventory_plugin("0").real
+    with pytest.raises(ValueError, match=r"'8xH100-80GB' is neither .* need the package bailiff-devstack"):
+        inventory_plugin("8xH100-80GB")
+
+
+def test_a_node_without_gpus_has_no_devices_and_no_problems(tmp_path: Path) -> None:
+    inventory = inventory_plugin("0").open(parts(tmp_path, "0"))
+    assert (inventory.list(), inventory.problems()) == ([], {})
+    with pytest.raises(DeviceUnavailable, match="there is no device GPU-1"):
+        inventory.usage("GPU-1")
 
 
 @pytest.mark.parametrize(
@@ -47,9 +64,7 @@ def test_the_setting_gpus_names_an_inventory(spec: str, real: bool) -> None:
 
 def test_gpus_that_are_no_inventory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'8 GPUs' is neither nvml nor simulated GPUs"):
-        inventory_plugin("8 GPUs").open(
-            InventoryContext("8 GPUs", "n1", lambda _: None, tmp_path / "faults.json", KubernetesSettings())
-        )
+        inventory_plugin("8 GPUs").open(parts(tmp_path, "8 GPUs"))
 
 
 @pytest.mark.slow  # a process
@@ -57,9 +72,12 @@ def test_more_gpus_than_a_node_can_have_end_the_agent_with_a_sentence(tmp_path: 
     nodes = [{"name": "n1", "pool": "pool-a", "gpus": "65xH100-80GB"}]
     (tmp_path / "pools.yaml").write_text("pools: [{name: pool-a, partition: 0}]")
     settings = {
-        "BAILIFF_NODES": json.dumps(nodes), "BAILIFF_STATE_DIR": str(tmp_path), "BAILIFF_POOLS": str(tmp_path / "pools.yaml"),
-        "BAILIFF_KAFKA__BOOTSTRAP": "127.0.0.1:1", "BAILIFF_HTTP_PORT": "0",
-    }  # fmt: skip
+        "BAILIFF_NODES": json.dumps(nodes),
+        "BAILIFF_STATE_DIR": str(tmp_path),
+        "BAILIFF_POOLS": str(tmp_path / "pools.yaml"),
+        "BAILIFF_KAFKA__BOOTSTRAP": "127.0.0.1:1",
+        "BAILIFF_HTTP_PORT": "0",
+    }
     agent = subprocess.run(
         [sys.executable, "-m", "bailiff_node_agent"], env=os.environ | settings, capture_output=True, text=True, timeout=60
     )

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mps_kit import mps_daemon
+from tests.kits.mps import mps_daemon
 
-from bailiff_bus.messages import JobSpec, StartTask, TaskAssignment
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.commands import RecordRef, StartTask, TaskAssignment
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_devstack.simulated_node import SimulatedInventory
 from bailiff_node_agent import mps
-from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.environment import environment, host_folders
 from bailiff_node_agent.runtime import Launch, TaskKey
 from bailiff_node_agent.runtime.docker import DockerRuntime
@@ -25,13 +25,29 @@ def at(**share: Any) -> TaskAssignment:
 
 def environment_of(task: TaskAssignment, tmp_path: Path, *, by_mps: bool = True) -> dict[str, str]:
     order = StartTask(
-        node="n1", incarnation="i", sender="admission", sender_epoch=1, ordered_by=RecordRef(epoch=1, seq=1), job="j", attempt=1,
-        tasks=(task,), spec=JobSpec(command="train"), grace=150_000_000, master_node="n1",
-    )  # fmt: skip
+        node="n1",
+        incarnation="i",
+        sender="admission",
+        sender_epoch=1,
+        ordered_by=RecordRef(epoch=1, seq=1),
+        job="j",
+        attempt=1,
+        tasks=(task,),
+        spec=JobSpec(command="train"),
+        grace=150_000_000,
+        master_node="n1",
+    )
     return environment(
-        order, task, checkpoints=tmp_path / "checkpoints", secrets=None, master_address=None, device_bytes=80 * GIB,
-        scratch=tmp_path / "scratch", by_mps=by_mps,
-    )  # fmt: skip
+        order,
+        task,
+        checkpoints=tmp_path / "checkpoints",
+        resume_from=None,
+        secrets=None,
+        master_address=None,
+        device_bytes=80 * GIB,
+        scratch=tmp_path / "scratch",
+        by_mps=by_mps,
+    )
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.mps_kit import mps_daemon
+from tests.kits.mps import mps_daemon
 
-from bailiff_bus.messages import TaskAssignment
+from bailiff_bus.messages.commands import TaskAssignment
+from bailiff_devstack.simulated_node import SimulatedInventory
 from bailiff_node_agent import mps
-from bailiff_node_agent.devices import DeviceUsage, SimulatedInventory
+from bailiff_node_agent.devices import DeviceUsage
 from bailiff_node_agent.runtime import TaskKey
 from bailiff_node_agent.share_monitor import ShareExceeded, ShareMonitor, SharingTask
 

@@ -7,18 +7,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.node_agent.test_published_devices import DRIVER, device, published_by, resource_slice
+from tests.kits.claims_server import ClaimsServer
+from tests.unit.node_agent.resource_slices import DRIVER, device, published_by, resource_slice
 
-from bailiff_kubernetes import AlreadyExists, Conflict, NotFound, pod_name, shared_claim_name
-from bailiff_kubernetes.client import Listing
-from bailiff_kubernetes.names import CLAIMS_GATE, DEVICE, TASK_HASH
-from bailiff_kubernetes.resources import PODS, RESOURCE_CLAIMS, labels_of
+from bailiff_kubernetes import pod_name, shared_claim_name
+from bailiff_kubernetes.names import CLAIMS_GATE, DEVICE
+from bailiff_kubernetes.resources import PODS, RESOURCE_CLAIMS
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime import Launch, Running, TaskKey
 from bailiff_node_agent.runtime.kubernetes.claims import claims_of, difference, own_claim, use_claims
 from bailiff_node_agent.runtime.kubernetes.manifest import pod_of
 from bailiff_node_agent.runtime.kubernetes.placement import NotStarted, Placement, find_orders
 from bailiff_node_agent.runtime.kubernetes.task_files import TaskFiles, order_of
-from bailiff_node_agent.settings import KubernetesSettings
 
 Object = dict[str, Any]
 FIRST, SECOND = TaskKey("serve-1", 1, "0"), TaskKey("serve-2", 1, "0")
@@ -35,85 +35,23 @@ def claims(*devices: str, key: TaskKey = FIRST, settings: KubernetesSettings = S
     return claims_of(launch(*devices, key=key), "jobs", settings, PUBLISHED)
 
 
-class Cluster:
-    """The API server's pods and claims by kind and name. log: what was changed, in order. away: kinds that cannot be changed."""
-
-    def __init__(self) -> None:
-        self.objects, self.log, self.away = dict[tuple[str, str], Object](), list[str](), set[str]()
-
-    async def create(self, resource: Any, body: Object, namespace: str) -> Object:
-        name = body["metadata"]["name"]
-        if resource.kind in self.away:
-            raise Conflict("not now", 409)
-        if (resource.kind, name) in self.objects:
-            raise AlreadyExists("there is one", 409)
-        self.log.append(f"create {resource.kind}")
-        metadata = {**body["metadata"], "namespace": namespace, "uid": f"uid of {name}", "resourceVersion": "1"}
-        self.objects[resource.kind, name] = {**body, "metadata": metadata}
-        return self.objects[resource.kind, name]
-
-    async def find(self, resource: Any, name: str, _: str) -> Object | None:
-        return self.objects.get((resource.kind, name))
-
-    async def patch(self, resource: Any, name: str, patch: Object, _: str, *, form: str) -> Object:
-        assert form == "strategic"
-        found = self.objects.get((resource.kind, name))
-        if found is None:
-            raise NotFound("it is gone", 404)
-        if resource.kind in self.away:
-            raise Conflict("not now", 409)
-        for owner in patch["metadata"].get("ownerReferences", []):
-            owners = found["metadata"]["ownerReferences"]
-            found["metadata"]["ownerReferences"] = [each for each in owners if each["uid"] != owner["uid"]] + [owner]
-            self.log.append(f"own {resource.kind}")
-        for gate in patch.get("spec", {}).get("schedulingGates", []):
-            assert gate["$patch"] == "delete"
-            found["spec"]["schedulingGates"] = [each for each in found["spec"]["schedulingGates"] if each["name"] != gate["name"]]
-            self.log.append("open the gate")
-        return found
-
-    async def delete(self, resource: Any, name: str, *_: str, **__: Any) -> None:
-        self.log.append(f"delete {resource.kind}")
-        del self.objects[resource.kind, name]
-
-    # --- what Kubernetes does
-
-    def collect(self) -> None:
-        """Remove claims that no pod owns any more."""
-        pods = {pod["metadata"]["uid"] for (kind, _), pod in self.objects.items() if kind == PODS.kind}
-        for at, claim in [*self.objects.items()]:
-            if at[0] == RESOURCE_CLAIMS.kind and not {each["uid"] for each in claim["metadata"]["ownerReferences"]} & pods:
-                del self.objects[at]
-
-    def begin_removal(self) -> None:
-        self.claim()["metadata"]["deletionTimestamp"] = "2026-01-31T12:00:00Z"
-
-    def claim(self) -> Object:
-        return self.objects[RESOURCE_CLAIMS.kind, CLAIM]
-
-    def owners(self) -> list[str]:
-        return [each["name"] for each in self.claim()["metadata"]["ownerReferences"]]
-
-    def gates(self, key: TaskKey = FIRST) -> list[str]:
-        return [each["name"] for each in self.objects[PODS.kind, pod_name(str(key))]["spec"]["schedulingGates"]]
-
-    async def list(self, resource: Any, *_: str, labels: str) -> Listing:
-        found = [each for (kind, _), each in self.objects.items() if kind == resource.kind]
-        return Listing([each for each in found if labels_of(each).get(TASK_HASH) == labels.partition("=")[2]], "1")
-
-
 class Start:
     """One agent's start of a task with a part of GPU-1. bound: once kube-scheduler has bound its pod."""
 
     def __init__(
-        self, cluster: Cluster, folder: Path, key: TaskKey = FIRST, *, is_first_agent: bool = True, patience_s: float = 600
+        self, cluster: ClaimsServer, folder: Path, key: TaskKey = FIRST, *, is_first_agent: bool = True, patience_s: float = 600
     ) -> None:
         self.cluster, self.key, self.bound = cluster, key, False
         settings = SETTINGS.model_copy(update={"placement_timeout_s": patience_s})
         self.node: Any = SimpleNamespace(
-            api=cluster, files=TaskFiles(folder), settings=settings, published=PUBLISHED, node="n1", find=self._find,
+            api=cluster,
+            files=TaskFiles(folder),
+            settings=settings,
+            published=PUBLISHED,
+            node="n1",
+            find=self._find,
             starting=asyncio.Semaphore(),
-        )  # fmt: skip
+        )
         manifest = pod_of(launch("GPU-1", key=key), "n1", "jobs", "nvidia.com/gpu", 10)
         use_claims(manifest, claims("GPU-1", key=key))
         if is_first_agent:
@@ -136,8 +74,8 @@ class Start:
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def cluster() -> ClaimsServer:
+    return ClaimsServer()
 
 
 def test_each_shared_device_has_one_claim_the_same_for_every_task() -> None:
@@ -164,7 +102,7 @@ def test_its_pod_uses_all_of_them_and_is_kept_from_the_scheduler() -> None:
     assert pod["spec"]["schedulingGates"] == [{"name": CLAIMS_GATE}]
 
 
-async def test_the_pod_owns_the_claim_before_the_scheduler_may_have_it(cluster: Cluster, tmp_path: Path) -> None:
+async def test_the_pod_owns_the_claim_before_the_scheduler_may_have_it(cluster: ClaimsServer, tmp_path: Path) -> None:
     start = Start(cluster, tmp_path)
     placing = asyncio.create_task(start.placement.placed())
     await start.until_waiting()
@@ -173,14 +111,14 @@ async def test_the_pod_owns_the_claim_before_the_scheduler_may_have_it(cluster: 
     assert (await placing)["metadata"]["name"] == pod_name(str(FIRST))
 
 
-async def test_a_second_pod_joins_the_claim_and_it_stays_until_both_have_gone(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_second_pod_joins_the_claim_and_it_stays_until_both_have_gone(cluster: ClaimsServer, tmp_path: Path) -> None:
     for key in (FIRST, SECOND):
         start = Start(cluster, tmp_path, key)
         placing = asyncio.create_task(start.placement.placed())
         await start.until_waiting()
         start.bound = True
         await placing
-    assert cluster.owners() == [pod_name(str(FIRST)), pod_name(str(SECOND))]
+    assert cluster.owners(CLAIM) == [pod_name(str(FIRST)), pod_name(str(SECOND))]
     assert cluster.log[3:] == ["create Pod", "own ResourceClaim", "open the gate"]
     for key, left in ((FIRST, True), (SECOND, False)):
         del cluster.objects[PODS.kind, pod_name(str(key))]
@@ -188,63 +126,67 @@ async def test_a_second_pod_joins_the_claim_and_it_stays_until_both_have_gone(cl
         assert ((RESOURCE_CLAIMS.kind, CLAIM) in cluster.objects) == left
 
 
-async def test_a_claim_that_is_being_removed_goes_first_and_then_there_is_a_new_one(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_claim_that_is_being_removed_goes_first_and_then_there_is_a_new_one(
+    cluster: ClaimsServer, tmp_path: Path
+) -> None:
     first = Start(cluster, tmp_path, SECOND)
     await first.placement._create(first.placement._manifest or {})
     assert await own_claim(first.node, first.placement.order, claims("GPU-1")[0])
-    cluster.begin_removal()
+    cluster.begin_removal(CLAIM)
 
     start = Start(cluster, tmp_path)
     placing = asyncio.create_task(start.placement.placed())
     await start.until_waiting()
-    assert cluster.gates() == [CLAIMS_GATE], "the scheduler must not see a pod whose claim is about to go"
+    assert cluster.gates(pod_name(str(FIRST))) == [CLAIMS_GATE], "the scheduler must not see a pod whose claim is about to go"
     del cluster.objects[RESOURCE_CLAIMS.kind, CLAIM]
     await start.until_waiting()
-    assert (cluster.gates(), cluster.owners()) == ([], [pod_name(str(FIRST))])
+    assert (cluster.gates(pod_name(str(FIRST))), cluster.owners(CLAIM)) == ([], [pod_name(str(FIRST))])
     start.bound = True
     await placing
 
 
-async def test_a_claim_that_goes_while_its_pod_waits_for_the_scheduler_is_made_again(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_claim_that_goes_while_its_pod_waits_for_the_scheduler_is_made_again(
+    cluster: ClaimsServer, tmp_path: Path
+) -> None:
     start = Start(cluster, tmp_path)
     placing = asyncio.create_task(start.placement.placed())
     await start.until_waiting()
     del cluster.objects[RESOURCE_CLAIMS.kind, CLAIM]  # by a garbage collector that had not seen its new owner
     await start.until_waiting()
-    assert cluster.owners() == [pod_name(str(FIRST))]
+    assert cluster.owners(CLAIM) == [pod_name(str(FIRST))]
     start.bound = True
     await placing
 
 
-async def test_a_claim_that_does_not_go_is_a_start_that_failed_with_that_reason(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_claim_that_does_not_go_is_a_start_that_failed_with_that_reason(cluster: ClaimsServer, tmp_path: Path) -> None:
     other = Start(cluster, tmp_path, SECOND)
     await other.placement._create(other.placement._manifest or {})
     await own_claim(other.node, other.placement.order, claims("GPU-1")[0])
-    cluster.begin_removal()
+    cluster.begin_removal(CLAIM)
     with pytest.raises(NotStarted, match=f"not placed within 0 s: an earlier ResourceClaim {CLAIM} has not gone"):
         await Start(cluster, tmp_path, patience_s=0.05).placement.placed()
     assert (PODS.kind, pod_name(str(FIRST))) not in cluster.objects
 
 
 @pytest.mark.parametrize("refused", [RESOURCE_CLAIMS.kind, PODS.kind])
-async def test_the_next_agent_goes_on_where_the_first_was_killed(cluster: Cluster, tmp_path: Path, refused: str) -> None:
+async def test_the_next_agent_goes_on_where_the_first_was_killed(cluster: ClaimsServer, tmp_path: Path, refused: str) -> None:
     """Between pod and claim, or between claim and gate: a change that was refused stands for one that was never sent."""
     first = Start(cluster, tmp_path)
     await first.placement._create(first.placement._manifest or {})
     cluster.away.add(refused)
     await first.placement._own_claims()
-    assert cluster.gates() == [CLAIMS_GATE]
+    assert cluster.gates(pod_name(str(FIRST))) == [CLAIMS_GATE]
     cluster.away.clear()
 
     second = Start(cluster, tmp_path, is_first_agent=False)
     placing = asyncio.create_task(second.placement.placed())
     await second.until_waiting()
-    assert (cluster.gates(), cluster.owners()) == ([], [pod_name(str(FIRST))])
+    assert (cluster.gates(pod_name(str(FIRST))), cluster.owners(CLAIM)) == ([], [pod_name(str(FIRST))])
     second.bound = True
     await placing
 
 
-async def test_kubelet_and_every_claim_must_have_what_was_placed(cluster: Cluster, tmp_path: Path) -> None:
+async def test_kubelet_and_every_claim_must_have_what_was_placed(cluster: ClaimsServer, tmp_path: Path) -> None:
     wanted, order = claims("GPU-1", "GPU-2"), order_of(launch("GPU-1", "GPU-2"), "jobs", pod_name(str(FIRST)))
     node: Any = SimpleNamespace(api=cluster, published=PUBLISHED)
     for claim in wanted:

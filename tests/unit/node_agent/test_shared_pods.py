@@ -7,22 +7,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.node_agent.test_published_devices import device, published_by, resource_slice
+from tests.unit.node_agent.resource_slices import device, published_by, resource_slice
 
-from bailiff_bus.messages import ShareExceededReport, TaskReleasedReport
-from bailiff_bus.messages.requests import runtime_label, sharing_label
+from bailiff_bus.messages.devices import ShareExceededReport
+from bailiff_bus.messages.reports import TaskReleasedReport
+from bailiff_core.model.job_spec import runtime_label, sharing_label
 from bailiff_node_agent import mps
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.agent_context import AgentContext
-from bailiff_node_agent.devices import Device, DeviceUsage, Pod
+from bailiff_node_agent.devices import Device, DeviceUsage
 from bailiff_node_agent.devices.ledger import ShareLedger
 from bailiff_node_agent.disk import MemoryStorage
-from bailiff_node_agent.runtime import Capabilities, TaskKey
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
+from bailiff_node_agent.runtime import Capabilities, Pod, TaskKey
 from bailiff_node_agent.runtime.kubernetes import KubernetesRuntime
 from bailiff_node_agent.runtime.kubernetes.follow import PodFollower
 from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
 from bailiff_node_agent.runtime.kubernetes.task_files import TaskFiles, TaskOrder
-from bailiff_node_agent.settings import KubernetesSettings, NodeDeclaration
+from bailiff_node_agent.settings import NodeDeclaration
 from bailiff_node_agent.tasks.release import Releaser
 from bailiff_node_agent.tasks.start import TaskStarter
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
@@ -96,9 +98,14 @@ async def test_devices_of_several_claims_count_once_all_of_them_are_prepared(tmp
         return tuple(held)
 
     node: Any = SimpleNamespace(
-        files=files, changed={}, lease=None, reaches_node=True, settings=SETTINGS, find=lambda *_: pod,
+        files=files,
+        changed={},
+        lease=None,
+        reaches_node=True,
+        settings=SETTINGS,
+        find=lambda *_: pod,
         resources=SimpleNamespace(devices_of=devices_of),
-    )  # fmt: skip
+    )
     follower = PodFollower(node, order, None, None, lambda _: None)
 
     async def wait(_: float) -> None:
@@ -169,9 +176,14 @@ class TwoTasks:
             self.tasks.add(LocalTask(key, "kubernetes", ("GPU-1",)))
             self.shares.add(str(key), Fraction(1, 2))
         self.context: Any = SimpleNamespace(
-            inventory=self.kubelet, runtimes={"kubernetes": self.pods}, device_poll_s=0, release_timeout_s=600, release_poll_s=0,
-            log=logger, shares_by_mps=False,
-        )  # fmt: skip
+            inventory=self.kubelet,
+            runtimes={"kubernetes": self.pods},
+            device_poll_s=0,
+            release_timeout_s=600,
+            release_poll_s=0,
+            log=logger,
+            shares_by_mps=False,
+        )
         self.reporter: Any = SimpleNamespace(report_task=self._report)
 
     def _report(self, key: TaskKey, _: int | None, kind: type, **content: Any) -> int:

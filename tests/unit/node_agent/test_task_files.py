@@ -18,7 +18,7 @@ def test_files_that_were_not_flushed_are_not_believed_after_another_boot(
 ) -> None:
     TaskFiles(tmp_path, flushed=flushed).write_order(ORDER, {"kind": "Pod"})
     again = TaskFiles(tmp_path, flushed=flushed)
-    assert (again.tasks(), again.order(KEY), again.manifest(KEY)) == ([KEY], ORDER, {"kind": "Pod"})
+    assert (again.tasks(), again.order(KEY), again.manifest.read(KEY)) == ([KEY], ORDER, {"kind": "Pod"})
     monkeypatch.setattr(task_files, "boot_id", lambda: "another boot")
     (tmp_path / str(KEY) / "order.json").write_text("")  # as a power loss may leave it
     assert TaskFiles(tmp_path, flushed=flushed).tasks() == kept

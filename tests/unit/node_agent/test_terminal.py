@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.kits.waiting import until
 
 from bailiff.attach.frames import INPUT, OUTPUT, SKIPPED, frame, next_frame, resize
 from bailiff_node_agent.attach.attachments import _connect
@@ -40,7 +41,7 @@ async def start(runtime: ProcessRuntime, folder: Path, command: str) -> Attach:
 
 async def shown(reader: asyncio.StreamReader, text: bytes) -> bytes:
     seen = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while text not in seen:
             found = await next_frame(reader)
             assert found is not None, seen
@@ -84,13 +85,11 @@ async def test_a_client_that_reads_nothing_does_not_hold_up_the_job(runtime: Pro
     reader, writer = await attach()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(frame(INPUT, b"\n"))
-    async with asyncio.timeout(30):
-        while not (tmp_path / "finished").exists():  # noqa: ASYNC110 - what is awaited happens in another process
-            await asyncio.sleep(0.02)
+    await until((tmp_path / "finished").exists)
     writer.transport.resume_reading()  # type: ignore[attr-defined]
     counts, received = [], 0
     while sum(counts) + received < 5_000_000:  # also without more output it learns of all that was left out
-        found = await asyncio.wait_for(next_frame(reader), 20)
+        found = await asyncio.wait_for(next_frame(reader), 60)
         assert found is not None
         if found[0] == SKIPPED:
             counts.append(struct.unpack(">Q", found[1])[0])
@@ -98,12 +97,13 @@ async def test_a_client_that_reads_nothing_does_not_hold_up_the_job(runtime: Pro
             received += len(found[1])
     assert sum(counts) > 1_000_000
     writer.write(frame(INPUT, b"x\n"))
-    while await asyncio.wait_for(next_frame(reader), 20) is not None:
+    while await asyncio.wait_for(next_frame(reader), 60) is not None:
         pass
     assert (tmp_path / f"{KEY}.log").stat().st_size > 5_000_000  # the log has all of it
     writer.close()
 
 
+@pytest.mark.slow
 async def test_a_job_that_reads_nothing_bounds_what_waits_for_it(runtime: ProcessRuntime, tmp_path: Path) -> None:
     attach = await start(runtime, tmp_path, "stty raw -echo; echo ready; exec sleep 100")
     reader, writer = await attach()

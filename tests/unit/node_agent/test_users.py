@@ -11,27 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.agent_kit import carry_out
+from tests.kits.agent import carry_out, context_on
+from tests.kits.waiting import until
 
-from bailiff_bus.messages import (
-    Fence,
-    JobSpec,
-    ReportBody,
-    StartTask,
-    TaskAssignment,
-    TaskExitedReport,
-    TaskStartedReport,
-    TaskStartRefusedReport,
-)
-from bailiff_bus.messages.commands import RecordRef
+from bailiff_bus.messages.commands import Fence, RecordRef, StartTask, TaskAssignment
+from bailiff_bus.messages.reports import ReportBody, TaskExitedReport, TaskStartedReport, TaskStartRefusedReport
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_devstack.simulated_node import SimulatedInventory
 from bailiff_node_agent.agent import Agent
-from bailiff_node_agent.agent_context import AgentContext
-from bailiff_node_agent.devices import SimulatedInventory
-from bailiff_node_agent.disk import EvictionStore, Fences, MemoryStorage, Reports, new_incarnation
+from bailiff_node_agent.disk import MemoryStorage
 from bailiff_node_agent.reporter import decode_report
-from bailiff_node_agent.runtime import Exit, TaskKey, User
+from bailiff_node_agent.runtime import Exit, TaskKey, User, job_files
 from bailiff_node_agent.runtime.process import ProcessRuntime
-from bailiff_node_agent.settings import NodeDeclaration
 from bailiff_node_agent.users import NotRunnable, Users, allow_traversal, first_inaccessible, make_owned
 from bailiff_service.clock_and_ids import SYSTEM
 from bailiff_service.metrics import Metrics
@@ -60,28 +51,23 @@ class Node:
             (folder / part).mkdir()
             allow_traversal(folder / part)
         self.runtime = ProcessRuntime(folder)
-        self.context = AgentContext(
-            node=NodeDeclaration(name="n1", pool="pool-a", gpus="0"),
-            inventory=SimulatedInventory("0", "n1", lambda _: None),
-            runtimes={"process": self.runtime},
-            storage=storage,
-            fences=Fences(storage),
-            reports=Reports(storage),
-            evictions=EvictionStore(storage),
-            incarnation=new_incarnation(storage, machine_id="m1"),
-            folder=folder,
-            users=users,
-        )
+        nobody = SimulatedInventory("0", "n1", lambda _: None)
+        self.context = context_on(storage, inventory=nobody, runtimes={"process": self.runtime}, folder=folder, users=users)
         self.agent = Agent(self.context, SYSTEM, Metrics(), lambda: None)
 
     async def start(self, command: str, user: str) -> None:
         common = {"node": "n1", "incarnation": self.context.incarnation.incarnation, "sender": "admission", "sender_epoch": 1}
         await carry_out(self.agent, Fence.model_validate(common))
         order = {
-            "ordered_by": RecordRef(epoch=1, seq=5), "job": "job", "attempt": 1, "tasks": (TaskAssignment(task=0),), "grace": 1,
+            "ordered_by": RecordRef(epoch=1, seq=5),
+            "job": "job",
+            "attempt": 1,
+            "tasks": (TaskAssignment(task=0),),
+            "grace": 1,
             "user": user,
-            "master_node": "n1", "spec": JobSpec(command=command),
-        }  # fmt: skip
+            "master_node": "n1",
+            "spec": JobSpec(command=command),
+        }
         await carry_out(self.agent, StartTask.model_validate({**common, **order}))
 
     async def ends(self) -> Exit:
@@ -142,12 +128,13 @@ async def test_it_can_use_what_the_contract_gives_it_and_read_nothing_of_the_nod
 async def test_other_users_have_no_access(node: Node) -> None:
     await node.start("sleep 300", SUBMITTER)
     uid = pwd.getpwnam(SUBMITTER).pw_uid
-    own = node.runtime.control_dir(KEY)
+    own = node.runtime.folders.control(KEY)
     for folder in (own, node.context.folder / "checkpoints" / "job", node.context.folder / "scratch" / str(KEY)):
         assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (uid, 0o700)
     assert {path.name: (path.lstat().st_uid, path.lstat().st_mode & 0o777) for path in own.iterdir()} == {
-        "steps": (uid, 0o600), "socket": (uid, 0o600),
-    }  # fmt: skip
+        "steps": (uid, 0o600),
+        "socket": (uid, 0o600),
+    }
     await node.runtime.kill(KEY)
     await node.ends()
 
@@ -178,12 +165,10 @@ async def test_a_folder_or_a_pipe_or_a_link_in_place_of_the_nodes_files_is_harml
         'cd "$BAILIFF_CONTROL_DIR"; mkdir notice.json; rm steps; ln -s ../../roots-own steps; touch ready; sleep 9',
         SUBMITTER,
     )
-    async with asyncio.timeout(10):
-        while not (node.runtime.control_dir(KEY) / "ready").exists():  # noqa: ASYNC110 - what is awaited happens elsewhere
-            await asyncio.sleep(0.01)
+    await until((node.runtime.folders.control(KEY) / "ready").exists)
     await node.runtime.notice(KEY, {"reason": "preemption", "preemptor": None}, 10**15, 10**15)
     assert victim.read_bytes() == b"r" * 100
-    steps = node.runtime.control_dir(KEY) / "steps"
+    steps = node.runtime.folders.control(KEY) / "steps"
     steps.unlink()
     os.mkfifo(steps)
     node.runtime.propose_step(KEY, 3, agreed=True)
@@ -201,7 +186,7 @@ async def test_the_next_agent_adopts_it_and_removes_what_it_forgets(node: Node) 
     node.runtime = ProcessRuntime(node.context.folder)
     (found,) = await node.runtime.adopt()
     assert found.key == KEY
-    assert node.runtime.control_dir(KEY).parent.name == "control"
+    assert node.runtime.folders.control(KEY).parent.name == "control"
     await node.runtime.kill(KEY)
     await node.ends()
     await node.runtime.forget(KEY)
@@ -266,6 +251,29 @@ def test_checkpoints_of_another_user_are_not_handed_over(folder: Path) -> None:
     make_owned(folder / "job", mine)
     with pytest.raises(NotRunnable, match=r"belongs to uid 60001, not to other: remove it"):
         make_owned(folder / "job", other)
+
+
+def test_a_link_in_the_place_of_the_checkpoints_is_not_handed_over(folder: Path) -> None:
+    """A container would be given what it leads to."""
+    (folder / "other").mkdir()
+    for kind, user in (("link", 0), ("own link", 60_001)):
+        (folder / kind).symlink_to(folder / "other")
+        os.chown(folder / kind, user, user, follow_symlinks=False)
+        with pytest.raises(NotRunnable, match="is no folder, but a link or a file"):
+            make_owned(folder / kind, User("mine", 60_001, 60_001))
+    assert (folder / "other").stat().st_uid == 0
+
+
+async def test_what_is_read_for_a_user_is_read_with_its_rights_by_that_thread_alone(folder: Path) -> None:
+    """A checkpoint may lie where root has no rights, and a job may leave what its user may not read."""
+    secret = folder / "secret"
+    secret.write_text("root's")
+    secret.chmod(0o600)
+    assert await job_files.reading(secret.read_text) == "root's"
+    with pytest.raises(PermissionError):
+        await job_files.reading(secret.read_text, user=User("mine", 60_001, 60_001))
+    assert await job_files.reading(secret.read_text) == "root's"
+    assert secret.read_text() == "root's"
 
 
 def _dedented(script: str) -> str:

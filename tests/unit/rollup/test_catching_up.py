@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.rollup_kit import busy_log
+from tests.kits.memory_bus import STORED, MemoryCluster, SendOutcome
+from tests.kits.rollup import busy_log
 from tests.unit.bus.virtual_time import run
 
 from bailiff_bus import topics
 from bailiff_bus.port import Message
-from bailiff_bus.testing import STORED, MemoryCluster, SendOutcome
 from bailiff_rollup.service import RollupService
 from bailiff_rollup.settings import RollupSettings
 from bailiff_service.metrics import Metrics
@@ -49,6 +49,7 @@ class Group:
         pass
 
 
+@pytest.mark.slow
 def test_lag_is_exported_while_catching_up_and_aggregates_are_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     groups: list[Group] = []
 

@@ -2,29 +2,13 @@
 
 from typing import Any
 
-from tests.log_builder import MINUTE, SECOND, Story, policy
-from tests.unit.rollup.test_aggregators import Counter, project
-
-from bailiff_rollup.exporter import RollupCollector
-from bailiff_service.metrics import Metrics
+from tests.kits.log_builder import MINUTE, SECOND, Story, policy
+from tests.unit.rollup.kit import Scraped, project
 
 CLASSES = [
     {"name": "inference", "value": 125, "preemptible": False, "start_slo": {"p95": "30s", "p99": "2m"}},
     {"name": "train", "value": 50, "preemptible": True, "global_default": True},
 ]
-
-
-class Scraped:
-    """A story's log, counted, and what was scraped after that."""
-
-    def __init__(self, story: Story) -> None:
-        counter = Counter().feed(story.wires)
-        metrics = Metrics()
-        metrics.registry.register(RollupCollector(lambda: {"test": (counter.aggregates, counter.state)}))
-        self._value = metrics.registry.get_sample_value
-
-    def __call__(self, name: str, **labels: str) -> float | None:
-        return self._value(name, {"pool": "test", **labels})
 
 
 def pool_of_two(**parts: Any) -> Story:

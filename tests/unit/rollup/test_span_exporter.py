@@ -1,10 +1,10 @@
 """The header `traceparent` of a request is written by whoever sends it: only the client's own span becomes a parent."""
 
 import pytest
+from tests.kits.memory_bus import MemoryCluster
 from tests.unit.bus.virtual_time import run
 
 from bailiff_bus import topics
-from bailiff_bus.testing import MemoryCluster
 from bailiff_rollup.span_exporter import _with_request
 from bailiff_rollup.traces import RequestSpan
 from bailiff_service.tracing import Span, span_of, trace_of

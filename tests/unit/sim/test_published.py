@@ -6,7 +6,7 @@ from math import factorial
 from random import Random
 
 import pytest
-from tests.sim_worlds import BEGIN, SECOND, World, policy
+from tests.kits.sim_worlds import BEGIN, SECOND, World, policy
 
 from bailiff_sim.baselines import RULES, Baseline
 from bailiff_sim.cluster import machines
@@ -75,6 +75,7 @@ def first_come_first_served(jobs: list[tuple[int, int, int]], gpus: int) -> list
     return starts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [8, 16])
 def test_tiresias_jobs_start_as_an_independent_first_come_first_served_computes(gpus: int) -> None:
     """On one large machine there is no fragmentation, so FIFO has just one right answer. The engine is never later on average:
@@ -130,6 +131,7 @@ def srtf(name: str) -> tuple[float, float, float]:
     return sum(jct) / len(jct), (max(job.ended for job in jobs) - workload.begin) / SECOND, jct[-(-len(jct) * 99 // 100) - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name != "trace3" else ()) for name in MURI_SRTF])
 def test_shortest_remaining_time_first_comes_to_what_muris_figure_9_has(name: str) -> None:
     """A little less than what was published, because theirs charges running jobs a start at every arrival and end of a job."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
-from tests.sim_worlds import HOUR, MINUTE, SECOND, World, policy
+from tests.kits.sim_worlds import HOUR, MINUTE, SECOND, World, policy
 
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_sim.baselines import RULES, Baseline
@@ -31,7 +31,7 @@ def run_of(world: World) -> Run:
     result = Simulation(workload, POOLWIDE).run()
     last = workload.events[-1].time
     ended = max(job.ended for job in result.jobs.values())
-    return Run("x", 0, result.jobs, result.stats, {}, result.begin, ended, last, result.capacity, {}, {}, result.digest)
+    return Run("x", 0, result.jobs, result.stats, {}, result.begin, ended, last, workload.capacity(), {}, {}, result.digest)
 
 
 @pytest.mark.slow
@@ -46,6 +46,7 @@ def test_a_manifest_runs_again_to_the_same_digests() -> None:
     assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in loaded["runs"]}
 
 
+@pytest.mark.slow
 def test_a_report_of_several_seeds_names_each_scheduler_once_in_a_plot() -> None:
     runs = run_all(replace(ASK, baselines=("fifo",)), TRACE)
     text = plot("Waits", waits, runs, "How long.")
@@ -54,6 +55,7 @@ def test_a_report_of_several_seeds_names_each_scheduler_once_in_a_plot() -> None
     assert "var(--soft)" in text, "words of a plot are readable in light and in dark"
 
 
+@pytest.mark.slow
 def test_a_plot_over_time_has_the_unit_of_its_length() -> None:
     world = World("1x8")
     world.job("first", at=0, runs=MINUTE, gpus=8)
@@ -125,13 +127,16 @@ def test_the_wait_of_a_pending_job_lasts_until_the_end() -> None:
     world.job("waits", at=HOUR, runs=MINUTE, gpus=8, cls="inference")
     workload = world.workload()
     result = Simulation(workload, POOLWIDE, until=workload.begin + 3 * HOUR).run()
-    run = Run("x", 0, result.jobs, result.stats, {}, result.begin, workload.begin + 3 * HOUR, result.end, result.capacity, {}, {})
+    run = Run(
+        "x", 0, result.jobs, result.stats, {}, result.begin, workload.begin + 3 * HOUR, result.end, workload.capacity(), {}, {}
+    )
     assert metrics(run)["waiting"]["all"]["max"] == 2
     axes = Figure().add_subplot()
     waits(axes, run, "x", "red")
     assert max(axes.lines[0].get_xdata()) == 2 * HOUR
 
 
+@pytest.mark.slow
 def test_percentiles_are_by_nearest_rank() -> None:
     world = World("1x8")
     for minute in range(200):
@@ -213,6 +218,7 @@ def test_of_many_settings_some_are_chosen_by_seed() -> None:
     assert some[0] == {"eviction.grace": "1s", "protections.cooldown.job": "0s"}
 
 
+@pytest.mark.slow
 def test_tuning_shows_the_frontier_and_no_best() -> None:
     knobs = {"protections.min_runtime.preempt": ["0s", "2h"]}
     points = tune(Search(replace(ASK, seeds=(0,), baselines=()), knobs), TRACE)
@@ -226,6 +232,7 @@ def test_tuning_shows_the_frontier_and_no_best() -> None:
     assert "<td>*</td>" in frontier_page("t", [], [*points, worse], "{}")
 
 
+@pytest.mark.slow
 def test_a_setting_under_which_jobs_never_end_is_on_no_frontier() -> None:
     """Without quota no inference job is accepted, so that none of them is pending and no job is preempted for one."""
     ask = replace(ASK, policies={"mine": policy(projects=[{"name": "default", "quota": {"gpus": 8}}])}, seeds=(0,), baselines=())
@@ -237,6 +244,7 @@ def test_a_setting_under_which_jobs_never_end_is_on_no_frontier() -> None:
     assert "more jobs never end" in frontier_page("t", [], [without, some], "{}")
 
 
+@pytest.mark.slow
 def test_rejected_jobs_are_reported_with_the_reason_of_the_first() -> None:
     runs = run_all(replace(ASK, cluster="1x1", seeds=(0,), baselines=("fifo",), choices=Choices()), TRACE)
     (refusal,) = refusals(runs)

@@ -4,14 +4,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.sim_worlds import HOUR, MINUTE, SECOND, policy
+from tests.kits.sim_worlds import HOUR, MINUTE, SECOND, policy
 
 from bailiff_sim.cluster import machines
 from bailiff_sim.traces.catalogue import CLUSTERS, cluster, trace
-from bailiff_sim.traces.files import shipped
+from bailiff_sim.traces.published import SACCT
 from bailiff_sim.traces.quotas import venus
-from bailiff_sim.traces.rows import TraceProblem
-from bailiff_sim.traces.user_traces import SACCT
+from bailiff_sim.traces.rows import TraceProblem, shipped
 from bailiff_sim.workload_builder import Choices, assemble, peak_demand, with_daily_quotas
 
 
@@ -33,6 +32,7 @@ def test_a_trace_that_comes_with_bailiff_reads_whole(name: str, jobs: int, left_
     found = trace(name)
     assert (len(found.jobs), dict(found.left_out)) == (jobs, left_out)
     assert len({job.name for job in found.jobs}) == jobs
+    assert all(found.tiers[job.tier] for job in found.jobs if job.tier), "each tier has a default class"
 
 
 def test_openb_has_the_gpu_requests_that_its_paper_prints() -> None:
@@ -148,6 +148,8 @@ def test_every_bad_row_is_reported_with_file_line_column_and_value(tmp_path: Pat
         ("a,b\n1,2\n", "it lacks timestamp, duration, num_gpus, cluster, found a, b"),
         ("timestamp,duration,num_gpus,cluster\n", "no job with GPUs"),
         ("\x00\xff", "mine.csv"),
+        ("timestamp,duration,num_gpus,cluster\n1507532515,60,1,c\n", "mine.csv:2: timestamp: expected a date and time"),
+        ("timestamp,duration,num_gpus,cluster\n2017-10-09 07:01:55,60,1,\xff\n", "mine.csv: 'utf-8' codec can't decode"),
     ],
 )
 def test_a_file_that_is_no_trace_is_reported(tmp_path: Path, text: str, message: str) -> None:

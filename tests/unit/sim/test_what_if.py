@@ -9,10 +9,12 @@ from random import Random
 import pytest
 import yaml
 from tests.histories import record as histories
-from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
-from tests.sim_worlds import BEGIN, random_world
-from tests.unit.dataset.test_dataset import bailiff, write_log
+from tests.kits.dataset import bailiff, write_log
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
+from tests.kits.sim_worlds import BEGIN, random_world
 
+from bailiff.client.errors import ClientError
+from bailiff.simulation.what_if import other_past
 from bailiff_core.model.demand import Dependency
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import Record, decode, facts
@@ -121,6 +123,7 @@ def test_without_preemption_the_urgent_job_waits_and_no_work_is_lost():
     assert comparison["groups"]["class interactive"]["other"]["waited_mean"] > 1
 
 
+@pytest.mark.slow
 def test_a_class_has_its_mean_and_its_95th_percentile():
     """One of 40 jobs of an hour waits longest, for 39 hours; 95 of 100 wait for 37 at most."""
     story = Story()
@@ -161,6 +164,7 @@ def test_a_job_waits_for_others_under_every_policy_also_for_one_that_bears_a_use
     ]
 
 
+@pytest.mark.slow
 def test_the_headline_and_the_page_name_a_dependency_on_a_job_that_the_other_policy_rejects():
     story = Story()
     story.node("n1", gpus=1)
@@ -358,3 +362,45 @@ def test_a_file_of_another_pool_is_not_taken_for_it(log: Path, tmp_path: Path):
     assert refused.exit_code == 5
     assert "is a log of test, not of other" in " ".join(refused.output.split())
     assert bailiff("what-if", "-p", policy, "--archive", log, "--pool", "test", "-o", "json").exit_code == 0
+
+
+TWO_PROJECTS = [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}]
+
+
+def older_than_its_projects() -> Story:
+    """Two jobs from before there were projects, and one after."""
+    story = Story(policy())
+    story.node("n1", gpus=4)
+    story.runs("old", gpus=4)
+    story.submit("older", gpus=4, after=MINUTE)
+    story.ends("old", after=HOUR)
+    story.started("older")
+    story.apply_policy(policy(projects=TWO_PROJECTS))
+    story.submit("new", gpus=4, project="a", after=MINUTE)
+    story.ends("older", after=HOUR)
+    story.started("new")
+    story.ends("new", after=HOUR)
+    return story
+
+
+def test_jobs_older_than_the_projects_are_compared_without_one():
+    story = older_than_its_projects()
+    found = what_if(from_log(story.records), policy(projects=TWO_PROJECTS))
+    assert dict(found.rejected) == {}
+    assert [len(run.jobs) for run in found.runs] == [3, 3, 3]
+    assert {name: job.waited_by(found.to) for name, job in found.changed.jobs.items()} == {
+        name: job.waited_by(found.to) for name, job in found.again.jobs.items()
+    }
+    assert any(text.startswith("2 jobs without a project: under the other policy also without one") for text in found.assumptions)
+    assert found.recorded.quotas == {"a": 4000, "b": 4000}
+
+
+def test_a_policy_that_rejects_every_job_is_refused_with_the_reason():
+    story = Story(policy(projects=TWO_PROJECTS))
+    story.node("n1", gpus=4)
+    story.runs("mine", gpus=4, project="a")
+    story.ends("mine", after=HOUR)
+    with pytest.raises(
+        ClientError, match="rejects every job, so there is nothing to compare; the first is mine: there is no project 'a'"
+    ):
+        other_past("pool-a", story.records, policy(projects=[{"name": "c"}]), None, None, lambda *_: None)

@@ -160,6 +160,18 @@ envFrom:
 {{- end }}
 {{- end }}
 
+{{/* One rule of a NetworkPolicy. Called with (dict "to" PEERS "numbers" PORTS), or "ports" as Kubernetes writes them; no peers: anywhere. */}}
+{{- define "bailiff.egress" }}
+{{- $ports := .ports | default list }}
+{{- range .numbers }}
+{{- $ports = append $ports (dict "port" (int .)) }}
+{{- end }}
+    - ports: {{ toJson $ports }}
+      {{- with .to }}
+      to: {{ toJson . }}
+      {{- end }}
+{{- end }}
+
 {{- define "bailiff.probes" -}}
 startupProbe: # a long log takes time to read; a service that reads it is alive
   httpGet: {path: /healthz, port: metrics}

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
-    NotCoordinatorForGroupError,
-    for_code,
-)  # fmt: skip
+from aiokafka.errors import GroupAuthorizationFailedError, for_code
 
 from bailiff_bus.grants import CLUSTER, Grant, Operation, ResourceType
 from bailiff_bus.kafka_settings import KafkaSettings
@@ -28,16 +22,15 @@ from .access_protocol import (
     DescribeGroupsAuthorizedRequest_v3,
     MetadataRequest_v8,
     request,
-)  # fmt: skip
+)
 from .admin import connected_admin
+from .group_membership import COORDINATOR_STARTS, RETRY_S
 
 SCRAM_MECHANISMS = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 ITERATIONS = 8192  # Kafka's tools use 4096, the minimum
 RESOURCES: Mapping[ResourceType, int] = {"topic": 2, "group": 3, "cluster": 4}
 ANY, LITERAL, ALLOW = 1, 3, 3
-RETRY_S = 0.1
 OPERATIONS = frozenset(map(int, Operation))
-COORDINATOR_STARTS = GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,9 +83,7 @@ class AccessAdmin:
         number, digest = SCRAM_MECHANISMS[mechanism]
         salt = secrets.token_bytes(32)
         salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, ITERATIONS)
-        answer = await self._send(
-            AlterUserScramCredentialsRequest_v0, [], [(user, number, ITERATIONS, salt, salted, {})], {}
-        )  # fmt: skip
+        answer = await self._send(AlterUserScramCredentialsRequest_v0, [], [(user, number, ITERATIONS, salt, salted, {})], {})
         for _, code, text, _ in answer.results:
             _check(code, text)
 

@@ -12,7 +12,7 @@ from aiokafka.protocol.admin import (
     DescribeAclsRequest_v1,
     DescribeGroupsRequest_v3,
     DescribeGroupsResponse_v3,
-)  # fmt: skip
+)
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     Array,
@@ -26,7 +26,7 @@ from aiokafka.protocol.types import (
     Schema,
     String,
     TaggedFields,
-)  # fmt: skip
+)
 
 TEXT, COMPACT_TEXT = String("utf-8"), CompactString("utf-8")
 
@@ -38,12 +38,10 @@ class AlterUserScramCredentialsResponse_v0(Response):  # type: ignore[misc]  # n
         ("throttle_time_ms", Int32),
         (
             "results",
-            CompactArray(
-                ("user", COMPACT_TEXT), ("error_code", Int16), ("error_message", COMPACT_TEXT), ("tags", TaggedFields)
-            ),
+            CompactArray(("user", COMPACT_TEXT), ("error_code", Int16), ("error_message", COMPACT_TEXT), ("tags", TaggedFields)),
         ),
         ("tags", TaggedFields),
-    )  # fmt: skip
+    )
 
 
 class AlterUserScramCredentialsRequest_v0(RequestStruct):  # type: ignore[misc]  # noqa: N801
@@ -56,12 +54,16 @@ class AlterUserScramCredentialsRequest_v0(RequestStruct):  # type: ignore[misc] 
         (
             "upsertions",
             CompactArray(
-                ("name", COMPACT_TEXT), ("mechanism", Int8), ("iterations", Int32), ("salt", CompactBytes),
-                ("salted_password", CompactBytes), ("tags", TaggedFields),
+                ("name", COMPACT_TEXT),
+                ("mechanism", Int8),
+                ("iterations", Int32),
+                ("salt", CompactBytes),
+                ("salted_password", CompactBytes),
+                ("tags", TaggedFields),
             ),
         ),
         ("tags", TaggedFields),
-    )  # fmt: skip
+    )
 
 
 class MetadataResponse_v8(Response):  # type: ignore[misc]  # noqa: N801
@@ -81,15 +83,20 @@ class MetadataResponse_v8(Response):  # type: ignore[misc]  # noqa: N801
                 (
                     "partitions",
                     Array(
-                        ("error_code", Int16), ("partition", Int32), ("leader", Int32), ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)), ("isr", Array(Int32)), ("offline_replicas", Array(Int32)),
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("isr", Array(Int32)),
+                        ("offline_replicas", Array(Int32)),
                     ),
                 ),
                 ("authorized_operations", Int32),
             ),
         ),
         ("cluster_authorized_operations", Int32),
-    )  # fmt: skip
+    )
 
 
 class MetadataRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801
@@ -135,6 +142,11 @@ def request(kind: type[RequestStruct], *fields: Any) -> Request[Any]:
 
 
 __all__ = [
-    "AlterUserScramCredentialsRequest_v0", "CreateAclsRequest_v1", "DeleteAclsRequest_v1", "DescribeAclsRequest_v1",
-    "DescribeGroupsAuthorizedRequest_v3", "MetadataRequest_v8", "request",
-]  # fmt: skip
+    "AlterUserScramCredentialsRequest_v0",
+    "CreateAclsRequest_v1",
+    "DeleteAclsRequest_v1",
+    "DescribeAclsRequest_v1",
+    "DescribeGroupsAuthorizedRequest_v3",
+    "MetadataRequest_v8",
+    "request",
+]

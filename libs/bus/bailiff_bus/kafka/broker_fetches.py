@@ -17,7 +17,7 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     for_code,
-)  # fmt: skip
+)
 
 from bailiff_bus.kafka_settings import KafkaSettings
 

@@ -7,6 +7,7 @@ from typing import Any
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAuthorizationFailedError
 
+from bailiff_bus.assignment import Assigned
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.port import GroupMembership, Producer, Reader, Span, Wanted
 
@@ -14,7 +15,7 @@ from .admin import connected_admin, raise_for_error
 from .client_logging import redirect_client_logs
 from .errors import broker_call, start_or_close
 from .fetcher import Fetcher
-from .group_membership import KafkaGroupMembership
+from .group_membership import KafkaGroupMembership, group_members
 from .offsets import query_spans
 from .producer import KafkaProducer, ProducerConnections
 from .reader import KafkaReader
@@ -68,6 +69,11 @@ class KafkaBus:
         await membership.start()
         self._track(membership)
         return membership
+
+    async def members(self, group: str) -> Mapping[str, Assigned]:
+        """The group's living members by their ids, and what each owns."""
+        async with connected_admin(self.settings, f"describe group {group}") as admin:
+            return await group_members(admin, group)
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
         """The topic's settings by Kafka's names, and the counts `replication` and `brokers`."""

@@ -13,7 +13,7 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
     SaslAuthenticationFailed,
     TopicAuthorizationFailedError,
-)  # fmt: skip
+)
 
 from bailiff_bus.kafka_settings import KafkaSettings, secret_of
 from bailiff_bus.lazy_logger import lazy_logger
@@ -26,9 +26,12 @@ log = lazy_logger()
 MIB = 1024 * 1024
 NEW_PARTITIONS_SECONDS = 30
 DENIED = (
-    TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError, SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    ClusterAuthorizationFailedError,
+    SaslAuthenticationFailed,
     AuthenticationFailedError,
-)  # fmt: skip
+)
 
 
 def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
@@ -105,3 +108,9 @@ async def finish_within(call: Coroutine[Any, Any, Any], seconds: float) -> bool:
     if not task.cancelled() and task.exception() is not None:
         log.warning("kafka client did not close cleanly", error=repr(task.exception()))
     return True
+
+
+def mark_retrieved(future: "asyncio.Future[Any]") -> None:
+    """Mark a failure as retrieved: not everybody who asked still waits for it."""
+    if not future.cancelled():
+        future.exception()

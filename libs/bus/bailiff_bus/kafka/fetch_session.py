@@ -84,6 +84,15 @@ def _request(
     for at in forgotten:
         dropped.setdefault(at.topic, []).append(at.partition)
     return request(
-        FetchRequest_v11, _CONSUMER, max_wait_ms, MIN_BYTES, MAX_RESPONSE_BYTES, _READ_UNCOMMITTED, session, epoch,
-        list(fetched.items()), list(dropped.items()), _NO_RACK,
-    )  # fmt: skip
+        FetchRequest_v11,
+        _CONSUMER,
+        max_wait_ms,
+        MIN_BYTES,
+        MAX_RESPONSE_BYTES,
+        _READ_UNCOMMITTED,
+        session,
+        epoch,
+        list(fetched.items()),
+        list(dropped.items()),
+        _NO_RACK,
+    )

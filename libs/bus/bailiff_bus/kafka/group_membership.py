@@ -4,29 +4,36 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+)
 
 from bailiff_bus.assignment import Assigned, assign
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.lazy_logger import lazy_logger
 from bailiff_bus.port import BusUnavailable
 
+from .admin import raise_for_error
 from .errors import broker_call, client_arguments, finish_within
 
 log = lazy_logger()
 
 POLL_MS = 60_000  # an error ends a poll at once
+COORDINATOR_STARTS = GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError
+REBALANCING = "PreparingRebalance", "CompletingRebalance"
+RETRY_S = 0.1
 
 
 class OwnerAndStandby(AbstractPartitionAssignor):  # type: ignore[misc]
-    """Kafka's protocol around `assign`: a member sends with its join what it had, and gets what it has to stand by for.
-
-    What members of earlier releases have in common with it is Kafka's round robin, which knows no standby.
-    """
+    """Kafka's protocol around `assign`: a member sends with its join what it had, and gets what it has to stand by for."""
 
     name, VERSION = "bailiff-owner-and-standby", 0
 
@@ -51,6 +58,27 @@ class OwnerAndStandby(AbstractPartitionAssignor):  # type: ignore[misc]
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """What this member got."""
         self.assigned = Assigned.from_bytes(assignment.user_data)
+
+
+async def group_members(admin: AIOKafkaAdminClient, group: str) -> Mapping[str, Assigned]:
+    """Its members as the broker knows them. While they are being assigned it waits, until the caller's timeout."""
+    while True:
+        try:
+            (answer,) = await admin.describe_consumer_groups([group])
+            ((code, _, state, _, _, members, *_),) = answer.groups
+            raise_for_error([(group, code, None)])
+        except COORDINATOR_STARTS:  # the first question about a group makes Kafka create the topic of groups
+            state = REBALANCING[0]
+        if state not in REBALANCING:
+            return {member[0]: _owned(member[-1]) for member in members}
+        await asyncio.sleep(RETRY_S)
+
+
+def _owned(assignment: bytes) -> Assigned:
+    """What the leader of the group gave to this member."""
+    decoded = ConsumerProtocolMemberAssignment.decode(assignment)
+    owned = frozenset(partition for _, partitions in decoded.assignment for partition in partitions)
+    return Assigned(owned, Assigned.from_bytes(decoded.user_data).standby)
 
 
 class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]

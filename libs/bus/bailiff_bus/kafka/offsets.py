@@ -11,7 +11,7 @@ from aiokafka.errors import (
     NoError,
     TopicAuthorizationFailedError,
     for_code,
-)  # fmt: skip
+)
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 

@@ -15,7 +15,7 @@ from bailiff_bus.lazy_logger import lazy_logger
 from bailiff_bus.port import AccessDenied, Batch, BusUnavailable, Headers, OutgoingMessage, Receipt
 from bailiff_bus.topics import INPUT_LIMIT, TOPICS, check_size
 
-from .errors import DENIED, MIB, access_denied, broker_call, client_arguments, finish_within, start_or_close
+from .errors import DENIED, MIB, access_denied, broker_call, client_arguments, finish_within, mark_retrieved, start_or_close
 
 log = lazy_logger()
 
@@ -173,7 +173,7 @@ class KafkaProducer:
         """The acknowledgement; fails after `request_timeout`."""
         loop = asyncio.get_running_loop()
         receipt: asyncio.Future[Receipt] = loop.create_future()
-        receipt.add_done_callback(_mark_retrieved)
+        receipt.add_done_callback(mark_retrieved)
         self._unacknowledged[receipt] = loop.time() + self._settings.request_timeout
         if self._timer is None:
             self._timer = loop.call_later(self._settings.request_timeout, self._fail_if_late)
@@ -265,9 +265,3 @@ def _batches(topic: str, messages: Iterable[OutgoingMessage]) -> Iterator[BatchB
     if builder is not None:
         builder.close()
         yield builder
-
-
-def _mark_retrieved(future: "asyncio.Future[Any]") -> None:
-    """Mark a failure as retrieved: not every acknowledgement is awaited."""
-    if not future.cancelled():
-        future.exception()

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from .errors import mark_retrieved
+
 Answer = TypeVar("Answer")
 
 
@@ -20,7 +22,7 @@ class SharedQuery(Generic[Answer]):
         task = self._next.get(about)
         if task is None:
             task = self._next[about] = asyncio.create_task(self._after(self._open.get(about), about))
-            task.add_done_callback(_mark_retrieved)
+            task.add_done_callback(mark_retrieved)
         return await asyncio.shield(task)
 
     async def _after(self, before: "asyncio.Task[Answer] | None", about: str) -> Answer:
@@ -32,9 +34,3 @@ class SharedQuery(Generic[Answer]):
         finally:
             if self._open.get(about) is task:
                 del self._open[about]
-
-
-def _mark_retrieved(task: "asyncio.Task[Answer]") -> None:
-    """Whoever asked may have been cancelled."""
-    if not task.cancelled():
-        task.exception()

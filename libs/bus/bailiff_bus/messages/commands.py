@@ -8,10 +8,9 @@ from pydantic import Field
 from bailiff_core.model.certificate import Key, Role, RootKeyChange
 from bailiff_core.model.demand import Port
 from bailiff_core.model.document import Count, Document, Duration, Name, OpaqueId
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.message import MessageBody
 from bailiff_core.records.facts import X509
-
-from .base import MessageBody
-from .requests import JobSpec
 
 
 class RecordRef(Document):
@@ -48,7 +47,6 @@ class Fence(CommandBody):
     log_end: seq of the newest record; commands of the executor that name one far beyond it are refused.
     """
 
-    TYPE: ClassVar[str] = "bailiff.Fence.v1"
     lease: Duration = 600_000_000
     lost_margin: Duration = 60_000_000
     revoked_keys: tuple[Key, ...] = ()
@@ -95,14 +93,12 @@ class StartBase(JobCommand):
 class StartTask(StartBase):
     """Start these tasks of the gang."""
 
-    TYPE: ClassVar[str] = "bailiff.StartTask.v1"
     spec: JobSpec
 
 
 class EncryptedStartTask(StartBase):
     """Start these tasks of the gang, in a pool with a root key. encrypted_spec: the `JobSpec`, for the key of this node alone."""
 
-    TYPE: ClassVar[str] = "bailiff.EncryptedStartTask.v1"
     encrypted_spec: str
 
 
@@ -113,7 +109,6 @@ class Evict(JobCommand):
     is a request to Kubernetes' eviction API, repeated until a PodDisruptionBudget allows it or KILL is due.
     """
 
-    TYPE: ClassVar[str] = "bailiff.Evict.v1"
     SENDERS: ClassVar[tuple[Sender, ...]] = ("admission", "executor")
     tasks: tuple[Count, ...]
     grace: Duration
@@ -126,7 +121,6 @@ class Evict(JobCommand):
 class CheckpointAtStep(JobCommand):
     """All tasks of the evicted gang save a checkpoint at this step. agreed: all ranks have confirmed the step."""
 
-    TYPE: ClassVar[str] = "bailiff.CheckpointAtStep.v1"
     SENDERS: ClassVar[tuple[Sender, ...]] = ("executor",)
     tasks: tuple[Count, ...]
     step: Count
@@ -136,7 +130,6 @@ class CheckpointAtStep(JobCommand):
 class CancelEviction(JobCommand):
     """Cancel the eviction: withdraw notice and deadlines, unless the task yields already or has received TERM."""
 
-    TYPE: ClassVar[str] = "bailiff.CancelEviction.v1"
     SENDERS: ClassVar[tuple[Sender, ...]] = ("executor",)
     tasks: tuple[Count, ...]
 
@@ -145,11 +138,12 @@ class AttachTask(JobCommand):
     """Let one client attach to this task, once: the holder of the certificate's private key, within `valid_for` of the arrival.
 
     requester: who asked, for the agent's log. port: the grant is for this port of the task, and for several connections.
+    shell: it is for a shell beside the task.
     """
 
-    TYPE: ClassVar[str] = "bailiff.AttachTask.v1"
     task: Count
     port: Port | None = None
+    shell: bool = False
     client_certificate: X509
     valid_for: Duration
     requester: Annotated[str, Field(max_length=300)] = ""
@@ -157,5 +151,3 @@ class AttachTask(JobCommand):
 
 class SendInventory(CommandBody):
     """Send an inventory: admission has missed reports."""
-
-    TYPE: ClassVar[str] = "bailiff.SendInventory.v1"

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
+from bailiff_core.model.message import MessageBody
 from bailiff_core.records.facts import (
     MAX_DEVICES,
     AttachEnd,
@@ -17,8 +18,6 @@ from bailiff_core.records.facts import (
     ReleaseEvidence,
     Stage,
 )
-
-from .base import MessageBody
 
 
 class OrderEvidence(Document):
@@ -60,9 +59,6 @@ class TrackedTask(Document):
     state: Literal["running", "exited", "released"]
     exit_code: Integer | None = None
     reason: Annotated[str, Field(max_length=1000)] = ""
-    noticed: bool = False
-    term_sent: bool = False
-    kill_sent: bool = False
     stages: tuple[Stage, ...] = ()
     step: Count | None = None
     ordered_by: Count | None = None
@@ -110,7 +106,6 @@ class NodeInventory(ReportBody):
     on the node, as a cordoned node of Kubernetes; empty: it does not; omitted: there is no such system.
     """
 
-    TYPE: ClassVar[str] = "bailiff.NodeInventory.v1"
     machine_id: OpaqueId
     boot_id: OpaqueId
     release: str
@@ -131,12 +126,14 @@ class NodeHeartbeat(ReportBody):
     """The agent is alive. number: of its newest report, so that a lost report is detected.
 
     refused_commands: number of commands since the agent's start that no certified key had signed; refusal: why the newest one.
+    left_folders: number of folders of ended tasks that the agent could not remove; left_example: the first, and why.
     """
 
-    TYPE: ClassVar[str] = "bailiff.NodeHeartbeat.v1"
     fence: FenceStatus = FenceStatus()
     refused_commands: Count = 0
     refusal: Annotated[str, Field(max_length=500)] = ""
+    left_folders: Count = 0
+    left_example: Annotated[str, Field(max_length=500)] = ""
 
 
 class TaskReport(ReportBody):
@@ -150,23 +147,23 @@ class TaskReport(ReportBody):
 
 
 class TaskStartedReport(TaskReport):
-    """The process runs. devices: those that it got, where the node chose others than were allocated, as a kubelet does."""
+    """The process runs. devices: those that it got, where the node chose others than were allocated, as a kubelet does.
 
-    TYPE: ClassVar[str] = "bailiff.TaskStartedReport.v1"
+    damaged_checkpoints: those that cannot be read, newer than any that can.
+    """
+
     devices: tuple[OpaqueId, ...] = ()
+    damaged_checkpoints: Count = 0
 
 
 class TaskStartRefusedReport(TaskReport):
     """The agent refused the command to start the task, for this reason."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskStartRefusedReport.v1"
     reason: Annotated[str, Field(max_length=1000)]
 
 
 class EvictionStageReport(TaskReport, Stage):
     """The eviction of the task reached this stage."""
-
-    TYPE: ClassVar[str] = "bailiff.EvictionStageReport.v1"
 
 
 class TaskProgressReport(TaskReport):
@@ -175,7 +172,6 @@ class TaskProgressReport(TaskReport):
     checkpoint: the newest one, committed `checkpoint_age` µs before this report.
     """
 
-    TYPE: ClassVar[str] = "bailiff.TaskProgressReport.v1"
     step: Count | None = None
     total_steps: Count | None = None
     step_rate_milli: Count = 0
@@ -186,7 +182,6 @@ class TaskProgressReport(TaskReport):
 class TaskResumedReport(TaskReport):
     """The task continues from a checkpoint; `skipped_checkpoints` newer ones were damaged."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskResumedReport.v1"
     step: Count
     from_attempt: Count | None = None
     skipped_checkpoints: Count = 0
@@ -198,7 +193,6 @@ class TaskExitedReport(TaskReport):
     done: the job had said that this was its end.
     """
 
-    TYPE: ClassVar[str] = "bailiff.TaskExitedReport.v1"
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
@@ -209,7 +203,6 @@ class TaskExitedReport(TaskReport):
 class TaskReleasedReport(TaskReport):
     """The process tree is gone, and each device was seen free or was reported dirty before. evidence: as in `TaskReleased`."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskReleasedReport.v1"
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
     host_before: HostReading | None = None
@@ -220,19 +213,14 @@ class TaskReleasedReport(TaskReport):
 class TaskEvictionCancelledReport(TaskReport):
     """The eviction was not obeyed and will not be."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskEvictionCancelledReport.v1"
-
 
 class TaskCancelEvictionRefusedReport(TaskReport):
     """The cancellation came too late: the eviction was carried out."""
-
-    TYPE: ClassVar[str] = "bailiff.TaskCancelEvictionRefusedReport.v1"
 
 
 class AttachReadyReport(TaskReport):
     """The agent waits at this address for whom the record `grant` names. fingerprint: SHA-256 of its X.509 certificate."""
 
-    TYPE: ClassVar[str] = "bailiff.AttachReadyReport.v1"
     grant: Count
     address: Annotated[str, Field(min_length=3, max_length=300)]
     fingerprint: Hash
@@ -241,13 +229,11 @@ class AttachReadyReport(TaskReport):
 class AttachStartedReport(TaskReport):
     """A client is attached to the task."""
 
-    TYPE: ClassVar[str] = "bailiff.AttachStartedReport.v1"
     grant: Count
 
 
 class AttachEndedReport(TaskReport):
     """An attachment has ended, or did not begin."""
 
-    TYPE: ClassVar[str] = "bailiff.AttachEndedReport.v1"
     grant: Count
     reason: AttachEnd

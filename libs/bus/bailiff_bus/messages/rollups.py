@@ -1,12 +1,11 @@
 """`bailiff.rollups`: counts per window of log time."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from bailiff_core.model.document import Count, Document, Hash, Integer, Time
-
-from .base import MessageBody
+from bailiff_core.model.message import MessageBody
 
 
 class EvictionCount(Document):
@@ -18,10 +17,11 @@ class EvictionCount(Document):
 
 
 class WorkLost(Document):
-    """GPU-ms of work lost by attempts that ended for this cause."""
+    """GPU-ms of work lost by attempts that ended for this cause, and what the policy assumes that their restarts cost."""
 
     cause: str
     gpu_ms: Count
+    restart_gpu_ms: Count = 0
 
 
 class LateStarts(Document):
@@ -79,7 +79,6 @@ class TelemetryWindow(MessageBody):
     Published once it is over and a newer measurement has arrived; a repeat is identical. Project `""`: the whole pool.
     """
 
-    TYPE: ClassVar[str] = "bailiff.TelemetryWindow.v1"
     window: Literal["1m", "1h", "1d"]
     begin: Time
     end: Time
@@ -106,7 +105,6 @@ class RollupWindow(MessageBody):
     saved_gpu_ms: work that evicted jobs would have lost without their checkpoints. available_gpu_ms: of usable GPUs.
     """
 
-    TYPE: ClassVar[str] = "bailiff.RollupWindow.v1"
     window: Literal["1m", "1h", "1d"]
     begin: Time
     end: Time

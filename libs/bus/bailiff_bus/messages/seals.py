@@ -3,14 +3,13 @@
 `bailiff.cosignatures`: what witnesses say about the seals. Notes are texts in the format C2SP signed-note.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Hash, Integer, Time
-
-from .base import MessageBody
+from bailiff_core.model.message import MessageBody
 
 NoteText = Annotated[str, Field(max_length=16384)]
 WitnessKey = Annotated[str, Field(min_length=1, max_length=512)]
@@ -22,7 +21,6 @@ class SealingKey(MessageBody):
     key, previous_key: Ed25519 public keys, base64url. identity: hash of the log's first record.
     """
 
-    TYPE: ClassVar[str] = "bailiff.SealingKey.v1"
     identity: Hash
     key: Key
     previous_key: Key | None = None
@@ -36,7 +34,6 @@ class SealsInvalidated(MessageBody):
     invalidated seal. from_seq: of the first lost record. invalidated_at: by the auditor's clock.
     """
 
-    TYPE: ClassVar[str] = "bailiff.SealsInvalidated.v1"
     identity: Hash
     size: Count
     invalidated_size: Annotated[Integer, Field(ge=1)]
@@ -56,7 +53,6 @@ class LogSealed(MessageBody):
     as a note, signed with the same key.
     """
 
-    TYPE: ClassVar[str] = "bailiff.LogSealed.v1"
     identity: Hash
     size: Annotated[Integer, Field(ge=1)]
     root: Hash
@@ -75,7 +71,6 @@ class CheckpointCosigned(MessageBody):
     witness: name, key id and public key of the witness. checkpoint: the note with the log's signature and the cosignature.
     """
 
-    TYPE: ClassVar[str] = "bailiff.CheckpointCosigned.v1"
     witness: WitnessKey
     checkpoint: NoteText
 
@@ -87,7 +82,6 @@ class CheckpointRefused(MessageBody):
     empty if the seals end before it.
     """
 
-    TYPE: ClassVar[str] = "bailiff.CheckpointRefused.v1"
     witness: WitnessKey
     cosigned: NoteText
     refused: NoteText = ""

@@ -1,18 +1,16 @@
 """`bailiff.job-spec-copies`: private parts of jobs, encrypted for those to whom admission has granted to read them."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
 from bailiff_core.model.document import Count, Name
-
-from .base import MessageBody
+from bailiff_core.model.message import MessageBody
 
 
 class JobSpecCopy(MessageBody):
     """The answer to the grant of this record: `spec` and `salt` as JSON, encrypted (HPKE). encrypted: absent: it was erased."""
 
-    TYPE: ClassVar[str] = "bailiff.JobSpecCopy.v1"
     job: Name
     grant: Count
     encrypted: Annotated[str, Field(max_length=800_000)] | None = None

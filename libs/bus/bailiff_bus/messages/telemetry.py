@@ -1,12 +1,11 @@
 """`bailiff.telemetry`: utilisation and memory of allocated GPUs, as measured by agents. Not used for decisions."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
 from bailiff_core.model.document import Count, Document, Integer, Name
-
-from .base import MessageBody
+from bailiff_core.model.message import MessageBody
 
 
 class DeviceTelemetry(Document):
@@ -22,7 +21,6 @@ class DeviceTelemetry(Document):
 class NodeTelemetry(MessageBody):
     """Measurements of a node's GPUs for the last `interval_ms`. Best effort: lost messages are not repeated."""
 
-    TYPE: ClassVar[str] = "bailiff.NodeTelemetry.v1"
     node: Name
     interval_ms: Count
     devices: tuple[DeviceTelemetry, ...]

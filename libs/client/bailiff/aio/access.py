@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from bailiff.client.answers import ANSWER_WITHIN, no_such_job, require_accepted
-from bailiff.client.errors import Rejected, as_client_error
+from bailiff.client.answers import ANSWER_WITHIN, job_in, require_accepted
+from bailiff.client.errors import InvalidRequest, Rejected, as_client_error
 from bailiff.results import Accepted
 
 if TYPE_CHECKING:
     from bailiff.client.client import Client
     from bailiff.client.settings import ClientSettings
-    from bailiff_bus.messages import RequestBody
     from bailiff_core.model.state import Job, PoolState
+    from bailiff_core.records.request import RequestBody
 
 T = TypeVar("T")
 
@@ -32,7 +32,11 @@ def translated() -> Iterator[None]:
 
 
 class Access:
-    """A connected client. answer_within: seconds for admission's answer to a request."""
+    """A connected client.
+
+    Attributes:
+        answer_within: Seconds for admission's answer to a request.
+    """
 
     def __init__(self, client: Client, settings: ClientSettings, answer_within: float = ANSWER_WITHIN) -> None:
         self.client, self.settings, self.answer_within = client, settings, answer_within
@@ -48,22 +52,37 @@ class Access:
         with translated():
             return (await self.client.projection(name)).state
 
+    async def requester(self, pool: str | None) -> tuple[PoolState, str]:
+        """The pool's state, and the user that it knows this client by."""
+        from bailiff.client.requester import requester_of
+
+        state = await self.state(pool)
+        return state, requester_of(self.client, state).actor
+
     async def job_in(self, pool: str, job: str) -> tuple[PoolState, Job]:
         """The pool's state, and this job in it. Raises `JobNotFound`."""
-        state = await self.state(pool)
-        if job not in state.jobs:
-            raise no_such_job(job, pool)
-        return state, state.jobs[job]
+        with translated():
+            return await job_in(self.client, pool, job)
 
     async def until(self, pool: str, found: Callable[[PoolState], T | None], timeout: float | None) -> T | None:
         """The first result of `found` as the state changes; None if there is none in time."""
         with translated():
             return await self.client.until(pool, found, timeout)
 
-    async def request(self, pool: str, body: RequestBody, rejection: type[Rejected] = Rejected) -> Accepted:
-        """Sends a request and waits until admission accepts it. Raises `Rejected`, `NoAnswer` or `Unreachable`."""
+    async def request(
+        self, pool: str, body: RequestBody, rejection: type[Rejected] = Rejected, *, lose_permissions: bool = False
+    ) -> Accepted:
+        """Sends a request and waits until admission accepts it. Raises `Rejected`, `NoAnswer` or `Unreachable`.
+
+        Raises `InvalidRequest` for one by which you would lose permissions, unless `lose_permissions` is set.
+        """
+        from bailiff.client.requester import lost_by, requester_of
+
         with translated():
-            await self.client.projection(pool)
+            state = (await self.client.projection(pool)).state
+            lost = [] if lose_permissions else lost_by(state, body, requester_of(self.client, state))
+            if lost:
+                raise InvalidRequest(lost, "to do it all the same: lose_permissions=True")
             sent = await self.client.request(pool, body)
             outcome = await require_accepted(self.client, sent, self.answer_within, rejection)
         return Accepted(pool, outcome.seq)

@@ -20,7 +20,9 @@ class Audit:
     async def verify(self, *, pool: str | None = None, file: str | Path | None = None, trust: Sequence[str] = ()) -> Verification:
         """Verifies hash chain, signatures and seals of a pool's log, or of an exported file or folder of segments.
 
-        trust: the log's first sealing key, from a source that you trust; without it, the keys that the seals name are trusted.
+        Args:
+            trust: The log's first sealing key, from a source that you trust; without it, the keys that the seals name are
+                trusted.
         """
         from bailiff.audit.log_sources import from_file, from_kafka
         from bailiff.audit.verify import verified

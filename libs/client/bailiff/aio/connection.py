@@ -19,7 +19,7 @@ from bailiff.results import Event, JobStatus, Plan
 from . import convert
 from .access import Access, translated
 from .audit import Audit
-from .job import Job, status_of
+from .job import Job
 from .policy import PolicyOfPool, PolicySource, document_of
 
 if TYPE_CHECKING:
@@ -44,9 +44,17 @@ def connect(
     """A connection. Kafka is first contacted by the first call that needs it.
 
     Settings are those of the command: from BAILIFF_* variables and the file that BAILIFF_SETTINGS names. What is given here goes
-    before them. address: of a Kafka broker, host:port. file: a settings file (TOML or YAML). settings: by name, as in
-    {"api": "http://127.0.0.1:8620"}. pool, project: the default ones. actor: your name in the log. key: file with the private key
-    that signs requests. answer_within: how long to wait for admission's answer to a request.
+    before them.
+
+    Args:
+        address: Of a Kafka broker, as host:port.
+        file: A settings file (TOML or YAML).
+        settings: Settings by name, as in {"api": "http://127.0.0.1:8620"}.
+        pool: The pool of methods that name none. Default: that of the settings, else the only pool.
+        project: The project of jobs that name none.
+        actor: Your name in the log.
+        key: File with the private key that signs requests.
+        answer_within: Timeout for admission's answer to a request: seconds, or as in "30s".
     """
     return Connection(_settings(address, file, settings, pool=pool, project=project, actor=actor, key=key), answer_within)
 
@@ -64,9 +72,13 @@ def _settings(address: str | None, file: str | Path | None, settings: Mapping[st
 
 
 class Connection:
-    """A connection to Bailiff, to be used as an async context manager. policy, audit: of its pools.
+    """A connection to Bailiff, to be used as an async context manager.
 
     pool, in every method: default: that of the settings, else the only pool.
+
+    Attributes:
+        policy: The policies of its pools.
+        audit: The audit logs of its pools.
     """
 
     def __init__(self, settings: ClientSettings, answer_within: float | str | timedelta = 10.0, bus: Bus | None = None) -> None:
@@ -90,13 +102,22 @@ class Connection:
     # --- jobs
 
     async def submit(self, job: fields.Job | None = None, *, pool: str | None = None, **values: Unpack[JobFields]) -> Job:
-        """Submits a job: a command (one line for the shell, or a list), a `JobFile`, or a mapping with its fields.
+        """Submits a job, and waits until admission has accepted it.
 
-        Raises `InvalidRequest` before anything is sent; `JobRejected` with admission's code and reason; `NotPermitted`.
+        Args:
+            job: A command (one line for the shell, or a list), a `JobFile`, or a mapping with the job's fields.
+            pool: The pool.
+            **values: Fields of the job; they override those of `job`.
+
+        Raises:
+            InvalidRequest: A field is invalid; nothing was sent.
+            JobRejected: Admission rejected it, with a code and a reason.
+            NotPermitted: You may not submit it.
         """
-        request = fields.request_of(job, values, self._settings.project)
+        waiting = None if fields.leaves_open("after", job, values) else await self._access.requester(pool)
+        request = fields.request_of(job, values, self._settings.project, waiting)
         name = await self._access.pool(pool)
-        if request.spec.image is not None and fields.leaves_runtime_open(job, values):
+        if request.spec.image is not None and fields.leaves_open("runtime", job, values):
             from bailiff.client.image_runtime import with_runtime
 
             [request] = with_runtime([request], await self._access.state(name))
@@ -104,7 +125,11 @@ class Connection:
         return Job(self._access, name, request.demand.job, accepted.seq)
 
     async def job(self, name: str, *, pool: str | None = None) -> Job:
-        """The job of that name. Raises `JobNotFound`."""
+        """The job of that name.
+
+        Raises:
+            JobNotFound: There is none, or it ended long ago.
+        """
         where = await self._access.pool(pool)
         _, found = await self._access.job_in(where, name)
         return Job(self._access, where, name, found.seq)
@@ -123,27 +148,53 @@ class Connection:
         until: Times = None,
         ended: bool = False,
         sort: Names = None,
+        limit: int | None = None,
         pool: str | None = None,
     ) -> list[JobStatus]:
         """Jobs: active ones, then pending ones in queue order, paused ones, and with `ended` those that have ended.
 
-        Each filter is one value or several. name: with * and ?. project: with its subprojects. since, until: submitted from, and
-        before, a time or how long ago, as in "2d". sort: as in ["user", "-submitted"].
+        Each filter is one value or several.
+
+        Args:
+            name: Names, which may contain `*` and `?`.
+            project: The project, with its subprojects.
+            since: Submitted from this time on; a time or how long ago, as in "2d".
+            until: Submitted before this time.
+            ended: Also jobs that have ended.
+            sort: Columns, descending with a minus: ["user", "-submitted"].
+            limit: How many at most. Default: all.
         """
-        from bailiff.client.job_filter import JobFilter, selected
+        from bailiff.client.job_filter import JobFilter, page
+        from bailiff.render.serializers.job_details import task_row
 
         wanted = JobFilter(
-            states=fields.several(state), users=fields.several(user), project=project, classes=fields.several(priority_class),
-            nodes=fields.several(node), labels=labels, names=fields.several(name), since=fields.micros_of(since, "since"),
-            until=fields.micros_of(until, "until"), ended=ended,
-        )  # fmt: skip
+            states=fields.several(state),
+            users=fields.several(user),
+            project=project,
+            classes=fields.several(priority_class),
+            nodes=fields.several(node),
+            labels=labels,
+            names=fields.several(name),
+            since=fields.micros_of(since, "since"),
+            until=fields.micros_of(until, "until"),
+            ended=ended,
+        )
         found, now = await self._access.state(pool), self._access.client.now()
-        return [status_of(found, row["job"], now) for row in selected(found, now, wanted, fields.several(sort))]
+        rows = page(found, now, wanted, fields.several(sort), limit=limit).rows
+        return [
+            convert.job_status(row, found.pool, [task_row(found, task) for task in found.jobs[row["job"]].tasks]) for row in rows
+        ]
 
     async def events(
         self, *, job: str | None = None, since_seq: int = 0, follow: bool = False, pool: str | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Events of jobs and nodes from the record `since_seq` on. follow: also new ones, for ever."""
+        """Events of jobs and nodes from the record `since_seq` on.
+
+        Args:
+            job: Only events of this job.
+            since_seq: Number of the first record.
+            follow: Continue with new events, for ever.
+        """
         from bailiff.render.events import events_of
 
         def look(entry: Entry, state: PoolState) -> list[EventRow]:
@@ -173,7 +224,7 @@ class Connection:
 
     async def projects(self, *, pool: str | None = None) -> list[Project]:
         """The projects with quota, usage and fair share, each after its parent."""
-        from bailiff.client.projects import rows
+        from bailiff.render.serializers.projects import rows
 
         return [convert.project(row) for row in rows(await self._access.state(pool))]
 
@@ -191,16 +242,24 @@ class Connection:
     ) -> Accounting:
         """GPU-hours used, borrowed, lost to preemption and waited for, from the archive (BAILIFF_API). Default: seven days.
 
-        by: a row for each of "user", "project", "class", "job", and one of "minute", "hour", "day", "month" (UTC). since, until:
-        a time or how long ago, as in "30d". The filters: one value or several.
+        Args:
+            by: A row for each of "user", "project", "class", "job", and one of "minute", "hour", "day", "month" (UTC).
+            since: Start; a time or how long ago, as in "30d".
+            until: End, likewise.
+            user: Only these; as all filters, one value or several.
         """
         from bailiff.client.accounting import Wanted
         from bailiff.client.accounting import accounting as ask
 
         wanted = Wanted(
-            fields.several(by), fields.micros_of(since, "since"), fields.micros_of(until, "until"), fields.several(user),
-            fields.several(project), fields.several(priority_class), fields.several(job),
-        )  # fmt: skip
+            fields.several(by),
+            fields.micros_of(since, "since"),
+            fields.micros_of(until, "until"),
+            fields.several(user),
+            fields.several(project),
+            fields.several(priority_class),
+            fields.several(job),
+        )
         with translated():
             return convert.accounting(await ask(self._settings, pool, wanted))
 
@@ -210,7 +269,8 @@ class Connection:
         """What would happen to this job if it were submitted now, and which jobs it would preempt. Nothing is sent."""
         from bailiff.client.live_plan import predict
 
-        request = fields.request_of("true" if job is None else job, values, self._settings.project)
+        waiting = None if fields.leaves_open("after", job, values) else await self._access.requester(pool)
+        request = fields.request_of("true" if job is None else job, values, self._settings.project, waiting)
         data, sentences = predict(await self._access.state(pool), request.demand, self._access.client.now())
         return convert.plan(data, sentences)
 
@@ -219,7 +279,10 @@ class Connection:
     ) -> WhatIf:
         """The recorded past of a pool under another policy, by simulation. Nothing is sent.
 
-        since, until: the window in which it is in force: a record's number, a time as in 2026-01-31T12:00:00Z, or as in -2d.
+        Args:
+            policy: The other policy.
+            since: From when it is in force: a record's number, a time as in 2026-01-31T12:00:00Z, or how long ago, as in -2d.
+            until: Until when, likewise.
         """
         from bailiff.audit.log_positions import wall_clock
         from bailiff.audit.log_sources import from_kafka

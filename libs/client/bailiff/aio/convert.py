@@ -3,55 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from bailiff import pool_results as of_pools
 from bailiff import results as of_jobs
 
 if TYPE_CHECKING:
     from bailiff.client.job_output import Chunk
-    from bailiff.client.projects import AmountsRow, ProjectRow
     from bailiff.explain.explanations import Explained
     from bailiff.render.events import EventRow
     from bailiff.render.serializers.job_details import TaskRow
     from bailiff.render.serializers.jobs import JobRow
     from bailiff.render.serializers.nodes import DeviceRow, NodeRow
     from bailiff.render.serializers.pools import PoolRow
+    from bailiff.render.serializers.projects import ProjectRow
+    from bailiff_core.views import Amounts
 
 Result = TypeVar("Result")
 
 
-def time_of(text: str | None) -> datetime | None:
-    """The time of an RFC 3339 text."""
-    return None if text is None else datetime.fromisoformat(text)
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-def _same(kind: type[Result], row: Mapping[str, Any], **more: Any) -> Result:
-    """A value whose other fields have the names of the row's; lists become tuples."""
-    names = [field.name for field in fields(kind) if field.name not in more]  # type: ignore[arg-type]
-    return kind(**{name: tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names}, **more)
+def _value(kind: type[Result], row: Mapping[str, Any], **more: Any) -> Result:
+    """A value whose other fields have the names of the row's: texts become times, lists tuples, rows within it values."""
+    found: Result = _adapter(kind).validate_python({**row, **more})  # type: ignore[arg-type]
+    return found
 
 
-def job_status(row: JobRow, pool: str, gpus: float, tasks: Sequence[TaskRow]) -> of_jobs.JobStatus:
-    """A job. gpus: of the gang."""
-    return _same(
-        of_jobs.JobStatus, row, name=row["job"], pool=pool, gpus=gpus, task_count=row["tasks"], tasks=tuple(map(_task, tasks)),
-        submitted_at=time_of(row["submitted_at"]), started_at=time_of(row["started_at"]), ended_at=time_of(row["ended_at"]),
-    )  # fmt: skip
-
-
-def _task(row: TaskRow) -> of_jobs.Task:
-    return _same(
-        of_jobs.Task, row, index=row["task"], gpus=tuple(row["devices"]), started_at=time_of(row["started_at"]),
-        checkpoint_at=time_of(row["checkpoint_at"]),
-    )  # fmt: skip
+def job_status(row: JobRow, pool: str, tasks: Sequence[TaskRow]) -> of_jobs.JobStatus:
+    """A job."""
+    shown = [{**task, "index": task["task"]} for task in tasks]
+    return _value(of_jobs.JobStatus, row, name=row["job"], pool=pool, task_count=row["tasks"], tasks=shown)
 
 
 def event(row: EventRow) -> of_jobs.Event:
     """An event."""
-    return _same(of_jobs.Event, row, time=datetime.fromisoformat(row["time"]))
+    return _value(of_jobs.Event, row)
 
 
 def log_line(line: Chunk) -> of_jobs.LogLine:
@@ -65,55 +59,54 @@ def log_line(line: Chunk) -> of_jobs.LogLine:
 
 def explanation(found: Explained) -> of_jobs.Explanation:
     """An explanation."""
-    sections = tuple(
-        of_jobs.Section(
-            each.question, tuple(of_jobs.Sentence(sentence.text, tuple(sentence.seqs)) for sentence in each.sentences)
-        )
-        for each in found.sections
-    )
-    return of_jobs.Explanation(found.about, found.pool, found.head_seq, sections, found.reproduced, found.model_dump(mode="json"))
+    data = found.model_dump(mode="json")
+    sections = [
+        {**each, "sentences": [{**sentence, "records": sentence["seqs"]} for sentence in each["sentences"]]}
+        for each in data["sections"]
+    ]
+    return _value(of_jobs.Explanation, data, sections=sections, data=data)
 
 
 def plan(data: Mapping[str, Any], sentences: Sequence[str]) -> of_jobs.Plan:
     """A plan for one job."""
-    decision = data["decision"] or {}
-    victims = tuple(_same(of_jobs.Victim, victim) for victim in decision.get("victims", ()))
-    return of_jobs.Plan(
-        data["job"], data["pool"], data["outcome"], data["reason"], tuple(data["nodes"]), data["jobs_ahead"],
-        decision.get("action", ""), victims, decision.get("proven"), data["computed_at"], tuple(sentences), data,
-    )  # fmt: skip
+    decision = data["decision"] or {"action": "", "victims": (), "explanation": None}
+    why = decision["explanation"]
+    named = {"action": decision["action"], "victims": decision["victims"], "proven": None if why is None else why["proven"]}
+    return _value(of_jobs.Plan, data, **named, seq=data["computed_at"], sentences=tuple(sentences), data=data)
 
 
 def pool(row: PoolRow) -> of_pools.Pool:
     """A pool."""
-    return _same(of_pools.Pool, row, name=row["pool"], head_time=time_of(row["head_time"]))
+    return _value(of_pools.Pool, row, name=row["pool"])
 
 
 def node(row: NodeRow) -> of_pools.Node:
     """A node with its GPUs."""
-    return _same(
-        of_pools.Node, row, name=row["node"], cpus=row["cpu_milli"] / 1000, cpus_free=row["cpu_milli_free"] / 1000,
-        drain_reason=row["drain"]["reason"] if row["drain"] is not None else "", gpus=tuple(map(_gpu, row["devices"])),
-    )  # fmt: skip
+    return _value(
+        of_pools.Node,
+        row,
+        name=row["node"],
+        cpus=row["cpu_milli"] / 1000,
+        cpus_free=row["cpu_milli_free"] / 1000,
+        drain_reason=row["drain"]["reason"] if row["drain"] is not None else "",
+        devices=tuple(map(_gpu, row["devices"])),
+    )
 
 
 def _gpu(row: DeviceRow) -> of_pools.Gpu:
-    return _same(of_pools.Gpu, row, free=row["free_milli"] / 1000, jobs=tuple(row["shared_by"]))
+    return _value(of_pools.Gpu, row, free=row["free_milli"] / 1000, jobs=row["shared_by"])
 
 
 def project(row: ProjectRow) -> of_pools.Project:
     """A project."""
-    names = ("used", "quota", "limit", "fair_share", "borrowed")
+    names = ("used", "quota", "quota_in_force", "limit", "fair_share", "borrowed")
     amounts: Mapping[str, Any] = {name: _amounts(row[name]) for name in names}  # type: ignore[literal-required]
-    return _same(of_pools.Project, row, name=row["project"], **amounts)
+    return _value(of_pools.Project, row, name=row["project"], **amounts)
 
 
-def _amounts(row: AmountsRow) -> of_pools.Amounts:
-    return of_pools.Amounts(_whole(row["gpu_milli"]), _whole(row["cpu_milli"]), row["memory_bytes"])
-
-
-def _whole(milli: int | None) -> float | None:
-    return None if milli is None else milli / 1000
+def _amounts(row: Amounts) -> of_pools.Amounts:
+    cpu_milli = row["cpu_milli"]
+    return of_pools.Amounts(row["gpus"], None if cpu_milli is None else cpu_milli / 1000, row["memory_bytes"])
 
 
 def verification(found: Mapping[str, Any]) -> of_pools.Verification:
@@ -122,42 +115,29 @@ def verification(found: Mapping[str, Any]) -> of_pools.Verification:
         [] if found["broken"] is None else [f"the chain is broken at #{found['broken']['seq']}: {found['broken']['meaning']}"]
     )
     problems = (*broken, *filter(None, [found["seal_problem"]]), *found["witnesses"]["problems"])
-    return _same(of_pools.Verification, found, problems=problems, data=found)
+    return _value(of_pools.Verification, found, problems=problems, data=found)
 
 
 def what_if(pool: str, found: Mapping[str, Any]) -> of_pools.WhatIf:
     """A what-if comparison."""
     runs = {run["label"]: _run(run) for run in found["runs"]}
     changed = {key: tuple(map(_changed, found[key])) for key in ("improved", "worsened")}
-    return of_pools.WhatIf(
-        pool, runs["recorded"], runs["simulated"], runs["other"], changed["improved"], changed["worsened"], found["confidence"],
-        tuple(found["assumptions"]), found,
-    )  # fmt: skip
+    return _value(of_pools.WhatIf, found, **runs, **changed, pool=pool, data=found)
 
 
 def _run(row: Mapping[str, Any]) -> of_pools.Run:
-    waited = row["waiting"].get("all", {})
-    return _same(
-        of_pools.Run, row, mean_wait=waited.get("mean", 0.0), p95_wait=waited.get("p95", 0.0), lost=row["gpu_hours"]["lost"],
-        work=row["gpu_hours"]["work"],
-    )  # fmt: skip
+    waited, hours = row["waiting"].get("all", {}), row["gpu_hours"]
+    named = {"mean_wait": waited.get("mean", 0.0), "p95_wait": waited.get("p95", 0.0)}
+    return _value(of_pools.Run, row, **named, lost=hours["lost"], work=hours["work"])
 
 
 def _changed(row: Mapping[str, Any]) -> of_pools.ChangedJob:
-    return _same(
-        of_pools.ChangedJob,
-        row,
-        priority_class=row["class"],
-        waited=tuple(row["waited_hours"]),
-        lost=tuple(row["gpu_hours_lost"]),
-    )
+    renamed = {"priority_class": row["class"], "waited": row["waited_hours"], "lost": row["gpu_hours_lost"]}
+    return _value(of_pools.ChangedJob, row, **renamed)
 
 
 def accounting(answer: Mapping[str, Any]) -> of_pools.Accounting:
     """GPU-hours, from the answer of the query interface."""
-    rows = tuple(of_pools.GpuHours(**row | {"time": time_of(row["time"])}) for row in answer["rows"])
-    by_time = {datetime.fromisoformat(each["time"]): each["gpu_hours"] for each in answer["capacity"]}
-    return of_pools.Accounting(
-        answer["pool"], datetime.fromisoformat(answer["from"]), datetime.fromisoformat(answer["to"]),
-        time_of(answer["known_until"]), rows, of_pools.GpuHours(**answer["totals"]), answer["capacity_gpu_hours"], by_time,
-    )  # fmt: skip
+    by_time = {each["time"]: each["gpu_hours"] for each in answer["capacity"]}
+    renamed = {"since": answer["from"], "until": answer["to"], "capacity": answer["capacity_gpu_hours"]}
+    return _value(of_pools.Accounting, answer, **renamed, capacity_by_time=by_time)

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Unpack
 
 from bailiff import fields
-from bailiff.client.errors import InvalidRequest, JobFailed, JobRejected, Timeout
+from bailiff.client.errors import ClientError, InvalidRequest, JobFailed, JobRejected, Timeout
 from bailiff.fields import Times
 from bailiff.results import Accepted, Event, Explanation, JobStatus, LogLine
+from bailiff_core.records.job_requests import CancelJob, EvictJob, MigrateJob, PauseJob, ResumeJob, ScaleJob, SetPriorityClass
 
 from . import convert
 from .access import Access, translated
 
 if TYPE_CHECKING:
-    from bailiff_bus.messages import RequestBody
     from bailiff_core.model.state import PoolState
+    from bailiff_core.records.request import RequestBody
     from bailiff_log.reader import Entry
+
+LAST_LINES, LONGEST_LAST_LINE, LAST_LINES_WITHIN_S = 20, 500, 10.0
+
+
+def _micros(grace: fields.Duration | None) -> int | None:
+    seconds = fields.seconds_of(grace, "grace")
+    return None if seconds is None else round(seconds * 1_000_000)
 
 
 class Job:
-    """A job of a pool. seq: the record of its submission."""
+    """A job of a pool.
+
+    Attributes:
+        seq: The record of its submission.
+    """
 
     def __init__(self, access: Access, pool: str, name: str, seq: int) -> None:
         self._access, self.pool, self.name, self.seq = access, pool, name, seq
@@ -31,14 +45,24 @@ class Job:
         return f"<Job {self.name} of {self.pool}>"
 
     async def status(self) -> JobStatus:
-        """Its state now. Raises `JobNotFound` some time after its end."""
+        """Its state now.
+
+        Raises:
+            JobNotFound: It ended some time ago.
+        """
         state, _ = await self._access.job_in(self.pool, self.name)
         return status_of(state, self.name, self._access.client.now())
 
-    async def wait(self, timeout: float | str | timedelta | None = None, *, check: bool = False) -> JobStatus:
-        """Waits until it has ended, and returns how. timeout: seconds, or as in "2h"; None waits for ever.
+    async def wait(self, timeout: float | str | timedelta | None = None, *, check: bool = True) -> JobStatus:
+        """Waits until it has ended, and returns how.
 
-        Raises `Timeout`, which does not affect the job. check: raises `JobFailed` unless it succeeded.
+        Args:
+            timeout: Seconds, or as in "2h"; None: no timeout.
+            check: Raise `JobFailed` unless it succeeded; so a script that forgets to look does not end with 0.
+
+        Raises:
+            Timeout: It has not ended in time; the job continues.
+            JobFailed: With `check`, it has not succeeded; with the reason and the last lines of its output.
         """
         limit = fields.seconds_of(timeout, "timeout")
         now = self._access.client.now
@@ -52,8 +76,19 @@ class Job:
         if status is None:
             raise Timeout(f"{self.name} has not ended within {timeout}", f"it continues; why: bailiff explain {self.name}")
         if check and not status.succeeded:
-            raise JobFailed(self.name, status.state, status.note)
+            raise JobFailed(self.name, status.state, status.note, await self._last_lines(status.attempt))
         return status
+
+    async def _last_lines(self, attempt: int) -> tuple[str, ...]:
+        """The last lines of this attempt's output; none where they cannot be read, or not soon."""
+        last = deque[str](maxlen=LAST_LINES)
+        try:
+            async with asyncio.timeout(LAST_LINES_WITHIN_S), aclosing(self.logs(attempt=attempt)) as found:
+                async for line in found:
+                    last.append(line.text if len(line.text) <= LONGEST_LAST_LINE else f"{line.text[:LONGEST_LAST_LINE]}…")
+        except (ClientError, TimeoutError):
+            return ()
+        return tuple(last)
 
     async def watch(self) -> AsyncGenerator[Event, None]:
         """What happens to it, from its submission to its end."""
@@ -83,9 +118,14 @@ class Job:
         since: Times = None,
         grep: str | None = None,
     ) -> AsyncGenerator[LogLine, None]:
-        """The retained lines that its tasks wrote (one day). follow: also new ones until it has ended.
+        """The retained lines that its tasks wrote (one day).
 
-        since: a time, or how long ago, as in "10m". grep: a regular expression that a line contains.
+        Args:
+            follow: Continue with new lines until it has ended.
+            task: Only this task's.
+            attempt: Only this attempt's.
+            since: A time, or how long ago, as in "10m".
+            grep: Only lines in which this regular expression matches.
         """
         from bailiff.client.job_output import OutputFilter, lines, pattern_of
 
@@ -104,7 +144,10 @@ class Job:
     async def explain(self, *, instead: str | None = None, next: bool = False, all: bool = False) -> Explanation:  # noqa: A002 - the command's
         """Why it is pending or was preempted, by which job, and why it was chosen.
 
-        instead: also why this job was not chosen; next: also which jobs would be preempted next; all: all candidates, in `data`.
+        Args:
+            instead: Explain why this job was not chosen.
+            next: Include which jobs would be preempted next.
+            all: Include all candidates, in `data`.
         """
         from bailiff.explain.question import answer, log_of
 
@@ -113,53 +156,55 @@ class Job:
             log = await log_of(self._access.client, self.pool)
             return convert.explanation(await answer(log, self.name, all_=all, instead=instead, next_=next))
 
-    async def cancel(self, reason: str = "") -> Accepted:
-        """Ends it, pending or running, with its grace period."""
-        from bailiff_bus.messages import CancelJob
+    async def cancel(self, reason: str = "", *, grace: fields.Duration | None = None) -> Accepted:
+        """Ends it, pending or running, with its grace period.
 
-        return await self._request(CancelJob(job=self.name, reason=reason))
+        Args:
+            grace: At most so long until KILL, also where it is being evicted already; None: its own.
+        """
+        return await self._request(CancelJob(job=self.name, reason=reason, grace=_micros(grace)))
 
     async def pause(self, reason: str = "") -> Accepted:
         """Suspends it until it is resumed; if it runs, it saves a checkpoint first."""
-        from bailiff_bus.messages import PauseJob
-
         return await self._request(PauseJob(job=self.name, reason=reason))
 
     async def resume(self, reason: str = "") -> Accepted:
         """Returns it to the queue; it continues from its last checkpoint."""
-        from bailiff_bus.messages import ResumeJob
-
         return await self._request(ResumeJob(job=self.name, reason=reason))
 
-    async def evict(self, reason: str = "") -> Accepted:
-        """Evicts it with its grace period; it returns to the queue at its old position."""
-        from bailiff_bus.messages import EvictJob
+    async def evict(self, reason: str = "", *, grace: fields.Duration | None = None) -> Accepted:
+        """Evicts it with its grace period; it returns to the queue at its old position.
 
-        return await self._request(EvictJob(job=self.name, reason=reason))
+        Args:
+            grace: At most so long until KILL, also where it is being evicted already; None: its own.
+        """
+        return await self._request(EvictJob(job=self.name, reason=reason, grace=_micros(grace)))
 
     async def migrate(self, to: str | None = None, reason: str = "") -> Accepted:
         """Moves it: resources are reserved on the node `to`, or on any; then it saves a checkpoint and restarts there."""
-        from bailiff_bus.messages import MigrateJob
-
         return await self._request(MigrateJob(job=self.name, node=to, reason=reason))
 
     async def scale(self, tasks: int, *, min_tasks: int | None = None, group: int = 0) -> Accepted:
-        """Changes its number of tasks, and with min_tasks how many must run together. group: the kind of task, from 0."""
-        from bailiff_bus.messages import ScaleJob
+        """Changes its number of tasks.
 
+        Args:
+            tasks: The new number.
+            min_tasks: How many must run together; None: unchanged.
+            group: The task group, counted from 0.
+        """
         return await self._request(ScaleJob(job=self.name, group=group, tasks=tasks, min_tasks=min_tasks))
 
     async def set_priority_class(self, priority_class: str) -> Accepted:
         """Changes its priority class while it is pending."""
-        from bailiff_bus.messages import SetPriorityClass
-
         return await self._request(SetPriorityClass(job=self.name, priority_class=priority_class))
 
     async def resubmit(self, command: str | Sequence[str] | None = None, **changes: Unpack[fields.JobFields]) -> Job:
         """Submits it again with these changes, under the name JOB-r2 unless another is given.
 
-        Command, environment, secrets and working directory are read from Kafka where you may. Raises `InvalidRequest` if the
-        command cannot be read and none is given.
+        Command, environment, secrets and working directory are read from Kafka where you may.
+
+        Raises:
+            InvalidRequest: The command cannot be read, and none is given.
         """
         from bailiff.client.job_again import changed, job_again
 
@@ -179,14 +224,15 @@ class Job:
 
 
 def status_of(state: PoolState, name: str, now: int) -> JobStatus:
-    """The status of this job. now: µs UTC."""
+    """The status of this job.
+
+    Args:
+        now: µs UTC.
+    """
     from bailiff.render.serializers.job_details import task_row
     from bailiff.render.serializers.jobs import job_row
 
     job = state.jobs[name]
     waits = [each for each in state.queue if each not in state.active] if job.phase == "pending" else []
     row = job_row(state, job, now, waits.index(name) if name in waits else None)
-    milli = sum(
-        group.count * (group.gpu_milli + (group.gpu_devices or 1) * (group.gpu_share_milli or 0)) for group in job.demand.tasks
-    )
-    return convert.job_status(row, state.pool, milli / 1000, [task_row(state, task) for task in job.tasks])
+    return convert.job_status(row, state.pool, [task_row(state, task) for task in job.tasks])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bailiff import fields
 from bailiff.client.errors import InvalidRequest
 from bailiff.pool_results import Policy
 from bailiff.results import Accepted
@@ -33,39 +34,75 @@ class PolicyOfPool:
         return Policy(found["pool"], found["seq"], found["policy"])
 
     async def diff(self, policy: PolicySource, *, pool: str | None = None) -> list[str]:
-        """What this policy would change, one sentence per field. Raises `InvalidRequest` for an invalid one."""
+        """What this policy would change, one sentence per field.
+
+        Raises:
+            InvalidRequest: It is invalid.
+        """
         from bailiff.policy.policy_diff import changes
 
         after = document_of(policy)
         return changes((await self._access.state(pool)).rules, after)
 
-    async def apply(self, policy: PolicySource, *, pool: str | None = None, enforce: bool = False) -> Accepted:
-        """Applies a policy. enforce: evicts jobs that it does not admit.
+    async def apply(
+        self,
+        policy: PolicySource,
+        *,
+        pool: str | None = None,
+        enforce: bool = False,
+        reason: str = "",
+        lose_permissions: bool = False,
+    ) -> Accepted:
+        """Applies a policy.
 
         A `Policy` from `get` is rejected if another one is in force by now, so that no change is overwritten.
+
+        Args:
+            enforce: Evict jobs that it does not admit.
+            reason: Recorded in the log.
+            lose_permissions: Apply it also if you could no longer do what you may do now, as when it lacks your key.
+
+        Raises:
+            InvalidRequest: It is invalid, or you would lose permissions.
         """
-        from bailiff_bus.messages import ApplyPolicy
+        from bailiff_core.records.pool_requests import ApplyPolicy
 
         based_on = policy.seq if isinstance(policy, Policy) else None
-        body = ApplyPolicy(policy=document_of(policy), enforce=enforce, expected_revision=based_on)
-        return await self._access.request(await self._access.pool(pool), body)
+        body = ApplyPolicy(policy=document_of(policy), enforce=enforce, expected_revision=based_on, reason=reason)
+        return await self._access.request(await self._access.pool(pool), body, lose_permissions=lose_permissions)
+
+    async def revoke_key(
+        self, key: str, *, reason: str = "", pool: str | None = None, lose_permissions: bool = False
+    ) -> Accepted:
+        """Revokes a key for good; only the root key, and operators that the policy names, may.
+
+        Args:
+            key: The key's id, as `bailiff key show` prints it.
+            reason: Recorded in the log.
+            lose_permissions: Revoke it also if you could no longer do what you may do now, as with your own last key.
+
+        Raises:
+            InvalidRequest: You would lose permissions.
+        """
+        from bailiff_core.records.pool_requests import RevokeKey
+
+        body = RevokeKey(key=key, reason=reason)
+        return await self._access.request(await self._access.pool(pool), body, lose_permissions=lose_permissions)
 
 
 def document_of(policy: PolicySource) -> PolicyDocument:
-    """The policy. Raises `InvalidRequest` with every fault, or `ClientError` for a file that cannot be read."""
+    """The policy.
+
+    Raises:
+        InvalidRequest: It is invalid; names every fault.
+        ClientError: The file cannot be read.
+    """
     from bailiff.policy.policy_files import read_policy
     from bailiff_service.policy_files import policy_from
 
     if isinstance(policy, str | Path):
         return read_policy(Path(policy))
-    found, faults = policy_from(_plain(policy.document if isinstance(policy, Policy) else policy))
+    found, faults = policy_from(fields.as_in_a_file(policy.document if isinstance(policy, Policy) else policy))
     if found is None:
         raise InvalidRequest([f"{'.'.join(map(str, place)) or 'policy'}: {text}" for place, text in faults])
     return found
-
-
-def _plain(value: Any) -> Any:
-    """The value with dictionaries and lists alone, as a file has them."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

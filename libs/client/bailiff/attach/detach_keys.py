@@ -23,7 +23,10 @@ def parse_keys(text: str) -> bytes:
 
 
 class DetachKeys:
-    """Finds the keys in what is typed. The beginning of them is held back until it is clear that they do not follow."""
+    """Finds the keys in what is typed, and where there are none nothing.
+
+    The beginning of them is held back until it is clear that they do not follow.
+    """
 
     def __init__(self, keys: bytes) -> None:
         self._keys, self._held = keys, bytearray()
@@ -35,6 +38,6 @@ class DetachKeys:
             self._held.append(byte)
             while self._held and not self._keys.startswith(self._held):
                 sent.append(self._held.pop(0))
-            if self._held == self._keys:
+            if self._keys and self._held == self._keys:
                 return bytes(sent), True
         return bytes(sent), False

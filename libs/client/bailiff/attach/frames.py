@@ -28,7 +28,11 @@ def resize(rows: int, columns: int) -> bytes:
 
 
 async def next_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None:
-    """The next frame; None where the connection ends. Raises `ValueError` for one that no supervisor sends."""
+    """The next frame; None where the connection ends.
+
+    Raises:
+        ValueError: The frame is one that no supervisor sends.
+    """
     import asyncio
 
     try:

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 AGENT_ANSWERS_WITHIN_S = 10.0
 ADVICE = {
     "no-terminal": "only a job that was submitted with --tty or --interactive has one; its output: bailiff logs",
+    "no-shell": "its node needs cgroups for jobs that are processes; in a pod: kubectl exec",
     "not-offered": "its operator sets BAILIFF_ATTACH_LISTEN on the node agent",
 }
 REASONS = {
     "no-terminal": "the task has no terminal",
+    "no-shell": "its node cannot open a shell beside it",
     "not-offered": "its node accepts no attachments",
     "not-running": "the task does not run there any more",
     "agent-restarted": "its node agent was restarted",
@@ -31,7 +33,11 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class AgentGrant:
-    """The agent waits at this address for the holder of this identity. fingerprint: of the agent's certificate."""
+    """The agent waits at this address for the holder of this identity.
+
+    Attributes:
+        fingerprint: Fingerprint of the agent's certificate.
+    """
 
     identity: TunnelIdentity
     node: str
@@ -40,13 +46,13 @@ class AgentGrant:
 
 
 async def request_grant(
-    client: Client, events: JobEvents, pool: str, job: str, task: int, port: int | None = None
-) -> AgentGrant:  # fmt: skip
-    """Request a grant for the task's terminal, or for its port. Raises `ClientError`."""
-    from bailiff_bus.messages import AttachJob
+    client: Client, events: JobEvents, pool: str, job: str, task: int, port: int | None = None, *, to_shell: bool = False
+) -> AgentGrant:
+    """Request a grant for the task's terminal, for its port, or for a shell beside it. Raises `ClientError`."""
+    from bailiff_core.records.job_requests import AttachJob
 
     identity = TunnelIdentity.new()
-    body = AttachJob(job=job, task=task, client_certificate=identity.certificate, port=port)
+    body = AttachJob(job=job, task=task, client_certificate=identity.certificate, port=port, shell=to_shell)
     granted = await require_accepted(client, await client.request(pool, body), ANSWER_WITHIN)
     answer = await events.answer(granted.seq, AGENT_ANSWERS_WITHIN_S)
     where = f"task {task} of {job}"

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from bailiff.render.record_text.lines import lines
-from bailiff_core.explain import jobs_of
 from bailiff_core.records import decisions, facts
+from bailiff_core.records.subjects import jobs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,14 +17,25 @@ if TYPE_CHECKING:
     from bailiff_log.reader import Entry
 
 NOTICES = (
-    facts.JobCancelled, facts.JobPaused, facts.JobEvictionRequested, facts.JobMigrationRequested, decisions.PreemptionDecided,
-    decisions.EvictionDecided, decisions.MigrationDecided, decisions.JobRequeued, decisions.JobEnded,
-)  # fmt: skip
+    facts.JobCancelled,
+    facts.JobPaused,
+    facts.JobEvictionRequested,
+    facts.JobMigrationRequested,
+    decisions.PreemptionDecided,
+    decisions.EvictionDecided,
+    decisions.MigrationDecided,
+    decisions.JobRequeued,
+    decisions.JobEnded,
+)
 Answer = facts.AttachReady | facts.AttachEnded
 
 
 class JobEvents:
-    """Follows the log from a record on. notice: called with each line that concerns who is attached."""
+    """Follows the log from a record on.
+
+    Args:
+        notice: Called with each line that concerns who is attached.
+    """
 
     def __init__(self, client: Client, pool: str, job: str, from_seq: int, notice: Callable[[str], None]) -> None:
         self._client, self._pool, self._job, self._from_seq, self._notice = client, pool, job, from_seq, notice

@@ -21,7 +21,11 @@ READ_BYTES = 4096
 
 
 class LocalTerminal:
-    """Used for one connection after the other. keys: that detach."""
+    """The terminal of the person, for one connection after the other.
+
+    Args:
+        keys: The keys that detach.
+    """
 
     def __init__(self, keys: bytes) -> None:
         self._keys, self._filter = keys, OutputFilter()

@@ -24,7 +24,11 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(slots=True)
 class PortForward:
-    """One grant serves all connections; another one is requested when it has ended. notice: called with lines for the person."""
+    """One grant serves all connections; another one is requested when it has ended.
+
+    Attributes:
+        notice: Called with lines for the person.
+    """
 
     client: Client
     pool: str
@@ -37,7 +41,11 @@ class PortForward:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def check(self) -> None:
-        """Request the first grant. Raises `ClientError`: it would not work."""
+        """Request the first grant.
+
+        Raises:
+            ClientError: The grant was refused, or the port cannot be reached.
+        """
         self._grant = await request_grant(self.client, self.events, self.pool, self.job, self.task, self.port)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

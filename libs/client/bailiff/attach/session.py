@@ -23,7 +23,12 @@ EXIT_FOLLOWS_WITHIN_S, TRY_AGAIN_FOR_S, LAST_EXIT_WITHIN_S = 3.0, 300.0, 30.0
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """exit_code: the task's; None if it runs on, or nobody knows. detached: the person has left."""
+    """How an attachment ended.
+
+    Attributes:
+        exit_code: The task's; None if it still runs, or if its exit code is unknown.
+        detached: Whether the person detached.
+    """
 
     detached: bool
     exit_code: int | None = None
@@ -31,7 +36,12 @@ class Ended:
 
 @dataclass(slots=True)
 class AttachSession:
-    """Of one client with one task. attempt: of the job, at the beginning."""
+    """Connects one client with one task.
+
+    Attributes:
+        attempt: The job's attempt at the beginning.
+        to_shell: To a shell beside the task, which ends with the connection.
+    """
 
     client: Client
     pool: str
@@ -40,6 +50,7 @@ class AttachSession:
     attempt: int
     events: JobEvents
     terminal: LocalTerminal
+    to_shell: bool = False
 
     async def run(self) -> Ended:
         """Until the person detaches, or the task has ended."""
@@ -51,7 +62,7 @@ class AttachSession:
                     detached = await self.terminal.run(reader, writer)
             finally:
                 writer.close()
-            if detached:
+            if detached or self.to_shell:
                 return Ended(detached=True)
             if await self.events.exited(self.attempt, self.task, EXIT_FOLLOWS_WITHIN_S):
                 return self._exited()
@@ -80,7 +91,7 @@ class AttachSession:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises `ClientError` or `OSError`."""
-        grant = await request_grant(self.client, self.events, self.pool, self.job, self.task)
+        grant = await request_grant(self.client, self.events, self.pool, self.job, self.task, to_shell=self.to_shell)
         try:
             return await connect_tunnel(grant.address, grant.identity, grant.fingerprint)
         except (OSError, TimeoutError) as error:
@@ -88,12 +99,24 @@ class AttachSession:
 
 
 async def attach_to(
-    client: Client, pool: str, job: str, task: int, attempt: int, from_seq: int, terminal: LocalTerminal
+    client: Client,
+    pool: str,
+    job: str,
+    task: int,
+    attempt: int,
+    from_seq: int,
+    terminal: LocalTerminal,
+    *,
+    to_shell: bool = False,
 ) -> Ended:
-    """Attach to this task of this attempt. from_seq: the newest record that the caller has read."""
+    """Attaches to this task of this attempt.
+
+    Args:
+        from_seq: The newest record that the caller has read.
+    """
     events = JobEvents(client, pool, job, from_seq, terminal.notice)
     following = asyncio.create_task(events.follow())
-    session = asyncio.create_task(AttachSession(client, pool, job, task, attempt, events, terminal).run())
+    session = asyncio.create_task(AttachSession(client, pool, job, task, attempt, events, terminal, to_shell).run())
     try:
         done, _ = await asyncio.wait((following, session), return_when=asyncio.FIRST_COMPLETED)
         if session not in done:

@@ -1,37 +1,19 @@
 """The report of a verified log: chain, orphans, seals."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from typing import TYPE_CHECKING
 
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, Record, Wire, decode
 from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import UnreadableRecord, time_text
-from bailiff_log.chain_verifier import (
-    ORPHAN_MEANINGS,
-    ORPHANS_SHOWN,
-    BreakFound,
-    ChainVerifier,
-    OrphanFound,
-    OrphanKind,
-    Verification,
-)
+from bailiff_log.chain_verifier import ChainVerifier, Verification
 from bailiff_log.reader import Entry
 from bailiff_log.seals import SealVerifier
 
-__all__ = [
-    "ORPHANS_SHOWN",
-    "ORPHAN_MEANINGS",
-    "BreakFound",
-    "ChainVerifier",
-    "OrphanFound",
-    "OrphanKind",
-    "Verification",
-    "before",
-    "entries",
-    "unbroken",
-    "verify",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from bailiff_log.request_verifier import RequestVerifier
 
 
 async def verify(
@@ -41,15 +23,20 @@ async def verify(
     start: ChainHead | None = None,
     on_record: Callable[[ChainHead, Frontier], None] | None = None,
     keep: Callable[[Wire, Record], None] | None = None,
+    requests: "RequestVerifier | None" = None,
 ) -> Verification:
-    """Verify the whole log against its seals. start: the chain head before the first message, if it is not the beginning.
+    """Verify the whole log against its seals.
 
-    on_record: called with chain head and Merkle tree after each record; only with seals. keep: called with each record, where the
-    caller verifies who asked.
+    Args:
+        start: The chain head before the first message, if it is not the beginning.
+        on_record: Called with chain head and Merkle tree after each record; only with seals.
+        keep: Called with each record, where the caller verifies who asked.
+        requests: Verifies who asked; the caller judges the rejections that it leaves.
     """
-    from bailiff_log.signed_requests import RequestVerifier  # imported here: other readers load no message models
+    from bailiff_log.request_verifier import RequestVerifier  # imported here: other readers load no message models
 
-    verifier, requests = ChainVerifier(pool), RequestVerifier(pool, start.keys if start is not None else None)
+    verifier = ChainVerifier(pool)
+    requests = requests or RequestVerifier(pool, start.keys if start is not None else None)
     if start is not None:
         verifier.resume(start, seals.chain.identity if seals is not None else "", -1, ())
     async for message in messages:
@@ -60,7 +47,7 @@ async def verify(
                 if on_record is not None:
                     on_record(verifier.head, seals.tree)
             try:
-                record = decode(wire)
+                record = decode(wire, verifier.laid)
             except UnreadableRecord as error:
                 verifier.mark_unreadable(wire, message.offset, error)
                 continue
@@ -84,7 +71,11 @@ async def verify(
 
 
 async def before(seq: int, start: ChainHead, messages: AsyncIterable[Message]) -> AsyncGenerator[Message, None]:
-    """The messages before the record `seq`. start: the chain head before the first."""
+    """The messages before the record `seq`.
+
+    Args:
+        start: The chain head before the first message.
+    """
     verifier = ChainVerifier(start.pool)
     verifier.resume(start, "", -1, ())
     async for message in messages:
@@ -94,7 +85,11 @@ async def before(seq: int, start: ChainHead, messages: AsyncIterable[Message]) -
 
 
 async def entries(verifier: ChainVerifier, messages: AsyncIterable[Message], advice: str) -> AsyncGenerator[Entry, None]:
-    """Records of the log. Raises `ClientError` with this advice if the chain is broken."""
+    """Records of the log.
+
+    Raises:
+        ClientError: The chain is broken; with this advice.
+    """
     async for message in messages:
         wire = verifier.verify(message)
         unbroken(verifier, advice)

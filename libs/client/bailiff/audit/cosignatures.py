@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from bailiff.witness.witnesses import Unreachable, WitnessAddress, newest_of
-from bailiff_bus.messages import CheckpointCosigned
+from bailiff_bus.messages.seals import CheckpointCosigned
 from bailiff_core.humanize import count_text
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
@@ -20,10 +20,14 @@ SECOND = 1_000_000
 
 
 class Witnessed(TypedDict):
-    """The result. cosigned: the newest position of the log that `wanted` witnesses (at least one) have cosigned, 0 for none.
+    """The result.
 
-    by: their names. at: when the last of them did. named: whether their keys were given, and not only published with the
-    cosignatures. problems: what contradicts the log, as sentences.
+    Attributes:
+        cosigned: The newest position of the log that `wanted` witnesses (at least one) have cosigned, 0 for none.
+        by: Their names.
+        at: When the last of them did.
+        named: Whether their keys were given, and not only published with the cosignatures.
+        problems: What contradicts the log, as sentences.
     """
 
     wanted: int
@@ -38,8 +42,11 @@ class Witnessed(TypedDict):
 class CosignatureVerifier:
     """Verifies the records of a log against cosigned checkpoints: `add` each record in order, then `finish`.
 
-    witnesses: whose cosignatures count. Without any, those published with the cosignatures count, for checkpoints that a key of
-    the log signed. asked: what they answered over HTTP. problems: found so far.
+    Attributes:
+        witnesses: Whose cosignatures count. Without any, those published with the cosignatures count, for checkpoints that a
+            key of the log signed.
+        asked: What they answered over HTTP.
+        problems: Found so far.
     """
 
     chain: SealChain
@@ -87,7 +94,11 @@ class CosignatureVerifier:
             )
 
     def finish(self, first_seq: int = 0) -> Witnessed:
-        """The result, after all records. first_seq: of the first record that was added."""
+        """The result; call it after all records were added.
+
+        Args:
+            first_seq: The first record that was added.
+        """
         ahead = [each for size, found in sorted(self._at_size.items()) if size > max(self._end, first_seq) for each in found]
         if ahead:
             size = ahead[-1].checkpoint.size
@@ -103,9 +114,13 @@ class CosignatureVerifier:
         if self.problems and position:
             self.problems.append(f"the last cosigned position that this log has is {position}")
         return {
-            "wanted": self.wanted, "cosigned": position, "by": sorted(_distinct(found)), "at": _time(found) if found else "",
-            "named": bool(self.witnesses), "problems": self.problems,
-        }  # fmt: skip
+            "wanted": self.wanted,
+            "cosigned": position,
+            "by": sorted(_distinct(found)),
+            "at": _time(found) if found else "",
+            "named": bool(self.witnesses),
+            "problems": self.problems,
+        }
 
     def _position(self, wanted: int) -> tuple[int, list[Cosigned]]:
         """The newest position with so many witnesses: who cosigned a later one has cosigned all before it."""

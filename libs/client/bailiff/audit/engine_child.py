@@ -26,7 +26,11 @@ class OnlyTheWheel:
 
 
 def watch(event: str, given: tuple[Any, ...]) -> None:
-    """Python audit hook, which cannot be removed. Raises `PermissionError` for forbidden operations."""
+    """Python audit hook, which cannot be removed.
+
+    Raises:
+        PermissionError: The operation is forbidden.
+    """
     writes = event == "open" and isinstance(given[1], str) and any(letter in given[1] for letter in WRITES)
     if writes or event.startswith(FORBIDDEN):
         raise PermissionError(f"an engine does not do this: {event} {given[:1]}")

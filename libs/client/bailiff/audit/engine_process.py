@@ -15,9 +15,15 @@ NEEDS = ("numpy", "orjson", "pydantic", "pydantic_core", "annotated_types", "typ
 FLUSH = 256
 LONGEST_LINE = 64 * 2**20
 NOTHING_FOUND: dict[str, Any] = {
-    "cycles": 0, "decisions": 0, "digests": 0, "difference": None, "error": "", "proposals": 0, "not_reproduced": 0,
+    "cycles": 0,
+    "decisions": 0,
+    "digests": 0,
+    "difference": None,
+    "error": "",
+    "proposals": 0,
+    "not_reproduced": 0,
     "proposal_differences": [],
-}  # fmt: skip
+}
 
 
 class EngineProcess:

@@ -5,6 +5,7 @@ from typing import Any
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
+from bailiff_bus.port import open_producer
 from bailiff_core.humanize import duration_text
 from bailiff_core.model.state import ENDED, Job
 from bailiff_log.archive import ArchiveError, connected
@@ -25,11 +26,8 @@ async def erase_spec(client: Client, pool: str, job: Job) -> bool:
             newest = message.value
     if not newest:
         return False
-    producer = await client.bus.producer()
-    try:
+    async with open_producer(client.bus) as producer:
         await (await producer.send(topics.JOB_SPECS.name, b"", key=key))
-    finally:
-        await producer.close(1.0)
     return True
 
 
@@ -45,28 +43,23 @@ def also_in() -> str:
 
 async def name_actor(address: str, actor: str, name: str) -> None:
     """Stores the name of the actor in the archive."""
-    try:
-        async with connected(address) as connection:
-            await _archive(connection)
-            await connection.execute(
-                """INSERT INTO actors (actor, name) VALUES ($1, $2)
-                   ON CONFLICT (actor) DO UPDATE SET name = excluded.name, noted_at = now()""",
-                actor, name,
-            )  # fmt: skip
-    except ArchiveError as error:
-        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+    async with connected(address) as connection:
+        await _archive(connection)
+        await connection.execute(
+            """INSERT INTO actors (actor, name) VALUES ($1, $2)
+               ON CONFLICT (actor) DO UPDATE SET name = excluded.name, noted_at = now()""",
+            actor,
+            name,
+        )
 
 
 async def erase_actor(address: str, actor: str) -> bool:
     """Deletes the name of the actor from the archive, and rewrites the table so that its files do not contain it either."""
-    try:
-        async with connected(address) as connection:
-            await _archive(connection)
-            deleted = await connection.execute("DELETE FROM actors WHERE actor = $1", actor)
-            await connection.execute("VACUUM FULL actors")
-            return bool(deleted != "DELETE 0")
-    except ArchiveError as error:
-        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+    async with connected(address) as connection:
+        await _archive(connection)
+        deleted = await connection.execute("DELETE FROM actors WHERE actor = $1", actor)
+        await connection.execute("VACUUM FULL actors")
+        return bool(deleted != "DELETE 0")
 
 
 async def _archive(connection: Any) -> None:

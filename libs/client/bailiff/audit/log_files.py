@@ -15,6 +15,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
 from itertools import count
 from typing import Any, BinaryIO, TextIO, cast
 
+import orjson
+
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_log.message_json import message_from_json, message_to_json
@@ -43,9 +45,13 @@ def message_line(message: Message) -> str:
 
 
 async def write_log(
-    out: TextIO, pool: str, partition: int, messages: AsyncIterable[Message], seals: Sequence[dict[str, Any]] = (),
+    out: TextIO,
+    pool: str,
+    partition: int,
+    messages: AsyncIterable[Message],
+    seals: Sequence[dict[str, Any]] = (),
     cosignatures: Sequence[dict[str, Any]] = (),
-) -> int:  # fmt: skip
+) -> int:
     """Writes the file. Returns the number of messages."""
     out.write(about_line(pool, partition, seals, cosignatures))
     written = 0
@@ -139,8 +145,8 @@ class LogFile:
 
     def _parsed(self, number: int, line: str) -> dict[str, Any]:
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            value = orjson.loads(line)
+        except ValueError as error:
             raise self._fault(number, f"not JSON: {error}") from None
         if not isinstance(value, dict):
             raise self._fault(number, "expected a JSON object")

@@ -30,7 +30,11 @@ class Point:
 
 
 def point(text: str, option: str) -> Point:
-    """Parses `118`, `#118`, or a time as in `moment`. Raises `ClientError` that names the option."""
+    """Parses `118`, `#118`, or a time as in `moment`.
+
+    Raises:
+        ClientError: The text is invalid; names the option.
+    """
     number = text.removeprefix("#")
     if number.isascii() and number.isdigit():
         return Point(seq=int(number[:LONGEST_SEQ]))

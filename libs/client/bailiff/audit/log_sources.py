@@ -1,15 +1,16 @@
 """Sources of a log with its seals: Kafka, the archive in PostgreSQL, an exported file, or a folder of segments."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
-from bailiff_bus.messages import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
@@ -27,20 +28,31 @@ if TYPE_CHECKING:
 
 @dataclass
 class Source:
-    """One pool's log. start, tree: chain head and Merkle tree before its first message. cosignatures: what witnesses published.
+    """One pool's log.
 
-    path: of the file or folder; None for Kafka and the archive. folder: for a folder of segments.
+    Attributes:
+        read: Reads its messages, from the first one.
+        messages: Of the first reading.
+        start: The chain head before its first message.
+        tree: The Merkle tree before its first message.
+        path: The file or folder; None for Kafka and the archive.
+        folder: Set for a folder of segments.
+        cosignatures: What witnesses published.
     """
 
     pool: str
     partition: int
-    messages: AsyncGenerator[Message, None]
+    read: Callable[[], AsyncGenerator[Message, None]]
     seals: Sequence[SealBody]
     start: ChainHead
     tree: Frontier = field(default_factory=Frontier)
     path: AnyPath | None = None
     folder: SegmentFolder | None = None
     cosignatures: Sequence[CosignatureBody] = ()
+    messages: AsyncGenerator[Message, None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.messages = self.read()
 
     def from_its_beginning(self, what: str) -> None:
         """Raises `ClientError` if the log's first records are missing, which `what` needs."""
@@ -56,8 +68,8 @@ async def from_kafka(client: Client, pool: str | None) -> Source:
     cosigned = [found async for each in _all(client, topics.COSIGNATURES) if (found := parse_cosignature(each, where.name))]
     sealed = [body async for each in _all(client, topics.SEALS) if (body := parse_seal(each, where.name))]
     span = {where.partition: (await client.audit_spans())[where.partition]}
-    messages = client.messages(topics.AUDIT.name, span)
-    return Source(where.name, where.partition, messages, sealed, ChainHead(where.name), cosignatures=cosigned)
+    read = partial(client.messages, topics.AUDIT.name, span)
+    return Source(where.name, where.partition, read, sealed, ChainHead(where.name), cosignatures=cosigned)
 
 
 async def _all(client: Client, topic: topics.Topic) -> AsyncGenerator[Message, None]:
@@ -68,48 +80,57 @@ async def _all(client: Client, topic: topics.Topic) -> AsyncGenerator[Message, N
 
 
 def from_file(path: AnyPath, only: slice = slice(None)) -> Source:
-    """An exported log, or a folder of segments, which may be in object storage. only: the numbers of the segments to read."""
+    """Reads an exported log, or a folder of segments, which may be in object storage.
+
+    Args:
+        only: The numbers of the segments to read; None: all.
+    """
     if isinstance(path, ObjectPath) or path.is_dir():
         folder = SegmentFolder(path, only)
         return Source(
-            folder.pool, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, path, folder,
+            folder.pool,
+            folder.partition,
+            folder.messages,
+            folder.seals,
+            folder.start,
+            folder.tree,
+            path,
+            folder,
             folder.cosignatures,
-        )  # fmt: skip
+        )
     log = LogFile(path)
     try:
         seals = [seal_from(each) for each in log.seals]
         cosigned = [CheckpointCosigned.model_validate_json(json.dumps(each)) for each in log.cosignatures]
     except (KeyError, TypeError, ValueError) as error:
         raise ClientError(ExitCode.USAGE, f"{path}:1: a seal or cosignature cannot be read: {error!r}") from None
-    return Source(log.pool, log.partition, log.messages(), seals, ChainHead(log.pool), path=path, cosignatures=cosigned)
+    return Source(log.pool, log.partition, log.messages, seals, ChainHead(log.pool), path=path, cosignatures=cosigned)
 
 
 @asynccontextmanager
 async def from_archive(address: str, pool: str | None) -> AsyncIterator[Source]:
-    """The log in the auditor's archive. Raises `ClientError`."""
-    try:
-        async with open_archive(address, pool) as log:
-            kinds: dict[str, type[SealBody]] = {"seals": LogSealed, "sealing_keys": SealingKey}
-            if await log.connection.fetchval("SELECT to_regclass('forks') IS NOT NULL"):  # an earlier release had none
-                kinds |= {"fork_seals": LogSealed, "forks": SealsInvalidated}
-            parts = [
-                f"SELECT \"offset\", '{table}' AS kind, data FROM {table} WHERE pool = $1 AND data IS NOT NULL"  # noqa: S608
-                for table in kinds
-            ]
-            rows = await log.connection.fetch(f'{" UNION ALL ".join(parts)} ORDER BY "offset"', log.id)
-            try:
-                sealed = [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
-            except ValueError as error:
-                raise ArchiveError(f"a seal in it cannot be read: {error}") from None
-            cosigned = await _archived_cosignatures(log.connection, log.id)
-            yield Source(log.pool, log.partition, log.messages(), sealed, log.start, log.tree, cosignatures=cosigned)
-    except ArchiveError as error:
-        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+    """The log in the auditor's archive. Raises `ArchiveError`."""
+    async with open_archive(address, pool) as log:
+        kinds: dict[str, type[SealBody]] = {
+            "seals": LogSealed,
+            "sealing_keys": SealingKey,
+            "fork_seals": LogSealed,
+            "forks": SealsInvalidated,
+        }
+        parts = [
+            f"SELECT \"offset\", '{table}' AS kind, data FROM {table} WHERE pool = $1 AND data IS NOT NULL"  # noqa: S608
+            for table in kinds
+        ]
+        rows = await log.connection.fetch(f'{" UNION ALL ".join(parts)} ORDER BY "offset"', log.id)
+        try:
+            sealed = [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
+        except ValueError as error:
+            raise ArchiveError(f"a seal in it cannot be read: {error}") from None
+        cosigned = await _archived_cosignatures(log.connection, log.id)
+        yield Source(log.pool, log.partition, log.messages, sealed, log.start, log.tree, cosignatures=cosigned)
 
 
 async def _archived_cosignatures(connection: "Connection", pool: int) -> list[CosignatureBody]:
-    if not await connection.fetchval("SELECT to_regclass('cosignatures') IS NOT NULL"):
-        return []  # of an earlier release
     rows = await connection.fetch('SELECT kind, data FROM cosignatures WHERE pool = $1 ORDER BY "offset"', pool)
     kinds: dict[str, type[CosignatureBody]] = {"CheckpointCosigned": CheckpointCosigned, "CheckpointRefused": CheckpointRefused}
     try:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 from bailiff.client import safe_write
 from bailiff.client.errors import ClientError, ExitCode
 
-INSTALL = "install it: pip install 'bailiff[s3]'"
+INSTALL = "install it: pip install 'bailiff-scheduler[s3]'"
 T = TypeVar("T")
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from bailiff.client.errors import ClientError
 from bailiff_bus.port import Message
+from bailiff_log.chain_verifier import ChainVerifier
 
-from .chain_report import ChainVerifier
 from .log_positions import Point
 from .log_sources import from_file
 from .object_path import AnyPath
-from .replay import RETRY_FACTS, STARTED, EngineUsed, Replayed, replay
+from .replay import RETRY_FACTS, STARTED, EngineUsed, Replayed, replay, to_judge
 from .segments import SegmentFolder
 
 FOLD = 0.3
@@ -117,9 +117,9 @@ def _joined(parts: list[Replayed]) -> Replayed:
     engines: dict[tuple[str, str], EngineUsed] = {}
     for each in (engine for part in parts for engine in part["engines"]):
         known = engines.get((each["engine"], each["digest"]))
-        engines[each["engine"], each["digest"]] = each if known is None else {
-            **each, "from_seq": known["from_seq"], "cycles": known["cycles"] + each["cycles"],
-        }  # fmt: skip
+        engines[each["engine"], each["digest"]] = (
+            each if known is None else {**each, "from_seq": known["from_seq"], "cycles": known["cycles"] + each["cycles"]}
+        )
     return {
         **last,
         "from_seq": first["from_seq"],
@@ -133,4 +133,5 @@ def _joined(parts: list[Replayed]) -> Replayed:
         "proposals_not_reproduced": sum(each["proposals_not_reproduced"] for each in parts),
         "proposal_differences": [difference for each in parts for difference in each["proposal_differences"]],
         "engines": list(engines.values()),
+        "to_judge": list(to_judge(engines.values())),
     }

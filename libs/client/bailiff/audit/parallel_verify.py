@@ -18,8 +18,8 @@ from bailiff.client.errors import ClientError
 from bailiff_core.records import ChainHead, Record, Wire, decode
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.chain_verifier import ORPHANS_SHOWN, Verification
+from bailiff_log.request_verifier import RequestVerifier, concerns_requests
 from bailiff_log.seals import SealChain, SealVerifier
-from bailiff_log.signed_requests import RequestVerifier, concerns_requests
 
 from . import chain_report
 from .cosignatures import CosignatureVerifier
@@ -38,10 +38,12 @@ def processes_for(folder: SegmentFolder | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One verified segment. positions: chain head, size and peaks of the tree at the sizes that were asked for, and at its end.
+    """One verified segment.
 
-    requests: the bytes of the records that say who asked, or with which keys. contradictions: of the manifest, with the
-    records or the file.
+    Attributes:
+        positions: Chain head, size and peaks of the tree at the sizes that were asked for, and at its end.
+        requests: The bytes of the records that say who asked, or with which keys.
+        contradictions: Of the manifest, with the records or the file.
     """
 
     found: Verification
@@ -56,12 +58,11 @@ class Part:
 
 
 async def verify_in_parallel(
-    folder: SegmentFolder, chain: SealChain, cosigned: CosignatureVerifier, processes: int
+    folder: SegmentFolder, chain: SealChain, cosigned: CosignatureVerifier, requests: RequestVerifier, processes: int
 ) -> Verification | None:
     """The result, as `chain_report.verify` gives it. None where it has to be found in one go: something is wrong, an orphan can
     only be judged by what is in an earlier segment, or a process was killed.
     """
-    requests = RequestVerifier(folder.pool, folder.start.keys)
     found: Verification | None = None
     try:
         async for part in _parts(folder, chain, cosigned.sizes, processes):
@@ -77,8 +78,6 @@ async def verify_in_parallel(
     assert found is not None
     if not chain.seals:
         found["sealed"] = folder.tree.size
-    found["requests"] = requests.result()
-    found["ok"] = found["ok"] and not found["requests"]["fault_count"]
     return found
 
 
@@ -163,6 +162,7 @@ def _joined(one: Verification, next_one: Verification) -> Verification:
         "records": one["records"] + next_one["records"],
         "first_seq": one["first_seq"],
         "identity": one["identity"] or next_one["identity"],
+        "root_key": one["root_key"],
         "epochs": list(epochs.values()),
         "orphans": one["orphans"] + next_one["orphans"],
         "orphans_by_kind": dict(sorted(kinds.items())),

@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_core.explain import jobs_of
 from bailiff_core.records import ChainHead, Record, Wire, decode
 from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_core.records.subjects import jobs_of
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND, UnreadableRecord
+from bailiff_log.chain_verifier import ChainVerifier
 
-from .chain_report import ChainVerifier, unbroken
+from .chain_report import unbroken
 from .log_files import LogFile
 from .object_path import AnyPath, put
 from .segments import Segment
@@ -22,7 +23,7 @@ from .segments import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-INSTALL = "install it: pip install 'bailiff[parquet]'"
+INSTALL = "install it: pip install 'bailiff-scheduler[parquet]'"
 COMPRESSION = "zstd"
 Row = dict[str, Any]
 
@@ -36,10 +37,17 @@ def names(segment: Segment) -> tuple[str, str, str]:
 def record_row(wire: Wire, record: Record, offset: int, hashed: str) -> Row:
     """A row of `records`. headers and value are the record's bytes, from which its hash follows."""
     return {
-        "seq": record.seq, "time": record.time, "cycle": record.cycle, "type": record.type, "jobs": list(jobs_of(record)),
-        "actor": record.actor, "value": wire.value.decode(),
-        "headers": [{"name": name, "value": value} for name, value in wire.headers], "hash": hashed, "offset": offset,
-    }  # fmt: skip
+        "seq": record.seq,
+        "time": record.time,
+        "cycle": record.cycle,
+        "type": record.type,
+        "jobs": list(jobs_of(record)),
+        "actor": record.actor,
+        "value": wire.value.decode(),
+        "headers": [{"name": name, "value": value} for name, value in wire.headers],
+        "hash": hashed,
+        "offset": offset,
+    }
 
 
 def victim_rows(record: Record) -> list[Row]:
@@ -50,13 +58,23 @@ def victim_rows(record: Record) -> list[Row]:
     preemptor = data.preemptor
     return [
         {
-            "seq": record.seq, "time": record.time, "job": each.job, "attempt": each.attempt, "project": each.project,
-            "class": each.class_name, "priority": each.priority, "gpus": each.gpus, "lost_gpu_ms": each.lost_gpu_ms,
-            "action": data.action, "preemptor": preemptor.job, "preemptor_project": preemptor.project,
-            "preemptor_class": preemptor.class_name, "preemptor_priority": preemptor.priority,
+            "seq": record.seq,
+            "time": record.time,
+            "job": each.job,
+            "attempt": each.attempt,
+            "project": each.project,
+            "class": each.class_name,
+            "priority": each.priority,
+            "gpus": each.gpus,
+            "lost_gpu_ms": each.lost_gpu_ms,
+            "action": data.action,
+            "preemptor": preemptor.job,
+            "preemptor_project": preemptor.project,
+            "preemptor_class": preemptor.class_name,
+            "preemptor_priority": preemptor.priority,
         }
         for each in data.victims
-    ]  # fmt: skip
+    ]
 
 
 def schemas() -> "tuple[pa.Schema, pa.Schema]":
@@ -65,14 +83,33 @@ def schemas() -> "tuple[pa.Schema, pa.Schema]":
     time, text = pa.timestamp("us", tz="UTC"), pa.string()
     header = pa.struct([("name", text), ("value", pa.binary())])
     records = {
-        "seq": pa.int64(), "time": time, "cycle": pa.int64(), "type": text, "jobs": pa.list_(text), "actor": text, "value": text,
-        "headers": pa.list_(header), "hash": text, "offset": pa.int64(),
-    }  # fmt: skip
+        "seq": pa.int64(),
+        "time": time,
+        "cycle": pa.int64(),
+        "type": text,
+        "jobs": pa.list_(text),
+        "actor": text,
+        "value": text,
+        "headers": pa.list_(header),
+        "hash": text,
+        "offset": pa.int64(),
+    }
     victims = {
-        "seq": pa.int64(), "time": time, "job": text, "attempt": pa.int64(), "project": text, "class": text,
-        "priority": pa.int64(), "gpus": pa.int64(), "lost_gpu_ms": pa.int64(), "action": text, "preemptor": text,
-        "preemptor_project": text, "preemptor_class": text, "preemptor_priority": pa.int64(),
-    }  # fmt: skip
+        "seq": pa.int64(),
+        "time": time,
+        "job": text,
+        "attempt": pa.int64(),
+        "project": text,
+        "class": text,
+        "priority": pa.int64(),
+        "gpus": pa.int64(),
+        "lost_gpu_ms": pa.int64(),
+        "action": text,
+        "preemptor": text,
+        "preemptor_project": text,
+        "preemptor_class": text,
+        "preemptor_priority": pa.int64(),
+    }
     return pa.schema(list(records.items())), pa.schema(list(victims.items()))
 
 
@@ -99,7 +136,11 @@ class TableBuilder:
 
 
 async def tables_of(folder: AnyPath, segment: Segment) -> "tuple[pa.Table, pa.Table]":
-    """The rows of one segment. Raises `ClientError` where its chain is broken or a record is unreadable."""
+    """The rows of one segment.
+
+    Raises:
+        ClientError: The segment's chain is broken, or a record is unreadable.
+    """
     records, victims = map(TableBuilder, schemas())
     async for wire, record, offset, head in _records(folder, segment):
         records.add(record_row(wire, record, offset, head.hash))
@@ -159,7 +200,11 @@ def micros(time: datetime) -> int:
 
 
 def arrow() -> Any:
-    """pyarrow, an optional dependency. Raises `ClientError` where it is not installed."""
+    """pyarrow, an optional dependency.
+
+    Raises:
+        ClientError: pyarrow is not installed.
+    """
     try:
         import pyarrow
 

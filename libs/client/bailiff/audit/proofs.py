@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records.merkle import leaf_hash
 from bailiff_core.records.wire import time_text
@@ -17,7 +17,11 @@ from .object_path import AnyPath
 
 
 class Checked(TypedDict):
-    """The result of `bailiff audit check-proof`. problem: the reason if `ok` is false."""
+    """The result of `bailiff audit check-proof`.
+
+    Attributes:
+        problem: The reason if `ok` is false.
+    """
 
     ok: bool
     problem: str
@@ -33,9 +37,13 @@ class Checked(TypedDict):
 
 
 async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[SealingKey] = ()) -> dict[str, Any]:
-    """The proof that record `seq` is in the log under this seal. keys: the key handovers up to that of the seal.
+    """Proves that the record `seq` is in the log under this seal.
 
-    Raises `ClientError` if the log does not match the seal.
+    Args:
+        keys: The key handovers up to that of the seal.
+
+    Raises:
+        ClientError: The log does not match the seal.
     """
     first = source.start.next_seq
     if seq < first:
@@ -59,25 +67,46 @@ async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[Sealin
 
 
 def checked(file: AnyPath, trust: list[str]) -> Checked:
-    """Checks the proof. Raises `ClientError` if the file cannot be read."""
+    """Checks the proof.
+
+    Raises:
+        ClientError: The file cannot be read.
+    """
     try:
         text = file.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     found: Checked = {
-        "ok": False, "problem": "", "pool": "", "seq": -1, "type": "", "time": "", "data": None, "sealed_records": 0,
-        "sealed_at": "", "key": "", "keys": [],
-    }  # fmt: skip
+        "ok": False,
+        "problem": "",
+        "pool": "",
+        "seq": -1,
+        "type": "",
+        "time": "",
+        "data": None,
+        "sealed_records": 0,
+        "sealed_at": "",
+        "key": "",
+        "keys": [],
+    }
     try:
         proved = check_proof(text, trust)
     except VerificationFailed as no:
         return {**found, "problem": str(no)}
     headers = {name: value.decode(errors="replace") for name, value in proved.wire.headers}
     return {
-        "ok": True, "problem": "", "pool": proved.pool, "seq": proved.seq, "type": headers.get("ce_type", ""),
-        "time": headers.get("ce_time", ""), "data": _data(proved.wire.value), "sealed_records": proved.seal.size,
-        "sealed_at": time_text(proved.seal.sealed_at), "key": proved.seal.key, "keys": proved.keys,
-    }  # fmt: skip
+        "ok": True,
+        "problem": "",
+        "pool": proved.pool,
+        "seq": proved.seq,
+        "type": headers.get("ce_type", ""),
+        "time": headers.get("ce_time", ""),
+        "data": _data(proved.wire.value),
+        "sealed_records": proved.seal.size,
+        "sealed_at": time_text(proved.seal.sealed_at),
+        "key": proved.seal.key,
+        "keys": proved.keys,
+    }
 
 
 def _data(value: bytes) -> Any:

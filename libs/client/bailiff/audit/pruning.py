@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_bus.messages import LogSealed
-from bailiff_log.archive import ArchiveError, connected, pick_pool
+from bailiff_bus.messages.seals import LogSealed
+from bailiff_log.archive import connected, pick_pool
 
 from .log_sources import from_file
 from .segments import Closed, Segment, SegmentFolder
@@ -20,7 +20,13 @@ UNCHANGED = "nothing was removed from the archive"
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """first_seq: the new first record of the archive. segments: deleted, or to be deleted. kept: why the next one is kept."""
+    """What was pruned from an archive.
+
+    Attributes:
+        first_seq: The new first record.
+        segments: Segments that were deleted, or will be.
+        kept: Why the next segment is kept.
+    """
 
     pool: str
     first_seq: int
@@ -29,7 +35,11 @@ class Pruned:
 
 
 async def verified_folder(path: Path, trusted: Sequence[str]) -> SegmentFolder:
-    """The verified folder. Raises `ClientError` for one that is incomplete or not sealed."""
+    """The verified folder.
+
+    Raises:
+        ClientError: The folder is incomplete or not sealed.
+    """
     source = from_file(path)
     folder = source.folder
     if folder is None:
@@ -48,31 +58,26 @@ async def verified_folder(path: Path, trusted: Sequence[str]) -> SegmentFolder:
 
 
 async def prune(address: str, folder: Path, older_than: timedelta, trusted: Sequence[str], dry_run: bool) -> Pruned:
-    """Delete old records that the folder contains from the archive. Raises `ClientError`."""
+    """Delete old records that the folder contains from the archive. Raises `ClientError` and `ArchiveError`."""
     kept = await verified_folder(folder, trusted)
-    try:
-        async with connected(address) as connection:
-            row = await pick_pool(connection, kept.pool)
-            if "first_policy" not in row:
-                raise ArchiveError("its tables are of an earlier release: start the auditor of this release once")
-            first, deleted = row["first_seq"], list[Segment]()
-            for each in kept.closed:
-                segment = each.segment
-                if segment.first_seq > first:
-                    text = f"records {first} to {segment.first_seq - 1} are not in the folder"
-                    return Pruned(kept.pool, first, deleted, text)
-                if segment.last_seq < first:
-                    continue
-                kept_because = await _why_kept(connection, row["id"], each, older_than)
-                if kept_because:
-                    return Pruned(kept.pool, first, deleted, kept_because)
-                if not dry_run:
-                    await _remove(connection, row["id"], first, each)
-                deleted.append(segment)
-                first = segment.last_seq + 1
-            return Pruned(kept.pool, first, deleted, f"the folder ends before record {first}")
-    except ArchiveError as error:
-        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+    async with connected(address) as connection:
+        row = await pick_pool(connection, kept.pool)
+        first, deleted = row["first_seq"], list[Segment]()
+        for each in kept.closed:
+            segment = each.segment
+            if segment.first_seq > first:
+                text = f"records {first} to {segment.first_seq - 1} are not in the folder"
+                return Pruned(kept.pool, first, deleted, text)
+            if segment.last_seq < first:
+                continue
+            kept_because = await _why_kept(connection, row["id"], each, older_than)
+            if kept_because:
+                return Pruned(kept.pool, first, deleted, kept_because)
+            if not dry_run:
+                await _remove(connection, row["id"], first, each)
+            deleted.append(segment)
+            first = segment.last_seq + 1
+        return Pruned(kept.pool, first, deleted, f"the folder ends before record {first}")
 
 
 async def _why_kept(connection: Any, pool: int, closed: Closed, older_than: timedelta) -> str:
@@ -80,8 +85,10 @@ async def _why_kept(connection: Any, pool: int, closed: Closed, older_than: time
     row = await connection.fetchrow(
         """SELECT hash, time > now() - $3::interval AS young, (SELECT max(size) FROM seals WHERE pool = $1) AS sealed
            FROM records WHERE pool = $1 AND seq = $2""",
-        pool, last, older_than,
-    )  # fmt: skip
+        pool,
+        last,
+        older_than,
+    )
     if row is None:
         return f"the archive does not have record {last}"
     if row["hash"].hex() != closed.head.hash:
@@ -100,16 +107,25 @@ async def _remove(connection: Any, pool: int, first: int, closed: Closed) -> Non
                    (SELECT value FROM records WHERE pool = $1 AND type = 'PolicyApplied.v1' AND seq < $3
                     ORDER BY seq DESC LIMIT 1), first_policy)
                WHERE id = $1 AND first_seq = $2""",
-            pool, first, last + 1, json.dumps(asdict(closed.head)), closed.peaks,
-        )  # fmt: skip
+            pool,
+            first,
+            last + 1,
+            json.dumps(asdict(closed.head)),
+            closed.peaks,
+        )
         if moved != "UPDATE 1":
             raise ClientError(ExitCode.FOUND_WRONG, "another prune of this archive is running")
         await connection.execute(
             'DELETE FROM orphans WHERE pool = $1 AND "offset" < (SELECT "offset" FROM records WHERE pool = $1 AND seq = $2)',
-            pool, last,
-        )  # fmt: skip
+            pool,
+            last,
+        )
         await connection.execute("DELETE FROM records WHERE pool = $1 AND seq <= $2", pool, last)
         await connection.execute(
             "INSERT INTO prunings (pool, first_seq, last_seq, file, sha256) VALUES ($1, $2, $3, $4, $5)",
-            pool, first, last, closed.segment.name, closed.segment.sha256,
-        )  # fmt: skip
+            pool,
+            first,
+            last,
+            closed.segment.name,
+            closed.segment.sha256,
+        )

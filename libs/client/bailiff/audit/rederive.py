@@ -9,7 +9,7 @@ from bailiff_core.records import Record
 from bailiff_log.accounting_rows import ACCOUNTING_TABLES, Accounting
 from bailiff_log.archive import ArchivedLog
 from bailiff_log.gpu_allocation_rows import GPU_ALLOCATIONS, GPU_STATES, GpuAllocations, IntervalRows, Table
-from bailiff_log.quota_usage_rows import USAGE_COLUMNS, UsageSchedule, rows_of
+from bailiff_log.quota_usage_rows import USAGE_COLUMNS, USAGE_NAMES, UsageSchedule, rows_of
 
 from .row_diff import Derived
 
@@ -21,9 +21,12 @@ FOLDED = {
 
 @dataclass
 class RederivedTables:
-    """Re-derived tables, for comparison. upto: the newest record that the archived tables reflect; later rows are not expected.
+    """Re-derived tables, for comparison.
 
-    stored: archived usage samples not compared yet, by record. intervals: first record and sampling interval (µs).
+    Attributes:
+        upto: The newest record that the archived tables reflect; later rows are not expected.
+        stored: Archived usage samples not compared yet, by record.
+        intervals: First record and sampling interval (µs).
     """
 
     log: ArchivedLog
@@ -47,30 +50,22 @@ class RederivedTables:
         if log.start.next_seq:
             return None
         self, connection = cls(log), log.connection
-        columns = ", ".join(USAGE_COLUMNS)
-        for row in await connection.fetch(f"SELECT {columns} FROM project_usage WHERE pool = $1 ORDER BY seq", log.id):  # noqa: S608
+        for row in await connection.fetch(f"SELECT {USAGE_NAMES} FROM project_usage WHERE pool = $1 ORDER BY seq", log.id):  # noqa: S608
             self.stored.setdefault(row["seq"], []).append(tuple(row))
             found.rows += 1
-        if await connection.fetchval(
-            "SELECT to_regclass('followed') IS NOT NULL"
-        ):  # missing in an archive that this release has not opened yet
-            row = await connection.fetchrow(
-                """SELECT least(f.allocations_seq, d.next_seq - 1) AS upto, f.allocations_seq, f.allocations_hash FROM followed f
-                   JOIN pools d ON d.id = f.pool WHERE f.pool = $1""",
-                log.id,
-            )  # fmt: skip
-            if row is not None:
-                self.upto, self.digest = row["upto"], row["allocations_hash"] if row["allocations_seq"] == row["upto"] else ""
-            for table in FOLDED:
-                if not await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", table):
-                    self.upto = -1  # an earlier release wrote the archive: its rows are stored anew when this one opens it
-                    continue
-                await connection.execute(f"CREATE TEMPORARY TABLE folded_{table} (LIKE {table} INCLUDING ALL)")
-        if await connection.fetchval("SELECT to_regclass('usage_intervals') IS NOT NULL"):
-            rows = await connection.fetch(
-                "SELECT from_seq, interval_us FROM usage_intervals WHERE pool = $1 ORDER BY from_seq DESC", log.id
-            )
-            self.intervals = [(row["from_seq"], row["interval_us"]) for row in rows]
+        row = await connection.fetchrow(
+            """SELECT least(f.allocations_seq, d.next_seq - 1) AS upto, f.allocations_seq, f.allocations_hash FROM followed f
+               JOIN pools d ON d.id = f.pool WHERE f.pool = $1""",
+            log.id,
+        )
+        if row is not None:
+            self.upto, self.digest = row["upto"], row["allocations_hash"] if row["allocations_seq"] == row["upto"] else ""
+        for table in FOLDED:
+            await connection.execute(f"CREATE TEMPORARY TABLE folded_{table} (LIKE {table} INCLUDING ALL)")
+        rows = await connection.fetch(
+            "SELECT from_seq, interval_us FROM usage_intervals WHERE pool = $1 ORDER BY from_seq DESC", log.id
+        )
+        self.intervals = [(row["from_seq"], row["interval_us"]) for row in rows]
         return self
 
     def note(self, record: Record, digest: str, found: Derived) -> None:

@@ -9,7 +9,7 @@ that they read the same bytes, which is faster than verifying the chain again.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,8 +40,12 @@ Read = Callable[[], AsyncIterable[Message]]
 class EngineUsed(TypedDict):
     """An engine named by the records, and the engine that replayed its cycles.
 
-    from_seq, to_seq: the first and the last record of the range under it. decided_by: `this release`; `its wheel`; `this
-    release, by the same logic`, if its wheel is not stored; empty: not replayed, see `advice`.
+    Attributes:
+        from_seq: The first record under the named engine.
+        to_seq: The last record under it.
+        decided_by: `this release`; `its wheel`; `this release, by the same logic`, if its wheel is not stored; empty if the
+            range was not replayed, see `advice`.
+        refused: Why a stored wheel was not used.
     """
 
     engine: str
@@ -52,17 +56,25 @@ class EngineUsed(TypedDict):
     to_seq: int
     cycles: int
     decided_by: str
+    refused: str
     advice: str
 
 
 class Replayed(TypedDict):
     """The result of `bailiff audit replay`. If `ok` is false, `difference`, `proposal_differences` or `error` says why.
 
-    from_seq, to_seq: the replayed range, whole decision cycles; earlier records were folded. It may begin before the requested
-    range, at the last earlier cycle in which resources became free. to_hash: of the record to_seq. records: read from the log.
-    proposals: `ProposalReceived`
-    records in the range; proposals_searched: of these, searched again; proposals_not_reproduced: with another result, of which
-    `proposal_differences` has the first requests.
+    Only whole decision cycles are replayed; earlier records are folded. The range may begin before the requested one, at
+    the last earlier cycle in which resources became free.
+
+    Attributes:
+        records: Number of records read from the log.
+        from_seq: The first replayed record.
+        to_seq: The last replayed record.
+        to_hash: Hash of `to_seq`.
+        proposals: Number of `ProposalReceived` records in the range.
+        proposals_searched: How many of them were searched again.
+        proposals_not_reproduced: How many of these gave another result; `proposal_differences` has the first requests.
+        to_judge: What takes a person to judge, as sentences.
     """
 
     pool: str
@@ -82,6 +94,7 @@ class Replayed(TypedDict):
     proposal_differences: list[ProposalNotReproduced]
     orphans: int
     engines: list[EngineUsed]
+    to_judge: list[str]
     difference: DifferenceFound | None
     error: str
 
@@ -116,7 +129,11 @@ class LocalEngine:
 
 @dataclass(eq=False, slots=True)
 class ReplayEngine:
-    """The engine that replays parts of the log: this release, or a wheel. last: the last record that it needs."""
+    """The engine that replays parts of the log: this release, or a wheel.
+
+    Attributes:
+        last: The last record that it needs.
+    """
 
     wheel: Path | None = None
     last: int = -1
@@ -125,10 +142,15 @@ class ReplayEngine:
 
 @dataclass(slots=True)
 class Survey:
-    """The result of the first pass. begin, end: the first and last record of the range; end < begin: none.
+    """The result of the first pass.
 
-    passed_over: positions of messages that do not continue the log. bytes_read: hash over all others. proposals, computed_at:
-    the `ProposalReceived` records, and the ones on whose states they were computed.
+    Attributes:
+        begin: The first record of the range.
+        end: The last record of the range; less than `begin` for an empty range.
+        passed_over: Positions of messages that do not continue the log.
+        bytes_read: Hash over all other messages.
+        proposals: The `ProposalReceived` records.
+        computed_at: The records on whose states these proposals were computed.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -151,16 +173,30 @@ class Survey:
 
 
 async def replay(
-    pool: str, read: Read, *, store: Path | None = None, from_: Point | None = None, to: Point | None = None,
+    pool: str,
+    read: Read,
+    *,
+    store: Path | None = None,
+    from_: Point | None = None,
+    to: Point | None = None,
     known: tuple[int, str] | None = None,
-) -> Replayed:  # fmt: skip
-    """Replay the log, or a range of its cycles. read: opens the log at each call.
+) -> Replayed:
+    """Replay the log, or a range of its cycles.
 
-    store: folder of engine wheels. known: a record and the hash that it must have. Raises `ClientError` for an unreadable
-    source, and for an empty range.
+    Args:
+        read: Opens the log at each call.
+        store: Folder of engine wheels.
+        known: A record and the hash that it must have.
+
+    Raises:
+        ClientError: The source cannot be read, or the range is empty.
     """
     survey = await _survey(pool, read(), from_ or Point(), to or Point(), known)
-    if survey.begin > survey.end and survey.sound:
+    if known is not None and survey.end < known[0] and survey.sound:
+        survey.unreadable = (
+            f"the log ends with record {survey.end}, but it was replayed up to record {known[0]} before: its tail was cut"
+        )
+    if survey.begin > survey.end and survey.sound and known is None:
         text = f"no record of {pool} is in the requested range"
         raise ClientError(ExitCode.NOT_FOUND, text, "to see where the log ends: bailiff audit verify")
     deciders = _assign_engines(survey, store)
@@ -248,9 +284,17 @@ def _computed_at(wire: Wire) -> int:
 
 def _used(engine: EngineIdentity) -> EngineUsed:
     return {
-        "engine": str(engine), "release": engine.release, "digest": engine.digest, "logic": engine.logic,
-        "from_seq": -1, "to_seq": -1, "cycles": 0, "decided_by": "", "advice": "",
-    }  # fmt: skip
+        "engine": str(engine),
+        "release": engine.release,
+        "digest": engine.digest,
+        "logic": engine.logic,
+        "from_seq": -1,
+        "to_seq": -1,
+        "cycles": 0,
+        "decided_by": "",
+        "refused": "",
+        "advice": "",
+    }
 
 
 # --- engines
@@ -293,7 +337,7 @@ def _decider_of(engine: EngineUsed, own: ReplayEngine, store: Path | None) -> Re
             engine["decided_by"] = "its wheel"
             return ReplayEngine(wheel)
     except engine_store.EngineError as no:
-        problem = f"{no}; remove it, then: "
+        engine["refused"], problem = str(no), f"{no}; remove it, then: "
     get = (
         f"bailiff engine keep --digest {engine['digest']} WHEEL, or in Bailiff's repository with --git and that release's commit"
     )
@@ -383,6 +427,16 @@ def _result(pool: str, survey: Survey, cycles: int, found: list[tuple[ReplayEngi
         "proposal_differences": proposal_differences(each for _, result in found for each in result["proposal_differences"]),
         "orphans": survey.orphans,
         "engines": used,
+        "to_judge": list(to_judge(used)),
         "difference": difference,
         "error": error,
     }
+
+
+def to_judge(engines: Iterable[EngineUsed]) -> Iterator[str]:
+    """Which engines were not those that the records name."""
+    for each in engines:
+        if each["refused"]:
+            yield f"the stored engine {each['engine']} was refused: {each['refused']}"
+        elif each["decided_by"] and each["advice"]:
+            yield f"the engine {each['engine']} was not at hand: {each['decided_by']} replayed its cycles"

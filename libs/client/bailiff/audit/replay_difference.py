@@ -20,7 +20,11 @@ MOST_FIELDS = 10
 class DifferenceFound(TypedDict):
     """The position of the difference, the engine, and the fields that differ.
 
-    recorded, now: the same two as sentences; expected, found: as the records have them, type and data.
+    Attributes:
+        recorded: The record of the log as a sentence.
+        now: What this engine decides, as a sentence.
+        expected: What this engine decides, as type and data.
+        found: What the log has, as type and data.
     """
 
     seq: int
@@ -38,7 +42,10 @@ class DifferenceFound(TypedDict):
 class ProposalNotReproduced(TypedDict):
     """A proposal that differs from what its engine computes on the same state; both are as in records, null: there is none.
 
-    seq: of its record. differing: the fields. text: both results as sentences.
+    Attributes:
+        seq: Of its record.
+        differing: The fields.
+        text: Both results as sentences.
     """
 
     seq: int
@@ -56,13 +63,17 @@ def proposal_differences(found: Iterable[dict[str, Any]]) -> list[ProposalNotRep
     read = [ProposalDifference.model_validate_json(json.dumps(each)) for each in found]
     return [
         {
-            "seq": each.seq, "computed_at": each.computed_at, "request": each.request, "job": each.job,
-            "text": difference_sentences(each), "differing": list(each.differing),
+            "seq": each.seq,
+            "computed_at": each.computed_at,
+            "request": each.request,
+            "job": each.job,
+            "text": difference_sentences(each),
+            "differing": list(each.differing),
             "proposed": each.proposed.to_data() if each.proposed is not None else None,
             "computed": each.computed.to_data() if each.computed is not None else None,
         }
         for each in sorted(read, key=lambda each: (each.seq, each.request))
-    ]  # fmt: skip
+    ]
 
 
 def difference_of(details: dict[str, Any], engine: str, decided_by: str) -> DifferenceFound:

@@ -25,9 +25,10 @@ class ReplayWorker:
         self._at: Wire | None = None
 
     def take(self, wire: Wire, again: bool, search: bool = False) -> None:
-        """Fold the next record; with `again` also replay it and compare. Errors are kept for `found`.
+        """Folds the next record; with `again` also replays it and compares. Errors are kept for `found`.
 
-        search: a later proposal names this record as the one on whose state it was computed.
+        Args:
+            search: Whether a later proposal was computed on the state after this record.
         """
         try:
             record = decode(wire)
@@ -50,13 +51,20 @@ class ReplayWorker:
         details = None
         if difference is not None and self._at is not None:
             details = {
-                "seq": difference.seq, "cycle": difference.cycle, "expected": difference.expected, "found": difference.found,
+                "seq": difference.seq,
+                "cycle": difference.cycle,
+                "expected": difference.expected,
+                "found": difference.found,
                 "headers": [[name, value.decode("latin-1")] for name, value in self._at.headers],
                 "value": self._at.value.decode("latin-1"),
-            }  # fmt: skip
+            }
         return {
-            "cycles": replay.cycles - replay.skipped_cycles, "decisions": replay.decisions, "digests": replay.digests,
-            "difference": details, "error": self.error, "proposals": getattr(replay, "proposals", 0),
+            "cycles": replay.cycles - replay.skipped_cycles,
+            "decisions": replay.decisions,
+            "digests": replay.digests,
+            "difference": details,
+            "error": self.error,
+            "proposals": getattr(replay, "proposals", 0),
             "not_reproduced": getattr(replay, "not_reproduced", 0),
             "proposal_differences": [each.to_data() for each in getattr(replay, "proposal_differences", ())],
-        }  # fmt: skip
+        }

@@ -9,7 +9,13 @@ SHOWN = 20
 
 @dataclass
 class Derived:
-    """rows: number compared. differences: the first of each table, as text. unchecked: what was not compared."""
+    """The comparison of derived rows with the archived ones.
+
+    Attributes:
+        rows: Number of compared rows.
+        differences: The first difference of each table, as text.
+        unchecked: What was not compared.
+    """
 
     rows: int = 0
     differences: list[str] = field(default_factory=list)

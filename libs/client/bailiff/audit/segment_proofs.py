@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from pydantic import ValidationError
 
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.merkle import Frontier, consistency_path, consistent, leaf_hash
 from bailiff_core.records.wire import UnreadableRecord, record_hash, time_text
@@ -36,8 +36,11 @@ class Step(Strict):
 
 
 class SegmentProof(Strict):
-    """`proofs/NAME.json`. peaks: the Merkle tree before the first record. path: from the end of the segment, or from the step
-    after it, to the seal's tree.
+    """`proofs/NAME.json`.
+
+    Attributes:
+        peaks: The Merkle tree before the first record.
+        path: From the end of the segment, or from the step after it, to the seal's tree.
     """
 
     bailiff_segment_proof: Literal[1]
@@ -53,8 +56,12 @@ class SegmentProof(Strict):
 
 @dataclass(slots=True)
 class Unproved:
-    """A segment whose proof waits for the records up to its seal. tree: after its last record. leaves: of the records after
-    that."""
+    """A segment whose proof waits for the records up to its seal.
+
+    Attributes:
+        tree: After its last record.
+        leaves: Of the records after that.
+    """
 
     segment: Segment
     tree: Frontier
@@ -63,10 +70,18 @@ class Unproved:
 
 
 async def write_all(folder: SegmentFolder, chain: SealChain) -> list[Segment]:
-    """Writes Parquet files and proof of each segment that has no proof yet. Returns these segments. chain: the valid seals.
+    """Writes Parquet files and a proof for each segment that has no proof yet.
 
-    The proof is written last: what was cut off before is written again. Raises `ClientError` where records are not the sealed
-    ones.
+    The proof is written last, so an interrupted segment is written again.
+
+    Args:
+        chain: The valid seals.
+
+    Returns:
+        The segments that got a proof.
+
+    Raises:
+        ClientError: The records are not the sealed ones.
     """
     written, waiting = list[Segment](), list[Unproved]()
     for segment in folder.segments:
@@ -116,10 +131,16 @@ def _step(what: Unproved) -> Step:
 def _write(folder: SegmentFolder, chain: SealChain, what: Unproved, path: Sequence[bytes], step: Step | None = None) -> None:
     segment, seal = what.segment, what.seal
     proof = SegmentProof(
-        bailiff_segment_proof=1, pool=folder.pool, first_seq=segment.first_seq, last_seq=segment.last_seq, peaks=segment.peaks,
-        path=[each.hex() for each in path], step=step, seal=seal.to_data(),
+        bailiff_segment_proof=1,
+        pool=folder.pool,
+        first_seq=segment.first_seq,
+        last_seq=segment.last_seq,
+        peaks=segment.peaks,
+        path=[each.hex() for each in path],
+        step=step,
+        seal=seal.to_data(),
         keys=[each.to_data() for each in chain.key_messages[: chain.keys.index(seal.key) + 1]],
-    )  # fmt: skip
+    )
     if not _leads_to_seal(what.tree, proof, seal):
         text = f"{segment.name}: its records are not those that were sealed"
         raise ClientError(ExitCode.FOUND_WRONG, text, f"see: bailiff audit verify --archive {folder.folder}")
@@ -151,7 +172,11 @@ def _exists(path: AnyPath) -> bool:
 
 
 class SegmentChecked(TypedDict):
-    """The result of `bailiff audit check-proof` for a segment. problem: the reason if `ok` is false."""
+    """The result of `bailiff audit check-proof` for a segment.
+
+    Attributes:
+        problem: The reason if `ok` is false.
+    """
 
     ok: bool
     problem: str
@@ -173,18 +198,36 @@ def is_segment_proof(path: AnyPath) -> bool:
 
 
 def check_segment(path: AnyPath, trusted: Iterable[str]) -> SegmentChecked:
-    """The result as data. Raises `ClientError` if a file cannot be read."""
+    """The result as data.
+
+    Raises:
+        ClientError: A file cannot be read.
+    """
     try:
         proof, seal, keys = check_files(path, trusted)
     except VerificationFailed as no:
         return {
-            "ok": False, "problem": str(no), "pool": "", "first_seq": -1, "last_seq": -1, "sealed_records": 0, "sealed_at": "",
-            "key": "", "keys": [],
-        }  # fmt: skip
+            "ok": False,
+            "problem": str(no),
+            "pool": "",
+            "first_seq": -1,
+            "last_seq": -1,
+            "sealed_records": 0,
+            "sealed_at": "",
+            "key": "",
+            "keys": [],
+        }
     return {
-        "ok": True, "problem": "", "pool": proof.pool, "first_seq": proof.first_seq, "last_seq": proof.last_seq,
-        "sealed_records": seal.size, "sealed_at": time_text(seal.sealed_at), "key": seal.key, "keys": keys,
-    }  # fmt: skip
+        "ok": True,
+        "problem": "",
+        "pool": proof.pool,
+        "first_seq": proof.first_seq,
+        "last_seq": proof.last_seq,
+        "sealed_records": seal.size,
+        "sealed_at": time_text(seal.sealed_at),
+        "key": seal.key,
+        "keys": keys,
+    }
 
 
 def check(

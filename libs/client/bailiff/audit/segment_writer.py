@@ -11,14 +11,15 @@ import json
 from collections.abc import AsyncIterable, Sequence
 
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_bus.messages import CheckpointCosigned, LogSealed, SealingKey
+from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
+from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.cosignatures import CosignatureBody
 from bailiff_log.seals import ConsistencyProof, SealBody, valid_seals
 
-from .chain_report import ChainVerifier, unbroken
+from .chain_report import unbroken
 from .cosignatures import newest_cosignatures
 from .log_files import about_line, message_line
 from .object_path import AnyPath, put
@@ -38,10 +39,19 @@ async def write_segments(
     cosignatures: Sequence[CosignatureBody] = (),
     end: ConsistencyProof | None = None,
 ) -> list[Segment]:
-    """Writes each missing whole segment of `size` records; if there are seals, only sealed ones. Returns the new segments.
+    """Writes each missing whole segment of `size` records; if there are seals, only sealed segments.
 
-    start, tree: chain head and Merkle tree before the first message. published: seals and keys. end: from the end of the
-    messages to the next seal, if they end elsewhere. Raises `ClientError` if the log does not continue the existing segments.
+    Args:
+        start: The chain head before the first message.
+        tree: The Merkle tree before the first message.
+        published: Seals and keys.
+        end: Proof from the end of the messages to the next seal; None if they end at a seal.
+
+    Returns:
+        The new segments.
+
+    Raises:
+        ClientError: The log does not continue the existing segments.
     """
     pool = start.pool
     manifest = read_manifest(folder)
@@ -109,7 +119,13 @@ def _closing(base: Frontier, later: list[bytes], seal: LogSealed) -> Consistency
 def write_segment(
     folder: AnyPath, pool: str, partition: int, lines: list[str], before: ChainHead, peaks: list[bytes], after: ChainHead
 ) -> Segment:
-    """Writes one segment. lines: its messages (`message_line`). before, peaks: chain head and Merkle tree before it."""
+    """Writes one segment.
+
+    Args:
+        lines: Its messages, as `message_line` writes them.
+        before: The chain head before it.
+        peaks: The Merkle tree before it.
+    """
     name = f"{pool}-{before.next_seq:012d}-{after.next_seq - 1:012d}.jsonl.gz"
     compressed = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=compressed, compresslevel=COMPRESSION, mtime=0) as out:  # reproducible
@@ -118,25 +134,47 @@ def write_segment(
     raw = compressed.getvalue()
     put(folder / name, raw)
     return Segment(
-        name=name, first_seq=before.next_seq, last_seq=after.next_seq - 1, messages=len(lines), bytes=len(raw),
-        sha256=hashlib.sha256(raw).hexdigest(), head=before, peaks=[each.hex() for each in peaks], after=after.hash,
-    )  # fmt: skip
+        name=name,
+        first_seq=before.next_seq,
+        last_seq=after.next_seq - 1,
+        messages=len(lines),
+        bytes=len(raw),
+        sha256=hashlib.sha256(raw).hexdigest(),
+        head=before,
+        peaks=[each.hex() for each in peaks],
+        after=after.hash,
+    )
 
 
 def write_manifest(
-    folder: AnyPath, pool: str, partition: int, size: int, segments: list[Segment], seals: Sequence[LogSealed | SealingKey],
-    cosignatures: Sequence[CheckpointCosigned] = (), closing: ConsistencyProof | None = None,
-) -> None:  # fmt: skip
-    """Names these segments, with the seals that cover them. closing: if the last one does not end at a seal."""
+    folder: AnyPath,
+    pool: str,
+    partition: int,
+    size: int,
+    segments: list[Segment],
+    seals: Sequence[LogSealed | SealingKey],
+    cosignatures: Sequence[CheckpointCosigned] = (),
+    closing: ConsistencyProof | None = None,
+) -> None:
+    """Writes the manifest of these segments, with the seals that cover them.
+
+    Args:
+        closing: Proof from the end of the last segment to the next seal; None if it ends at a seal.
+    """
     covered = segments[-1].last_seq + 1 if segments else 0
     most = (
         covered if closing is None else next(each.size for each in seals if isinstance(each, LogSealed) and each.size > covered)
     )
     seals = [each for each in seals if isinstance(each, SealingKey) or each.size <= most]
     manifest = Manifest(
-        bailiff_segments=1, pool=pool, partition=partition, size=size, segments=segments,
-        seals=[seal_to(seal) for seal in seals], cosignatures=[each.to_data() for each in cosignatures],
+        bailiff_segments=1,
+        pool=pool,
+        partition=partition,
+        size=size,
+        segments=segments,
+        seals=[seal_to(seal) for seal in seals],
+        cosignatures=[each.to_data() for each in cosignatures],
         closing=ClosingPath(size=closing.size, path=[each.hex() for each in closing.path]) if closing is not None else None,
-    )  # fmt: skip
+    )
     document = manifest.model_dump(exclude=None if closing is not None else {"closing"})
     put(folder / MANIFEST, (json.dumps(document, indent=1) + "\n").encode())

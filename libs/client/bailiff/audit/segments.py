@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_bus.messages import CheckpointCosigned, LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
@@ -39,7 +39,13 @@ class Strict(BaseModel):
 
 
 class Segment(Strict):
-    """One file. head, peaks: the chain and the Merkle tree before its first record; after: the hash of its last record."""
+    """One file.
+
+    Attributes:
+        head: The chain before its first record.
+        peaks: The Merkle tree before its first record.
+        after: The hash of its last record.
+    """
 
     name: Annotated[str, Field(pattern=r"^[^/\x00]+$")]
     first_seq: Count
@@ -70,9 +76,12 @@ class ClosingPath(Strict):
 
 
 class Manifest(Strict):
-    """`manifest.json`. size: records of each segment. seals: as `seal_to` writes them. cosignatures: data of
+    """The file `manifest.json`.
 
-    `CheckpointCosigned`.
+    Attributes:
+        size: Number of records of each segment.
+        seals: The seals as `seal_to` writes them.
+        cosignatures: Data of the `CheckpointCosigned` messages.
     """
 
     bailiff_segments: Literal[1]
@@ -95,10 +104,17 @@ class Closed:
 
 
 class SegmentFolder:
-    """A folder of segments, read in order. Raises `ClientError` with file and position for invalid content.
+    """A folder of segments, read in order.
 
-    closed: segments read so far that match the manifest. only: the numbers of the segments to read; all by default. following:
-    the next one after these. number: of the first one, in the manifest. manifest: if it has been read already.
+    Attributes:
+        closed: Segments read so far that match the manifest.
+        only: The numbers of the segments to read; all by default.
+        following: The next one after these.
+        number: Number of the first one in the manifest.
+        manifest: If it has been read already.
+
+    Raises:
+        ClientError: Its content is invalid; names file and position.
     """
 
     def __init__(self, folder: AnyPath, only: slice = slice(None), manifest: Manifest | None = None) -> None:

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.records.wire import UnreadableRecord
-from bailiff_log.archive import PAGE, ArchivedLog, ArchiveError, archived_log, connected
+from bailiff_log.archive import PAGE, ArchivedLog, archived_log, connected
 from bailiff_log.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.read_model import TABLES, ReadModel
@@ -17,26 +16,23 @@ COLUMNS = ", ".join(f'"{name}"' for name in RECORD_COLUMNS)
 
 
 async def derived(address: str, pool: str | None) -> Derived:
-    """Folds the archive's records and compares every derived table. Changes nothing. Raises `ClientError`."""
-    try:
-        async with connected(address) as connection:
-            transaction = connection.transaction(isolation="repeatable_read")
-            await transaction.start()
-            try:
-                log = await archived_log(connection, pool)
-                found = Derived()
-                rederived = await _fold(log, found)
-                for table in TABLES:
-                    await _compare_read_model(log, table, found)
-                if rederived is not None:
-                    for table, shape in FOLDED.items():
-                        there, key = as_of(table, log.id, rederived.upto), ("pool", *shape.key, "from_seq")
-                        await _compare(log, table, key, there, f"SELECT * FROM {shape.name}", found)  # noqa: S608 - our names
-                return found
-            finally:
-                await transaction.rollback()  # also drops the temporary tables
-    except ArchiveError as error:
-        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+    """Folds the archive's records and compares every derived table. Changes nothing. Raises `ArchiveError`."""
+    async with connected(address) as connection:
+        transaction = connection.transaction(isolation="repeatable_read")
+        await transaction.start()
+        try:
+            log = await archived_log(connection, pool)
+            found = Derived()
+            rederived = await _fold(log, found)
+            for table in TABLES:
+                await _compare_read_model(log, table, found)
+            if rederived is not None:
+                for table, shape in FOLDED.items():
+                    there, key = as_of(table, log.id, rederived.upto), ("pool", *shape.key, "from_seq")
+                    await _compare(log, table, key, there, f"SELECT * FROM {shape.name}", found)  # noqa: S608 - our names
+            return found
+        finally:
+            await transaction.rollback()  # also drops the temporary tables
 
 
 async def _fold(log: ArchivedLog, found: Derived) -> RederivedTables | None:
@@ -56,8 +52,10 @@ async def _fold(log: ArchivedLog, found: Derived) -> RederivedTables | None:
     while True:
         rows = await log.connection.fetch(
             f"SELECT {COLUMNS} FROM records WHERE pool = $1 AND seq >= $2 ORDER BY seq LIMIT $3",  # noqa: S608 - our own names
-            log.id, seq, PAGE,
-        )  # fmt: skip
+            log.id,
+            seq,
+            PAGE,
+        )
         for row in rows:
             try:
                 record = verifier.read(log.message(row))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .job_list import Several, each_of
-from .jobs import PANEL, moment_of
+from .jobs import moment_of
 from .session import Output, Session, command
 
 
@@ -21,11 +21,7 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, "accounting", leave_out=("output", "kafka", "actor", "key"), rich_help_panel=PANEL)(accounting)
-
-
+@command("accounting", leave_out=("output", "kafka", "actor", "key"))
 async def accounting(
     session: Session,
     by: Annotated[
@@ -58,7 +54,7 @@ async def accounting(
     """
     from bailiff.client.accounting import Wanted, as_csv
     from bailiff.client.accounting import accounting as ask
-    from bailiff.render.tables.accounting import accounting_table
+    from bailiff.tables.accounting import accounting_table
 
     keys = list(dict.fromkeys(each_of(by)))
     wanted = Wanted(

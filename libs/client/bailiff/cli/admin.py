@@ -9,25 +9,8 @@ from bailiff.client.answers import require_accepted
 
 from .session import Session, command
 
-PANEL = "Operators"
 
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    topics = typer.Typer(help="Create Kafka topics.", no_args_is_help=True)
-    topics.callback()(_nothing)
-    command(topics, "create", leave_out=("pool", "actor", "key"))(topics_create)
-    app.add_typer(topics, name="topics", rich_help_panel=PANEL)
-    log = typer.Typer(help="Recover a truncated audit log.", no_args_is_help=True)
-    log.callback()(_nothing)
-    command(log, "accept-truncation")(accept_truncation)
-    app.add_typer(log, name="log", rich_help_panel=PANEL)
-
-
-def _nothing() -> None:
-    """Callback: without one, Typer turns a group with one command into that command."""
-
-
+@command("topics create", leave_out=("pool", "actor", "key"))
 async def topics_create(
     session: Session,
     pools: Annotated[Path | None, typer.Option(metavar="FILE", help="File that declares the pools. Also: BAILIFF_POOLS.")] = None,
@@ -43,6 +26,7 @@ async def topics_create(
     session.show(created, lambda: "\n".join(created) if created else "All topics exist.")
 
 
+@command("log accept-truncation")
 async def accept_truncation(
     session: Session,
     epoch: Annotated[int, typer.Option(help="The epoch named by the alarm.")],
@@ -50,7 +34,7 @@ async def accept_truncation(
     reason: Annotated[str, typer.Option(help="Recorded in the audit log.")],
 ) -> None:
     """Accept a log that is shorter than what agents have seen, and continue. The loss is recorded."""
-    from bailiff_bus.messages import AcceptTruncation
+    from bailiff_core.records.pool_requests import AcceptTruncation
 
     async with session.client() as client:
         pool = await client.pool(session.pool)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bailiff.attach.detach_keys import DEFAULT, InvalidKeys, parse_keys
-from bailiff.client.answers import no_such_job
+from bailiff.client.answers import job_in
 from bailiff.client.errors import ClientError, ExitCode
+from bailiff_core.humanize import exit_text
 
-from .jobs import PANEL
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 KEYS = typer.Option("--detach-keys", metavar="KEYS", help=f"Keys that detach. Default: {DEFAULT}.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, rich_help_panel=PANEL, leave_out=("output",))(attach)
-
-
+@command("attach", leave_out=("output",))
 async def attach(
     session: Session,
     job: Annotated[str, typer.Argument(help="The job's name.")],
@@ -36,10 +32,7 @@ async def attach(
     The exit code is the task's once it has ended, 128 and the signal's number if a signal ended it, and 0 after detaching.
     """
     async with session.client() as client:
-        state = (await client.projection(session.pool)).state
-        found = state.jobs.get(job)
-        if found is None:
-            raise no_such_job(job, state.pool)
+        state, found = await job_in(client, session.pool, job)
         await attach_terminal(client, state.pool, job, task, found.attempt, state.seq, detach_keys)
 
 
@@ -78,5 +71,5 @@ async def attach_terminal(
         return
     if ended.exit_code is None:
         raise ClientError(ExitCode.JOB_FAILED, f"task {task} of {job} has ended; its exit code is not known")
-    terminal.notice(f"task {task} of {job} ended with exit code {ended.exit_code}")
+    terminal.notice(f"task {task} of {job} ended with {exit_text(ended.exit_code)}")
     raise typer.Exit(ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code)

@@ -10,7 +10,11 @@ JOBS, MACHINES, RECORD, HELP, OPERATORS = "Jobs", "Machines and pools", "Audit l
 
 
 class CommandEntry(NamedTuple):
-    """A command or group of the root command. module: in this package."""
+    """A command or group of the root command.
+
+    Attributes:
+        module: Its module in this package.
+    """
 
     module: str
     panel: str
@@ -27,20 +31,22 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "describe": CommandEntry("jobs", JOBS, "Show one job: state, why it is pending, its tasks and its history."),
     "logs": CommandEntry("logs", JOBS, "Print the output of a job's tasks."),
     "attach": CommandEntry("attach", JOBS, "Attach to the terminal of a running job."),
+    "shell": CommandEntry("shell", JOBS, "Open a shell beside a running task, with its GPUs and environment."),
     "port-forward": CommandEntry("port_forward", JOBS, "Forward a port of this machine to a port of a running job."),
-    "cancel": CommandEntry("jobs", JOBS, "Cancel jobs, pending or running."),
-    "delete": CommandEntry("jobs", JOBS, "Alias of cancel."),
-    "scale": CommandEntry("change", JOBS, "Change the number of tasks of a job."),
-    "set": CommandEntry("change", JOBS, "Change the priority class of a pending job."),
-    "evict": CommandEntry("operator_actions", JOBS, "Evict jobs; they return to the queue at their old position."),
-    "pause": CommandEntry("operator_actions", JOBS, "Suspend jobs until they are resumed."),
-    "resume": CommandEntry("operator_actions", JOBS, "Resume paused jobs from their last checkpoints."),
-    "migrate": CommandEntry("operator_actions", JOBS, "Move a running job to other nodes."),
+    "cancel": CommandEntry("requests", JOBS, "Cancel jobs, pending or running."),
+    "delete": CommandEntry("requests", JOBS, "Alias of cancel."),
+    "scale": CommandEntry("requests", JOBS, "Change the number of tasks of a job."),
+    "set-priority-class": CommandEntry("requests", JOBS, "Change the priority class of a pending job."),
+    "evict": CommandEntry("requests", JOBS, "Evict jobs; they return to the queue at their old position."),
+    "pause": CommandEntry("requests", JOBS, "Suspend jobs until they are resumed."),
+    "resume": CommandEntry("requests", JOBS, "Resume paused jobs from their last checkpoints."),
+    "migrate": CommandEntry("migrate", JOBS, "Move a running job to other nodes."),
     "nodes": CommandEntry("pool", MACHINES, "List nodes, their free resources and the jobs on each GPU."),
     "pools": CommandEntry("pool", MACHINES, "List pools with their log position, nodes and jobs."),
     "cluster-info": CommandEntry("pool", MACHINES, "Show Kafka, pools, nodes, engines and policies of this cluster."),
+    "top": CommandEntry("top", MACHINES, "Watch a pool live: GPUs, preemptions, running jobs and the queue."),
     "drain": CommandEntry("drain", MACHINES, "Drain a node: place nothing new there and evict its jobs."),
-    "undrain": CommandEntry("drain", MACHINES, "Make a drained node schedulable again."),
+    "undrain": CommandEntry("requests", MACHINES, "Make a drained node schedulable again."),
     "plan": CommandEntry("plan", MACHINES, "Show what the scheduler would decide next, live or from a file."),
     "simulate": CommandEntry("simulate", MACHINES, "Compare policies on a recorded trace; needs no cluster."),
     "import": CommandEntry(

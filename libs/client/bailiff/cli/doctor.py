@@ -10,14 +10,8 @@ from bailiff.client.errors import ExitCode
 from .security import Role
 from .session import Session, command
 
-PANEL = "Help"
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, rich_help_panel=PANEL, leave_out=("pool", "actor", "key"))(doctor)
-
-
+@command("doctor", leave_out=("pool", "actor", "key"))
 async def doctor(
     session: Session,
     state_dir: Annotated[
@@ -32,8 +26,8 @@ async def doctor(
     ] = None,
 ) -> ExitCode:
     """Check this machine, Kafka, topics, every pool's log and the services; print problems with advice."""
-    from bailiff.client.doctor import examine
-    from bailiff.render.tables.checks import checks_table
+    from bailiff.doctor.checks import examine
+    from bailiff.tables.checks import checks_table
 
     async with session.client() as client:
         found = await examine(client, session.settings, state_dir=state_dir, probe=probe, role=role or "", kubeconfig=kubeconfig)

@@ -1,4 +1,4 @@
-"""Commands to drain a node: drain, undrain."""
+"""`bailiff drain`: empties a node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import duration_text
 
-from .jobs import Reason
+from .jobs import Reason, micros_of
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -25,15 +25,7 @@ WHAT = {
 }
 
 
-PANEL = "Machines and pools"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    command(app, rich_help_panel=PANEL)(drain)
-    command(app, rich_help_panel=PANEL)(undrain)
-
-
+@command("drain")
 async def drain(
     session: Session,
     node: NodeName,
@@ -49,19 +41,19 @@ async def drain(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Drain a node: place nothing new there and evict its jobs. The affected jobs are shown first."""
-    from bailiff.render.serializers.drains import affected_rows
-    from bailiff.render.tables.nodes import affected_table
-    from bailiff_bus.messages import DrainNode
+    from bailiff.render.serializers.victims import affected_by
+    from bailiff.tables.nodes import affected_table
     from bailiff_core.model.state import Drain
+    from bailiff_core.records.node_requests import DrainNode
 
     mode = _mode(graceful, quick, fast)
-    within = _within(deadline)
+    within = None if deadline is None else micros_of("--deadline", deadline)
     async with session.client() as client:
         projection = await client.projection(session.pool)
         state = projection.state
         found = node_of(state, node)
         until = None if within is None else state.now + within
-        rows = affected_rows(state, found, Drain(0, mode, reason, until))
+        rows = affected_by(state, found, Drain(0, mode, reason, until))
         by = f" within {duration_text(within)}" if within is not None else ""
         if session.for_people:
             session.out.print(affected_table(rows))
@@ -82,19 +74,12 @@ async def drain(
             session.show({"node": node, "pool": projection.pool, "mode": mode, "seq": seq, "affected": rows}, lambda: "")
 
 
-async def undrain(session: Session, node: NodeName, reason: Reason = "") -> None:
-    """Make a drained node schedulable again. Evictions that have started continue; others are cancelled."""
-    from bailiff_bus.messages import UndrainNode
-
-    async with session.client() as client:
-        pool = await client.pool(session.pool)
-        outcome = await require_accepted(client, await client.request(pool.name, UndrainNode(node=node, reason=reason)))
-        result = {"node": node, "pool": pool.name, "seq": outcome.seq}
-        session.show(result, lambda: f"{node} is schedulable again  ({pool.name}#{outcome.seq})")
-
-
 def node_of(state: PoolState, name: str) -> Node:
-    """The node. Raises `ClientError` if the pool has no node of that name."""
+    """The node.
+
+    Raises:
+        ClientError: The pool has no node of that name.
+    """
     if name not in state.node_numbers:
         raise ClientError(ExitCode.NOT_FOUND, f"there is no node {name!r} in {state.pool}", "list all: bailiff nodes")
     return state.nodes[state.node_numbers[name]]
@@ -105,17 +90,3 @@ def _mode(graceful: bool, quick: bool, fast: bool) -> Mode:
     if len(modes) > 1:
         raise ClientError(ExitCode.USAGE, f"drain: --{modes[0]} and --{modes[1]} are mutually exclusive", "use one of them")
     return "quick" if quick else "fast" if fast else "graceful"
-
-
-def _within(text: str | None) -> int | None:
-    from bailiff.client.job_parser import InvalidValue, duration
-    from bailiff_core.model.document import parse_duration
-
-    if text is None:
-        return None
-    try:
-        found = parse_duration(duration(int(text) if text.isdigit() else text))
-    except (InvalidValue, ValueError) as error:
-        raise ClientError(ExitCode.USAGE, f"--deadline: {error}") from None
-    assert isinstance(found, int)
-    return found

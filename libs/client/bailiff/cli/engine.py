@@ -8,23 +8,13 @@ import typer
 
 from bailiff.client.errors import ClientError, ExitCode
 
-from .audit import PANEL
-from .session import Session, command
-
-LOCAL = ("pool", "kafka", "actor", "key")
+from .session import LOCAL, Session, command
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    engine = typer.Typer(help="Engine wheels kept for replay.", no_args_is_help=True)
-    command(engine, "list", leave_out=LOCAL)(list_)
-    command(engine, leave_out=LOCAL)(keep)
-    app.add_typer(engine, name="engine", rich_help_panel=PANEL)
-
-
+@command("engine list", leave_out=LOCAL)
 async def list_(session: Session) -> ExitCode:
     """List the engines in the store (BAILIFF_ENGINES), each verified against its digest."""
-    from bailiff.render.tables.audit import engines_block
+    from bailiff.tables.audit import engines_block
     from bailiff_log import engine_store
 
     store, mine = session.settings.engines, engine_store.running_engine()
@@ -37,6 +27,7 @@ async def list_(session: Session) -> ExitCode:
     return ExitCode.FOUND_WRONG if any(row["problem"] for row in rows) else ExitCode.DONE
 
 
+@command("engine keep", leave_out=LOCAL)
 async def keep(
     session: Session,
     source: Annotated[
@@ -75,7 +66,4 @@ async def keep(
             ExitCode.USAGE, f"{store}: cannot be written: {error.strerror}", "set another folder: BAILIFF_ENGINES"
         ) from None
     found = {"engine": str(engine), "digest": engine.digest, "path": str(path)}
-    if session.for_people:
-        session.say(f"{engine}: {path}")
-    else:
-        session.show(found, lambda: "")
+    session.show(found, lambda: f"{engine}: {path}")

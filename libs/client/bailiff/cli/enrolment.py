@@ -8,25 +8,21 @@ import typer
 from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
+from .jobs import micros_of
 from .session import Session, command
 
 NodeName = Annotated[str, typer.Argument(help="The node's name.")]
 Valid = Annotated[str, typer.Option("--valid", metavar="TIME", help="How long it may be used, as in 30m or 24h.")]
 
 
-def register_in(node: typer.Typer) -> None:
-    """Add the commands to the group `node`."""
-    command(node, "enrol")(enrol)
-    command(node, "approve")(approve)
-
-
+@command("node enrol")
 async def enrol(session: Session, node: NodeName, valid: Valid = "24h") -> None:
     """Print a token with which one machine may enrol under this name, once. Give it to the agent: BAILIFF_ENROLMENT_TOKEN."""
-    from bailiff_bus.messages import EnrolNode
+    from bailiff_core.records.pool_requests import EnrolNode
     from bailiff_log.enrolment import EnrolmentToken
     from bailiff_log.keys import key_id, new_private_key
 
-    expires = time.time_ns() // 1000 + _duration(valid)
+    expires = time.time_ns() // 1000 + micros_of("--valid", valid)
     async with session.client() as client:
         pool = await client.pool(session.pool)
         root_key = (await client.projection(pool.name)).state.root_key
@@ -39,6 +35,7 @@ async def enrol(session: Session, node: NodeName, valid: Valid = "24h") -> None:
         session.show(result, token.text)
 
 
+@command("node approve")
 async def approve(
     session: Session,
     node: NodeName,
@@ -46,9 +43,9 @@ async def approve(
     valid: Valid = "24h",
 ) -> None:
     """Let the agent with this key enrol under this name; also in place of the key that the name has now."""
-    from bailiff_bus.messages import EnrolNode
+    from bailiff_core.records.pool_requests import EnrolNode
 
-    expires = time.time_ns() // 1000 + _duration(valid)
+    expires = time.time_ns() // 1000 + micros_of("--valid", valid)
     async with session.client() as client:
         pool = await client.pool(session.pool)
         outcome = await require_accepted(
@@ -56,15 +53,3 @@ async def approve(
         )
         result = {"pool": pool.name, "seq": outcome.seq, "node": node, "key": public_key}
         session.show(result, lambda: f"{node} may enrol with this key  ({pool.name}#{outcome.seq}); its agent tries every 30 s")
-
-
-def _duration(text: str) -> int:
-    from bailiff.client.job_parser import InvalidValue, duration
-    from bailiff_core.model.document import parse_duration
-
-    try:
-        found = parse_duration(duration(text))
-    except (InvalidValue, ValueError) as error:
-        raise ClientError(ExitCode.USAGE, f"--valid: {error}") from None
-    assert isinstance(found, int)
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import count_text
 
-from .audit import PANEL, mark_end
+from .log_source import mark_end
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 LATEST = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, "events", rich_help_panel=PANEL)(show_events)
-
-
+@command("events")
 async def show_events(
     session: Session,
     job: Annotated[str | None, typer.Option(help="Only events of this job.")] = None,
@@ -86,7 +83,11 @@ async def show_events(
 
 
 def known_word(name: str) -> str:
-    """The event type, case-insensitive. Raises `ClientError` for an unknown one."""
+    """The event type, case-insensitive.
+
+    Raises:
+        ClientError: The word is unknown.
+    """
     from bailiff.render.record_text.event_words import WORDS
 
     found = {word.lower(): word for word in WORDS}.get(name.lower())
@@ -97,7 +98,7 @@ def known_word(name: str) -> str:
 
 def is_wanted(row: EventRow, state: PoolState, job: str | None, project: str | None, types: Mapping[str, None]) -> bool:
     """Whether the event matches the filters."""
-    from bailiff.client.projects import below
+    from bailiff.render.serializers.projects import below
 
     if types and row["type"] not in types:
         return False
@@ -108,7 +109,7 @@ def is_wanted(row: EventRow, state: PoolState, job: str | None, project: str | N
 
 def print_event(session: Session, row: EventRow) -> None:
     """Prints the event as a line of text, or as data."""
-    from bailiff.render.tables.records import event_line
+    from bailiff.tables.records import event_line
 
     if session.for_people:
         session.out.print(event_line(row), soft_wrap=True)
@@ -120,14 +121,10 @@ WRITERS = {".jsonl": "write_jsonl", ".csv": "write_csv"}  # functions of `bailif
 
 
 def _write(session: Session, file: Path, rows: list[EventRow]) -> None:
+    from bailiff.client.safe_write import replacing
     from bailiff.render import events
 
-    draft = file.with_name(f"{file.name}.draft")
-    try:
-        with draft.open("w", encoding="utf-8", newline="") as out:
-            getattr(events, WRITERS[file.suffix])(out, rows)
-        draft.replace(file)
-    except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
+    with replacing(file) as raw, TextIOWrapper(raw, encoding="utf-8", newline="") as out:
+        getattr(events, WRITERS[file.suffix])(out, rows)
     count = len(rows)
     session.show({"file": str(file), "events": count}, lambda: f"{file}: {count_text(count, 'event')}")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .audit import PANEL, FromArchive, FromFile, source_of
+from .log_source import FromArchive, FromFile, source_of
 from .session import Session, command
 
 if TYPE_CHECKING:
+    from bailiff.explain.explanations import Log
     from bailiff_bus.port import Message
-    from bailiff_core.model.state import PoolState
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, rich_help_panel=PANEL)(explain)
-
-
+@command("explain")
 async def explain(
     session: Session,
     about: Annotated[
@@ -51,26 +48,29 @@ async def explain(
 
     Every sentence cites its records (audit show SEQ). Everything is read from the log; no service is queried.
     """
+    from bailiff.explain.question import answer, log_of
+    from bailiff.tables.records import explained_block
+
+    async with AsyncExitStack() as opened:
+        if file is None and archive is None:
+            log, live = await log_of(await opened.enter_async_context(session.client()), session.pool), True
+        else:
+            log, live = await _stored_log(session, file, archive)
+        explained = await answer(log, about, all_=all_, instead=instead, next_=next_, live=live)
+    shown = explained.model_dump(mode="json")
+    session.show(shown, lambda: explained_block(shown))
+
+
+async def _stored_log(session: Session, file: Path | None, archive: str | None) -> tuple[Log, bool]:
+    """A log in files or in the archive, which is read anew for each question; and whether it is the auditor's."""
     from bailiff.explain.explanations import Log
-    from bailiff.explain.question import answer
-    from bailiff.render.tables.records import explained_block
 
     async def read() -> AsyncGenerator[Message, None]:
         async with source_of(session, file, archive) as source, aclosing(source.messages) as messages:
             async for message in messages:
                 yield message
 
-    async def state() -> PoolState:
-        """The state at the end of the log; for Kafka's log from the client's snapshot, if the log confirms it."""
-        if is_offline:
-            return await log.folded()
-        async with session.client() as client:
-            return (await client.projection(session.pool)).state
-
     async with source_of(session, file, archive) as source:
-        pool, live, is_offline = source.pool, source.path is None, file is not None or archive is not None
         source.from_its_beginning("explain")
-    log = Log(pool, read, state)
-    explained = await answer(log, about, all_=all_, instead=instead, next_=next_, live=live)
-    shown = explained.model_dump(mode="json")
-    session.show(shown, lambda: explained_block(shown))
+    log = Log(source.pool, read, lambda: log.folded())
+    return log, source.path is None

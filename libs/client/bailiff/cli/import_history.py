@@ -10,30 +10,10 @@ import typer
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.simulation import options
 from bailiff.simulation.history import ImportOptions, import_errors, run_import
+from bailiff.simulation.options import opt
 
-from .session import Session, command
+from .session import OFFLINE, Session, command
 
-PANEL = "Machines and pools"
-NO_POOL = ("pool", "kafka", "actor", "key", "settings")
-
-
-def opt(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A002 - typer's name
-    """An option."""
-    return typer.Option(*names, metavar=metavar, help=help, show_default=True)
-
-
-Out = Annotated[Path, opt("--out", metavar="FOLDER", help="Folder for the result, created if missing.")]
-Errors = Annotated[Path | None, opt("--errors", metavar="FILE", help="Write all lines that cannot be read to this file.")]
-Most = Annotated[int, typer.Option("--max-errors", min=0, help="Number of lines that cannot be read that are printed.")]
-Every = Annotated[str, opt("--checkpoint-every", metavar="DURATION", help="Checkpoint interval of the jobs, or never.")]
-Policies = Annotated[
-    list[Path] | None,
-    opt("--policy", metavar="FILE", help="Policy to simulate; repeatable. Default: the policy.yaml that is written."),
-]
-Classes = Annotated[list[str] | None, opt("--class", metavar="TIER=CLASS", help="Class of a tier under --policy; repeatable.")]
-Cluster = Annotated[str | None, opt("--cluster", help="Machines to simulate on, as in 16x8. Default: those of the record.")]
-First = Annotated[int | None, typer.Option("--jobs", min=1, help="Simulate only the first N jobs; the report covers all.")]
-Simulate = Annotated[bool, typer.Option("--simulate/--no-simulate", help="Simulate the jobs with Bailiff.")]
 Timezone = Annotated[str, opt("--timezone", metavar="ZONE", help="Time zone of times without one, as in Europe/Berlin.")]
 
 Objects = Annotated[
@@ -41,22 +21,10 @@ Objects = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    group = typer.Typer(
-        help="Read what another scheduler recorded: preemptions, GPU-hours lost, and the same with Bailiff.", no_args_is_help=True
-    )
-    command(group, "slurm", leave_out=NO_POOL)(slurm)
-    command(group, "kueue", leave_out=NO_POOL)(kueue)
-    command(group, "kubernetes", leave_out=NO_POOL)(kubernetes)
-    command(group, "csv", leave_out=NO_POOL)(csv)
-    app.add_typer(group, name="import", rich_help_panel=PANEL)
-
-
+@command("import slurm", leave_out=OFFLINE)
 def slurm(
     session: Session,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Output of sacct -P, plain or gzipped.")],
-    out: Out = Path("history"),
     conf: Annotated[Path | None, opt("--conf", metavar="FILE", help="slurm.conf: machines, partitions, what preempts.")] = None,
     gres: Annotated[Path | None, opt("--gres", metavar="FILE", help="gres.conf, if slurm.conf does not count the GPUs.")] = None,
     qos: Annotated[Path | None, opt("--qos", metavar="FILE", help="Output of sacctmgr show qos -P.")] = None,
@@ -76,14 +44,8 @@ def slurm(
             help="qos or partition: what ranks jobs. Default: what preemption goes by in --conf, else qos.",
         ),
     ] = None,
-    errors: Errors = None,
-    max_errors: Most = 20,
-    checkpoint_every: Every = "30m",
-    policy: Policies = None,
-    classes: Classes = None,
-    cluster: Cluster = None,
-    jobs: First = None,
-    simulate: Simulate = True,
+    *,
+    chosen: ImportOptions,
 ) -> None:
     """Read Slurm's accounting: sacct --allusers --duplicates --parsable2 --format=…
 
@@ -97,21 +59,14 @@ def slurm(
         named = fields.split(",") if fields else ()
         how = reader.Options(values.zone(timezone), delimiter, named, tier or config.tier_column(conf))
         source = reader.read(files, config.site(conf, gres, qos, assoc, how.tier), how)
-        _report(session, source, _chosen(out, errors, max_errors, checkpoint_every, policy, classes, cluster, jobs, simulate))
+        _report(session, source, chosen)
 
 
+@command("import kueue", leave_out=OFFLINE)
 def kueue(
     session: Session,
     files: Objects,
-    out: Out = Path("history"),
-    errors: Errors = None,
-    max_errors: Most = 20,
-    checkpoint_every: Every = "30m",
-    policy: Policies = None,
-    classes: Classes = None,
-    cluster: Cluster = None,
-    jobs: First = None,
-    simulate: Simulate = True,
+    chosen: ImportOptions,
 ) -> None:
     """Read Kueue's Workloads: kubectl get workloads,events,nodes,clusterqueues,localqueues -A -o json
 
@@ -120,21 +75,14 @@ def kueue(
     """
     source = options.simulator("history.kueue").Reader().read(files)
     with import_errors():
-        _report(session, source, _chosen(out, errors, max_errors, checkpoint_every, policy, classes, cluster, jobs, simulate))
+        _report(session, source, chosen)
 
 
+@command("import kubernetes", leave_out=OFFLINE)
 def kubernetes(
     session: Session,
     files: Objects,
-    out: Out = Path("history"),
-    errors: Errors = None,
-    max_errors: Most = 20,
-    checkpoint_every: Every = "30m",
-    policy: Policies = None,
-    classes: Classes = None,
-    cluster: Cluster = None,
-    jobs: First = None,
-    simulate: Simulate = True,
+    chosen: ImportOptions,
 ) -> None:
     """Read what kube-scheduler did: kubectl get pods,events,nodes,priorityclasses -A -o json
 
@@ -142,24 +90,18 @@ def kubernetes(
     """
     source = options.simulator("history.kubernetes").Reader().read(files)
     with import_errors():
-        _report(session, source, _chosen(out, errors, max_errors, checkpoint_every, policy, classes, cluster, jobs, simulate))
+        _report(session, source, chosen)
 
 
+@command("import csv", leave_out=OFFLINE)
 def csv(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A table with a header, plain or gzipped.")],
     mapping: Annotated[
         Path, opt("--mapping", metavar="FILE", help="Which column is what (YAML); see docs/how-to/import-history.md.")
     ],
-    out: Out = Path("history"),
-    errors: Errors = None,
-    max_errors: Most = 20,
-    checkpoint_every: Every = "30m",
-    policy: Policies = None,
-    classes: Classes = None,
-    cluster: Cluster = None,
-    jobs: First = None,
-    simulate: Simulate = True,
+    *,
+    chosen: ImportOptions,
 ) -> None:
     """Read a table of jobs of any scheduler, with a file that says which column is what.
 
@@ -168,24 +110,16 @@ def csv(
     reader = options.simulator("history.table")
     with import_errors():
         source = reader.read(file, reader.mapping(mapping))
-        _report(session, source, _chosen(out, errors, max_errors, checkpoint_every, policy, classes, cluster, jobs, simulate))
-
-
-def _chosen(
-    out: Path, errors: Path | None, most: int, every: str, policies: list[Path] | None, classes: list[str] | None,
-    cluster: str | None, first: int | None, simulate: bool,
-) -> ImportOptions:  # fmt: skip
-    from bailiff.client.safe_write import check
-
-    check(errors)
-    if out.exists() and not out.is_dir():
-        raise ClientError(ExitCode.USAGE, f"--out: {out} is not a folder")
-    return ImportOptions(out, errors, most, every, policies or (), classes or (), cluster, first, simulate)
+        _report(session, source, chosen)
 
 
 def _report(session: Session, source: Any, chosen: ImportOptions) -> None:
-    from bailiff.render.tables.history import history_report
+    from bailiff.client.safe_write import check
+    from bailiff.tables.history import history_report
 
+    check(chosen.errors)
+    if chosen.folder.exists() and not chosen.folder.is_dir():
+        raise ClientError(ExitCode.USAGE, f"--out: {chosen.folder} is not a folder")
     warn = lambda line: session.err.print(line, markup=False, soft_wrap=True)  # noqa: E731
     with options.progress_bar(session.err) as progress:
         found = run_import(source, chosen, warn, progress)

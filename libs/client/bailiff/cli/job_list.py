@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .jobs import PANEL, moment_of, pairs_of, watch_or_show
+from .jobs import moment_of, pairs_of
 from .session import Session, command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from bailiff.client.job_filter import JobPage
     from bailiff.render.serializers.jobs import JobRow
 
 Several = list[str] | None
+LIMIT = 200  # rows of a list of jobs, where no other number is asked for
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, "list", rich_help_panel=PANEL)(list_jobs)
-
-
+@command("list", names="job")
 async def list_jobs(
     session: Session,
     name: Annotated[Several, typer.Argument(metavar="[NAME...]", help="Only these; with * and ?.", show_default=False)] = None,
@@ -48,6 +47,8 @@ async def list_jobs(
     sort: Annotated[
         Several, typer.Option(metavar="FIELD,...", help="Sort by fields, as in user,-submitted. Default: the queue order.")
     ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=0, help="Rows at most; 0: all.")] = LIMIT,
+    after: Annotated[str | None, typer.Option(metavar="TOKEN", help="The next page, as the page before names it.")] = None,
     columns: Annotated[Several, typer.Option(metavar="COLUMN,...", help="Only these columns, in this order.")] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh whenever it changes.")] = False,
 ) -> None:
@@ -56,30 +57,57 @@ async def list_jobs(
     TRY is the attempt, EVICTED the number of evictions. GPUS is the total of the gang. With -o wide also the project, the
     placed and total tasks (and the minimum), and the nodes on which resources are reserved.
 
+    With more jobs than --limit, yours are first, and standard error says how many more there are and how to see them.
+    The newest first: --sort -submitted
+
     In a pipe the columns are separated by one tab and not padded: bailiff list | cut -f 2
     """
-    from bailiff.client.job_filter import JobFilter, selected
-    from bailiff.render.tables.job_columns import chosen, jobs_table, jobs_text
+    from bailiff.client.job_filter import JobFilter, page
+    from bailiff.client.requester import requester_of
+    from bailiff.tables.job_columns import chosen, jobs_table, jobs_text
 
     wanted = JobFilter(
-        states=[each.lower() for each in each_of(state)], users=each_of(user), classes=each_of(class_), nodes=each_of(node),
+        states=[each.lower() for each in each_of(state)],
+        users=each_of(user),
+        classes=each_of(class_),
+        nodes=each_of(node),
         project=None if all_projects else project or session.settings.project,
-        labels=pairs_of("label", label or []), names=name or [], ended=all_,
-        since=moment_of("--since", since), until=moment_of("--until", until),
-    )  # fmt: skip
+        labels=pairs_of("label", label or []),
+        names=name or [],
+        ended=all_,
+        since=moment_of("--since", since),
+        until=moment_of("--until", until),
+    )
     named, order, wide = each_of(columns), each_of(sort), session.output.value == "wide"
     chosen([], named)  # refuses unknown columns before anything is read
 
     def shown(rows: list[JobRow]) -> RenderableType:
-        made = jobs_table if session.out.is_terminal else jobs_text
+        made = jobs_table if session.on_terminal else jobs_text
         return made(rows, named, wide=wide, times=wanted.with_ended)
 
     async with session.client() as client:
 
-        async def look() -> list[JobRow]:
-            return selected((await client.projection(session.pool)).state, client.now(), wanted, order)
+        async def look() -> JobPage:
+            state = (await client.projection(session.pool)).state
+            own = requester_of(client, state).actor
+            return page(state, client.now(), wanted, order, limit=limit or None, after=after, own=own)
 
-        await watch_or_show(session, look, shown, watch=watch)
+        async def rows() -> list[JobRow]:
+            return (await look()).rows
+
+        if watch:
+            await session.watch(rows, shown)
+        else:
+            found = await look()
+            session.show(found.rows, lambda: shown(found.rows))
+            say_more(found)
+
+
+def say_more(found: JobPage) -> None:
+    """Says on standard error how many more jobs there are."""
+    if found.next is not None:
+        more = found.total - int(found.next.partition(".")[0])
+        print(f"{more} more of {found.total} jobs; the next page: --after {found.next}", file=sys.stderr)
 
 
 def each_of(texts: Several) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 from bailiff.client.answers import no_such_job
 from bailiff.client.errors import ExitCode
 
-from .jobs import PANEL, moment_of
+from .jobs import moment_of
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from bailiff.client.job_output import Chunk, OutputFilter
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, rich_help_panel=PANEL, leave_out=("output",))(logs)
-
-
+@command("logs", leave_out=("output",))
 async def logs(
     session: Session,
     job: Annotated[str, typer.Argument(help="The job's name.")],

@@ -8,11 +8,7 @@ import typer
 from .session import Session, command
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, rich_help_panel="Operators", leave_out=("pool", "actor", "key"))(notify)
-
-
+@command("notify", leave_out=("pool", "actor", "key"))
 async def notify(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Notification hooks (YAML); example in docs/how-to/notify.md.")],

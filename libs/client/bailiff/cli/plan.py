@@ -15,14 +15,8 @@ from .session import Session, command
 if TYPE_CHECKING:
     from bailiff_core.plan import PlanAction
 
-PANEL = "Machines and pools"
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, "plan", rich_help_panel=PANEL)(plan)
-
-
+@command("plan")
 async def plan(
     session: Session,
     snapshot: Annotated[str | None, typer.Argument(metavar="SNAPSHOT", help="YAML or JSON; - reads standard input.")] = None,
@@ -45,7 +39,7 @@ async def plan(
     which jobs it would preempt, and at which cost. Nothing is submitted.
     """
     from bailiff.client.plan_files import contradictions, read_source, snapshot_from
-    from bailiff.render.tables.plan import plan_table
+    from bailiff.tables.plan import plan_table
     from bailiff_core.plan import InvalidSnapshot, run
 
     if live is not None:

@@ -9,35 +9,25 @@ from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ExitCode
 from bailiff_core.humanize import count_text
 
+from . import tune  # noqa: F401 - `policy tune`
 from .policy_confirmation import Yes, confirm_effects
-from .session import Session, command
-from .simulate import NO_POOL
-from .tune import tune
+from .session import LOCAL, Session, command
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="Policy file (YAML).")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    policy = typer.Typer(help="The policy: priority classes, preemption rules, grace periods, limits.", no_args_is_help=True)
-    command(policy)(show)
-    command(policy, leave_out=("pool", "kafka", "actor", "key"))(check)
-    command(policy)(diff)
-    command(policy)(apply)
-    command(policy, leave_out=NO_POOL)(tune)
-    app.add_typer(policy, name="policy", rich_help_panel="Machines and pools")
-
-
+@command("policy show")
 async def show(session: Session) -> None:
     """Print the policy in force. Edit and apply it: bailiff policy show -o yaml > policy.yaml"""
     from bailiff.render.serializers.policy import policy_in_force
-    from bailiff.render.tables.policy import policy_block
+    from bailiff.tables.policy import policy_block
 
     async with session.client() as client:
         found = policy_in_force((await client.projection(session.pool)).state)
         session.show(found, lambda: policy_block(found))
 
 
+@command("policy check", leave_out=LOCAL)
 async def check(session: Session, file: PolicyFile) -> None:
     """Check a policy file; errors name file, line and field. Needs no Kafka."""
     from bailiff.policy.policy_files import read_policy
@@ -48,6 +38,7 @@ async def check(session: Session, file: PolicyFile) -> None:
     session.show(result, lambda: f"{file} is valid, with the classes {', '.join(classes)}")
 
 
+@command("policy diff")
 async def diff(session: Session, file: PolicyFile) -> None:
     """Show which fields this file would change in the policy in force. Nothing is sent."""
     from bailiff.policy.policy_diff import changes
@@ -65,6 +56,7 @@ async def diff(session: Session, file: PolicyFile) -> None:
         )
 
 
+@command("policy apply")
 async def apply(
     session: Session,
     file: PolicyFile,
@@ -72,28 +64,30 @@ async def apply(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Apply even if another policy was applied since `policy show` wrote the file.")
     ] = False,
+    reason: Annotated[str, typer.Option(help="Recorded in the audit log.")] = "",
     yes: Yes = False,
 ) -> None:
     """Apply a policy file. Running jobs are not evicted, except with --enforce.
 
-    Jobs that would become evictable, or would be evicted now, are shown first, and confirmed.
+    Jobs that would become evictable, or would be evicted now, are shown first, and confirmed; so is what you yourself could no
+    longer do, as when the file lacks your key.
 
     A file written by `policy show -o yaml` contains the revision that it was made from. If another policy is in force now, it is
     rejected, so that no change is overwritten.
     """
     from bailiff.policy.policy_diff import changes
     from bailiff.policy.policy_files import read_policy
-    from bailiff_bus.messages import ApplyPolicy
+    from bailiff_core.records.pool_requests import ApplyPolicy
 
     policy = read_policy(file)
     made_from = None if anyway else revision_in(file)
     async with session.client() as client:
         projection = await client.projection(session.pool)
-        before = projection.state.rules
-        confirm_effects(session, projection.state, policy, "policy apply", enforce=enforce, yes=yes, now=client.now())
-        body = ApplyPolicy(policy=policy, enforce=enforce, expected_revision=made_from)
+        confirm_effects(session, client, projection.state, policy, "policy apply", enforce=enforce, yes=yes)
+        before = projection.state.policy
+        body = ApplyPolicy(policy=policy, enforce=enforce, expected_revision=made_from, reason=reason)
         outcome = await require_accepted(client, await client.request(projection.pool, body))
-        changed = changes(before, policy)
+        changed = changes(before, policy) if before is not None else []
         summary = f"policy in force since {projection.pool}#{outcome.seq}" + ("" if changed else "; no field changed")
         result = {"pool": projection.pool, "seq": outcome.seq, "changes": changed, "enforce": enforce}
         session.show(result, lambda: "\n".join([summary, *(f"  {line}" for line in changed)]))

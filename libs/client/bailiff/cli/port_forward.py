@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.answers import no_such_job
+from bailiff.client.answers import job_in
 from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import PANEL
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -21,11 +20,7 @@ PORT = typer.Argument(
 LOCAL = typer.Option("--local-port", min=0, max=65535, help="Port of this machine; 0: any. Default: the same as the job's.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, name="port-forward", rich_help_panel=PANEL, leave_out=("output",))(port_forward)
-
-
+@command("port-forward", leave_out=("output",))
 async def port_forward(
     session: Session,
     job: Annotated[str, typer.Argument(help="The job's name.")],
@@ -42,10 +37,7 @@ async def port_forward(
     from bailiff.attach.port_forward import PortForward
 
     async with session.client() as client:
-        state = (await client.projection(session.pool)).state
-        found = state.jobs.get(job)
-        if found is None:
-            raise no_such_job(job, state.pool)
+        state, found = await job_in(client, session.pool, job)
         number = port_of(found, port)
         events = JobEvents(client, state.pool, job, state.seq, session.say)
         forward = PortForward(client, state.pool, job, task, number, events, session.say)

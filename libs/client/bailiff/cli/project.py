@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,97 +11,99 @@ import typer
 from bailiff.client.answers import ANSWER_WITHIN, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import watch_or_show
+from .job_list import LIMIT, say_more
+from .jobs import Reason, watch_or_show
 from .policy_confirmation import Yes, confirm_effects
 from .session import Session, command
 
 if TYPE_CHECKING:
-    from bailiff.client import projects
     from bailiff.client.client import Client, Outcome
     from bailiff_core.model.policy import Policy
     from bailiff_core.model.state import PoolState
 
-PANEL = "Machines and pools"
 TRIES = 5
 NONE = ("none", "unlimited", "-1")
 
 Name = Annotated[str, typer.Argument(metavar="PROJECT", help="The project's name.")]
-Gpus = Annotated[str | None, typer.Option(help="GPU quota, as in 4; none: unlimited.")]
-Cpu = Annotated[str | None, typer.Option(help="CPU quota in cores, as in 32. Default: unlimited.")]
-Memory = Annotated[str | None, typer.Option(help="Memory quota, as in 256GiB. Default: unlimited.")]
-LimitGpus = Annotated[str | None, typer.Option(help="GPU limit, including borrowed ones; none: unlimited.")]
-LimitCpu = Annotated[str | None, typer.Option(help="CPU limit in cores.")]
-LimitMemory = Annotated[str | None, typer.Option(help="Memory limit.")]
-Weight = Annotated[int | None, typer.Option(min=0, help="Over-quota weight relative to other projects; 0: no borrowing.")]
-Priority = Annotated[int | None, typer.Option(help="Priority for over-quota resources; higher first.")]
-Parent = Annotated[str | None, typer.Option(help="Parent project; none: top level.")]
-Description = Annotated[str | None, typer.Option(help="Short description.")]
-SafeFromPreempt = Annotated[str | None, typer.Option(metavar="TIME", help="Minimum run time before its jobs can be preempted.")]
-SafeFromReclaim = Annotated[str | None, typer.Option(metavar="TIME", help="Minimum run time before its jobs can be reclaimed.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    project = typer.Typer(help="Projects: quota, usage and fair share.", no_args_is_help=True)
-    command(project, "list")(list_projects)
-    command(project)(describe)
-    command(project)(create)
-    command(project)(update)
-    command(project)(delete)
-    app.add_typer(project, name="project", rich_help_panel=PANEL)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectOptions:
+    """Fields of a project that options set."""
+
+    gpus: Annotated[str | None, typer.Option(help="GPU quota, as in 4; none: unlimited.")] = None
+    cpu: Annotated[str | None, typer.Option(help="CPU quota in cores, as in 32. Default: unlimited.")] = None
+    memory: Annotated[str | None, typer.Option(help="Memory quota, as in 256GiB. Default: unlimited.")] = None
+    limit_gpus: Annotated[str | None, typer.Option(help="GPU limit, including borrowed ones; none: unlimited.")] = None
+    limit_cpu: Annotated[str | None, typer.Option(help="CPU limit in cores.")] = None
+    limit_memory: Annotated[str | None, typer.Option(help="Memory limit.")] = None
+    weight: Annotated[int | None, typer.Option(min=0, help="Over-quota weight relative to other projects; 0: no borrowing.")] = (
+        None
+    )
+    priority: Annotated[int | None, typer.Option(help="Priority for over-quota resources; higher first.")] = None
+    parent: Annotated[str | None, typer.Option(help="Parent project; none: top level.")] = None
+    description: Annotated[str | None, typer.Option(help="Short description.")] = None
+    safe_from_preempt: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Minimum run time before its jobs can be preempted.")
+    ] = None
+    safe_from_reclaim: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Minimum run time before its jobs can be reclaimed.")
+    ] = None
 
 
+@command("project list", names="project")
 async def list_projects(
     session: Session, watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh whenever it changes.")] = False
 ) -> None:
     """List projects as a tree: usage, quota, borrowed, fair share, limit, jobs. With -o wide also CPU and memory."""
-    from bailiff.client import projects
-    from bailiff.render.tables.projects import projects_table
+    from bailiff.render.serializers.projects import ProjectRow, rows
+    from bailiff.tables.projects import projects_table
+    from bailiff_core.explain.open_job_limits import near_limits
 
     async with session.client() as client:
+        near = list[str]()
 
-        async def look() -> list[projects.ProjectRow]:
-            return projects.rows((await client.projection(session.pool)).state)
+        async def look() -> list[ProjectRow]:
+            state = (await client.projection(session.pool)).state
+            near[:] = near_limits(state)
+            return rows(state)
 
         wide = session.output.value == "wide"
-        await watch_or_show(session, look, lambda rows: projects_table(rows, wide=wide), watch=watch)
+        await watch_or_show(session, look, lambda rows: projects_table(rows, wide=wide, near=near), watch=watch)
 
 
+@command("project describe")
 async def describe(session: Session, project: Name) -> None:
     """Show one project: usage, quota, subprojects, jobs."""
     from bailiff.client import projects
-    from bailiff.render.serializers.jobs import job_rows
+    from bailiff.client.job_filter import JobFilter, page
+    from bailiff.render.serializers.projects import rows
     from bailiff.render.serializers.times import moment
-    from bailiff.render.tables.projects import project_block
+    from bailiff.tables.projects import project_block
+    from bailiff_core.explain.open_job_limits import project_limit_sentences
 
     async with session.client() as client:
         state = (await client.projection(session.pool)).state
         projects.find(state.rules, project)
-        rows = projects.rows(state)
+        all_rows = rows(state)
+        listed = page(state, client.now(), JobFilter(project=project), limit=LIMIT)
         found = {
-            "summary": next(row for row in rows if row["project"] == project),
-            "below": [row for row in rows if row["parent"] == project],
-            "job_list": job_rows(state, client.now(), project=project),
+            "summary": next(row for row in all_rows if row["project"] == project),
+            "below": [row for row in all_rows if row["parent"] == project],
+            "job_list": listed.rows,
+            "near_limits": [each.text for each in project_limit_sentences(state, project)],
             "reclaimed_at": moment(state.reclaimed_at.get(project)),
         }
         session.show(found, lambda: project_block(found))
+        say_more(listed)
 
 
+@command("project create")
 async def create(
     session: Session,
     project: Name,
-    gpus: Gpus = None,
-    cpu: Cpu = None,
-    memory: Memory = None,
-    limit_gpus: LimitGpus = None,
-    limit_cpu: LimitCpu = None,
-    limit_memory: LimitMemory = None,
-    weight: Weight = None,
-    priority: Priority = None,
-    parent: Parent = None,
-    description: Description = None,
-    safe_from_preempt: SafeFromPreempt = None,
-    safe_from_reclaim: SafeFromReclaim = None,
+    options: ProjectOptions,
+    reason: Reason = "",
     yes: Yes = False,
 ) -> None:
     """Add a project: bailiff project create vision --gpus 8 --parent research
@@ -111,37 +114,29 @@ async def create(
     """
     from bailiff.client import projects
 
-    fields = fields_of(locals())
-    await _change(session, project, lambda policy, _: projects.with_new(policy, project, fields), "created", yes)
+    fields = fields_of(options)
+    await _change(session, project, lambda policy, _: projects.with_new(policy, project, fields), "created", reason, yes)
 
 
+@command("project update")
 async def update(
     session: Session,
     project: Name,
-    gpus: Gpus = None,
-    cpu: Cpu = None,
-    memory: Memory = None,
-    limit_gpus: LimitGpus = None,
-    limit_cpu: LimitCpu = None,
-    limit_memory: LimitMemory = None,
-    weight: Weight = None,
-    priority: Priority = None,
-    parent: Parent = None,
-    description: Description = None,
-    safe_from_preempt: SafeFromPreempt = None,
-    safe_from_reclaim: SafeFromReclaim = None,
+    options: ProjectOptions,
+    reason: Reason = "",
     yes: Yes = False,
 ) -> None:
     """Update a project; options that are not given are unchanged. Running jobs are not evicted."""
     from bailiff.client import projects
 
-    fields = fields_of(locals())
+    fields = fields_of(options)
     if not fields:
         raise ClientError(ExitCode.USAGE, "project update: nothing to change", "bailiff project update PROJECT --gpus 8")
-    await _change(session, project, lambda policy, _: projects.with_changed(policy, project, fields), "changed", yes)
+    await _change(session, project, lambda policy, _: projects.with_changed(policy, project, fields), "changed", reason, yes)
 
 
-async def delete(session: Session, project: Name, yes: Yes = False) -> None:
+@command("project delete")
+async def delete(session: Session, project: Name, reason: Reason = "", yes: Yes = False) -> None:
     """Delete a project without jobs and without subprojects."""
     from bailiff.client import projects
 
@@ -154,14 +149,16 @@ async def delete(session: Session, project: Name, yes: Yes = False) -> None:
             raise ClientError(ExitCode.REJECTED, f"project {project} is in use: {some}", advice)
         return after
 
-    await _change(session, project, without, "deleted", yes)
+    await _change(session, project, without, "deleted", reason, yes)
 
 
-async def _change(session: Session, project: str, change: Callable[[Policy, PoolState], Policy], done: str, yes: bool) -> None:
+async def _change(
+    session: Session, project: str, change: Callable[[Policy, PoolState], Policy], done: str, reason: str, yes: bool
+) -> None:
     async with session.client() as client:
         state = (await client.projection(session.pool)).state
-        confirm_effects(session, state, change(state.rules, state), f"project {project}", yes=yes, now=client.now())
-        outcome, before, after = await apply_changed(client, session.pool, change)
+        confirm_effects(session, client, state, change(state.rules, state), f"project {project}", yes=yes)
+        outcome, before, after = await apply_changed(client, session.pool, change, reason)
         pool = (await client.pool(session.pool)).name
         text_lines = [f"project {project} {done}  ({pool}#{outcome.seq})"]
         if before.scope != after.scope:
@@ -175,16 +172,16 @@ async def _change(session: Session, project: str, change: Callable[[Policy, Pool
 
 
 async def apply_changed(
-    client: Client, pool: str | None, change: Callable[[Policy, PoolState], Policy]
+    client: Client, pool: str | None, change: Callable[[Policy, PoolState], Policy], reason: str = ""
 ) -> tuple[Outcome, Policy, Policy]:
     """Applies the policy in force with a change; retries on the newest policy if another one was applied meanwhile."""
-    from bailiff_bus.messages import ApplyPolicy
+    from bailiff_core.records.pool_requests import ApplyPolicy
 
     for left in reversed(range(TRIES)):
         projection = await client.projection(pool)
         before = projection.state.rules
         after = change(before, projection.state)
-        body = ApplyPolicy(policy=after, expected_revision=projection.state.policy_revision)
+        body = ApplyPolicy(policy=after, expected_revision=projection.state.policy_revision, reason=reason)
         sent = await client.request(projection.pool, body)
         outcome = await client.outcome_of(sent, ANSWER_WITHIN)
         if outcome is None or outcome.code != "policy-changed" or not left:
@@ -192,11 +189,13 @@ async def apply_changed(
     return await require_accepted(client, sent), before, after
 
 
-def fields_of(given: dict[str, Any]) -> dict[str, Any]:
+def fields_of(options: ProjectOptions) -> dict[str, Any]:
     """The fields of a project set by these options. Raises `ClientError`."""
-    from bailiff.client import job_parser
+    from bailiff.client.job_parser import memory
+    from bailiff_core.model.amounts import cores
 
-    readers = {"gpu_milli": ("gpus", _gpus), "cpu_milli": ("cpu", job_parser.cpu), "memory_bytes": ("memory", job_parser.memory)}
+    given = asdict(options)
+    readers = {"gpu_milli": ("gpus", _gpus), "cpu_milli": ("cpu", cores), "memory_bytes": ("memory", memory)}
     fields: dict[str, Any] = {}
     for field, before in (("quota", ""), ("limit", "limit_")):
         named = {name: (f"{before}{option}", read) for name, (option, read) in readers.items()}
@@ -215,18 +214,17 @@ def fields_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bound(option: str, text: str, read: Callable[[object], int]) -> int:
-    from bailiff.client import job_parser
     from bailiff_core.model.resource_vector import UNLIMITED
 
     if text in NONE:
         return UNLIMITED
     try:
         return read(text)
-    except job_parser.InvalidValue as error:
+    except ValueError as error:
         raise ClientError(ExitCode.USAGE, f"--{option.replace('_', '-')}: {error}, or none for unlimited") from None
 
 
 def _gpus(value: object) -> int:
-    from bailiff.client import job_parser
+    from bailiff_core.model.amounts import thousandths
 
-    return job_parser.thousandths(value, "a number of GPUs, as in 4 or 0.5")
+    return thousandths(value, "a number of GPUs, as in 4 or 0.5")

@@ -7,12 +7,12 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+from typer.main import get_command
 
 from bailiff.client.errors import ExitCode
 
 from .command_table import COMMANDS
-from .session import guarded
+from .session import APPS, guarded
 
 EPILOG = (
     "Exit codes: 0 done, 1 a check failed, 2 usage, 3 rejected, 4 Kafka unreachable; "
@@ -28,11 +28,8 @@ class LazyCommands(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.loaded:
-            module = import_module(f"bailiff.cli.{COMMANDS[name].module}")
-            group = typer.Typer()
-            group.callback()(_no_options)
-            module.register(group)
-            self.loaded |= dict(get_group(group).commands)
+            import_module(f"bailiff.cli.{COMMANDS[name].module}")
+            self.loaded[name] = get_command(APPS[name])
         return self.loaded[name]
 
     def __setitem__(self, name: str, command: Any) -> None:

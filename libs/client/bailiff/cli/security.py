@@ -10,11 +10,9 @@ import typer
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.grants import PRINCIPALS
 
-from .session import Session, command
+from .session import OFFLINE, Session, command
 
-PANEL = "Operators"
 SUMMARY = "Users, access lists and certificates of Kafka."
-OFFLINE = ("pool", "actor", "key", "kafka", "settings")
 
 Role = StrEnum("Role", {role.replace("-", "_"): role for role in PRINCIPALS})  # type: ignore[misc]
 
@@ -31,25 +29,14 @@ How = Annotated[Authentication, typer.Option(help="Passwords (SCRAM) or client c
 User = Annotated[str, typer.Option("--user", help="How Kafka names the user of a role; without a mapping rule: User:CN={name}.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    security = typer.Typer(help=SUMMARY, no_args_is_help=True)
-    command(security, "rights", leave_out=OFFLINE)(rights)
-    command(security, "commands", leave_out=("pool", "actor", "key", "output"))(commands)
-    command(security, "strimzi", leave_out=(*OFFLINE, "output"))(strimzi)
-    command(security, "apply", leave_out=("pool", "actor", "key"))(apply)
-    command(security, "certificates", leave_out=OFFLINE)(certificates)
-    command(security, "kubernetes", leave_out=(*OFFLINE, "output"))(kubernetes)
-    app.add_typer(security, name="security", rich_help_panel=PANEL)
-
-
 def _chosen(roles: list[Role] | None) -> list[Any]:
     return [PRINCIPALS[role] for role in roles or PRINCIPALS]
 
 
+@command("security rights", leave_out=OFFLINE)
 def rights(session: Session, roles: Roles = None) -> None:
     """List the rights that each user of Kafka needs. No other right is needed."""
-    from bailiff.render.tables.security import rights_table
+    from bailiff.tables.security import rights_table
 
     chosen = _chosen(roles)
     data = [
@@ -64,6 +51,7 @@ def rights(session: Session, roles: Roles = None) -> None:
     session.show(data, lambda: rights_table(chosen))
 
 
+@command("security commands", leave_out=("pool", "actor", "key", "output"))
 def commands(
     session: Session,
     roles: Roles = None,
@@ -79,6 +67,7 @@ def commands(
         typer.echo(line)
 
 
+@command("security strimzi", leave_out=(*OFFLINE, "output"))
 def strimzi(
     session: Session,  # noqa: ARG001 - every command has one
     cluster: Annotated[str, typer.Option(metavar="NAME", help="Name of the Kafka resource.")],
@@ -93,6 +82,7 @@ def strimzi(
     typer.echo(yaml.safe_dump_all(tools.kafka_users(_chosen(roles), cluster, authentication.value), sort_keys=False), nl=False)
 
 
+@command("security apply", leave_out=("pool", "actor", "key"))
 async def apply(
     session: Session,
     roles: Roles = None,
@@ -107,14 +97,15 @@ async def apply(
 
     A file in the folder keeps its password. Rules that are not needed are listed; the exit code is 1 while there are any.
     """
-    from bailiff.render.tables.security import applied_table
     from bailiff.security.apply import apply as apply_rights
+    from bailiff.tables.security import applied_table
 
     applied = await apply_rights(session.settings.kafka, _chosen(roles), folder=folder, user=_checked(user), prune=prune)
     session.show([asdict(each) for each in applied], lambda: applied_table(applied, pruned=prune))
     return ExitCode.FOUND_WRONG if any(each.extra for each in applied) and not prune else ExitCode.DONE
 
 
+@command("security certificates", leave_out=OFFLINE)
 def certificates(
     session: Session,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the authority and of all certificates.")],
@@ -136,6 +127,7 @@ def certificates(
     session.show(written, lambda: "\n".join(f"{folder}/{name}" for name in written) if written else "All certificates exist.")
 
 
+@command("security kubernetes", leave_out=(*OFFLINE, "output"))
 def kubernetes(
     session: Session,  # noqa: ARG001 - every command has one
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of all keys; what is in it is kept.")],

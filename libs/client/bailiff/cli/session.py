@@ -12,19 +12,21 @@ import json
 import os
 import sys
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from bailiff.client.errors import ClientError, ExitCode, as_client_error
 from bailiff.render.plain_text import plain, plain_cells
 
+from .command_table import COMMANDS
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console, RenderableType
 
@@ -35,16 +37,20 @@ if TYPE_CHECKING:
 
 PLAIN_WIDTH = 160  # width of a table written to a file or a pipe
 LOOK_EVERY = 1.0
+AS_TERMINAL = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables that `rich` reads
 
 
 class Output(StrEnum):
-    """How results are printed."""
+    """How results are printed. Only what has a name is printed by name."""
 
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+    NAME = "name"
 
+
+OutputOfNameless = StrEnum("OutputOfNameless", {each.name: each.value for each in Output if each is not Output.NAME})  # type: ignore[misc]
 
 CONNECTION = "Connection and output"
 
@@ -57,7 +63,11 @@ def shared_option(kind: Any, *names: str, default: Any = None, metavar: str | No
 SHARED: Mapping[str, tuple[Any, Any]] = {
     "pool": shared_option(str | None, "--pool", metavar="POOL", help="The pool. Default: the only pool."),
     "output": shared_option(
-        Output, "--output", "-o", default=Output.TABLE, help="Output format: tables, or json and yaml for programs."
+        OutputOfNameless,
+        "--output",
+        "-o",
+        default=OutputOfNameless("table"),
+        help="Output format: tables, or json and yaml for programs; name, where there are names: one a line.",
     ),
     "kafka": shared_option(
         str | None, "--kafka", metavar="HOST:PORT", help="Address of a Kafka broker. Also: BAILIFF_KAFKA__BOOTSTRAP."
@@ -84,10 +94,15 @@ def make_bus(settings: ClientSettings) -> Bus:
 
 @dataclass
 class Session:
-    """One run of one command."""
+    """One run of one command.
+
+    Attributes:
+        names: The field of a result that names it.
+    """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     output: Output = Output.TABLE
+    names: str = ""
     _day: str = ""
 
     @cached_property
@@ -104,6 +119,11 @@ class Session:
     def err(self) -> Console:
         """Standard error."""
         return _console(sys.stderr)
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether standard output is a terminal, or is to be written as if it were one. A pipe does not need `rich` for it."""
+        return (sys.stdout.isatty() or any(map(os.environ.get, AS_TERMINAL))) and self.out.is_terminal
 
     @property
     def pool(self) -> str | None:
@@ -124,7 +144,10 @@ class Session:
             yield client
 
     def show(self, data: Any, table: Callable[[], RenderableType]) -> None:
-        """Prints a result as a table, or as data for JSON and YAML."""
+        """Prints a result as a table, or as data for JSON and YAML, or its names."""
+        if self.output is Output.NAME:
+            self.write("".join(f"{name}\n" for name in self.names_of(data)))
+            return
         if not self.for_people:
             self.write(as_text(data, self.output))
             return
@@ -137,6 +160,11 @@ class Session:
             with self.out.capture() as captured:
                 self.out.print(shown, crop=False)
             self.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+    def names_of(self, data: Any) -> list[str]:
+        """The names of a result or of a list of results; of requests, of those that were accepted."""
+        rows = data if isinstance(data, list) else [data]
+        return [plain(row[self.names]) for row in rows if row.get(self.names) and row.get("accepted", True)]
 
     def write(self, text: str) -> None:
         """Writes text unchanged to standard output."""
@@ -162,7 +190,9 @@ class Session:
 
     def one_of_many(self, data: Any) -> None:
         """Prints one result of a stream: a line of JSON, or a YAML document."""
-        if self.output is Output.YAML:
+        if self.output is Output.NAME:
+            self.show(data, str)
+        elif self.output is Output.YAML:
             self.write("---\n" + as_text(data, self.output))
         else:
             self.write(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
@@ -174,10 +204,10 @@ class Session:
         import asyncio
 
         shown: Any = None
-        with self._screen() as draw:
+        with self.screen() as draw:
             while True:
                 data = await look()
-                now = data if self.for_people else _without_ages(data)
+                now = data if self.for_people else self.names_of(data) if self.output is Output.NAME else _without_ages(data)
                 if now != shown and self.for_people:
                     draw(table(data))
                 elif now != shown:
@@ -186,7 +216,8 @@ class Session:
                 await asyncio.sleep(every)
 
     @contextmanager
-    def _screen(self) -> Iterator[Callable[[RenderableType], None]]:
+    def screen(self) -> Iterator[Callable[[RenderableType], None]]:
+        """What draws on the whole terminal, or below each other where there is none."""
         from rich.console import Group
         from rich.live import Live
 
@@ -202,7 +233,9 @@ def as_text(data: Any, output: Output) -> str:
     if output is Output.YAML:
         import yaml
 
-        return yaml.safe_dump(_plain_data(data), sort_keys=False, allow_unicode=True)
+        without_shared = json.loads(json.dumps(data))  # YAML would print objects that occur twice as anchors
+
+        return yaml.safe_dump(without_shared, sort_keys=False, allow_unicode=True)
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -211,11 +244,6 @@ AGES = ("pending_s", "running_s", "head_age_s")
 
 def _without_ages(rows: Any) -> Any:
     return [{name: value for name, value in row.items() if name not in AGES} for row in rows]
-
-
-def _plain_data(data: Any) -> Any:
-    """A copy without shared objects, which YAML would print as anchors."""
-    return json.loads(json.dumps(data))
 
 
 def _console(stream: Any) -> Console:
@@ -234,26 +262,58 @@ if TYPE_CHECKING:
     Function = Callable[..., Any]  # a coroutine function or a plain one that gives `ExitCode | None`
 
 
-def command(
-    app: typer.Typer, name: str | None = None, *, leave_out: Sequence[str] = (), **options: Any
-) -> Callable[[Function], Function]:
-    """Register a function with the shared options, except those in `leave_out`."""
+OFFLINE = ("pool", "kafka", "actor", "key", "settings")
+"""What commands leave out that read files only."""
+LOCAL = ("pool", "kafka", "actor", "key")
+APPS: dict[str, typer.Typer] = {}
+"""Each command of the root by its name, so that one of them can be built without the others: a command, or a group of them."""
+
+
+def _app(name: str, *, group: bool) -> typer.Typer:
+    """The command of the root with this name."""
+    if name not in APPS:
+        entry = COMMANDS[name]
+        APPS[name] = typer.Typer(
+            name=name, help=entry.summary, rich_markup_mode="rich", no_args_is_help=group, add_completion=False
+        )
+        if group:  # without a callback, Typer turns a group of one command into that command
+            APPS[name].callback(rich_help_panel=entry.panel)(lambda: None)
+    return APPS[name]
+
+
+def command(path: str, *, leave_out: Sequence[str] = (), names: str = "", **options: Any) -> Callable[[Function], Function]:
+    """Register a function as the command `path`, such as `key new`, with the shared options, except those in `leave_out`.
+
+    A parameter whose type is a dataclass stands for an option for each of its fields.
+
+    Args:
+        names: The field of its results that `--output name` prints; empty: it has no names.
+    """
     shared = {option: SHARED[option] for option in SHARED if option not in leave_out}
+    if names:
+        shared["output"] = Annotated[Output, *get_args(SHARED["output"][0])[1:]], Output.TABLE
+    group, _, name = path.rpartition(" ")
+    app = _app(group or name, group=bool(group))
+    options |= {} if group else {"rich_help_panel": COMMANDS[name].panel}
 
     def register(function: Function) -> Function:
         own = inspect.signature(function, eval_str=True)
+        parameters = list(own.parameters.values())[1:]
+        groups = {each.name: kind for each in parameters if (kind := group_of(each)) is not None}
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
             shared_options = {option: given.pop(option) for option in shared}
-            raise typer.Exit(guarded(lambda: _run(function, shared_options, given)))
+            for name, kind in groups.items():
+                given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+            raise typer.Exit(guarded(lambda: _run(function, shared_options, given, names)))
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         added = [
             inspect.Parameter(option, keyword, annotation=annotation, default=default)
             for option, (annotation, default) in shared.items()
         ]
-        mine = [parameter.replace(kind=keyword) for parameter in list(own.parameters.values())[1:]]
+        mine = [option.replace(kind=keyword) for each in parameters for option in options_of(each)]
         run.__signature__ = own.replace(parameters=[*mine, *added], return_annotation=None)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*mine, *added]}
         app.command(name, help=_paragraphs(function.__doc__ or ""), **options)(run)
@@ -262,15 +322,27 @@ def command(
     return register
 
 
+def options_of(parameter: inspect.Parameter) -> Iterable[inspect.Parameter]:
+    """The parameter itself, or those that make its dataclass."""
+    kind = group_of(parameter)
+    return [parameter] if kind is None else inspect.signature(kind, eval_str=True).parameters.values()
+
+
+def group_of(parameter: inspect.Parameter) -> type[Any] | None:
+    """The dataclass whose fields the parameter stands for."""
+    kind = parameter.annotation
+    return kind if isinstance(kind, type) and is_dataclass(kind) else None
+
+
 def _paragraphs(text: str) -> str:
     """The text with one line per paragraph; the terminal wraps them."""
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
-def _run(function: Function, shared_options: Mapping[str, Any], given: Mapping[str, Any]) -> ExitCode:
+def _run(function: Function, shared_options: Mapping[str, Any], given: Mapping[str, Any], names: str) -> ExitCode:
     from bailiff_service.logs import configure_logs_on_use
 
-    session = Session(shared_options, shared_options.get("output") or Output.TABLE)
+    session = Session(shared_options, Output(shared_options.get("output") or Output.TABLE), names)
     configure_logs_on_use("console", "warning" if os.environ.get("BAILIFF_DEBUG") else "error", service="bailiff", instance="cli")
     result = function(session, **given)
     if not inspect.iscoroutine(result):

@@ -11,25 +11,14 @@ import typer
 
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.simulation import options
+from bailiff.simulation.options import WorkloadOptions, opt
 
-from .session import SHARED, Session, command
+from .session import OFFLINE, SHARED, Session, command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-PANEL = "Machines and pools"
 BESIDE_AGAIN = ("again", "manifest", "report", "log", *SHARED)
-NO_POOL = ("pool", "kafka", "actor", "key", "settings")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, "simulate", leave_out=NO_POOL, rich_help_panel=PANEL)(simulate)
-
-
-def opt(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A002 - typer's name
-    """An option."""
-    return typer.Option(*names, metavar=metavar, help=help, show_default=True)
 
 
 Cluster = Annotated[str | None, opt("--cluster", help="Nodes, as in 16x8 or 4x8xH100-80GB,8x2, or a built-in cluster by name.")]
@@ -38,30 +27,9 @@ Again = Annotated[
     Path | None, typer.Option("--again", metavar="MANIFEST", help="Repeat the run of a manifest, and compare the results.")
 ]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, max=100, help="Number of seeds, from 0, for --mix and --mtbf.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Only the first N jobs.")]
-Compress = Annotated[float, typer.Option("--compress", min=0.001, help="Divide the time between arrivals by this.")]
-Skip = Annotated[str, opt("--skip", metavar="DURATION", help="Skip the beginning of the trace.")]
-Length = Annotated[str | None, opt("--length", metavar="DURATION", help="Use only this much of the trace.")]
-Tiers = Annotated[
-    list[str] | None, opt("--class", metavar="TIER=CLASS", help="Map a tier of the trace to a priority class; repeatable.")
-]
-Mix = Annotated[
-    list[str] | None, opt("--mix", metavar="CLASS=PERCENT", help="Random classes for a trace without classes; repeatable.")
-]
-Every = Annotated[str, opt("--checkpoint-every", metavar="DURATION", help="Checkpoint interval of jobs, or never.")]
-Save = Annotated[
-    str, opt("--save-time", metavar="DURATION", help="Time that an evicted job takes to save a checkpoint, or never.")
-]
-Restart = Annotated[str, opt("--restart-cost", metavar="DURATION", help="Time lost by each restart of a job.")]
-Mtbf = Annotated[str, opt("--mtbf", metavar="DURATION", help="Mean time between failures of a node.")]
-Retry = Annotated[str, opt("--retry", metavar="DURATION", help="Lower bound of a policy's selection_backoff.")]
-Quotas = Annotated[bool, typer.Option("--daily-quotas", help="Daily project quotas, as in Helios Venus.")]
-Start = Annotated[str, opt("--start-delay", metavar="DURATION", help="Time from the start command of a task until it runs.")]
-Release = Annotated[
-    str, opt("--release-delay", metavar="DURATION", help="Time from the exit of a task until its GPUs are seen free.")
-]
 
 
+@command("simulate", leave_out=OFFLINE)
 async def simulate(
     session: Session,
     context: typer.Context,
@@ -80,20 +48,17 @@ async def simulate(
     again: Again = None,
     log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="Write the log of the first policy's run.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List traces, clusters, formats and baselines.")] = False,
-    jobs: Jobs = None,
-    compress: Compress = 1.0,
-    skip: Skip = "0s",
-    length: Length = None,
-    tiers: Tiers = None,
-    mix: Mix = None,
-    checkpoint_every: Every = "30m",
-    save_time: Save = "30s",
-    restart_cost: Restart = "1m",
-    mtbf: Mtbf = options.NO_LIMIT,
-    retry: Retry = "10m",
-    daily_quotas: Quotas = False,
-    start_delay: Start = "0s",
-    release_delay: Release = "0s",
+    *,
+    workload: WorkloadOptions,
+    mtbf: Annotated[str, opt("--mtbf", metavar="DURATION", help="Mean time between failures of a node.")] = options.NO_LIMIT,
+    retry: Annotated[str, opt("--retry", metavar="DURATION", help="Lower bound of a policy's selection_backoff.")] = "10m",
+    daily_quotas: Annotated[bool, typer.Option("--daily-quotas", help="Daily project quotas, as in Helios Venus.")] = False,
+    start_delay: Annotated[
+        str, opt("--start-delay", metavar="DURATION", help="Time from the start command of a task until it runs.")
+    ] = "0s",
+    release_delay: Annotated[
+        str, opt("--release-delay", metavar="DURATION", help="Time from the exit of a task until its GPUs are seen free.")
+    ] = "0s",
 ) -> None:
     """Compare policies on a recorded trace: the engine runs under virtual time, without Kafka and without a pool.
 
@@ -122,19 +87,20 @@ async def simulate(
             if trace is None:
                 raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
             source = simulator("traces.catalogue").trace(trace)
-            chosen = options.choices(
-                first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
-                checkpoint_every=checkpoint_every, save_time=save_time, restart_cost=restart_cost, mtbf=mtbf, retry=retry,
-                quotas=daily_quotas,
-            )  # fmt: skip
+            chosen = workload.choices(mtbf=mtbf, retry=retry, quotas=daily_quotas)
             delays = simulator("timeline").Delays(
                 start=options.duration("--start-delay", start_delay) or 0,
                 release=options.duration("--release-delay", release_delay) or 0,
             )
             experiment = runs.Experiment(
-                trace, cluster or source.cluster, chosen, delays, options.policies(policy or ()),
-                _baselines(runs.BASELINES, baseline or ()), range(seeds),
-            )  # fmt: skip
+                trace,
+                cluster or source.cluster,
+                chosen,
+                delays,
+                options.policies(policy or ()),
+                _baselines(runs.BASELINES, baseline or ()),
+                tuple(range(seeds)),
+            )
         with options.progress_bar(session.err) as progress:
             found, lines = _run(runs, experiment, source, progress, log)
         data = runs.summary(found)
@@ -146,10 +112,12 @@ async def simulate(
     session.show(
         {"runs": data, "manifest": json.loads(manifest_text)},
         lambda: Group(
-            shown(*figures.compared(data)), "", Text("Waiting time by class", "bold"),
+            shown(*figures.compared(data)),
+            "",
+            Text("Waiting time by class", "bold"),
             shown(*figures.by_key(data, "waiting", "class ")),
         ),
-    )  # fmt: skip
+    )
     if manifest is not None:
         write(manifest, manifest_text + "\n")
     if log is not None:
@@ -229,7 +197,7 @@ def _many(number: int, thing: str) -> str:
 
 def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
     """A table of results at its full width."""
-    from bailiff.render.tables.style import MOST_WIDTH, Unsqueezed, table
+    from bailiff.tables.style import MOST_WIDTH, Unsqueezed, table
 
     made = table(*head, right=[name for name in head[1:] if name != "class"])
     for row in rows:

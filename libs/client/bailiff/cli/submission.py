@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
+from .arrays import array_in, jobs_of
 from .jobs import pairs_of
 from .session import Output, Session, as_text
 from .waiting import attach_when_started, attend, wait_for
@@ -18,84 +19,55 @@ from .waiting import attach_when_started, attend, wait_for
 if TYPE_CHECKING:
     from bailiff.client import job_parser
     from bailiff.client.client import Client
-    from bailiff_bus.messages import SubmitJob
+    from bailiff_core.records.job_requests import SubmitJob
 
+    from .job_options import How, JobOptions
     from .waiting import Accepted
 
-LARGEST_ARRAY = 10_000
-ARRAY_INDEX, ARRAY_SIZE, PORT = "BAILIFF_ARRAY_INDEX", "BAILIFF_ARRAY_SIZE", "BAILIFF_PORT"
-FIELDS = (
-    "name", "user", "project", "gpus", "fraction", "gpu_memory", "gpu_devices", "mig", "cpu", "memory", "tasks", "min_tasks",
-    "after", "gpu_model", "pack", "placement", "run_time_limit", "grace", "kill_after", "preemptible", "on_eviction", "on_term",
-    "max_failures", "on_failure", "working_dir", "image", "tty", "sim_run_for", "command",
-)  # fmt: skip
-"""Options that are fields of a job under the same name."""
-MAPPINGS = {"env": "env", "secret": "secrets", "label": "labels", "node_label": "node_labels"}
-"""Repeatable options that add to a field."""
 
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """How jobs are submitted. array: as so many jobs. timeout: seconds for admission's answer to each."""
-
-    array: int | None
-    interactive: bool
-    port: int | None
-    wait: bool
-    follow: bool
-    dry_run: bool
-    timeout: float
-
-
-def fields_given(options: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a job that the options set. document: the job without them."""
-    given = {name: options[name] for name in FIELDS if options[name] not in (None, [])}
-    if options["port"] is not None:
-        given["ports"] = [options["port"]]
-    if options["class_"] is not None:
-        given["class"] = options["class_"]
-    if options["interactive"]:
-        if "class" not in document:
-            given.setdefault("class", "interactive")
-        if "max_failures" not in document:
-            given.setdefault("max_failures", 0)  # an attached user sees that it failed
-        if _is_terminal() and not {"image", "tty", "sim_run_for"} & {*document, *given}:
-            given["tty"] = True
-    topology = _topology(options["topology"], options["near"])
-    return given | ({"topology": topology} if topology is not None else {})
-
-
-def with_mappings(document: dict[str, Any], options: Mapping[str, Any]) -> None:
-    """Adds environment variables, secrets and labels that the options set."""
+def with_options(document: dict[str, Any], options: JobOptions, how: How) -> frozenset[str]:
+    """Adds what the options set to the fields of a job. Returns the names of those fields, except mappings."""
     from bailiff.client import job_parser
 
-    port = [f"{PORT}={options['port']}"] if options["port"] is not None else []
-    if document.get("tty") and options["interactive"] and os.environ.get("TERM"):
+    given = options.fields_given()
+    if how.interactive:
+        defaults = {"class": "interactive", "max_failures": 0}  # an attached user sees that it failed
+        given = {name: value for name, value in defaults.items() if name not in document} | given
+        if _is_terminal() and not {"image", "tty", "sim_run_for"} & {*document, *given}:
+            given["tty"] = True
+    document |= given
+    if document.get("tty") and how.interactive and os.environ.get("TERM"):
         document["env"] = {"TERM": os.environ["TERM"], **(document.get("env") or {})}
-    for option, field in MAPPINGS.items():
-        texts = [*(options[option] or []), *(port if option == "env" else [])]
-        if texts:
-            document[field] = job_parser.merged(document.get(field), pairs_of(field, texts))
-
-
-def how_of(options: Mapping[str, Any]) -> How:
-    """How the options say that jobs are submitted. Raises `ClientError` if they contradict each other."""
-    if options["interactive"] and options["array"] is not None:
-        raise ClientError(ExitCode.USAGE, "--interactive and --array are mutually exclusive")
-    return How(**{name: options[name] for name in How.__slots__})
+    for field, texts in options.mappings_given().items():
+        document[field] = job_parser.merged(document.get(field), pairs_of(field, texts))
+    return frozenset(given)
 
 
 async def submit_document(
-    session: Session, document: dict[str, Any], source: job_parser.Source, given: Mapping[str, Any], how: How
+    session: Session, document: dict[str, Any], source: job_parser.Source, options: JobOptions, how: How, *, here: bool = False
 ) -> ExitCode | None:
-    """Submits the job of this document. given: its fields that were set by options."""
-    from bailiff.client import job_parser
-    from bailiff.client.job_request import in_project, named
+    """Submits the job of this document, changed by the options.
 
+    Args:
+        here: It runs in this folder, unless it says another.
+
+    Raises:
+        ClientError: The options contradict each other.
+    """
+    from bailiff.client import job_parser
+    from bailiff.client.job_request import from_here, in_project, named
+
+    if how.interactive and how.array is not None:
+        raise ClientError(ExitCode.USAGE, "--interactive and --array are mutually exclusive")
+    source = replace(source, options=with_options(document, options, how))
     in_project(document, session.settings.project)
-    source = replace(source, options=frozenset(given))
+    if here:
+        from_here(document)
     named(document)
-    jobs = array_of(document, source, how.array) if how.array is not None else [job_parser.job_from(document, source)]
+    array = array_in(how.array) if how.array is not None else None
+    if document.get("after"):
+        document["after"] = await _dependencies(session, document)
+    jobs = jobs_of(document, source, array) if array is not None else [job_parser.job_from(document, source)]
     if how.dry_run:
         session.out.out("---\n".join(map(request_text, jobs)), highlight=False, end="")
         return None
@@ -105,25 +77,22 @@ async def submit_document(
         if how.interactive:
             (sent, seq) = accepted[0]
             if jobs[0].spec.tty and _is_terminal():
-                return await attach_when_started(session, client, sent, seq, how.port)
-            return await attend(session, client, sent, seq, how.port)
+                return await attach_when_started(session, client, sent, seq, options.port)
+            return await attend(session, client, sent, seq, options.port)
         if how.wait or how.follow:
             return await wait_for(session, client, accepted, follow=how.follow)
         await _tell(session, client, accepted, is_array=how.array is not None)
     return ExitCode.DONE
 
 
-def array_of(document: Mapping[str, Any], source: job_parser.Source, size: int) -> list[SubmitJob]:
-    """`size` jobs that differ in name and array index."""
-    from bailiff.client import job_parser
+async def _dependencies(session: Session, document: Mapping[str, Any]) -> object:
+    from bailiff.client.dependencies import named_dependencies
+    from bailiff.client.requester import requester_of
 
-    if not 1 <= size <= LARGEST_ARRAY:
-        raise ClientError(ExitCode.USAGE, f"--array: expected 1 to {LARGEST_ARRAY} jobs, found {size}")
-    jobs = []
-    for index in range(size):
-        env = job_parser.merged(document.get("env"), {ARRAY_INDEX: str(index), ARRAY_SIZE: str(size)})
-        jobs.append(job_parser.job_from({**document, "name": f"{document['name']}-{index}", "env": env}, source))
-    return jobs
+    async with session.client() as client:
+        state = (await client.projection(session.pool)).state
+        user = document.get("user") or requester_of(client, state).actor
+        return named_dependencies(state, document["after"], user, document["name"])
 
 
 async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], timeout: float, *, names_runtime: bool) -> Accepted:
@@ -152,12 +121,18 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
 
 
 async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> None:
-    """Prints a warning about an accepted job."""
+    """Prints warnings about an accepted job."""
+    from bailiff_core.explain.claims import claims_of
     from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 
-    problem = unshared_checkpoints((await client.projection(pool)).state, job.demand) if job.spec.runtime != "simulated" else None
-    if problem is not None:
-        session.err.print(f"warning: {problem}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    state = (await client.projection(pool)).state
+    problem = unshared_checkpoints(state, job.demand) if job.spec.runtime != "simulated" else None
+    problems = [problem] if problem is not None else []
+    known = state.jobs.get(job.demand.job)
+    refused = [each for each in claims_of(state, known) if each.claimed != each.granted] if known is not None else []
+    problems += [f"{each.field} {each.claimed}: the policy grants this job {each.granted}" for each in refused]
+    for each in problems:
+        session.err.print(f"warning: {each}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 async def _tell(session: Session, client: Client, accepted: Accepted, *, is_array: bool) -> None:
@@ -175,9 +150,6 @@ async def _tell(session: Session, client: Client, accepted: Accepted, *, is_arra
     session.show(results if is_array else results[0], lambda: "\n".join(text_lines))
 
 
-# --- parsing options
-
-
 def _is_terminal() -> bool:
     """Whether a person types and reads here."""
     return sys.stdin.isatty() and sys.stdout.isatty()
@@ -186,17 +158,3 @@ def _is_terminal() -> bool:
 def request_text(job: SubmitJob) -> str:
     """The request as it would be sent, as YAML."""
     return as_text({"type": job.TYPE, "data": job.to_data()}, Output.YAML)
-
-
-def _topology(required: str | None, preferred: str | None) -> dict[str, str] | None:
-    found: dict[str, str] = {}
-    for option, kind, text in (("topology", "required", required), ("near", "preferred", preferred)):
-        if text is None:
-            continue
-        name, colon, level = text.partition(":")
-        if not (colon and name and level):
-            raise ClientError(ExitCode.USAGE, f'--{option}: expected NAME:LEVEL, as in racks:rack, found "{text}"')
-        if found.setdefault("topology", name) != name:
-            raise ClientError(ExitCode.USAGE, f"--near: expected a level of {found['topology']}, as in --topology, found {text}")
-        found[kind] = level
-    return found or None

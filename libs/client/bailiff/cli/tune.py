@@ -8,28 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from bailiff.client.errors import ClientError, ExitCode
+from bailiff.simulation.options import WorkloadOptions
 from bailiff_core.humanize import count_text
 
-from .session import Session
-from .simulate import (
-    Again,
-    Cluster,
-    Compress,
-    Every,
-    Jobs,
-    Length,
-    Manifest,
-    Mix,
-    Restart,
-    Save,
-    Seeds,
-    Skip,
-    Tiers,
-    check_alone,
-    shown,
-)
+from .session import OFFLINE, Session, command
+from .simulate import Again, Cluster, Manifest, Seeds, check_alone, shown
 
 
+@command("policy tune", leave_out=OFFLINE)
 async def tune(
     session: Session,
     context: typer.Context,
@@ -52,15 +38,8 @@ async def tune(
     again: Again = None,
     cluster: Cluster = None,
     seeds: Seeds = 1,
-    jobs: Jobs = None,
-    compress: Compress = 1.0,
-    skip: Skip = "0s",
-    length: Length = None,
-    tiers: Tiers = None,
-    mix: Mix = None,
-    checkpoint_every: Every = "30m",
-    save_time: Save = "30s",
-    restart_cost: Restart = "1m",
+    *,
+    workload: WorkloadOptions,
 ) -> None:
     """Compare settings of a policy on a trace: work lost against the waiting time of the high classes.
 
@@ -84,14 +63,11 @@ async def tune(
                 raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
             knob_values = options.knobs(knob or (), knobs)
             source = catalogue.trace(trace)
-            chosen = options.choices(
-                first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
-                checkpoint_every=checkpoint_every, save_time=save_time, restart_cost=restart_cost, mtbf=options.NO_LIMIT,
-                retry="10m", quotas=False,
-            )  # fmt: skip
             base = options.policies([policy] if policy is not None else [])
             delays = simulator("timeline").Delays()
-            experiment = runs.Experiment(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
+            experiment = runs.Experiment(
+                trace, cluster or source.cluster, workload.choices(), delays, base, (), tuple(range(seeds))
+            )
             search = tuning.Search(experiment, knob_values, most, high)
         with options.progress_bar(session.err) as progress:
             points = tuning.tune(search, source, progress)

@@ -5,16 +5,10 @@ import typer
 from bailiff.client.errors import ExitCode
 
 from . import version_text
-from .command_table import HELP
-from .session import Session, command
+from .session import OFFLINE, SHARED, Session, command
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    command(app, rich_help_panel=HELP, leave_out=("pool", "actor", "key", "kafka", "settings"))(version)
-    app.command("help-exit-codes", rich_help_panel=HELP)(help_exit_codes)
-
-
+@command("version", leave_out=OFFLINE)
 def version(session: Session) -> None:
     """Print the release, the digest of the engine's source, and the version of its rules."""
     from bailiff_log.engine_identity import engine_identity
@@ -24,7 +18,8 @@ def version(session: Session) -> None:
     session.show(found, version_text)
 
 
-def help_exit_codes() -> None:
+@command("help-exit-codes", leave_out=tuple(SHARED))
+def help_exit_codes(_: Session) -> None:
     """List the exit codes and what each means."""
     for code in ExitCode:
         typer.echo(f"{int(code):>3}  {code.name.lower().replace('_', '-'):<14} {code.__doc__}")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from bailiff.client.errors import ExitCode
 
-from .jobs import about, follow_jobs
+from .jobs import follow_jobs
 from .logs import print_output
-from .session import Session
+from .session import Output, Session
 
 if TYPE_CHECKING:
     from bailiff.client.client import Client, SentRequest
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     Accepted = list[tuple[SentRequest, int]]  # requests, each with the seq of the record that accepted it
 
 OUTCOMES = {
-    "succeeded": ExitCode.DONE, "failed": ExitCode.JOB_FAILED, "evicted": ExitCode.JOB_FAILED,
-    "cancelled": ExitCode.JOB_CANCELLED, "timed-out": ExitCode.JOB_FAILED,
-}  # fmt: skip
+    "succeeded": ExitCode.DONE,
+    "failed": ExitCode.JOB_FAILED,
+    "evicted": ExitCode.JOB_FAILED,
+    "cancelled": ExitCode.JOB_CANCELLED,
+    "timed-out": ExitCode.JOB_FAILED,
+}
 
 
 async def wait_for(session: Session, client: Client, accepted: Accepted, *, follow: bool) -> ExitCode:
@@ -30,6 +33,8 @@ async def wait_for(session: Session, client: Client, accepted: Accepted, *, foll
     if session.for_people and not follow:
         for sent, seq in accepted:
             session.say(f"{sent.job} accepted as {pool}#{seq}; waiting for its end")
+    elif session.output is Output.NAME:
+        session.show([{"job": name} for name in names], lambda: "")
     try:
         return await _until_ended(session, client, pool, names, min(seq for _, seq in accepted), follow=follow)
     except asyncio.CancelledError:  # Ctrl-C
@@ -47,7 +52,7 @@ async def _until_ended(
     session: Session, client: Client, pool: str, jobs: Sequence[str], from_seq: int, *, follow: bool
 ) -> ExitCode:
     """Waits until all jobs have ended. Returns the worst of their exit codes."""
-    from bailiff.render.record_text.lines import lines
+    from bailiff.render.record_text.lines import lines_about
     from bailiff.render.serializers.records import record_data
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.decisions import JobEnded
@@ -55,8 +60,8 @@ async def _until_ended(
     state, left, worst = PoolState(), dict.fromkeys(jobs), ExitCode.DONE
     async for entry, job in follow_jobs(client, pool, left, from_seq, state):
         if follow and session.for_people:
-            session.show_lines(about(lines(entry.record, state), job))
-        elif follow:
+            session.show_lines(lines_about(entry.record, job, state))
+        elif follow and session.output is not Output.NAME:
             session.one_of_many(record_data(entry, state))
         data = entry.record.data
         if isinstance(data, JobEnded) and data.job == job:
@@ -119,7 +124,7 @@ async def _events_of(
     session: Session, client: Client, sent: SentRequest, seq: int, port: int | None, *, until_started: bool = False
 ) -> ExitCode | None:
     """How the job ended; until_started: None once its first task runs."""
-    from bailiff.render.record_text.lines import lines
+    from bailiff.render.record_text.lines import lines_about
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.decisions import JobEnded
     from bailiff_core.records.facts import TaskStarted
@@ -127,7 +132,7 @@ async def _events_of(
     state = PoolState()
     async for entry, job in follow_jobs(client, sent.pool, {sent.job: None}, seq, state):
         data = entry.record.data
-        for line in about(lines(entry.record, state), job):
+        for line in lines_about(entry.record, job, state):
             session.err.print(str(line), style="dim", markup=False, highlight=False, soft_wrap=True)
         if isinstance(data, TaskStarted) and data.task == state.jobs[job].tasks[0].index:
             for sentence in where_to_reach(job, data.node, port):

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from bailiff.client.errors import ClientError, ExitCode
+from bailiff.simulation.options import progress_bar
 
-from .audit import PANEL, FromArchive, FromFile, source_of
+from .log_source import FromArchive, FromFile, source_of
 from .session import Session, command
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
-    from bailiff.simulation.what_if import ProgressCallback
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, "what-if", rich_help_panel=PANEL)(what_if)
-
-
+@command("what-if")
 async def what_if(
     session: Session,
     policy: Annotated[Path, typer.Option("--policy", "-p", metavar="FILE", help="The other policy (YAML).")],
@@ -43,8 +35,6 @@ async def what_if(
     --file also takes a folder of `bailiff import`.
     TIME is as in 2026-01-31T12:00:00Z, or -2h: before now, of a file before its end.
     """
-    from rich.progress import Progress
-
     from bailiff.audit.log_positions import wall_clock
     from bailiff.client.safe_write import check
     from bailiff.policy.policy_files import read_policy
@@ -58,36 +48,29 @@ async def what_if(
     async with source_of(session, file, archive) as source:
         log = await whole_log(source)
     now = wall_clock() if source.path is None else log[-1].time if log else 0
-    with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
-        found, comparison = other_past(source.pool, log, rules, begin, to, _progress(bars), now)
+    with progress_bar(session.err) as progress:
+        found, comparison = other_past(source.pool, log, rules, begin, to, progress, now)
     _show(session, found, {"pool": source.pool, "policy": str(policy), **comparison}, report)
 
 
 def _of_history(session: Session, folder: Path, policy: Path, begin: str | None, to: str | None, report: Path | None) -> None:
     """The same for a folder of `bailiff import`."""
-    from rich.progress import Progress
-
     from bailiff.simulation.history import history_what_if
 
     if begin is not None or to is not None:
         text = "--from and --to are for a log, and this is an imported history"
         raise ClientError(ExitCode.USAGE, text, f"a part of it: bailiff simulate history:{folder} --skip 7d --length 7d")
-    with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
-        found, comparison = history_what_if(folder, policy, _progress(bars))
+    with progress_bar(session.err) as progress:
+        found, comparison = history_what_if(folder, policy, progress)
     _show(session, found, {"pool": str(folder), "policy": str(policy), **comparison}, report)
 
 
 def _show(session: Session, found: Any, result: dict[str, Any], report: Path | None) -> None:
     from bailiff.client.safe_write import write
-    from bailiff.render.tables.whatif import what_if_table
     from bailiff.simulation.options import simulator
+    from bailiff.tables.whatif import what_if_table
 
     session.show(result, lambda: what_if_table(result))
     if report is not None:
         write(report, simulator("what_if_report").page(found, result))
         session.say(f"{report}: report with plots")
-
-
-def _progress(bars: Progress) -> ProgressCallback:
-    tasks = {label: bars.add_task(text, total=None) for label, text in (("simulated", "as it was"), ("other", "another policy"))}
-    return lambda label, done, of: bars.update(tasks[label], completed=done, total=of)

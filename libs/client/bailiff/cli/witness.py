@@ -9,11 +9,7 @@ import typer
 from .session import Session, command
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    command(app, rich_help_panel="Operators", leave_out=("pool", "output", "actor", "key"))(witness)
-
-
+@command("witness", leave_out=("pool", "output", "actor", "key"))
 def witness(
     session: Session,
     name: Annotated[
@@ -55,11 +51,15 @@ def witness(
     from bailiff_service.settings import load_settings
 
     given: dict[str, Any] = {
-        "witness_name": name, "state_dir": state, "pools": pools, "witness_port": port,
+        "witness_name": name,
+        "state_dir": state,
+        "pools": pools,
+        "witness_port": port,
         "witness_kafka": False if no_kafka else None,
-        "witness_logs": tuple(log or ()) or None, "witness_submit_to": tuple(submit_to or ()) or None,
+        "witness_logs": tuple(log or ()) or None,
+        "witness_submit_to": tuple(submit_to or ()) or None,
         "witness_trust": tuple(trust or ()) or None,
-    }  # fmt: skip
+    }
     values = {"kafka": session.settings.kafka} | {each: value for each, value in given.items() if value is not None}
     if show_key:
         session.write(f"{own_key(load_settings(WitnessSettings, **values))[0]}\n")

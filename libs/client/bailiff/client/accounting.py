@@ -14,13 +14,13 @@ from bailiff_core.records.wire import time_text
 from .errors import ClientError, ExitCode, InvalidRequest
 
 if TYPE_CHECKING:
-    from bailiff.audit.http_connection import HttpConnection
+    from bailiff.client.http_connection import HttpConnection
 
     from .settings import ClientSettings
 
 PERIODS = ("minute", "hour", "day", "month")
 KEYS = ("user", "project", "class", "job", *PERIODS)
-FIGURES = ("used", "borrowed", "lost", "lost_other", "waiting")
+FIGURES = ("used", "borrowed", "lost", "lost_other", "restart", "waiting")
 COUNTS = ("preemptions", "jobs")
 COLUMNS = {"class": "priority_class", **dict.fromkeys(PERIODS, "time")}
 MAX_ROWS = 100_000
@@ -29,7 +29,13 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for. by: of `KEYS`. since, until: µs UTC; None: the last seven days. The other fields are filters."""
+    """The requested rows of accounting. Fields that are not described here are filters.
+
+    Attributes:
+        by: The columns to group by, of `KEYS`.
+        since: µs UTC; None: seven days ago.
+        until: µs UTC; None: now.
+    """
 
     by: Sequence[str] = ()
     since: int | None = None
@@ -51,10 +57,13 @@ class Wanted:
         """The parameters of the request."""
         found: dict[str, Any] = {
             "by": ["priority_class" if key == "class" else key for key in self.by],
-            "user": self.users, "project": self.projects, "priority_class": self.classes, "job": self.jobs,
+            "user": self.users,
+            "project": self.projects,
+            "priority_class": self.classes,
+            "job": self.jobs,
             "from": time_text(self.since) if self.since is not None else None,
             "to": time_text(self.until) if self.until is not None else None,
-        }  # fmt: skip
+        }
         return {name: value for name, value in found.items() if value} | {"limit": MAX_ROWS}
 
 
@@ -78,10 +87,13 @@ def as_csv(answer: Mapping[str, Any], by: Sequence[str]) -> str:
     writer.writerow([*by, *(f"{name}_gpu_hours" for name in FIGURES), *COUNTS])
     for row in answer["rows"]:
         texts = [cell(row, key) for key in by]
-        writer.writerow([
-            *(f"'{text}" if text.startswith(FORMULA) else text for text in texts),
-            *(f"{row[name]:.6f}" for name in FIGURES), *(row[name] for name in COUNTS),
-        ])  # fmt: skip
+        writer.writerow(
+            [
+                *(f"'{text}" if text.startswith(FORMULA) else text for text in texts),
+                *(f"{row[name]:.6f}" for name in FIGURES),
+                *(row[name] for name in COUNTS),
+            ]
+        )
     return out.getvalue()
 
 
@@ -103,7 +115,7 @@ async def _only_pool(connection: HttpConnection) -> str:
 
 
 def _connection(settings: ClientSettings) -> HttpConnection:
-    from bailiff.audit.http_connection import HttpConnection
+    from bailiff.client.http_connection import HttpConnection
     from bailiff_bus.kafka_settings import secret_of
     from bailiff_service.access_tokens import client_token
 

@@ -9,7 +9,7 @@ from .errors import NOT_PERMITTED, JobNotFound, NoAnswer, NotPermitted, ProjectN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bailiff_core.model.state import PoolState
+    from bailiff_core.model.state import Job, PoolState
     from bailiff_core.records import Record
 
     from .client import Client, Outcome, SentRequest
@@ -32,6 +32,14 @@ async def require_accepted(
     return outcome
 
 
+async def job_in(client: Client, pool: str | None, job: str) -> tuple[PoolState, Job]:
+    """The pool's state, and this job in it. Raises `JobNotFound`."""
+    state = (await client.projection(pool)).state
+    if job not in state.jobs:
+        raise no_such_job(job, state.pool)
+    return state, state.jobs[job]
+
+
 def no_such_project(state: PoolState, project: str) -> ProjectNotFound:
     """The error for an unknown project."""
     known = ", ".join(each.name for each in state.rules.projects) or "none"
@@ -39,7 +47,11 @@ def no_such_project(state: PoolState, project: str) -> ProjectNotFound:
 
 
 def no_such_job(job: str, pool: str, history: Sequence[Record] = ()) -> JobNotFound:
-    """The error for a job that is not in the pool's state. history: its records."""
+    """The error for a job that is not in the pool's state.
+
+    Args:
+        history: The job's records, which say how it ended.
+    """
     from bailiff_core.records.facts import InputRejected
 
     last = history[-1].data if history else None

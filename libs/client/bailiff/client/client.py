@@ -15,31 +15,37 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from bailiff_bus import topics
-from bailiff_bus.port import OffsetOutOfRange
+from bailiff_bus.port import READ_LIMIT, OffsetOutOfRange
 from bailiff_bus.topics import message_size
 from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
+from bailiff_core.model.placement_ranges import runs_of
 from bailiff_core.records import Break, ChainHead, Wire, continues, decode
 from bailiff_core.records.facts import InputRejected, PoolCreated, RequestId
 from bailiff_core.records.wire import UnreadableRecord
+from bailiff_log.job_index import JobIndex
 from bailiff_log.projection import Projection
 from bailiff_log.reader import AuditReader, Entry
 from bailiff_service import tracing
 
-from .errors import ClientError, ExitCode, PoolNotFound
+from .errors import ClientError, ExitCode, PoolNotFound, UnreadableLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from bailiff_bus.messages import JobSpec, MessageBody, RequestBody
     from bailiff_bus.port import Bus, Headers, Message, Reader, Span
     from bailiff_core.model.demand import JobDemand
+    from bailiff_core.model.job_spec import JobSpec
+    from bailiff_core.model.message import MessageBody
     from bailiff_core.model.state import PoolState
+    from bailiff_core.records.request import RequestBody
 
     from .settings import ClientSettings
 
 WAIT = 0.5
+FIRST = 2  # messages that are read to find the first record of a log
+SHED_KEPT = 100  # records about requests that were rejected unread
 T = TypeVar("T")
 
 
@@ -51,7 +57,7 @@ def bus_of(settings: ClientSettings) -> Bus:
     kafka = KafkaBus(settings.kafka)
     if not settings.api:
         return kafka
-    from bailiff.audit.http_log import HttpLogSource
+    from bailiff.client.http_log import HttpLogSource
     from bailiff_service.access_tokens import client_token
 
     token = client_token(settings.api, secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
@@ -60,21 +66,44 @@ def bus_of(settings: ClientSettings) -> Bus:
 
 @dataclass(frozen=True, slots=True)
 class PoolRef:
-    """A pool that has a log. partition: of `bailiff.audit`. identity: hash of the log's first record."""
+    """A pool that has a log.
+
+    Attributes:
+        partition: The partition of `bailiff.audit`.
+        identity: Hash of the log's first record.
+    """
 
     name: str
     partition: int
     identity: str
 
 
+Place = tuple[int, int]
+"""Partition and offset of a request in its topic."""
+
+
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request that Kafka acknowledged. (source, id) is its deduplication key. job: empty if it names none."""
+    """A request that Kafka acknowledged. (source, id) is its deduplication key, of a signed one the signer's.
+
+    Attributes:
+        job: The job that it names; else empty.
+        actor: In whose name it was sent.
+        partition: Where it is in the topic of requests, as is its offset; None where Kafka did not say.
+    """
 
     pool: str
     source: str
     id: str
     job: str = ""
+    actor: str = ""
+    partition: int | None = None
+    offset: int | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """Partition and offset; None where Kafka did not say."""
+        return None if self.partition is None or self.offset is None else (self.partition, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +133,11 @@ class NoMetrics:
 class Client:
     """A connection, to be used as an async context manager.
 
-    source: CloudEvents source of the requests. private_key: Ed25519 key that signs them. cache: folder of local snapshots.
-    now: clock for the time of requests, µs UTC.
+    Attributes:
+        source: CloudEvents source of the requests.
+        private_key: Ed25519 key that signs them.
+        cache: Folder of local snapshots.
+        now: Clock for the time of requests, µs UTC.
     """
 
     def __init__(
@@ -121,8 +153,12 @@ class Client:
         self.bus, self.source, self.actor, self.now = bus, source, actor, now
         self._private_key, self._cache = private_key, cache
         self._pools: dict[str, PoolRef] | None = None
+        self._cut: list[int] = []
         self._projections: dict[str, Projection] = {}
         self._outcomes: dict[tuple[str, str], Outcome] = {}
+        self._outcomes_at: dict[tuple[int | None, int], Outcome] = {}
+        self._sent: dict[str, None] = {}  # places of this client's own requests, as records name their causes
+        self._shed = deque[tuple[int, list[range], Outcome]](maxlen=SHED_KEPT)
         self._locks: dict[str, asyncio.Lock] = {}
         self._reads: dict[str, asyncio.Task[Any]] = {}
 
@@ -164,13 +200,24 @@ class Client:
                 pool = await self._first_record(partition, span)
                 if pool is not None:
                     found.setdefault(pool.name, pool)
+                elif span.begin:
+                    self._cut.append(partition)
             self._pools = dict(sorted(found.items()))
         return self._pools
 
     async def pool(self, name: str | None = None) -> PoolRef:
-        """The pool of that name; without a name the only pool. Raises `ClientError` if there is none, or several."""
+        """The pool of that name; without a name the only pool.
+
+        Raises:
+            ClientError: There is none, or several and none is named.
+        """
         known = await self.pools()
         names = ", ".join(known)
+        if self._cut and (name or "") not in known and not (known and name is None):
+            where = f"partition {self._cut[0]} of {topics.AUDIT.name}"
+            advice = "its records are in the archive and in exports: bailiff audit verify --archive ADDRESS"
+            text = f"the first records in {where} are gone: they were deleted, or their retention has passed"
+            raise UnreadableLog(text, advice)
         if not known:
             advice = "check that admission is running: bailiff doctor"
             raise PoolNotFound(f"no pool has a log in {topics.AUDIT.name} yet", advice)
@@ -181,11 +228,19 @@ class Client:
         return known[name] if name is not None else next(iter(known.values()))
 
     async def audit_spans(self) -> Mapping[int, Span]:
-        """Offset spans of the audit topic, by partition. Raises `ClientError` if the topic does not exist."""
+        """Offset spans of the audit topic, by partition.
+
+        Raises:
+            ClientError: The topic does not exist.
+        """
         return await self.spans(topics.AUDIT.name)
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
-        """Offset spans of a topic, by partition. Raises `ClientError` if the topic does not exist."""
+        """Offset spans of a topic, by partition.
+
+        Raises:
+            ClientError: The topic does not exist.
+        """
         try:
             return await self.bus.spans(topic)
         except KeyError:
@@ -193,7 +248,7 @@ class Client:
             raise ClientError(ExitCode.NOT_FOUND, f"Kafka has no topic {topic}", advice) from None
 
     async def _first_record(self, partition: int, span: Span) -> PoolRef | None:
-        async for message in self.messages(topics.AUDIT.name, {partition: span}):
+        async for message in self.messages(topics.AUDIT.name, {partition: span}, at_once=FIRST):
             wire = Wire(message.headers, message.value)
             name = dict(wire.headers).get("ce_pool", b"").decode(errors="replace")
             head = continues(ChainHead(name), wire)
@@ -207,15 +262,21 @@ class Client:
                 return PoolRef(name, partition, head.hash)
         return None
 
-    async def messages(self, topic: str, spans: Mapping[int, Span], *, on: bool = False) -> AsyncGenerator[Message, None]:
-        """Messages in these spans, in order within each partition; with `on`, also all that are appended later."""
+    async def messages(
+        self, topic: str, spans: Mapping[int, Span], *, on: bool = False, at_once: int = READ_LIMIT
+    ) -> AsyncGenerator[Message, None]:
+        """Messages in these spans, in order within each partition; with `on`, also all that are appended later.
+
+        Args:
+            at_once: How many are read at most before the first is used.
+        """
         wanted = {partition: span for partition, span in spans.items() if on or span.end > span.begin}
         reader: Reader | None = None
         try:
             if wanted:
                 reader = await self.bus.reader([(topic, partition, span.begin) for partition, span in wanted.items()])
             while reader is not None:
-                for message in await reader.read(wait=WAIT):
+                for message in await reader.read(at_once, WAIT):
                     if on or message.offset < wanted[message.partition].end:
                         yield message
                 if not on and all(reader.position(topic, partition) >= span.end for partition, span in wanted.items()):
@@ -227,11 +288,17 @@ class Client:
     # --- publishing
 
     async def request(
-        self, pool: str, body: RequestBody, *, id: str | None = None, actor: str | None = None  # noqa: A002 - CloudEvents' name
-    ) -> SentRequest:  # fmt: skip
+        self,
+        pool: str,
+        body: RequestBody,
+        *,
+        id: str | None = None,  # noqa: A002 - CloudEvents' name
+        actor: str | None = None,
+    ) -> SentRequest:
         """Publishes a request; returns when Kafka has acknowledged it. A repeat under the same `id` has no further effect.
 
-        actor: default: the client's own.
+        Args:
+            actor: Who requests it. Default: the client's own actor.
         """
         (sent,) = await self.requests(pool, [body], ids=[id] if id is not None else None, actor=actor)
         return sent
@@ -249,26 +316,35 @@ class Client:
             sent = [
                 await producer.send(topics.REQUESTS.name, value, key=pool.encode(), headers=headers) for headers, value in wires
             ]
-            for receipt in sent:
-                await receipt
+            receipts = [await receipt for receipt in sent]
         finally:
             await producer.close()
+        self._sent.update((f"{topics.REQUESTS.name}/{each.partition}/{each.offset}", None) for each in receipts)
         await self._trace(pool, bodies, started)
-        return [SentRequest(pool, self.source, name, _job_of(body)) for name, body in zip(names, bodies, strict=True)]
+        return [
+            SentRequest(pool, self.source, name, _job_of(body), as_actor, receipt.partition, receipt.offset)
+            for name, body, receipt in zip(names, bodies, receipts, strict=True)
+        ]
 
     async def _trace(self, pool: str, bodies: Sequence[RequestBody], started: int) -> None:
         """Exports the first trace span of each submitted job: the request itself."""
-        from bailiff_bus.messages import SubmitJob
+        from bailiff_core.records.job_requests import SubmitJob
 
         jobs = [body.demand.job for body in bodies if isinstance(body, SubmitJob)] if tracing.endpoint() is not None else []
         traces = {job: tracing.trace_of(pool, job) for job in jobs}
         spans = [
             tracing.Span(
-                "bailiff-client", f"request {job}", trace, tracing.span_of(trace, "request"), "", started, self.now(),
+                "bailiff-client",
+                f"request {job}",
+                trace,
+                tracing.span_of(trace, "request"),
+                "",
+                started,
+                self.now(),
                 {"bailiff.pool": pool, "bailiff.job": job},
             )
             for job, trace in traces.items()
-        ]  # fmt: skip
+        ]
         if spans:
             await asyncio.to_thread(tracing.export, spans)
 
@@ -297,7 +373,7 @@ class Client:
 
     def _wrapped(self, pool: str, body: RequestBody, name: str, actor: str) -> tuple[Headers, bytes]:
         from bailiff_bus.envelope import wrap  # imported here and below: readers load no message models and no cryptography
-        from bailiff_bus.messages import SubmitJob
+        from bailiff_core.records.job_requests import SubmitJob
 
         at = self.now()
         proof: dict[str, Any] = {}
@@ -309,9 +385,7 @@ class Client:
             keyid, signature = sign(self._private_key, sent, actor=actor, **attributes)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}
         context = tracing.header(pool, _job_of(body), "request") if isinstance(body, SubmitJob) else ""
-        headers, value = wrap(
-            sent, source=self.source, id=name, pool=pool, time_us=at, actor=actor, traceparent=context, **proof
-        )  # fmt: skip
+        headers, value = wrap(sent, source=self.source, id=name, pool=pool, time_us=at, actor=actor, traceparent=context, **proof)
         size = message_size(pool.encode(), headers, value)
         if size > topics.REQUESTS.max_message_bytes:
             text = f"the request has {size} bytes; {topics.REQUESTS.name} accepts at most {topics.REQUESTS.max_message_bytes}"
@@ -320,14 +394,14 @@ class Client:
 
     async def submit(self, demand: JobDemand, spec: JobSpec, *, pool: str | None = None) -> SentRequest:
         """Publishes a job submission."""
-        from bailiff_bus.messages import SubmitJob
+        from bailiff_core.records.job_requests import SubmitJob
 
         pool_ref = await self.pool(pool)
         return await self.request(pool_ref.name, SubmitJob(demand=demand, spec=spec))
 
     async def cancel(self, job: str, *, reason: str = "", pool: str | None = None) -> SentRequest:
         """Publishes the cancellation of a job."""
-        from bailiff_bus.messages import CancelJob
+        from bailiff_core.records.job_requests import CancelJob
 
         pool_ref = await self.pool(pool)
         return await self.request(pool_ref.name, CancelJob(job=job, reason=reason))
@@ -337,17 +411,46 @@ class Client:
         return await self.until(sent.pool, lambda state: self._outcome_in(state, sent), timeout)
 
     def _outcome_in(self, state: PoolState, sent: SentRequest) -> Outcome | None:
-        seen = self._outcomes.get((sent.source, sent.id))
-        if seen is not None:
-            return seen
-        memo = state.requests.get(request_key(sent.source, sent.id))
-        return None if memo is None else Outcome(True, memo.seq)
+        memo = state.requests.get(request_key(sent.source, sent.id, self.owner_of_ids(state, sent.actor)))
+        if memo is not None:
+            return Outcome(True, memo.seq)
+        if sent.offset is None:
+            return self._outcomes.get((sent.source, sent.id))
+        found = self._outcomes_at.get((sent.partition, sent.offset))
+        unread = (
+            each
+            for partition, runs, each in self._shed
+            if partition == sent.partition and any(sent.offset in run for run in runs)
+        )
+        return found or next(unread, None)
+
+    def owner_of_ids(self, state: PoolState, actor: str) -> str:
+        """Whose the ids are of requests that this client sends in the name of `actor`; empty: of nobody, as it signs none."""
+        if self._private_key is None:
+            return ""
+        from bailiff_log.signatures import known_keys
+
+        return actor or known_keys(state).get(self.key_id, "")
 
     def _store_outcome(self, entry: Entry) -> None:
-        """Stores the outcome of a rejected request: rejections are not part of the state."""
-        data = entry.record.data
-        if isinstance(data, InputRejected) and data.source and data.id:
-            self._outcomes[data.source, data.id] = Outcome(False, entry.record.seq, data.code, data.reason)
+        """Stores the outcome of a rejected request, and of one's own accepted one.
+
+        Rejections are not part of the state, and whose an accepted id is may change with it: a policy may take the sender's key
+        away. By its place in the topic, as anybody can send what is rejected under another's source and id.
+        """
+        data, cause = entry.record.data, entry.record.cause
+        if not isinstance(data, InputRejected) or data.topic != topics.REQUESTS.name:
+            if cause in self._sent:
+                partition, offset = map(int, cause.split("/")[1:])
+                self._outcomes_at.setdefault((partition, offset), Outcome(True, entry.record.seq))
+            return
+        outcome = Outcome(False, entry.record.seq, data.code, data.reason)
+        if data.offsets:
+            self._shed.append((data.partition, runs_of(data.offsets), outcome))
+            return
+        self._outcomes_at[data.partition, data.offset] = outcome
+        if data.source and data.id:
+            self._outcomes[data.source, data.id] = outcome
 
     # --- reading
 
@@ -363,10 +466,31 @@ class Client:
                 )
         return self._projections[pool_ref.name]
 
+    async def records_about(self, job: str, pool: str | None = None) -> list[Wire] | None:
+        """The records about the job, without its progress; None: only the whole log has them.
+
+        Raises:
+            ClientError: They are not those that were verified.
+        """
+        from bailiff_log.records_at import RecordChanged, records_at
+
+        projection = await self.projection(pool)
+        try:
+            assert projection.job_index is not None
+            places = projection.job_index.of(job, projection.state)
+            return await records_at(self.bus, projection.partition, places) if places is not None else None
+        except (ValueError, TimeoutError, OffsetOutOfRange):
+            return None
+        except RecordChanged as changed:
+            raise ClientError(ExitCode.UNREADABLE, str(changed), "verify the log: bailiff audit verify") from None
+
     async def until(self, pool: str | None, found: Callable[[PoolState], T | None], timeout: float | None) -> T | None:
         """The first result of `found` as the pool's state changes; None if there is none within `timeout` seconds.
 
-        The time counts from when the log was read to its end. timeout: None waits for ever.
+        The time counts from when the log was read to its end.
+
+        Args:
+            timeout: Seconds; None: no timeout.
         """
         projection = await self.projection(pool)
         loop = asyncio.get_running_loop()
@@ -403,18 +527,25 @@ class Client:
 
         def made(folder: Path | None) -> Projection:
             projection = Projection(
-                self.bus, pool_ref.name, pool_ref.partition, NoMetrics(), snapshots=folder,
+                self.bus,
+                pool_ref.name,
+                pool_ref.partition,
+                NoMetrics(),
+                snapshots=folder,
                 observe=lambda entry: observe(entry, projection.state),
-            )  # fmt: skip
+                undecoded=True,
+                job_index=JobIndex(),
+            )
             return projection
 
         projection = made(snapshots)
-        await projection.open()
+        await projection.open(before)
         snapshot_seq = projection.state.seq
         if before is None or snapshot_seq < before:
             with suppress(OffsetOutOfRange):  # the log is shorter than the snapshot
                 await projection.catch_up()
-                if snapshot_seq < 0 or projection.state.seq > snapshot_seq:  # a record after the snapshot confirms it
+                if projection.state.seq >= snapshot_seq:
+                    projection.keep_changes()
                     return projection
         await projection.close()
         projection = made(None)
@@ -426,8 +557,10 @@ class Client:
     ) -> AsyncGenerator[T, None]:
         """What `look` finds in the records from `from_seq` on, given each with the state after it.
 
-        on: continues with appended records, else stops at the current end. As `follow`, but starts from the local snapshot where
-        that is older than `from_seq`.
+        It begins at the local snapshot, if that is older than `from_seq`.
+
+        Args:
+            on: Continue with appended records; else stop at the current end.
         """
         found, seen = deque[T](), from_seq - 1
 
@@ -453,7 +586,8 @@ class Client:
     ) -> AsyncGenerator[Entry, None]:
         """Records of the pool from `from_seq` on; with `on`, continues with appended records, else stops at the current end.
 
-        state: an empty state to fold into; it is as of the yielded entry.
+        Args:
+            state: An empty state to fold into; it is as of the yielded entry.
         """
         pool_ref = await self.pool(pool)
         reader = AuditReader(self.bus, pool_ref.name, pool_ref.partition)
@@ -476,7 +610,7 @@ def request_of(entry: Entry) -> RequestId | None:
 
 
 def _job_of(body: RequestBody) -> str:
-    from bailiff_bus.messages import SubmitJob
+    from bailiff_core.records.job_requests import SubmitJob
 
     job = body.demand.job if isinstance(body, SubmitJob) else getattr(body, "job", "")
     return job if isinstance(job, str) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bailiff_service.exit_code import ExplainedCode
 
@@ -15,14 +15,15 @@ class ExitCode(ExplainedCode):
     """Exit codes of `bailiff` commands."""
 
     DONE = 0, "Done; with --wait: the job succeeded."
-    FOUND_WRONG = 1, "A check failed: audit verify, audit replay, policy check, doctor."
+    FOUND_WRONG = 1, "A check failed: audit verify, replay, check-proof, check-receipt; policy check, doctor."
     USAGE = 2, "Invalid command line, file or setting."
     REJECTED = 3, "Admission rejected the request; the reason was printed."
     UNREACHABLE = 4, "Kafka or the query interface is unreachable, or did not respond in time."
     NOT_FOUND = 5, "No such job, node, pool, record or topic."
     NO_ANSWER = 6, "The request was published, but there was no response in time; it may still take effect."
-    UNREADABLE = 7, "The log contains a record that this release cannot read, or is inconsistent."
+    UNREADABLE = 7, "The log, or a receipt, has something that this release cannot read, or is inconsistent."
     ENGINE_MISSING = 8, "audit replay: no difference, but part of the log was not replayed because its engine is not stored here."
+    TO_JUDGE = 9, "With --strict: audit verify or audit replay found no fault, but something that a person has to judge."
     JOB_FAILED = 10, "With --wait: the job failed or was evicted for good."
     JOB_CANCELLED = 11, "With --wait: the job was cancelled."
     INTERNAL = 70, "Internal error; please report it."
@@ -30,7 +31,12 @@ class ExitCode(ExplainedCode):
 
 
 class ClientError(Exception):
-    """The base of the client's errors, and what ends a command. text: what is wrong and where; advice: what to do."""
+    """The base of the client's errors, and what ends a command.
+
+    Attributes:
+        text: What is wrong and where.
+        advice: What to do.
+    """
 
     def __init__(self, exit_code: ExitCode, text: str, advice: str = "") -> None:
         super().__init__(text)
@@ -38,7 +44,11 @@ class ClientError(Exception):
 
 
 class InvalidRequest(ClientError):
-    """A value that cannot be sent: of a job, a filter or a setting. faults: one sentence each."""
+    """A value that cannot be sent: of a job, a filter or a setting.
+
+    Attributes:
+        faults: One sentence each.
+    """
 
     def __init__(self, faults: Sequence[str], advice: str = "") -> None:
         super().__init__(ExitCode.USAGE, "\n".join(faults), advice)
@@ -46,7 +56,12 @@ class InvalidRequest(ClientError):
 
 
 class Rejected(ClientError):
-    """Admission rejected a request. code: as in the table of rejections; seq: of the record in the pool's log."""
+    """Admission rejected a request.
+
+    Attributes:
+        code: The code, as in the table of rejections.
+        seq: Number of the record of the rejection in the pool's log.
+    """
 
     def __init__(self, code: str, reason: str, *, job: str = "", pool: str = "", seq: int = -1) -> None:
         where = f"{job}: " if job else ""
@@ -65,62 +80,74 @@ class NotPermitted(Rejected):
 NOT_PERMITTED = ("not-permitted", "auth-not-accepted", "unknown-key", "bad-signature", "wrong-actor", "not-signed")
 
 
-class JobNotFound(ClientError):
+class _WithCode(ClientError):
+    """A kind of error that always has the same exit code."""
+
+    CODE: ClassVar[ExitCode]
+    ADVICE: ClassVar[str] = ""
+
+    def __init__(self, text: str, advice: str | None = None) -> None:
+        super().__init__(self.CODE, text, self.ADVICE if advice is None else advice)
+
+
+class JobNotFound(_WithCode):
     """There is no such job in the pool."""
 
-    def __init__(self, text: str, advice: str = "") -> None:
-        super().__init__(ExitCode.NOT_FOUND, text, advice)
+    CODE = ExitCode.NOT_FOUND
 
 
-class PoolNotFound(ClientError):
+class PoolNotFound(_WithCode):
     """There is no such pool, or none has a log yet."""
 
-    def __init__(self, text: str, advice: str = "") -> None:
-        super().__init__(ExitCode.NOT_FOUND, text, advice)
+    CODE = ExitCode.NOT_FOUND
 
 
-class ProjectNotFound(ClientError):
+class ProjectNotFound(_WithCode):
     """There is no such project in the policy."""
 
-    def __init__(self, text: str, advice: str = "") -> None:
-        super().__init__(ExitCode.NOT_FOUND, text, advice)
+    CODE = ExitCode.NOT_FOUND
 
 
-class Unreachable(ClientError):
+class Unreachable(_WithCode):
     """Kafka or the query interface does not respond."""
 
-    def __init__(self, text: str, advice: str = "") -> None:
-        super().__init__(ExitCode.UNREACHABLE, text, advice)
+    CODE = ExitCode.UNREACHABLE
 
 
-class NoAnswer(ClientError, TimeoutError):
+class NoAnswer(_WithCode, TimeoutError):
     """A request was published, and admission has not responded in time. It may still take effect."""
 
-    def __init__(self, text: str, advice: str = "") -> None:
-        super().__init__(ExitCode.NO_ANSWER, text, advice)
+    CODE = ExitCode.NO_ANSWER
 
 
-class Timeout(ClientError, TimeoutError):
+class Timeout(_WithCode, TimeoutError):
     """A job has not ended within the time given to `wait`. The job is not affected."""
 
-    def __init__(self, text: str, advice: str = "") -> None:
-        super().__init__(ExitCode.NO_ANSWER, text, advice)
+    CODE = ExitCode.NO_ANSWER
 
 
 class JobFailed(ClientError):
-    """A job that was waited for ended, and not by success. outcome: failed, cancelled, evicted or timed-out."""
+    """A job that was waited for ended, and not by success.
 
-    def __init__(self, job: str, outcome: str, reason: str = "") -> None:
+    Attributes:
+        outcome: `failed`, `cancelled`, `evicted` or `timed-out`.
+        output: The last lines of its last attempt; empty where they could not be read.
+    """
+
+    def __init__(self, job: str, outcome: str, reason: str = "", output: Sequence[str] = ()) -> None:
         code = ExitCode.JOB_CANCELLED if outcome == "cancelled" else ExitCode.JOB_FAILED
-        super().__init__(code, f"{job} {outcome}" + (f": {reason}" if reason else ""), f"its output: bailiff logs {job}")
-        self.job, self.outcome, self.reason = job, outcome, reason
+        advice = f"its output: bailiff logs {job}"
+        super().__init__(code, f"{job} {outcome}" + (f": {reason}" if reason else ""), advice)
+        self.job, self.outcome, self.reason, self.output = job, outcome, reason, tuple(output)
+
+    def __str__(self) -> str:
+        return "\n".join([self.text, *(f"  | {line}" for line in self.output), self.advice])
 
 
-class UnreadableLog(ClientError):
+class UnreadableLog(_WithCode):
     """The log is truncated or inconsistent, or has records that this release cannot read."""
 
-    def __init__(self, text: str, advice: str = "see: bailiff audit verify") -> None:
-        super().__init__(ExitCode.UNREADABLE, text, advice)
+    CODE, ADVICE = ExitCode.UNREADABLE, "see: bailiff audit verify"
 
 
 def as_client_error(error: Exception) -> ClientError | None:
@@ -129,6 +156,7 @@ def as_client_error(error: Exception) -> ClientError | None:
         return error
     from bailiff_bus.port import BusUnavailable, OffsetOutOfRange
     from bailiff_core.records.wire import UnreadableRecord
+    from bailiff_log.archive import ArchiveError
     from bailiff_log.projection import StateDiverged
     from bailiff_service.settings import SettingsError
 
@@ -147,5 +175,7 @@ def as_client_error(error: Exception) -> ClientError | None:
             return UnreadableLog(f"the log cannot be read further: {error}")
         case StateDiverged():
             return UnreadableLog(str(error), "see: bailiff audit replay")
+        case ArchiveError():
+            return ClientError(ExitCode.UNREACHABLE, f"the archive: {error}")
         case _:
             return None

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from bailiff_bus.messages import SubmitJob
 from bailiff_core.model.state import PoolState
+from bailiff_core.records.job_requests import SubmitJob
 
 DEFAULT = "docker"
 LABEL = "bailiff.runtime/"

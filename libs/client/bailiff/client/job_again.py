@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bailiff_bus.messages.requests import ADDED_LABELS
 from bailiff_core.humanize import thousandths_text
+from bailiff_core.model.amounts import cores, gpu_fraction
+from bailiff_core.model.job_spec import ADDED_LABELS
 from bailiff_core.model.state import ENDED
 
-from .job_parser import GROUP_FIELDS, JOB_FIELDS, cpu, duration, fraction, gpus, memory
+from .job_parser import GROUP_FIELDS, JOB_FIELDS, duration, gpus, memory
 from .job_spec import read_spec
 
 if TYPE_CHECKING:
-    from bailiff_bus.messages import JobSpec
+    from bailiff_core.model.job_spec import JobSpec
     from bailiff_core.model.state import Job, PoolState
 
     from .client import Client
@@ -26,7 +27,11 @@ LONGEST_NAME = 63
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The fields of the job as in a job file. missing: why those that are not in the log could not be read; else empty."""
+    """The fields of the job as in a job file.
+
+    Attributes:
+        missing: Why the fields that are not in the log could not be read; empty if they were.
+    """
 
     document: Mapping[str, Any]
     missing: str = ""
@@ -39,7 +44,11 @@ async def job_again(client: Client, state: PoolState, job: Job) -> Again:
 
 
 def document_again(state: PoolState, job: Job, spec: JobSpec | None) -> dict[str, Any]:
-    """As above. spec: its private part, if it could be read."""
+    """The job as a job file, to submit it again.
+
+    Args:
+        spec: Its private part, if it could be read.
+    """
     demand = job.demand.to_data()
     document = _fields(JOB_FIELDS, "demand", demand)
     groups = [_group(each) for each in demand["tasks"]]
@@ -105,8 +114,8 @@ def _text(read: Any, value: Any) -> Any:
         return f"{value}us"
     if read is memory:
         return f"{value}B"
-    if read is cpu:
+    if read is cores:
         return f"{value}m"
-    if read in (gpus, fraction):
+    if read in (gpus, gpu_fraction):
         return thousandths_text(value)
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

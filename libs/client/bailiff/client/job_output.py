@@ -28,7 +28,12 @@ LONGEST_LINE = 1_000_000  # characters; a longer line is split
 
 @dataclass(frozen=True, slots=True)
 class OutputFilter:
-    """Which output is wanted. since: µs UTC, when it reached Kafka. pattern: a line that does not contain it is left out."""
+    """Which output is wanted.
+
+    Attributes:
+        since: µs UTC, when it reached Kafka.
+        pattern: A line that does not contain it is left out.
+    """
 
     pool: str
     job: str
@@ -58,7 +63,11 @@ def pattern_of(text: str | None) -> re.Pattern[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of output, as one task wrote it. time: µs UTC, when it reached Kafka."""
+    """A piece of output, as one task wrote it.
+
+    Attributes:
+        time: µs UTC, when it reached Kafka.
+    """
 
     task: str
     attempt: str
@@ -120,7 +129,11 @@ class WholeLines:
 
 
 async def chunks(client: Client, wanted: OutputFilter, is_over: Callable[[], Awaitable[bool]]) -> AsyncGenerator[Chunk, None]:
-    """The retained output of a job, then new output until `is_over`. Raises `ClientError` where the policy denies it."""
+    """The retained output of a job, then new output until `is_over`.
+
+    Raises:
+        ClientError: The policy denies it.
+    """
     check_may_read_output(client, (await client.projection(wanted.pool)).state, wanted.job)
     spans = await client.spans(topics.JOB_LOGS.name)
     reader = await client.bus.reader([(topics.JOB_LOGS.name, partition, span.begin) for partition, span in spans.items()])

@@ -12,48 +12,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from bailiff_bus.messages import SubmitJob
-from bailiff_bus.validation_errors import describe_errors, value_text
-from bailiff_core.model.demand import SubGroup, TopologyRule
-from bailiff_core.model.document import SHORTEST_UNITLESS, SMALLEST_UNITLESS, parse_duration
+from bailiff_bus.validation_errors import describe_errors
+from bailiff_core.model.amounts import InvalidValue, cores, found_text, gpu_fraction, thousandths
+from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
+from bailiff_core.model.document import BYTES, SHORTEST_UNITLESS, SMALLEST_UNITLESS, parse_duration
+from bailiff_core.model.job_spec import SET_BY_BAILIFF, JobSpec
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_service import yaml_files
 from bailiff_service.yaml_files import Lines, Place
 
 from .errors import ClientError, ExitCode
 
-MEMORY_UNITS = {
-    "": 1, "B": 1,
-    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
-}  # fmt: skip
-
-
+MEMORY_UNITS = {**BYTES, "B": 1, "KB": 10**3, **{unit[:2]: size for unit, size in BYTES.items() if unit.endswith("iB")}}
 LONGEST_NUMBER = 24  # digits
-LARGEST_AMOUNT = 10**12  # GPUs or cores; keeps Decimal arithmetic exact
-
-
-class InvalidValue(ValueError):
-    """An invalid value. The text has what was found and what is expected."""
 
 
 def gpus(value: object) -> int:
     """Thousandths of a GPU from `4`, or from `0.5` for a part of one."""
-    return _thousandths(value, "a number of GPUs per task, as in 4, or 0.5 for a part of one", allow_milli=False)
-
-
-def thousandths(value: object, wanted: str) -> int:
-    """Thousandths of an amount. wanted: what is expected, for the error."""
-    return _thousandths(value, wanted, allow_milli=False)
-
-
-def cpu(value: object) -> int:
-    """Millicores from `2`, `1.5` or `500m`."""
-    return _thousandths(value, "cores per task, as in 2, 1.5 or 500m", allow_milli=True)
+    return thousandths(value, "a number of GPUs per task, as in 4, or 0.5 for a part of one")
 
 
 def memory(value: object) -> int:
@@ -62,24 +42,15 @@ def memory(value: object) -> int:
     text = _text(value, wanted)
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", text, re.ASCII)
     if match is None or match[2] not in MEMORY_UNITS:
-        raise InvalidValue(f"expected {wanted}, found {_shown(text)}")
+        raise InvalidValue(f"expected {wanted}, found {found_text(text)}")
     if len(match[1]) > LONGEST_NUMBER:
         raise InvalidValue(f"expected {wanted}, found a number of {len(match[1])} digits")
     amount = Decimal(match[1]) * MEMORY_UNITS[match[2]]
     if amount != amount.to_integral_value():
-        raise InvalidValue(f"expected {wanted} that is a whole number of bytes, found {_shown(text)}")
+        raise InvalidValue(f"expected {wanted} that is a whole number of bytes, found {found_text(text)}")
     if not match[2] and 0 < amount < SMALLEST_UNITLESS:
         raise InvalidValue(f"expected {wanted}, found {text}, which would be a number of bytes")
     return int(amount)
-
-
-def fraction(value: object) -> int:
-    """Thousandths of a GPU from `0.5`."""
-    wanted = "a fraction of a GPU from 0.1 to 1, as in 0.5"
-    found = _thousandths(value, wanted, allow_milli=False)
-    if not 100 <= found <= 1000:
-        raise InvalidValue(f"expected {wanted}, found {_shown(value)}")
-    return found
 
 
 def seconds(value: object) -> str:
@@ -91,13 +62,17 @@ def seconds(value: object) -> str:
             raise ValueError(text)
         micros = parse_duration(text if text[-1:].isalpha() else f"{int(Decimal(text) * 1000)}ms")
     except (ValueError, ArithmeticError):
-        raise InvalidValue(f"expected {wanted}, found {_shown(text)}") from None
+        raise InvalidValue(f"expected {wanted}, found {found_text(text)}") from None
     assert isinstance(micros, int)
     return f"{micros / 1_000_000:g}"
 
 
 def duration(value: object) -> object:
-    """A duration for `SubmitJob`. Raises `InvalidValue` for a small number without a unit: it would be microseconds."""
+    """A duration for `SubmitJob`.
+
+    Raises:
+        InvalidValue: A small number has no unit: it would be microseconds.
+    """
     if type(value) is int and 0 < value < SHORTEST_UNITLESS:
         raise InvalidValue(f"expected a time with its unit, as in {value}s (us, ms, s, m, h, d), found {value}")
     return value
@@ -107,7 +82,7 @@ def pair(text: str) -> tuple[str, str]:
     """Name and value from `NAME=VALUE`."""
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise InvalidValue(f"expected NAME=VALUE, found {_shown(text)}")
+        raise InvalidValue(f"expected NAME=VALUE, found {found_text(text)}")
     return name, value
 
 
@@ -118,26 +93,8 @@ def merged(before: object, more: dict[str, str]) -> object:
 
 def _text(value: object, wanted: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InvalidValue(f"expected {wanted}, found {_shown(value)}")
+        raise InvalidValue(f"expected {wanted}, found {found_text(value)}")
     return str(value).strip()
-
-
-def _thousandths(value: object, wanted: str, *, allow_milli: bool) -> int:
-    text = _text(value, wanted)
-    milli = allow_milli and text.endswith("m")
-    try:
-        amount = Decimal(text.removesuffix("m") if milli else text)
-        whole = amount.is_finite() and 0 <= amount <= LARGEST_AMOUNT
-        found = amount * (1 if milli else 1000) if whole else amount
-    except ArithmeticError:
-        raise InvalidValue(f"expected {wanted}, found {_shown(text)}") from None
-    if not whole or found != found.to_integral_value():
-        raise InvalidValue(f"expected {wanted}, found {_shown(text)}")
-    return int(found)
-
-
-def _shown(value: object) -> str:
-    return "nothing" if value is None else value_text(value)
 
 
 # --- a job
@@ -149,7 +106,11 @@ def _same(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Maps a field of a job file to its path in `SubmitJob`. read: parses the value."""
+    """Maps a field of a job file to its path in `SubmitJob`.
+
+    Attributes:
+        read: Parses the value.
+    """
 
     path: tuple[str, ...]
     read: Callable[[object], object] = _same
@@ -172,7 +133,7 @@ def dependencies(value: object) -> list[object]:
             continue
         name, _, until = _text(each, "a job, as in prep-1 or prep-1:ended").partition(":")
         if until not in ("", "succeeded", "ended"):
-            raise InvalidValue(f"expected JOB, JOB:succeeded or JOB:ended; found {_shown(each)}")
+            raise InvalidValue(f"expected JOB, JOB:succeeded or JOB:ended; found {found_text(each)}")
         found.append({"job": name, "until": until or "succeeded"})
     return found
 
@@ -185,47 +146,28 @@ def _underscored_all(value: object) -> object:
     return [_underscored(each) if isinstance(each, dict) else each for each in value] if isinstance(value, list) else value
 
 
+def _is_duration(kind: Any) -> bool:
+    return any(getattr(each, "func", None) is parse_duration or _is_duration(each) for each in get_args(kind))
+
+
+NAMES = {"job": "name", "priority_class": "class"}
+READ = {"sub_groups": _underscored_all, "after": dependencies, "ports": _one_or_more_numbers}
+NO_FIELDS = ("tasks", "workload")
 JOB_FIELDS: Mapping[str, Field] = {
-    "name": Field(("demand", "job")),
-    "class": Field(("demand", "priority_class")),
-    "project": Field(("demand", "project")),
-    "user": Field(("demand", "user")),
-    "labels": Field(("demand", "labels")),
-    "preemptible": Field(("demand", "preemptible")),
-    "grace": Field(("demand", "grace"), duration),
-    "kill_after": Field(("demand", "kill_after"), duration),
-    "run_time_limit": Field(("demand", "run_time_limit"), duration),
-    "max_failures": Field(("demand", "max_failures")),
-    "elastic": Field(("demand", "elastic")),
-    "on_failure": Field(("demand", "on_failure")),
-    "restart_backoff": Field(("demand", "restart_backoff"), duration),
-    "min_tasks": Field(("demand", "min_tasks")),
-    "sub_groups": Field(("demand", "sub_groups"), _underscored_all),
-    "topology": Field(("demand", "topology")),
-    "preemption_delay": Field(("demand", "preemption_delay"), duration),
-    "stale_grace": Field(("demand", "stale_grace"), duration),
-    "on_eviction": Field(("demand", "on_eviction")),
-    "on_term": Field(("demand", "on_term")),
-    "pack": Field(("demand", "pack")),
-    "placement": Field(("demand", "placement")),
-    "after": Field(("demand", "after"), dependencies),
-    "ports": Field(("demand", "ports"), _one_or_more_numbers),
-    "command": Field(("spec", "command")),
-    "env": Field(("spec", "env")),
-    "working_dir": Field(("spec", "working_dir")),
-    "secrets": Field(("spec", "secrets")),
-    "runtime": Field(("spec", "runtime")),
-    "image": Field(("spec", "image")),
-    "tty": Field(("spec", "tty")),
+    NAMES.get(name, name): Field((part, name), READ.get(name, duration if _is_duration(field.rebuild_annotation()) else _same))
+    for part, model in (("demand", JobDemand), ("spec", JobSpec))
+    for name, field in model.model_fields.items()
+    if name not in NO_FIELDS
 }
+"""The fields of demand and spec, but for those of a task group."""
 GROUP_FIELDS: Mapping[str, Field] = {
     "tasks": Field(("count",)),
     "gpus": Field(("gpu_milli",), gpus),
-    "fraction": Field(("gpu_share_milli",), fraction),
+    "fraction": Field(("gpu_share_milli",), gpu_fraction),
     "gpu_memory": Field(("gpu_share_bytes",), memory),
     "gpu_devices": Field(("gpu_devices",)),
     "mig": Field(("mig_profile",)),
-    "cpu": Field(("cpu_milli",), cpu),
+    "cpu": Field(("cpu_milli",), cores),
     "memory": Field(("memory_bytes",), memory),
     "gpu_model": Field(("gpu_models",), _one_or_more),
     "node_labels": Field(("node_labels",)),
@@ -269,7 +211,7 @@ def read_job_file(path: Path) -> tuple[dict[str, Any], Source]:
 
 def not_a_job(value: object) -> str:
     """Error text for a document that is not a mapping."""
-    return f"expected the fields of a job, found {_shown(value)}"
+    return f"expected the fields of a job, found {found_text(value)}"
 
 
 def fields_of(value: Mapping[Any, Any]) -> dict[str, Any]:
@@ -286,7 +228,11 @@ def lines_of(lines: Lines) -> Lines:
 
 
 def job_from(document: Mapping[str, Any], source: Source | None = None) -> SubmitJob:
-    """The request for a job's fields. Raises `ClientError` with all faults, one per line."""
+    """The request for a job's fields.
+
+    Raises:
+        ClientError: The fields are invalid; with all faults, one per line.
+    """
     where = (source or Source()).where
     job, faults = checked(document)
     if job is None:
@@ -324,6 +270,13 @@ def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
             faults.append((("sim_run_for",), str(error)))
     if "command" not in spec and "command" not in document:
         faults.append((("command",), "expected a value, found nothing"))
+    if not _program(spec.get("command", "given")):
+        faults.append((("command",), "expected a program, found an empty text"))
+    for variables in ("env", "secrets"):
+        given = spec.get(variables)
+        for variable in given if isinstance(given, dict) else ():
+            if variable in SET_BY_BAILIFF:
+                faults.append(((variables,), f"{variable} is set by Bailiff for each task"))
     faults += [(place, _no_such_field(str(place[-1]), known)) for place, known in _unknown_inside(document)]
     demand["tasks"] = _groups(document, faults)
     try:
@@ -336,6 +289,12 @@ def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
     except ValueError as error:  # a number of thousands of digits
         return None, [*faults, ((), f"a value cannot be read: {error}")]
     return (None if faults else job), faults
+
+
+def _program(command: object) -> object:
+    """The program or the line for the shell; falsy if it is empty."""
+    first = command[0] if isinstance(command, list | tuple) and command else command
+    return first.strip() if isinstance(first, str) else True
 
 
 _ADVICE = "an example: bailiff submit --gpus 4 --memory 8GiB -- python train.py"
@@ -363,12 +322,12 @@ def _groups(document: Mapping[str, Any], faults: Faults) -> list[dict[str, Any]]
     if top:
         faults.append(((top[0],), "cannot be combined with groups; move it into each group"))
     if not isinstance(groups, list) or not groups:
-        faults.append((("groups",), f"expected a list of task groups, found {_shown(groups)}"))
+        faults.append((("groups",), f"expected a list of task groups, found {found_text(groups)}"))
         return []
     found = []
     for index, group in enumerate(groups):
         if not isinstance(group, dict):
-            faults.append((("groups", index), f"expected the fields of a group, found {_shown(group)}"))
+            faults.append((("groups", index), f"expected the fields of a group, found {found_text(group)}"))
             continue
         unknown = [name for name in group if name not in GROUP_FIELDS]
         faults += [(("groups", index, name), _no_such_field(name, GROUP_FIELDS)) for name in unknown]
@@ -434,7 +393,11 @@ def _no_such_field(name: str, known: Iterable[str]) -> str:
 
 
 def read_yaml(path: Path) -> tuple[Any, Lines]:
-    """Parsed content of the file, and the line of every place in it. Raises `ClientError` with file and line."""
+    """Parsed content of the file, and the line of every place in it.
+
+    Raises:
+        ClientError: The file is invalid; with file and line.
+    """
     try:
         return yaml_files.read_yaml(path)
     except yaml_files.UnreadableFile as fault:

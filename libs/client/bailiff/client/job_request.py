@@ -1,5 +1,6 @@
 """Builds the request for a job from YAML text, with defaults for name and project; used by `bailiff submit` and the console."""
 
+import contextlib
 import re
 import secrets
 import string
@@ -8,24 +9,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bailiff_bus.messages import SubmitJob
-from bailiff_service.policy_files import line_of
-from bailiff_service.yaml_files import UnreadableFile, parse_untrusted_yaml
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.job_requests import SubmitJob
+from bailiff_service.yaml_files import UnreadableFile, line_of, parse_untrusted_yaml
 
+from .dependencies import named_dependencies
+from .errors import InvalidRequest
 from .job_parser import checked, fields_of, lines_of, not_a_job
+
+SUBMIT_DIR = "BAILIFF_SUBMIT_DIR"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An invalid part of the text. line: from 1. field: empty for the whole text."""
+    """An invalid part of the text.
+
+    Attributes:
+        line: From 1.
+        field: Empty for the whole text.
+    """
 
     line: int
     field: str
     text: str
 
 
-def job_in(text: str, project: str | None = None) -> tuple[SubmitJob | None, list[Fault]]:
-    """The request for this YAML, or None and all faults by line. Missing name and project are filled in."""
+def job_in(
+    text: str, project: str | None = None, waiting: tuple[PoolState, str] | None = None
+) -> tuple[SubmitJob | None, list[Fault]]:
+    """The request for this YAML, or None and all faults by line. Missing name and project are filled in.
+
+    Args:
+        waiting: The pool's state, in which the job finds those that it waits for, and the user.
+    """
     try:
         value, lines = parse_untrusted_yaml(text, "")
     except UnreadableFile as error:
@@ -35,11 +51,19 @@ def job_in(text: str, project: str | None = None) -> tuple[SubmitJob | None, lis
     document, known_lines = fields_of(value), lines_of(lines)
     in_project(document, project)
     named(document)
+    unknown = []
+    if waiting is not None and document.get("after"):
+        (state, user), at = waiting, line_of(known_lines, ("after",))
+        try:
+            document["after"] = named_dependencies(state, document["after"], user, str(document["name"]))
+        except InvalidRequest as problem:
+            unknown = [Fault(at, "after", str(problem).removeprefix("after: "))]
+            del document["after"]
     job, faults = checked(document)
-    found = [
+    found = unknown + [
         Fault(line_of(known_lines, place), ".".join(map(str, place)).replace("_", "-"), message) for place, message in faults
     ]
-    return job, sorted(dict.fromkeys(found), key=lambda fault: fault.line)
+    return None if unknown else job, sorted(dict.fromkeys(found), key=lambda fault: fault.line)
 
 
 def fault_of(error: UnreadableFile) -> Fault:
@@ -58,6 +82,14 @@ def named(document: MutableMapping[str, Any]) -> None:
     """Sets a generated name if the job has none."""
     if "name" not in document:
         document["name"] = made_name(document.get("command"))
+
+
+def from_here(document: MutableMapping[str, Any]) -> None:
+    """Has a job of the runtime `process` run in the caller's folder, where the node has it, unless the job says another."""
+    if document.get("runtime", "process") == "process" and not document.keys() & {"working_dir", "image", "sim_run_for"}:
+        with contextlib.suppress(OSError):  # the folder is gone
+            here, given = str(Path.cwd()), document.get("env") or {}
+            document["env"] = {SUBMIT_DIR: here, **given} if isinstance(given, dict) else given
 
 
 def made_name(command: object) -> str:

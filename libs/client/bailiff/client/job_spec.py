@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import JobSpecCopy, ReadJobSpec
+from bailiff_bus.messages.spec_copies import JobSpecCopy
 from bailiff_bus.port import Span
+from bailiff_core.records.job_requests import ReadJobSpec
 from bailiff_log.encryption import CannotDecrypt
 from bailiff_log.spec_copies import decrypt_copy, new_reader
 
@@ -18,7 +19,7 @@ from .errors import NoAnswer, Rejected
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bailiff_bus.messages import JobSpec
+    from bailiff_core.model.job_spec import JobSpec
     from bailiff_core.model.state import Job
 
     from .client import Client
@@ -44,7 +45,7 @@ async def ends_of_copies(client: Client) -> Mapping[int, Span]:
 
 async def spec_copy(
     client: Client, pool: str, job: Job, grant: int, spans: Mapping[int, Span], private: bytes
-) -> tuple[JobSpec | None, str]:  # fmt: skip
+) -> tuple[JobSpec | None, str]:
     """Wait for the copy of this grant, from these offsets on. What somebody else has sent is passed over. Raises `NoAnswer`."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN):

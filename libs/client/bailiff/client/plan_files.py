@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bailiff_bus.validation_errors import value_text
+from bailiff_core.humanize import value_text
+from bailiff_core.model.references import names_of
 from bailiff_core.plan import Snapshot, read_snapshot
-from bailiff_core.plan.snapshot import names_of
 from bailiff_service.policy_files import Faults, fault_lines, faults_of, reference_faults, strict_faults
 from bailiff_service.yaml_files import Lines, UnreadableFile, parse_yaml, read_text
 
@@ -44,7 +44,11 @@ class Source:
         return value
 
     def problem(self, faults: Faults, whole: str = "snapshot") -> ClientError:
-        """The error with all faults, one per line. whole: name of the document as a whole."""
+        """The error with all faults, one per line.
+
+        Args:
+            whole: Name of the document as a whole.
+        """
         if not self.lines:
             try:
                 _, self.lines = parse_yaml(self.text.replace("\t", " "), self.name)  # JSON without tabs is YAML
@@ -75,7 +79,11 @@ def read_source(file: str) -> Source:
 
 
 def snapshot_from(source: Source) -> Snapshot:
-    """The snapshot in the document. Raises `ClientError` with all faults."""
+    """The snapshot in the document.
+
+    Raises:
+        ClientError: The document is invalid; with all faults.
+    """
     if not isinstance(source.value, dict):
         found = "nothing" if source.value is None else value_text(source.value)
         raise source.problem([((), f"expected the fields of a snapshot (nodes, jobs, projects, policy, now), found {found}")])
@@ -94,4 +102,4 @@ def snapshot_from(source: Source) -> Snapshot:
 
 def contradictions(source: Source, error: Any) -> ClientError:
     """The error for an inconsistent snapshot, with each contradiction at its line."""
-    return source.problem([(fault.place, fault.text) for fault in error.faults])
+    return source.problem(error.faults)

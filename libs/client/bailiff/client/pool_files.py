@@ -10,12 +10,23 @@ from bailiff_bus.validation_errors import describe_errors
 from bailiff_service.settings import PoolDeclaration, SettingsError, read_pools
 
 from .errors import ClientError, ExitCode
+from .safe_write import replacing
 
 HEADER = "# The node pools. The log of each is that partition of bailiff.audit, permanently.\npools:\n"
 
 
 def with_pool(path: Path, name: str, partition: int | None, description: str, taken: Collection[int]) -> tuple[str, int]:
-    """New text of the file, and partition of the new pool. taken: partitions that have a log. Raises `ClientError`."""
+    """Adds a pool to the file.
+
+    Args:
+        taken: Partitions that have a log already.
+
+    Returns:
+        The new text of the file, and the partition of the new pool.
+
+    Raises:
+        ClientError: The pool cannot be added to this file.
+    """
     declared = read_pools(path) if path.exists() else ()
     if any(pool.name == name for pool in declared):
         raise ClientError(ExitCode.USAGE, f"{path} declares a pool {name!r} already", "list pools: bailiff pool list")
@@ -42,25 +53,25 @@ def _appended(before: str, name: str, partition: int, description: str) -> str:
 
 
 def write_pools(path: Path, text: str, name: str, partition: int) -> None:
-    """Replaces the file if the text parses to the expected pools. Raises `ClientError` with the entry to add manually if not."""
-    draft = path.with_name(f"{path.name}.draft")
+    """Replaces the file if the text parses to the expected pools.
+
+    Raises:
+        ClientError: It does not; with the entry to add manually.
+    """
     advice = f"add it manually: {{name: {name}, partition: {partition}}}"
-    try:
-        draft.write_text(text, encoding="utf-8")
-        before = read_pools(path) if path.exists() else ()
-        after = read_pools(draft)
+    with replacing(path) as draft:
+        draft.write(text.encode())
+        draft.flush()
+        try:
+            before = read_pools(path) if path.exists() else ()
+            after = read_pools(Path(f"/proc/self/fd/{draft.fileno()}"))
+        except SettingsError:
+            raise ClientError(ExitCode.USAGE, f"{path}: not written as a plain list of pools", advice) from None
         if [(pool.name, pool.partition) for pool in after] != [
             *((pool.name, pool.partition) for pool in before),
             (name, partition),
         ]:
             raise ClientError(ExitCode.USAGE, f"{path}: not written as a plain list of pools", advice)
-        draft.replace(path)
-    except SettingsError:
-        raise ClientError(ExitCode.USAGE, f"{path}: not written as a plain list of pools", advice) from None
-    except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _quoted(text: str) -> str:

@@ -1,59 +1,52 @@
 """Forecast of a request: applies the scheduler's rules to a copy of the pool's state. Nothing is published."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bailiff_bus.messages import (
-    ApplyPolicy,
-    CancelJob,
-    DrainNode,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    RequestBody,
-    ResumeJob,
-    ScaleJob,
-    SetPriorityClass,
-    SubmitJob,
-    UndrainNode,
-)
+from bailiff.render.record_text.evictions import follows
+from bailiff.render.record_text.phrases import members
 from bailiff_core.fold import close_cycle
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
+from bailiff_core.model.evictions import active_evictions
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.state import PoolState
 from bailiff_core.plan.advance import advance_to_next_round
-from bailiff_core.plan.build import NOTHING, append_facts, request
+from bailiff_core.plan.build import append_facts, request
 from bailiff_core.plan.cycles import run_cycle
 from bailiff_core.plan.whatif import decide_until_stable
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Decision, Fact
 
 PREVIEW_REQUEST = request("preview")
-FACTS: dict[type[RequestBody], type[Fact]] = {
-    CancelJob: facts.JobCancelled, PauseJob: facts.JobPaused, ResumeJob: facts.JobResumed, EvictJob: facts.JobEvictionRequested,
-    MigrateJob: facts.JobMigrationRequested, ScaleJob: facts.JobScaled, SetPriorityClass: facts.JobPriorityClassChanged,
-    DrainNode: facts.NodeDrained, UndrainNode: facts.NodeUndrained,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """now: immediate decisions. then: decisions after the victims have released their resources. state: after both."""
+    """Predicted decisions.
+
+    Attributes:
+        now: Decisions that are made at once.
+        then: Decisions after the victims have released their resources.
+        state: The state after both.
+    """
 
     now: Sequence[Decision]
     then: Sequence[Decision]
     state: PoolState
 
     def placed(self) -> dict[str, list[str]]:
-        """Nodes by job that is placed, grown, migrated or preempts others."""
+        """Nodes by job that starts, possibly once others have left."""
+        return self._gains(_start)
+
+    def grown(self) -> dict[str, list[str]]:
+        """Nodes of more tasks, by job that runs already."""
+        return self._gains(_growth)
+
+    def _gains(self, kind: Callable[[Decision], tuple[str, Sequence[NodeShare]] | None]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for decision in (*self.now, *self.then):
-            match decision:
-                case decisions.JobPlaced() | decisions.JobGrown() | decisions.MigrationDecided():
-                    found.setdefault(decision.job, []).extend(self.nodes(decision.placement))
-                case decisions.PreemptionDecided():
-                    found.setdefault(decision.preemptor.job, []).extend(self.nodes(decision.placement))
+        for job, placement in filter(None, map(kind, (*self.now, *self.then))):
+            found.setdefault(job, []).extend(self.nodes(placement))
         return {job: list(dict.fromkeys(nodes)) for job, nodes in found.items()}
 
     def nodes(self, placement: Sequence[NodeShare]) -> list[str]:
@@ -61,16 +54,16 @@ class Forecast:
         return list(dict.fromkeys(self.state.nodes[share.node].name for share in placement))
 
 
-def fact_of(body: RequestBody) -> Fact:
-    """The fact that admission would record for this request."""
-    match body:
-        case SubmitJob():
-            return facts.JobSubmitted(request=PREVIEW_REQUEST, demand=body.demand, spec_digest=NOTHING)
-        case ApplyPolicy():
-            return facts.PolicyApplied(request=PREVIEW_REQUEST, policy=body.policy.complete(), enforce=body.enforce)
-        case _:
-            fields = {name: getattr(body, name) for name in type(body).model_fields}
-            return FACTS[type(body)].model_validate({"request": PREVIEW_REQUEST, **fields})
+def _start(decision: Decision) -> tuple[str, Sequence[NodeShare]] | None:
+    if isinstance(decision, decisions.PreemptionDecided) and not decision.tasks:
+        return decision.preemptor.job, decision.placement
+    return (decision.job, decision.placement) if isinstance(decision, decisions.JobPlaced) else None
+
+
+def _growth(decision: Decision) -> tuple[str, Sequence[NodeShare]] | None:
+    if isinstance(decision, decisions.PreemptionDecided) and decision.tasks:
+        return decision.preemptor.job, decision.placement
+    return (decision.job, decision.placement) if isinstance(decision, decisions.JobGrown) else None
 
 
 def at(state: PoolState, now: int) -> PoolState:
@@ -94,3 +87,11 @@ def forecast(state: PoolState, fact: Fact) -> Forecast:
 def baseline(state: PoolState) -> Forecast:
     """The forecast without a request, as a baseline."""
     return forecast(state, facts.ClockAdvanced())
+
+
+def too_late(state: PoolState, preemptor: str) -> Iterator[str]:
+    """Which victims leave although the preemptor no longer needs their resources, in sentences without a full stop."""
+    for entry in active_evictions(state):
+        if entry.eviction.preemption is not None and entry.eviction.for_job == preemptor and entry.too_late:
+            victim = members(entry.job.id, entry.part)
+            yield f"too late for {victim}: it was already told to stop; it {follows(entry.job)}"

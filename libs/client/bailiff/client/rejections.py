@@ -10,8 +10,10 @@ from typing import Literal
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import Alarm
+from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_bus.port import AccessDenied, Bus, Message, OffsetOutOfRange, Span
+from bailiff_core.fold.log import is_proven
+from bailiff_core.humanize import user_text
 from bailiff_core.model.certificate import Role
 from bailiff_core.model.state import PoolState
 from bailiff_log.message_signatures import check_sender, trust_of
@@ -19,20 +21,39 @@ from bailiff_log.reader import AuditReader
 
 MAX_ALARMS = 500  # of each partition
 READ_S = 0.5
-REFUSALS = frozenset({
-    "commands-refused", "record-not-signed", "proposal-not-reproduced", "request-not-verified", "log-truncated", "spec-replaced",
-    "eviction-not-ordered", "seal-foreign", "seal-key-unknown", "witness-refused", "archive-forked", "archive-log-broken",
-    "archive-log-lost", "state-diverged",
-})  # fmt: skip
+REFUSALS = frozenset(
+    {
+        "commands-refused",
+        "record-not-signed",
+        "proposal-not-reproduced",
+        "request-not-verified",
+        "log-truncated",
+        "spec-replaced",
+        "eviction-not-ordered",
+        "seal-foreign",
+        "seal-key-unknown",
+        "witness-refused",
+        "archive-forked",
+        "archive-log-broken",
+        "archive-log-lost",
+        "state-diverged",
+    }
+)
 """Alarms about messages that somebody sent who may not, or that are not true."""
 SENDERS: tuple[Role, ...] = ("admission", "victim-selection", "eviction-executor", "auditor")
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One code of one source. kind: rejected: an input of admission, on record; alarm: what others have refused; orphan:
-    messages in the log's partition that do not continue it. last: when the newest was recorded, µs; seq: of its record; text: of
-    the newest.
+    """One code of one source.
+
+    Attributes:
+        kind: Rejected: an input of admission, on record; alarm: what others have refused; orphan: messages in the log's
+            partition that do not continue it.
+        source: Whose they are; `(not verified)` where no signature proves it.
+        last: When the newest one was recorded, µs UTC.
+        seq: Number of the newest one's record.
+        text: The newest one's text.
     """
 
     kind: Literal["rejected", "alarm", "orphan"]
@@ -46,8 +67,18 @@ class Rejection:
 
 def rejected_inputs(state: PoolState) -> list[Rejection]:
     """Rejected inputs, newest first."""
-    newest_first = reversed(state.rejected.values())
-    return [Rejection("rejected", each.code, each.source, each.count, each.last, each.seq, each.reason) for each in newest_first]
+    return [
+        Rejection(
+            "rejected",
+            each.code,
+            user_text(each.source, verified=is_proven(key.partition(" ")[2])),
+            each.count,
+            each.last,
+            each.seq,
+            each.reason,
+        )
+        for key, each in reversed(state.rejected.items())
+    ]
 
 
 def orphans(reader: AuditReader) -> list[Rejection]:

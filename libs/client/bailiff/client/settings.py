@@ -16,7 +16,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from bailiff.render.plain_text import plain
-from bailiff_service.settings import ServiceSettings
+from bailiff_service.settings import ServiceSettings, SettingsError
 
 from .errors import ClientError, ExitCode
 
@@ -45,11 +45,17 @@ def _cache() -> Path:
 class ClientSettings(ServiceSettings):
     """Client settings in addition to the common ones.
 
-    actor: name of the requester, by default the login name, or the name that the policy gives to the key; key: file with the
-    private key that signs requests; pool: default pool; project: default project; source: CloudEvents source of requests; cache:
-    folder for local snapshots; engines: folder of engine wheels, by digest; api, api_token, api_token_file: query interface from
-    which logs are read instead of Kafka. witness_keys: witnesses of the logs, each as `VKEY` or `VKEY URL`; witnesses: how many
-    of them must have cosigned a log that is verified.
+    Attributes:
+        actor: Name of the requester; default: the name that the policy gives to the key, else the login name.
+        key: File with the private key that signs requests.
+        pool: Default pool.
+        project: Default project.
+        source: CloudEvents source of requests.
+        cache: Folder for local snapshots.
+        engines: Folder of engine wheels, by digest.
+        api: URL of the query interface from which logs are read instead of Kafka; `api_token` or `api_token_file` has its token.
+        witness_keys: Witnesses of the logs, each as `VKEY` or `VKEY URL`.
+        witnesses: How many witnesses must have cosigned a log that is verified.
     """
 
     model_config = SettingsConfigDict(extra="ignore")
@@ -93,6 +99,14 @@ def read_key(path: Path) -> bytes:
             "to create a key in another file: bailiff key new FILE",
         )
     return decoded
+
+
+def service_key(path: Path | None) -> bytes | None:
+    """The key with which a service signs its requests, if its settings name one. Raises `SettingsError`."""
+    try:
+        return read_key(path) if path is not None else None
+    except ClientError as problem:
+        raise SettingsError([problem.text]) from None
 
 
 def key_text(private_key: bytes) -> str:

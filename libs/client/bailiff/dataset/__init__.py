@@ -1,6 +1,6 @@
 """Anonymised datasets of a log for publication: pseudonyms for names, shifted times, and only allowlisted fields.
 
-`field_allowlist` has the fields that are exported, `anonymise` builds an anonymised log with its own chain, and `tables` and
+`rules` are what is done with a field, as its type says, `anonymise` builds an anonymised log with its own chain, and `tables` and
 `folder` write it as CSV for use without Bailiff. The format is described in docs/how-to/dataset.md.
 """
 

@@ -8,8 +8,8 @@ from bailiff_core.canonical import json_bytes
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, encode
 from bailiff_core.records.facts import WriterStarted
 
-from .field_allowlist import Export, named, of_record
 from .pseudonyms import Pseudonyms
+from .rules import Export, of_record
 
 MONDAY = 978_307_200_000_000  # 2001-01-01 00:00 UTC, the week in which every dataset begins
 FIRST_MONDAY = 345_600_000_000  # 1970-01-05
@@ -52,11 +52,23 @@ class Anonymiser:
             policy = export.seq(record.policy)
             self._open.append(
                 replace(
-                    record, pool=self.names.name("pool", record.pool), seq=export.next_seq, cycle=self._cycle, cycle_end=False,
-                    time=export.time(record.time), prev="", writer=str(named("writer")(record.writer, export)),
-                    engine=_engine(record.engine), policy=policy, data=made, cause=cause, inputs=(), actor="", auth="",
+                    record,
+                    pool=self.names.name("pool", record.pool),
+                    seq=export.next_seq,
+                    cycle=self._cycle,
+                    cycle_end=False,
+                    time=export.time(record.time),
+                    prev="",
+                    writer=self.names.name("writer", record.writer),
+                    engine=_engine(record.engine),
+                    policy=policy,
+                    data=made,
+                    cause=cause,
+                    inputs=(),
+                    actor="",
+                    auth="",
                 )
-            )  # fmt: skip
+            )
             export.seqs.append(export.next_seq)
             export.next_seq += 1
         self._ends = self._ends or record.cycle_end

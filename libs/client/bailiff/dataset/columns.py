@@ -31,7 +31,8 @@ JOBS: Columns = {
     "first_started": (US, "when all its tasks first ran"),
     "attempts": ("count", "times that it was placed"),
     "evictions": ("count", "attempts that ended by an eviction"),
-    "lost_gpu_ms": ("GPU-ms", "work lost in evictions, failures and lost nodes, as counted by the policy"),
+    "work_lost_gpu_ms": ("GPU-ms", "work lost in evictions, failures and lost nodes: since the last checkpoint"),
+    "restart_gpu_ms": ("GPU-ms", "what the policy assumes that the restarts cost"),
     "ended": (US, "final end; empty: not within the log"),
     "outcome": ("word", "succeeded, failed, cancelled, evicted, timed-out; empty: not ended"),
 }
@@ -49,8 +50,9 @@ ATTEMPTS: Columns = {
     "ended": (US, "when the attempt ended"),
     "outcome": ("word", "as the job's, or lost, yielded, preempted, preempted-unclean, not-started; empty: not ended"),
     "cause": ("word", "cause of the end: exit, or the cause of the eviction"),
-    "lost_gpu_ms": ("GPU-ms", "work lost, if it was requeued"),
-}  # fmt: skip
+    "work_lost_gpu_ms": ("GPU-ms", "work lost, if it was requeued: since the last checkpoint"),
+    "restart_gpu_ms": ("GPU-ms", "what the policy assumes that the restart costs"),
+}
 EVICTIONS: Columns = {
     "decided_seq": ("seq", "the decision"),
     "decided": (US, "when"),
@@ -66,7 +68,8 @@ EVICTIONS: Columns = {
     "class": ("name", "the victim's"),
     "priority": ("number", "the victim's effective priority"),
     "gpus": ("count", "whole GPUs allocated to it"),
-    "lost_gpu_ms": ("GPU-ms", "work lost, as counted when it was selected"),
+    "work_lost_gpu_ms": ("GPU-ms", "work since its last checkpoint when it was selected"),
+    "restart_gpu_ms": ("GPU-ms", "what the policy assumes that the restart costs"),
     "grace": (US, "from notice to KILL"),
     "started": (US, "when the executor started it"),
     **{stage: (US, f"when the last task reached the stage {stage}") for stage in STAGES},
@@ -75,7 +78,7 @@ EVICTIONS: Columns = {
     "cancelled": (US, "when it was cancelled"),
     "stuck": (US, "when it was found stuck"),
     "resumed": (US, "when all tasks of its next attempt ran"),
-}  # fmt: skip
+}
 REQUESTS: Columns = {
     "request_seq": ("seq", "the record of the request"),
     "requested": (US, "when"),
@@ -88,7 +91,8 @@ REQUESTS: Columns = {
     "result": ("word", "decided; impossible, gave-up, stale, not-needed; timed-out; empty: no decision"),
     "action": ("word", "the action used, or the last one tried"),
     "victims": ("count", "number of victims"),
-    "victim_lost_gpu_ms": ("GPU-ms", "work lost of all victims"),
+    "victim_work_lost_gpu_ms": ("GPU-ms", "work lost of all victims when they were selected"),
+    "victim_restart_gpu_ms": ("GPU-ms", "what the policy assumes that their restarts cost"),
     "candidates": ("count", "number of candidates"),
     "excluded": ("rule:count", "jobs excluded by each rule, separated by blanks"),
     "steps": ("count", "steps of the search"),
@@ -129,9 +133,14 @@ CLASSES: Columns = {
 }
 
 TABLES: Mapping[str, Columns] = {
-    "jobs": JOBS, "attempts": ATTEMPTS, "evictions": EVICTIONS, "requests": REQUESTS, "nodes": NODES, "projects": PROJECTS,
+    "jobs": JOBS,
+    "attempts": ATTEMPTS,
+    "evictions": EVICTIONS,
+    "requests": REQUESTS,
+    "nodes": NODES,
+    "projects": PROJECTS,
     "classes": CLASSES,
-}  # fmt: skip
+}
 ABOUT: Mapping[str, str] = {
     "jobs": "one row per submission",
     "attempts": "one row per placement of a job",

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bailiff.audit.chain_report import ChainVerifier, entries
+from bailiff.audit.chain_report import entries
 from bailiff.audit.log_files import about_line, message_line
 from bailiff.audit.log_sources import Source
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.safe_write import put
-from bailiff_bus.messages import LogSealed
+from bailiff_bus.messages.seals import LogSealed
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.engine import RELEASE
+from bailiff_core.fold import apply
+from bailiff_core.model.state import PoolState
+from bailiff_log.chain_verifier import ChainVerifier
 
 from .anonymise import MONDAY, Anonymiser, anonymised
 from .columns import ABOUT, TABLES
@@ -31,7 +34,11 @@ MANIFEST, LOG, FORMAT = "dataset.json", "log.jsonl.gz", 1
 
 @dataclass
 class Dataset:
-    """What was written. reidentification_risks: sentences for the exporter to review before publication."""
+    """What was written.
+
+    Attributes:
+        reidentification_risks: Sentences for the exporter to review before publication.
+    """
 
     records: int
     left_out: int
@@ -40,37 +47,48 @@ class Dataset:
 
 
 async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence: str, *, name_original: bool) -> Dataset:
-    """Write the dataset of a whole log. name_original: the manifest identifies the original log.
+    """Writes the dataset of a whole log.
 
-    Raises `ClientError` if the first records are missing, the chain is broken, or the folder has other files.
+    Args:
+        name_original: Identify the original log in the manifest.
+
+    Raises:
+        ClientError: The first records are missing, the chain is broken, or the folder has other files.
     """
     if source.start.next_seq:
         text = f"the source begins with record {source.start.next_seq}: a dataset needs the log from its first record on"
         raise ClientError(ExitCode.USAGE, text, "put the earlier segments into the folder, with a manifest that names them")
     _refuse_others(folder)
     verifier, anonymiser, tables = ChainVerifier(source.pool), Anonymiser(names), Tables(MONDAY)
+    state = PoolState()
     lines = [about_line(names.name("pool", source.pool), 0)]
     whole = entries(verifier, source.messages, "nothing was written; see: bailiff audit verify")
     async for record, wire in anonymised((entry.record async for entry in whole), anonymiser):
-        tables.note(record)
+        apply(state, record)
+        tables.note(record, state)
         lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
     if anonymiser.head is None:
         raise ClientError(ExitCode.NOT_FOUND, f"the log of {source.pool} is empty")
     files = {LOG: _packed("".join(lines))}
     files |= {f"{name}.csv.gz": _packed(_csv(tables.rows[name], list(TABLES[name]))) for name in TABLES}
     manifest: dict[str, Any] = {
-        "bailiff_dataset": FORMAT, "made_by": f"bailiff {RELEASE}", "licence": licence, "times": "µs since 2001-01-01T00:00:00Z",
+        "bailiff_dataset": FORMAT,
+        "made_by": f"bailiff {RELEASE}",
+        "licence": licence,
+        "times": "µs since 2001-01-01T00:00:00Z",
         "log": {"file": LOG, "pool": anonymiser.head.pool, "records": anonymiser.head.next_seq, "hash": anonymiser.head.hash},
         "records_left_out": anonymiser.dropped,
         "files": {name: {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in files.items()},
         "tables": {
             name: {
-                "file": f"{name}.csv.gz", "rows": len(tables.rows[name]), "about": ABOUT[name],
+                "file": f"{name}.csv.gz",
+                "rows": len(tables.rows[name]),
+                "about": ABOUT[name],
                 "columns": [{"name": each, "unit": unit, "about": about} for each, (unit, about) in columns.items()],
             }
             for name, columns in TABLES.items()
         },
-    }  # fmt: skip
+    }
     if name_original:
         manifest["original"] = _original(source, verifier)
     for name, raw in files.items():

@@ -1,7 +1,6 @@
 """Keyed pseudonyms for names: stable under one key, different under another."""
 
 import hmac
-import os
 import re
 import secrets
 from hashlib import sha256
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_log.file_writing import write
 
 KEY_BYTES = 32
 DIGITS = 16  # 64 bits: a million names collide with a chance of 3 in 10⁸
@@ -55,12 +55,14 @@ def new_key() -> bytes:
 
 
 def kept_key(path: Path) -> bytes:
-    """The key in the file, created if missing. Raises `ClientError` if others can read it."""
+    """The key in the file, created if missing.
+
+    Raises:
+        ClientError: Others can read it.
+    """
     try:
         if not path.exists():
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(fd, "w", encoding="ascii") as out:
-                out.write(new_key().hex() + "\n")
+            write(path, new_key().hex() + "\n", mode=0o600, only_new=True)
         if path.stat().st_mode & 0o077:
             text = f"{path}: other users can read it, and the key reveals the names behind pseudonyms"
             raise ClientError(ExitCode.USAGE, text, f"chmod 600 {path}")

@@ -6,6 +6,8 @@ from typing import Any
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.policy import Policy
+from bailiff_core.model.state import PoolState
+from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_of_end, victim_loss, victims_loss
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 
@@ -26,20 +28,39 @@ class _OpenJob:
         self.eviction_cause = ""
 
 
+def _columns_of(loss: Loss) -> Row:
+    return {"work_lost_gpu_ms": loss.work, "restart_gpu_ms": loss.restart}
+
+
+def _add_loss(row: Row, loss: Loss) -> None:
+    for name, amount in _columns_of(loss).items():
+        row[name] += amount
+
+
 class Tables:
-    """Collects rows by table from records, fed in order. origin: µs, subtracted from all times."""
+    """Collects rows by table from records, fed in order.
+
+    Attributes:
+        origin: µs, subtracted from all times.
+    """
 
     def __init__(self, origin: int) -> None:
         self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
         self.origin = origin
+        self.state = PoolState()
         self._policy: Policy | None = None
         self._jobs: dict[str, _OpenJob] = {}
         self._requests: dict[int, Row] = {}
         self._numbers: dict[str, int] = {}
         self.at = self.seq = 0
 
-    def note(self, record: Record) -> None:
-        """Adds or completes rows for this record."""
+    def note(self, record: Record, state: PoolState) -> None:
+        """Adds or completes rows for this record.
+
+        Args:
+            state: The state right after the record.
+        """
+        self.state = state
         handler = _HANDLERS.get(type(record.data))
         if handler is not None:
             self.at, self.seq = record.time - self.origin, record.seq
@@ -58,28 +79,41 @@ class Tables:
             self.rows["projects"].append(
                 since
                 | {
-                    "project": project.name, "parent": project.parent, "created": project.created, "priority": project.priority,
-                    "quota_gpu_milli": project.quota.gpu_milli or 0, "limit_gpu_milli": project.limit.gpu_milli,
+                    "project": project.name,
+                    "parent": project.parent,
+                    "created": project.created,
+                    "priority": project.priority,
+                    "quota_gpu_milli": project.quota.gpu_milli or 0,
+                    "limit_gpu_milli": project.limit.gpu_milli,
                     "gpu_weight": project.over_quota_weight.gpu,
                 }
-            )  # fmt: skip
+            )
         for entry in fact.policy.priority_classes:
             self.rows["classes"].append(
                 since
                 | {
-                    "class": entry.name, "priority": entry.value, "preemptible": entry.preemptible,
-                    "default": entry.global_default, "preempts": entry.preemption_policy != "Never", "grace": entry.grace,
+                    "class": entry.name,
+                    "priority": entry.value,
+                    "preemptible": entry.preemptible,
+                    "default": entry.global_default,
+                    "preempts": entry.preemption_policy != "Never",
+                    "grace": entry.grace,
                 }
-            )  # fmt: skip
+            )
 
     def joined(self, fact: facts.NodeJoined) -> None:
         """Adds a joined node with its inventory."""
         self._numbers[fact.node] = fact.number
         first = fact.devices[0] if fact.devices else None
         self._node(
-            fact.node, "joined", gpus=len(fact.devices), gpu_model=first and first.model,
-            gpu_memory_bytes=first and first.memory_bytes, cpu_milli=fact.cpu_milli, memory_bytes=fact.memory_bytes,
-        )  # fmt: skip
+            fact.node,
+            "joined",
+            gpus=len(fact.devices),
+            gpu_model=first and first.model,
+            gpu_memory_bytes=first and first.memory_bytes,
+            cpu_milli=fact.cpu_milli,
+            memory_bytes=fact.memory_bytes,
+        )
 
     def _node(self, node: str, event: str, **more: Any) -> None:
         about = {"seq": self.seq, "time": self.at, "node": node, "number": self._numbers.get(node), "event": event}
@@ -92,17 +126,28 @@ class Tables:
         demand = fact.demand
         entry = self._policy.find_class(demand.priority_class) if self._policy is not None else None
         row = {
-            "job": demand.job, "submitted_seq": self.seq, "submitted": self.at, "project": demand.project,
-            "user": demand.user or fact.user, "class": entry and entry.name, "preemptible": demand.preemptible,
-            "tasks": sum(group.count for group in demand.tasks), "min_tasks": demand.min_tasks,
+            "job": demand.job,
+            "submitted_seq": self.seq,
+            "submitted": self.at,
+            "project": demand.project,
+            "user": demand.user or fact.user,
+            "class": entry and entry.name,
+            "preemptible": demand.preemptible,
+            "tasks": sum(group.count for group in demand.tasks),
+            "min_tasks": demand.min_tasks,
             "gpu_milli": sum(
                 group.count * (group.gpu_milli or (group.gpu_share_milli or 0) * (group.gpu_devices or 1))
                 for group in demand.tasks
             ),
             "cpu_milli": sum(group.count * group.cpu_milli for group in demand.tasks),
             "memory_bytes": sum(group.count * group.memory_bytes for group in demand.tasks),
-            "run_time_limit": demand.run_time_limit, "grace": demand.grace, "attempts": 0, "evictions": 0, "lost_gpu_ms": 0,
-        }  # fmt: skip
+            "run_time_limit": demand.run_time_limit,
+            "grace": demand.grace,
+            "attempts": 0,
+            "evictions": 0,
+            "work_lost_gpu_ms": 0,
+            "restart_gpu_ms": 0,
+        }
         self._jobs[demand.job] = _OpenJob(row, demand)
         self.rows["jobs"].append(row)
 
@@ -115,10 +160,16 @@ class Tables:
         live.row["attempts"] += 1
         live.to_start = dict.fromkeys(index for share in placement for index in numbers(share.tasks))
         live.attempt = {
-            "job": job, "submitted_seq": live.row["submitted_seq"], "attempt": attempt, "placed_seq": self.seq, "placed": self.at,
-            "action": action, "reserved": reserved, "nodes": " ".join(str(share.node) for share in placement),
+            "job": job,
+            "submitted_seq": live.row["submitted_seq"],
+            "attempt": attempt,
+            "placed_seq": self.seq,
+            "placed": self.at,
+            "action": action,
+            "reserved": reserved,
+            "nodes": " ".join(str(share.node) for share in placement),
             "start_ordered": None if reserved else self.at,
-        }  # fmt: skip
+        }
         self.rows["attempts"].append(live.attempt)
 
     def start_ordered(self, decision: decisions.JobStarting) -> None:
@@ -140,14 +191,14 @@ class Tables:
                 row["resumed"] = self.at
             live.evicted = []
 
-    def _over(self, job: str, outcome: str, cause: str, lost: int = 0) -> None:
+    def _over(self, job: str, outcome: str, cause: str, loss: Loss = NO_LOSS) -> None:
         live = self._live(job)
         if live is None:
             return
-        live.row["lost_gpu_ms"] += lost
+        _add_loss(live.row, loss)
         live.row["evictions"] += bool(live.eviction_cause) and outcome.startswith(("preempted", "evicted"))
         if live.attempt is not None:
-            live.attempt |= {"ended": self.at, "outcome": outcome, "cause": cause, "lost_gpu_ms": lost}
+            live.attempt |= {"ended": self.at, "outcome": outcome, "cause": cause, **_columns_of(loss)}
         live.attempt, live.eviction_cause = None, ""
         live.evicted, live.evicting = live.evicting, []
 
@@ -160,13 +211,13 @@ class Tables:
 
     def requeued(self, decision: decisions.JobRequeued) -> None:
         """Ends an attempt of a requeued job."""
-        self._over(decision.job, decision.outcome, decision.cause, decision.lost_gpu_ms)
+        self._over(decision.job, decision.outcome, decision.cause, loss_of_end(self.state, decision.job))
 
     def shrunk(self, decision: decisions.JobShrunk) -> None:
         """Adds the lost work of evicted tasks to the job."""
         live = self._live(decision.job)
         if live is not None:
-            live.row["lost_gpu_ms"] += decision.lost_gpu_ms
+            _add_loss(live.row, loss_of_end(self.state, decision.job))
             removed = dict.fromkeys(numbers(decision.tasks))
             over = [row for row in live.evicting if row["members"] and all(index in removed for index in numbers(row["members"]))]
             live.evicting = [row for row in live.evicting if row not in over]
@@ -175,7 +226,8 @@ class Tables:
         """Completes an ended job."""
         live = self._live(decision.job)
         if live is not None:
-            self._over(decision.job, decision.outcome, live.eviction_cause or "exit")
+            loss = loss_of_end(self.state, decision.job) if decision.outcome == "evicted" else NO_LOSS
+            self._over(decision.job, decision.outcome, live.eviction_cause or "exit", loss)
             live.row |= {"ended": self.at, "outcome": decision.outcome}
             del self._jobs[decision.job]
 
@@ -184,9 +236,13 @@ class Tables:
     def requested(self, decision: decisions.PreemptionRequested) -> None:
         """Adds a preemption request."""
         row = {
-            "request_seq": self.seq, "requested": self.at, "job": decision.job, "class": decision.class_name,
-            "priority": decision.priority, "selection": decision.selection,
-        }  # fmt: skip
+            "request_seq": self.seq,
+            "requested": self.at,
+            "job": decision.job,
+            "class": decision.class_name,
+            "priority": decision.priority,
+            "selection": decision.selection,
+        }
         self._requests[self.seq] = row
         self.rows["requests"].append(row)
 
@@ -195,22 +251,39 @@ class Tables:
         if row is not None:
             why = found.explanation
             row |= {
-                "decision_seq": self.seq, "decided": self.at, "result": result, "action": found.action,
-                "candidates": why.candidates, "excluded": " ".join(f"{each.rule}:{each.jobs}" for each in why.excluded),
-                "steps": why.steps, "proven": why.proven,
-            } | more  # fmt: skip
+                "decision_seq": self.seq,
+                "decided": self.at,
+                "result": result,
+                "action": found.action,
+                "candidates": why.candidates,
+                "excluded": " ".join(f"{each.rule}:{each.jobs}" for each in why.excluded),
+                "steps": why.steps,
+                "proven": why.proven,
+            } | more
 
     def decided(self, decision: decisions.PreemptionDecided) -> None:
         """Completes the request, and adds the evictions of its victims."""
-        lost = sum(choice.lost_gpu_ms for choice in decision.victims)
-        self._close_request(decision, "decided", victims=len(decision.victims), victim_lost_gpu_ms=lost)
+        loss = victims_loss(self.state, decision.victims) or NO_LOSS
+        found = {"victim_work_lost_gpu_ms": loss.work, "victim_restart_gpu_ms": loss.restart}
+        self._close_request(decision, "decided", victims=len(decision.victims), **found)
         preemptor = decision.preemptor
         for choice, grace in zip(decision.victims, decision.graces, strict=True):
+            if choice.extends:
+                continue  # the same eviction as that of an earlier decision
             self._add_eviction(
-                choice.job, choice.attempt, choice.tasks, "preemption", grace, action=decision.action, for_job=preemptor.job,
-                for_class=preemptor.class_name, for_priority=preemptor.priority, priority=choice.priority, gpus=choice.gpus,
-                lost_gpu_ms=choice.lost_gpu_ms,
-            )  # fmt: skip
+                choice.job,
+                choice.attempt,
+                choice.tasks,
+                "preemption",
+                grace,
+                action=decision.action,
+                for_job=preemptor.job,
+                for_class=preemptor.class_name,
+                for_priority=preemptor.priority,
+                priority=choice.priority,
+                gpus=choice.gpus,
+                **_columns_of(victim_loss(self.state, choice) or NO_LOSS),
+            )
         if not decision.tasks:
             self.placed(preemptor.job, decision.attempt, decision.action, decision.placement, reserved=True)
 
@@ -229,9 +302,16 @@ class Tables:
         if live is None:
             return
         row = {
-            "decided_seq": self.seq, "decided": self.at, "job": job, "submitted_seq": live.row["submitted_seq"],
-            "attempt": attempt, "members": members, "cause": cause, "class": live.row["class"], "grace": grace,
-        } | more  # fmt: skip
+            "decided_seq": self.seq,
+            "decided": self.at,
+            "job": job,
+            "submitted_seq": live.row["submitted_seq"],
+            "attempt": attempt,
+            "members": members,
+            "cause": cause,
+            "class": live.row["class"],
+            "grace": grace,
+        } | more
         live.evicting.append(row)
         if not members:
             live.eviction_cause = cause
@@ -293,4 +373,4 @@ _HANDLERS: dict[type[Payload | None], Handler] = {
     facts.EvictionStageReached: lambda tables, it: tables.step(it.job, it.stage, it.task) if it.stage in STAGES else None,
     facts.TaskExited: lambda tables, it: tables.step(it.job, "exited", it.task),
     facts.TaskReleased: lambda tables, it: tables.step(it.job, "released", it.task),
-}  # fmt: skip
+}

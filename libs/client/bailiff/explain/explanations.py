@@ -1,6 +1,6 @@
 """Explanations of `bailiff explain` as data with a published schema, computed from a log."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,9 +31,11 @@ from bailiff_core.records.decisions import (
     PreemptionRequested,
 )
 from bailiff_core.records.facts import ProposalReceived
+from bailiff_core.records.subjects import jobs_of
 from bailiff_core.victims.search_again import Searched
 from bailiff_log.chain_verifier import ChainVerifier
-from bailiff_log.signed_requests import signing_key
+
+from .outcome import Outcome
 
 PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, PreemptionRequested))
 QUESTIONS: dict[type, str] = {
@@ -72,9 +74,14 @@ class NodeAtTime(BaseModel):
 class Explained(BaseModel):
     """The output of `bailiff explain -o json`. Fields that do not apply to the question are null.
 
-    about: the argument. head_seq: last record of the log. candidates: with --all, all jobs that were considered. reproduced:
-    whether searching again gives the proposals of this decision's selection. counterfactual: with --not. next: victims if the
-    same preemptor came again. then: for NODE@TIME.
+    Attributes:
+        about: The argument of the command.
+        head_seq: The last record of the log.
+        candidates: All jobs that were considered; only with --all.
+        reproduced: Whether searching again gives the proposals of this decision's selection.
+        counterfactual: The answer to --not.
+        next: The victims if the same preemptor came again.
+        then: The answer to NODE@TIME.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -93,22 +100,33 @@ class Explained(BaseModel):
 
 @dataclass
 class Found:
-    """Records about the question. state: at the end of the log. decision: the one to explain."""
+    """Records about the question.
+
+    Attributes:
+        state: The state at the end of the log.
+        decision: The decision to explain.
+    """
 
     state: PoolState = field(default_factory=PoolState)
     history: list[Record] = field(default_factory=list)
     decision: Record | None = None
     proposal: Record | None = None
-    outcome: core.Outcome | None = None
+    outcome: Outcome | None = None
 
 
 @dataclass
 class Log:
-    """A log that can be read repeatedly. state: returns the state at its end."""
+    """A log that can be read repeatedly.
+
+    Attributes:
+        state: Returns the state at its end.
+        about: Returns the records about a job, if they are known without reading the whole log.
+    """
 
     pool: str
     read: Read
     state: Callable[[], Awaitable[PoolState]]
+    about: Callable[[str], Awaitable[Sequence[Wire] | None]] | None = None
 
     async def wires(self) -> AsyncGenerator[tuple[int, Wire], None]:
         """The records that continue the chain, undecoded, each with its seq."""
@@ -118,6 +136,16 @@ class Log:
                 wire = verifier.verify(message)
                 if wire is not None:
                     yield verifier.head.next_seq - 1, wire
+
+    async def wires_about(self, job: str) -> AsyncGenerator[tuple[int, Wire], None]:
+        """The records about a job, with the requests and proposals that decisions about it answer, or all of the log."""
+        found = await self.about(job) if self.about is not None else None
+        for wire in found or ():
+            yield decode(wire).seq, wire
+        if found is None:
+            async with aclosing(self.wires()) as wires:
+                async for each in wires:
+                    yield each
 
     async def folded(self, until: int | None = None) -> PoolState:
         """The state after the record `until`, or at the end."""
@@ -130,14 +158,14 @@ class Log:
         return state
 
     async def found(self, about: str, seq: int | None) -> Found:
-        """Reads the records about a job or record. Verifies all records, but decodes only relevant ones.
+        """Reads the records about a job or record. Verifies what it reads, but decodes only relevant ones.
 
         The decision is the record `seq`, or the newest one about the job.
         """
         found = Found(state=await self.state())
         requests: dict[int, Wire] = {}
         proposal: Wire | None = None
-        async with aclosing(self.wires()) as wires:
+        async with aclosing(self.wires_about(about) if seq is None else self.wires()) as wires:
             async for number, wire in wires:
                 if number > found.state.seq or (found.outcome is not None and found.outcome.known):
                     break
@@ -151,7 +179,7 @@ class Log:
                 if number != seq if seq is not None else about.encode() not in wire.value:
                     continue
                 record = decode(wire)
-                if seq is None and about not in core.jobs_of(record):
+                if seq is None and about not in jobs_of(record):
                     continue
                 if isinstance(record.data, PreemptionDecided | PreemptionRefused):
                     found.decision, found.proposal = record, decode(proposal) if proposal is not None else None
@@ -159,22 +187,30 @@ class Log:
                         found.history.append(decode(requests[record.data.request]))
                 found.history.append(record)
                 if seq is not None:
-                    found.decision, found.outcome = record, core.Outcome(record)
+                    found.decision, found.outcome = record, Outcome(record)
         return found
 
 
 def explain_job(about: str, found: Found) -> Explained:
-    """Explains a job. Raises `KeyError` for an unknown one."""
+    """Explains a job.
+
+    Raises:
+        KeyError: The job is unknown.
+    """
     sections = core.explain_job(found.state, found.state.jobs[about], found.history)
     return _explained(about, found.state, sections, condition=_condition(found, about))
 
 
 async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explained:
-    """Explains a record. Raises `ClientError` if there is none."""
+    """Explains a record.
+
+    Raises:
+        ClientError: There is no such record.
+    """
     if found.decision is None:
         raise ClientError(ExitCode.NOT_FOUND, f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
     sections = core.explain_record(found.decision) or [_record_section(found.decision, found.state)]
-    later = found.outcome.section() if found.outcome is not None else None
+    later = found.outcome.section(found.state) if found.outcome is not None else None
     explained = _explained(about, found.state, sections if later is None else [*sections, later])
     if isinstance(found.decision.data, PreemptionDecided) and _by_this_logic(found):
         return await with_next_victims(log, explained, found)
@@ -186,6 +222,8 @@ def _record_section(record: Record, state: PoolState) -> core.Section:
     question = QUESTIONS.get(type(record.data), "What does the record say?")
     sentences = [core.Sentence(f"At {clock(record.time)}: {sentence(record, state)}", (record.seq,))]
     if record.request:
+        from bailiff_log.signed_requests import signing_key  # imported here: it loads the messages of the bus
+
         sentences.append(core.Sentence(f"The request is signed by the key {signing_key(record)}.", (record.seq,)))
     elif record.auth == "none":
         sentences.append(core.Sentence("The request is not signed: who sent it was not verified.", (record.seq,)))
@@ -238,7 +276,11 @@ async def with_candidates(log: Log, explained: Explained, found: Found) -> Expla
 
 
 async def explain_node(log: Log, about: str, node: str, device: int | None, when: Point) -> Explained:
-    """Explains what was on a node at a time, before and after. Raises `ClientError` for an unknown node or GPU."""
+    """Explains what was on a node at a time, before and after.
+
+    Raises:
+        ClientError: The node or GPU is unknown.
+    """
     watch = core.NodeHistory(node)
     async with aclosing(log.wires()) as wires:
         async for _, wire in wires:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NODE = re.compile(r"(?P<node>[^/@]+)(/(gpu)?(?P<device>[0-9]+))?@(?P<when>.+)")
 
 
-async def log_of(client: Client, pool: str) -> Log:
+async def log_of(client: Client, pool: str | None) -> Log:
     """The pool's log in Kafka."""
     where = await client.pool(pool)
 
@@ -34,15 +34,20 @@ async def log_of(client: Client, pool: str) -> Log:
     async def state() -> PoolState:
         return (await client.projection(where.name)).state
 
-    return Log(where.name, read, state)
+    return Log(where.name, read, state, lambda job: client.records_about(job, where.name))
 
 
 async def answer(
     log: Log, about: str, *, all_: bool = False, instead: str | None = None, next_: bool = False, live: bool = True
 ) -> Explained:
-    """The explanation. about: a job, `118` or `#118`, or `node-3/gpu2@-10m`. live: times ago count from now, not from the end.
+    """Answers a question about a job, a record or a node.
 
-    Raises `ClientError`.
+    Args:
+        about: A job, `118` or `#118`, or `node-3/gpu2@-10m`.
+        live: Times ago count from now instead of the log's end.
+
+    Raises:
+        ClientError: The log cannot answer the question.
     """
     node = NODE.fullmatch(about)
     if node is not None:

@@ -22,20 +22,32 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_parser import read_yaml
-from bailiff.client.projects import below
 from bailiff.render.events import EventRow, events_of
 from bailiff.render.plain_text import plain
 from bailiff.render.record_text.event_words import WORDS
+from bailiff.render.serializers.projects import below
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.model.document import Document, Duration
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
+from bailiff_log.file_writing import replacing
+from bailiff_service.yaml_files import line_of
 
 from .owner_projection import OwnerProjection
 
 EVICTIONS_AND_RETURNS = (
-    "Preempted", "Reclaimed", "Moved", "Evicting", "EvictionCancelled", "Shrunk", "Evicted", "Resumed", "Restarted", "Grown",
-)  # fmt: skip
+    "Preempted",
+    "Reclaimed",
+    "Moved",
+    "Evicting",
+    "EvictionCancelled",
+    "EvictionContinues",
+    "Shrunk",
+    "Evicted",
+    "Resumed",
+    "Restarted",
+    "Grown",
+)
 SECOND = 1_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
@@ -47,7 +59,10 @@ class Hook(Document):
     """A notification hook: an HTTP POST to `webhook`, or a local `command`, with filters.
 
     Words of a command may contain fields of the event in braces; the event's text is its standard input.
-    header_env: environment variables with the values of headers, by header. projects, owners: empty means all.
+
+    Attributes:
+        header_env: Environment variables with the values of headers, by header.
+        projects, owners: Empty means all.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -83,7 +98,11 @@ class Hook(Document):
 
 
 class NotifyFile(Document):
-    """The hooks file of `bailiff notify`. positions: file that stores the position of each hook."""
+    """The hooks file of `bailiff notify`.
+
+    Attributes:
+        positions: File that stores the position of each hook.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -101,28 +120,31 @@ class NotifyFile(Document):
 
 
 def read_notify_file(path: Path) -> NotifyFile:
-    """Reads and validates the file. `positions` may be relative to its folder. Raises `ClientError` with file, line and field."""
+    """Reads and validates the file. `positions` may be relative to its folder.
+
+    Raises:
+        ClientError: The file is invalid; with file, line and field.
+    """
     value, lines = read_yaml(path)
     try:
         found = NotifyFile.model_validate_json(json.dumps(value, default=str))
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        text = "\n".join(f"{path}:{_line(lines, fault['loc'])}: {describe_errors([fault])}" for fault in faults)
+        text = "\n".join(f"{path}:{line_of(lines, fault['loc'])}: {describe_errors([fault])}" for fault in faults)
         raise ClientError(ExitCode.USAGE, text, "an example: docs/how-to/notify.md") from None
     return found.model_copy(update={"positions": str(path.parent / found.positions)})
-
-
-def _line(lines: Mapping[tuple[int | str, ...], int], place: tuple[int | str, ...]) -> int:
-    while place and place not in lines:
-        place = place[:-1]
-    return lines.get(place, 1)
 
 
 # --- notifications
 
 
 class Notice(EventRow):
-    """A notification. owner: user of the job, else its submitter; text: a sentence."""
+    """A notification.
+
+    Attributes:
+        owner: User of the job, else its submitter.
+        text: A sentence.
+    """
 
     owner: str
     text: str
@@ -163,14 +185,12 @@ class Positions:
     def move(self, log: str, hook: str, seq: int) -> None:
         """Stores that all up to `seq` is delivered. Durable when it returns."""
         self._seqs.setdefault(log, {})[hook] = seq
-        draft = self.path.with_name(f"{self.path.name}.draft")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("w", encoding="utf-8") as out:
-                json.dump(self._seqs, out, indent=1, sort_keys=True)
+            with replacing(self.path) as out:
+                out.write(json.dumps(self._seqs, indent=1, sort_keys=True).encode())
                 out.flush()
                 os.fsync(out.fileno())
-            draft.replace(self.path)
         except OSError as error:
             raise ClientError(ExitCode.USAGE, f"positions {self.path}: cannot be written: {error.strerror}") from None
 
@@ -264,7 +284,11 @@ class _HookQueue:
 
 
 class Notifier:
-    """Follows the logs of the pools and delivers notifications to hooks. warn: reports failed deliveries."""
+    """Follows the logs of the pools and delivers notifications to hooks.
+
+    Attributes:
+        warn: Reports failed deliveries.
+    """
 
     def __init__(self, client: Client, enqueue: NotifyFile, warn: Say, *, pause: float = FIRST_PAUSE) -> None:
         self.client, self.file, self.warn, self.pause = client, enqueue, warn, pause

@@ -14,6 +14,7 @@ from bailiff_bus.port import Bus
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.facts import JobSubmitted, StateDigest
+from bailiff_log.file_writing import write
 from bailiff_log.projection import Projection
 from bailiff_log.reader import Entry
 from bailiff_service.metrics import Metrics
@@ -22,7 +23,11 @@ Tell = Callable[[Record, PoolState, Mapping[str, str]], None]
 
 
 class OwnerProjection:
-    """Calls `tell` with each record, the state after it, and owners by job. folder: stores the snapshots."""
+    """Calls `tell` with each record, the state after it, and owners by job.
+
+    Attributes:
+        folder: Where the snapshots are stored.
+    """
 
     def __init__(self, bus: Bus, place: PoolRef, folder: Path, tell: Tell) -> None:
         self.bus, self.place, self.folder, self.tell = bus, place, folder / place.identity[:16], tell
@@ -65,11 +70,9 @@ class OwnerProjection:
 
     def _keep_owners(self, seq: int) -> None:
         """Stores the owners, as of the same record as the projection's snapshot."""
-        draft = self._file.with_suffix(".draft")
         with suppress(OSError):  # the next start then reads the whole log
             self.folder.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps({"seq": seq, "owners": self.owners}), encoding="utf-8")
-            draft.replace(self._file)
+            write(self._file, json.dumps({"seq": seq, "owners": self.owners}))
 
     def _owners_as_of(self, seq: int) -> bool:
         """Loads the stored owners. Returns whether they are as of this record."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bailiff.policy.policy_files import policy_document
+from bailiff.render.serializers.policy import policy_document
 from bailiff_core.humanize import memory_text, thousandths_text
 from bailiff_core.model.policy import Policy
 

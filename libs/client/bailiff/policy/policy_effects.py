@@ -7,21 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bailiff.client.preview import PREVIEW_REQUEST, Forecast, baseline, fact_of, forecast
-from bailiff_bus.messages import ApplyPolicy
+from bailiff.client.preview import PREVIEW_REQUEST, Forecast, baseline, forecast
+from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import Action, Policy, PriorityClass
-from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import whole_job
 from bailiff_core.plan.build import NOTHING, append_facts
 from bailiff_core.protections import Shields
 from bailiff_core.queue.order import shares_now
 from bailiff_core.quota.reclaim import Reclaim
 from bailiff_core.records import decisions, facts
+from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims.constraints import action_not_permitted
+from bailiff_core.victims.trial import action_not_permitted
 
 MAX_PROJECTS = 100  # from which a preemptor is tried
 MAX_NAMED = 8
@@ -40,7 +41,11 @@ class Evictable:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A job that would be evicted at once. for_job: the preemptor; empty: none."""
+    """A job that would be evicted at once.
+
+    Attributes:
+        for_job: The preemptor; empty: none.
+    """
 
     job: str
     for_job: str
@@ -48,9 +53,17 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEffects:
-    """rejected: why admission would reject the policy; empty: it would not. became_evictable: jobs that no job, or none by this
-    action, could evict before. no_longer: the opposite. leaving: evicted at once. starting: nodes by job. stuck: jobs that could
-    start and then no longer could. scope: `preemption.scope` as in force, before and after.
+    """What applying a policy would change at once.
+
+    Attributes:
+        rejected: Why admission would reject the policy; empty if it would not.
+        scope: `preemption.scope` before and after.
+        became_evictable: Jobs that could not be evicted before, or not by this action.
+        no_longer: Jobs that could be evicted before, and no longer can.
+        leaving: Jobs that are evicted at once.
+        starting: Nodes of the jobs that start, by job.
+        growing: Nodes of the tasks that running jobs get in addition, by job.
+        stuck: Jobs that could start before, and no longer can.
     """
 
     rejected: str
@@ -60,6 +73,7 @@ class PolicyEffects:
     leaving: tuple[Leaving, ...] = ()
     starting: Mapping[str, tuple[str, ...]] | None = None
     stuck: tuple[str, ...] = ()
+    growing: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def harms(self) -> bool:
@@ -68,7 +82,12 @@ class PolicyEffects:
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        return {**asdict(self), "starting": dict(self.starting or {}), "sentences": self.sentences()}
+        return {
+            **asdict(self),
+            "starting": dict(self.starting or {}),
+            "growing": dict(self.growing or {}),
+            "sentences": self.sentences(),
+        }
 
     def sentences(self) -> list[str]:
         """What would happen, worst first."""
@@ -81,6 +100,7 @@ class PolicyEffects:
             found.append(f"Jobs could preempt {whose} (preemption.scope would be {self.scope[1]}).")
         found += [f"{job} could no longer be evicted." for job in self.no_longer]
         found += [f"{job} could start on {', '.join(nodes[:5])}." for job, nodes in (self.starting or {}).items()]
+        found += [f"{job} could get more tasks on {', '.join(nodes[:5])}." for job, nodes in (self.growing or {}).items()]
         found += [f"{job} could no longer start." for job in self.stuck]
         return found or ["No job would become evictable, leave, start or stop at once."]
 
@@ -88,10 +108,10 @@ class PolicyEffects:
 def policy_effects(state: PoolState, policy: Policy, *, enforce: bool = False) -> PolicyEffects:
     """What would follow if the policy were applied to this state, which is only read and between two cycles."""
     scope = (state.rules.scope, policy.scope)
-    rejected = _missing_reference(state, policy)
-    if rejected:
-        return PolicyEffects(rejected, scope)
-    applied, usual = forecast(state, fact_of(ApplyPolicy(policy=policy, enforce=enforce))), baseline(state)
+    applied_policy = admit(Context(state, PERMITTED, PREVIEW_REQUEST), ApplyPolicy(policy=policy, enforce=enforce))
+    if isinstance(applied_policy, Rejected):
+        return PolicyEffects(applied_policy.text, scope)
+    applied, usual = forecast(state, applied_policy), baseline(state)
     before, after = _evictable(state, None), _evictable(state, policy)
     gained = [
         Evictable(job, actions)
@@ -100,25 +120,15 @@ def policy_effects(state: PoolState, policy: Policy, *, enforce: bool = False) -
     ]
     placed, placed_before = applied.placed(), usual.placed()
     return PolicyEffects(
-        "", scope, tuple(gained), tuple(job for job in before if before[job] and not after.get(job)),
+        "",
+        scope,
+        tuple(gained),
+        tuple(job for job in before if before[job] and not after.get(job)),
         tuple(_leaving(state, applied, usual)),
         {job: tuple(nodes) for job, nodes in placed.items() if job not in placed_before},
         tuple(job for job in placed_before if job not in placed),
-    )  # fmt: skip
-
-
-def _missing_reference(state: PoolState, policy: Policy) -> str:
-    """A job that has not ended refers to a class or project that the policy lacks, as admission says it."""
-    projects = dict.fromkeys(each.name for each in policy.projects)
-    known = dict.fromkeys(each.name for each in state.rules.projects)
-    for job in state.jobs.values():
-        if job.phase in ENDED:
-            continue
-        if policy.find_class(job.class_name) is None:
-            return f"job {job.id} has priority class {job.class_name}, which the policy lacks"
-        if job.project in known and job.project not in projects:
-            return f"job {job.id} is in project {job.project}, which the policy lacks"
-    return ""
+        {job: tuple(nodes) for job, nodes in applied.grown().items() if job not in usual.grown()},
+    )
 
 
 def _leaving(state: PoolState, applied: Forecast, usual: Forecast) -> Iterable[Leaving]:
@@ -144,7 +154,7 @@ def _evictable(state: PoolState, policy: Policy | None) -> dict[str, dict[str, t
     """By running job and action, the projects whose jobs could evict it. policy: applied first; None: the one in force."""
     trial = from_snapshot(to_snapshot(state))
     if policy is not None:
-        append_facts(trial, fact_of(ApplyPolicy(policy=policy)))
+        append_facts(trial, facts.PolicyApplied(policy=policy.complete()))
     highest = _highest_class(trial.rules)
     running = [trial.jobs[name] for name in trial.active if trial.jobs[name].phase in RUNNING]
     if highest is None or not running:

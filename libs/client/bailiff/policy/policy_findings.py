@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bailiff_core.humanize import count_text, duration_text, gpus_text
+from bailiff_core.humanize import count_text, duration_text, first_names, gpus_text
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import ENDED, PoolState
@@ -37,6 +37,7 @@ def all_findings(state: PoolState) -> list[PolicyFinding]:
         *_classes(policy),
         *_start_slos(state),
         *_protections(policy),
+        *_claims(state, policy),
         *_labels(state, policy),
     ]
 
@@ -155,6 +156,45 @@ def _protections(policy: Policy) -> Iterator[PolicyFinding]:
     if policy.protections.stale_gang is None:
         yield PolicyFinding(
             "a gang below its minimum keeps its resources indefinitely: protections.stale_gang is null", "set a time, as in 60s"
+        )
+
+
+LONG_GRACE = 3_600_000_000
+
+
+def _claims(state: PoolState, policy: Policy) -> Iterator[PolicyFinding]:
+    protections, general = policy.protections, policy.claims
+    if general is None:
+        yield PolicyFinding(
+            "it was applied before claims were limited: every job may claim not to be preemptible",
+            f"apply it again, with claims for those who need them: {SHOW}",
+        )
+        return
+    stated = [general, *(entry.claims for entry in policy.priority_classes), *(project.claims for project in policy.projects)]
+    by_labels = bool(protections.excluded) or any(budget.labels for budget in protections.budgets)
+    if by_labels and not any(claims.protective_labels for claims in stated):
+        yield PolicyFinding(
+            "protections.excluded and budgets select by labels, which no job may claim: they protect none",
+            "grant it to the projects or classes that need it: claims: {protective_labels: true}",
+        )
+    if general.non_preemptible:
+        yield PolicyFinding(
+            "claims.non_preemptible: every job may claim not to be preemptible", "grant it to single projects or classes instead"
+        )
+    longest = max(claims.grace or 0 for claims in stated)
+    if longest > LONG_GRACE:
+        yield PolicyFinding(
+            f"a job may claim a grace of {duration_text(longest)}, and keeps its GPUs for as long after its eviction",
+            "lower claims.grace to what saving a checkpoint takes",
+        )
+    claimed = [
+        job for job in state.jobs.values() if job.phase not in ENDED and job.demand.preemptible is False and job.preemptible
+    ]
+    if claimed:
+        names = first_names([job.id for job in claimed], 5)
+        yield PolicyFinding(
+            f"{count_text(len(claimed), 'job')} with preemptible: false, which is not granted: {names}",
+            "if they should keep it, set non_preemptible: true in the claims of their class or project",
         )
 
 

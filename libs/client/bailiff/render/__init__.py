@@ -1,1 +1,1 @@
-"""State and records as data, as tables and as lines of text."""
+"""State and records as data and as sentences."""

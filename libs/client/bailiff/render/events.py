@@ -7,29 +7,37 @@ stable interface.
 import csv
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, TextIO, TypedDict
+from typing import Any, TextIO
+
+from typing_extensions import TypedDict
 
 from bailiff.render.plain_text import plain
 from bailiff.render.record_text.event_words import WORDS
-from bailiff.render.record_text.lines import event_word, lines
-from bailiff.render.record_text.phrases import node_name
-from bailiff.render.record_text.placement import how_it_ended
+from bailiff.render.record_text.lines import event_word, lines_about
+from bailiff.render.record_text.phrases import joined, node_name
+from bailiff.render.record_text.placement import how_it_ended, with_fewer
 from bailiff_core.explain import condition_of
 from bailiff_core.humanize import count_text
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.placement_ranges import ranges
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
+from bailiff_core.records.subjects import jobs_of
 from bailiff_core.records.wire import time_text
 
 ACTIONS = {"preempt": "Preempted", "reclaim": "Reclaimed", "consolidate": "Moved", "allocate": "Preempted"}
 
 
 class EventRow(TypedDict):
-    """One event. Fields that do not apply are empty. by: the preemptor. user: who submitted the job; user_verified: whether that
-    is known. actor: who requested what happened; auth: how that was verified, `none`: not. condition_*: Kubernetes condition of
-    a victim.
+    """One event. Fields that do not apply are empty; `condition_*` is the Kubernetes condition of a victim.
 
-    id: stable, the same for every reader of the log.
+    Attributes:
+        id: Stable; the same for every reader of the log.
+        by: The preemptor.
+        user: Who submitted the job.
+        user_verified: Whether the user's name was verified.
+        actor: Who requested what happened.
+        auth: How the actor was verified; `none` if it was not.
     """
 
     id: str
@@ -57,54 +65,51 @@ COLUMNS = tuple(EventRow.__annotations__)
 
 
 def events_of(record: Record, state: PoolState) -> list[EventRow]:
-    """Events of a record: none for most records, one, or one per victim. state: folded up to the record."""
+    """The events of a record: none for most records, one, or one per victim.
+
+    Args:
+        state: The state folded up to the record.
+    """
     data = record.data
     if isinstance(data, decisions.PreemptionDecided):
         return list(_decided(record, data, state))
     word = event_word(record, state)
     if not word:
         return []
-    row = _row(record, state, word, _job_in(data), node=_node_in(data, state), tasks=_tasks_in(data))
+    row = _row(record, state, word, next(iter(jobs_of(record)), ""), node=_node_in(data, state), tasks=_tasks_in(data))
     if isinstance(data, decisions.JobEnded):
         row["reason"] = plain(how_it_ended(data))
     elif isinstance(data, facts.TaskStarted):
-        row["reason"] = f"attempt {data.attempt}"
+        row["reason"] = joined(f"attempt {data.attempt}", _of_its_tasks(state.jobs[data.job]))
+    elif isinstance(data, decisions.JobShrunk) and state.seq == record.seq:  # a later state does not have the tasks of then
+        job = state.jobs[data.job]
+        row["tasks"] = ranges(sorted(dict.fromkeys(range(job.size)).keys() - {task.index for task in job.tasks}))
+        row["reason"] = f"{with_fewer(job)} with {_of_its_tasks(job)}: {data.cause}"
+    elif isinstance(data, decisions.JobRequeued) and data.without:
+        row["tasks"], shrunk = data.without, state.jobs.get(data.job)
+        kept = len(shrunk.reservation) if shrunk is not None else 0
+        row["reason"] = (
+            f"restarts with {kept} of {count_text(shrunk.size, 'task')}: {data.cause}" if shrunk is not None and kept else ""
+        )
     return [row]
 
 
-def _job_in(data: Payload | None) -> str:
-    """The job that the record is about; empty for one about a node or the pool."""
-    if isinstance(data, facts.JobSubmitted):
-        return data.demand.job
-    preemptor = getattr(data, "preemptor", None)
-    return str(getattr(data, "job", None) or "") if preemptor is None else str(preemptor.job)
+def _of_its_tasks(job: Job) -> str:
+    """`5 of 8 tasks`; empty for a job that has all of its tasks."""
+    return "" if len(job.tasks) == job.size else f"{len(job.tasks)} of {count_text(job.size, 'task')}"
 
 
 def _node_in(data: Payload | None, state: PoolState) -> str | None:
     """Nodes named by the record; None for those of the job's tasks."""
-    match data:
-        case decisions.JobPlaced() | decisions.JobGrown() | decisions.MigrationDecided():
-            return _nodes(state, [share.node for share in data.placement])
-        case (
-            facts.NodeJoined() | facts.NodeReachable() | facts.NodeUnreachable() | facts.NodeLost()
-            | facts.NodeDrained() | facts.NodeUndrained()
-            | facts.DeviceQuarantined() | facts.DeviceCleared() | facts.DeviceUnhealthy() | facts.DeviceHealthy()
-        ):  # fmt: skip
-            return data.node
-        case _:
-            return None
+    if placement := getattr(data, "placement", ()):
+        return _nodes(state, [share.node for share in placement])
+    return None if isinstance(data, facts.TaskFact) else getattr(data, "node", None)
 
 
 def _tasks_in(data: Payload | None) -> str:
     """Tasks named by the record, as in `4-7`; empty for all tasks."""
-    match data:
-        case (
-            decisions.JobStarting() | decisions.EvictionDecided() | decisions.JobShrunk() | decisions.EvictionStuck()
-            | decisions.EvictionCancelled()
-        ):  # fmt: skip
-            return data.tasks
-        case _:
-            return ""
+    tasks = getattr(data, "tasks", "")
+    return tasks if isinstance(tasks, str) else ""
 
 
 def _decided(record: Record, data: decisions.PreemptionDecided, state: PoolState) -> Iterator[EventRow]:
@@ -113,8 +118,8 @@ def _decided(record: Record, data: decisions.PreemptionDecided, state: PoolState
         **preemptor,
         "reason": f"{data.action}: {count_text(len({choice.job for choice in data.victims}), 'victim')}",
     }
-    for job in dict.fromkeys(choice.job for choice in data.victims):
-        mine = [choice for choice in data.victims if choice.job == job]
+    for job in dict.fromkeys(choice.job for choice in data.new_victims):
+        mine = [choice for choice in data.new_victims if choice.job == job]
         choice = mine[0]
         word = "Unreserved" if choice.reserved else "Moved" if choice.relocated else ACTIONS[data.action]
         tasks = ",".join(each.tasks for each in mine if each.tasks)
@@ -157,11 +162,7 @@ def _row(
 
 def _reason(record: Record, state: PoolState, job: str) -> str:
     """The detail of the record's line; for a preemption, of the line about this job."""
-    found = lines(record, state)
-    mine = [
-        line for line in found if line.statement.subject.startswith((f"{job} →", f"{job}/")) and "→" in line.statement.subject
-    ]
-    return plain((mine or found)[-1].statement.detail)
+    return plain(lines_about(record, job, state)[-1].statement.detail)
 
 
 def _nodes(state: PoolState, numbers: Iterable[int]) -> str:

@@ -9,6 +9,7 @@ from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.grants import Principal
 from bailiff_bus.kafka.access import AccessAdmin, AccessRule, access_admin
 from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_log.file_writing import write
 
 from .tools import USER
 
@@ -18,7 +19,11 @@ PASSWORD = "BAILIFF_KAFKA__PASSWORD"  # noqa: S105 - the variable's name
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of one principal. extra: rules that the table does not have; removed only with `prune`."""
+    """What became of one principal.
+
+    Attributes:
+        extra: Rules that the table does not have; removed only with `prune`.
+    """
 
     principal: str
     created: list[str]
@@ -29,10 +34,13 @@ class Applied:
 async def apply(
     settings: KafkaSettings, principals: Sequence[Principal], *, folder: Path | None, user: str = USER, prune: bool = False
 ) -> list[Applied]:
-    """Create missing rules, and with `prune` delete other ones of these principals. Idempotent.
+    """Create missing rules, and with `prune` delete other ones of these principals.
 
-    settings: of a user that may alter the cluster. folder: SCRAM users are created, with the settings of each in
-    `ROLE.env`; an existing file keeps its password. Raises `BusUnavailable`, `ClientError`.
+    Idempotent. Raises `BusUnavailable`, `ClientError`.
+
+    Args:
+        settings: Of a user that may alter the cluster.
+        folder: SCRAM users are created, with the settings of each in `ROLE.env`; an existing file keeps its password.
     """
     async with access_admin(settings) as admin:
         return [await _apply_one(admin, principal, folder, user, prune=prune) for principal in principals]
@@ -59,11 +67,11 @@ def _password(file: Path, principal: Principal) -> str:
             return read_env(file)[PASSWORD]
         password = secrets.token_urlsafe(24)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(
+        write(
+            file,
             f"BAILIFF_KAFKA__SECURITY_PROTOCOL=SASL_SSL\nBAILIFF_KAFKA__SASL_MECHANISM={MECHANISM}\n"
             f"BAILIFF_KAFKA__USERNAME={principal.name}\n{PASSWORD}={password}\n",
-            encoding="utf-8",
+            mode=0o600,
         )
     except OSError as error:
         raise ClientError(ExitCode.USAGE, f"{file}: {error.strerror}") from None

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from bailiff_bus.grants import PREFIX, PRINCIPALS
+from bailiff_log.file_writing import write
 
 CA_DAYS, LEAF_DAYS = 3650, 365
 BROKER, SUPERUSER = "broker", "superuser"
@@ -25,9 +26,16 @@ HOUR = datetime.timedelta(hours=1)
 def issue(
     folder: Path, hosts: Sequence[str], names: Iterable[str] = (BROKER, SUPERUSER, *PRINCIPALS), *, renew: bool = False
 ) -> list[str]:
-    """Write what is missing, all of it signed by the folder's CA; with `renew`, new certificates for all names.
+    """Writes missing certificates, all signed by the folder's CA; with `renew`, new ones for all names.
 
-    hosts: names and addresses of the brokers, for `broker`. Returns the files written. Raises `OSError`.
+    Args:
+        hosts: Names and addresses of the brokers, for `broker`.
+
+    Returns:
+        The files written.
+
+    Raises:
+        OSError: A file cannot be read or written.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = []
@@ -35,9 +43,16 @@ def issue(
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _named("bailiff-ca")
         usage = x509.KeyUsage(
-            digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
-            data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-        )  # fmt: skip
+            digital_signature=True,
+            key_cert_sign=True,
+            crl_sign=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
         made = (
             _builder(subject, subject, key, CA_DAYS)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -107,9 +122,5 @@ def _public(certificate: x509.Certificate) -> bytes:
 
 def _write(file: Path, content: bytes) -> str:
     """Replace the file at once: a reader never sees half of it. Private keys are readable by their owner only."""
-    temporary = file.with_name(f".{file.name}.new")
-    temporary.unlink(missing_ok=True)
-    temporary.touch(mode=0o644 if content.startswith(b"-----BEGIN CERTIFICATE") else 0o600)
-    temporary.write_bytes(content)
-    temporary.replace(file)
+    write(file, content, mode=0o644 if content.startswith(b"-----BEGIN CERTIFICATE") else 0o600)
     return file.name

@@ -15,6 +15,7 @@ import yaml
 
 from bailiff_core.model.certificate import Role
 from bailiff_log.credentials import CERTIFICATE, ENCRYPTION_KEY, PRIVATE_KEY, ROOT_KEY, issued_credentials
+from bailiff_log.file_writing import write
 from bailiff_log.keys import existing_or_new_key, key_id, read_private_key
 
 CERTIFIED: tuple[Role, ...] = ("admission", "victim-selection", "eviction-executor", "auditor", "rollup", "console")
@@ -25,9 +26,12 @@ PART_OF = {"app.kubernetes.io/part-of": "bailiff", "app.kubernetes.io/component"
 
 
 def complete(folder: Path, release: str, replicas: Mapping[str, int], policy: str, now: int) -> None:
-    """Make what is missing in the folder. replicas: by role, one where it is not named. policy: the first one, as YAML; now: µs.
+    """Make what is missing in the folder. Raises `KeyFileError`.
 
-    Raises `KeyFileError`.
+    Args:
+        replicas: By role, one where it is not named.
+        policy: The first one, as YAML.
+        now: µs.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     root = folder / ROOT / "root.key"
@@ -35,7 +39,7 @@ def complete(folder: Path, release: str, replicas: Mapping[str, int], policy: st
         for ordinal in range(replicas.get(role, 1)):
             name = f"{release}-{role}-{ordinal}"
             issued_credentials(folder / role / name, root, role=role, name=name, now=now)
-    (folder / "root.pub").write_text(f"{key_id(read_private_key(root))}\n", encoding="ascii")
+    write(folder / "root.pub", f"{key_id(read_private_key(root))}\n")
     existing_or_new_key(folder / "admission" / "specs.key")
     existing_or_new_key(folder / "auditor" / "seal.key")
     holders = {holder: key_id(existing_or_new_key(folder / holder / f"{holder}.key")) for holder in (OPERATOR, CONSOLE, BRIDGE)}
@@ -43,7 +47,7 @@ def complete(folder: Path, release: str, replicas: Mapping[str, int], policy: st
     _token(folder / "console" / "token")
     first = folder / "admission" / "policy.yaml"
     if not first.exists():  # a new pool begins with it; later ones come with `bailiff policy apply`
-        first.write_text(_first_policy(policy, holders), encoding="utf-8")
+        write(first, _first_policy(policy, holders))
 
 
 def _first_policy(text: str, holders: Mapping[str, str]) -> str:
@@ -58,8 +62,7 @@ def _first_policy(text: str, holders: Mapping[str, str]) -> str:
 def _token(path: Path) -> None:
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(randomness.token_urlsafe(32), encoding="ascii")
+        write(path, randomness.token_urlsafe(32), mode=0o600)
 
 
 def secret_name(release: str, part: str) -> str:
@@ -92,7 +95,11 @@ def secrets(folder: Path, release: str, namespace: str) -> Iterable[dict[str, An
 
 
 def renewed(before: Mapping[str, Mapping[str, str]], after: Iterable[Mapping[str, Any]], release: str) -> dict[str, str]:
-    """Services whose certificates have changed, with a digest of their Secret. before: the data of each Secret, by name."""
+    """Services whose certificates have changed, with a digest of their Secret.
+
+    Args:
+        before: The data of each Secret, by name.
+    """
     parts = {secret_name(release, part): part for part in CERTIFIED}
     found = {}
     for item in after:
@@ -123,10 +130,9 @@ def restore(folder: Path, release: str, part: str, data: Mapping[str, str]) -> N
         else:
             path = folder / part / key
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_bytes(base64.b64decode(text, validate=True))
+        write(path, base64.b64decode(text, validate=True), mode=0o600)
     for certified in {path.parent for path in (folder / part).glob(f"*/{CERTIFICATE}")}:
-        (certified / ROOT_KEY).write_text(_root_of(data), encoding="ascii")
+        write(certified / ROOT_KEY, _root_of(data))
 
 
 def _root_of(data: Mapping[str, str]) -> str:

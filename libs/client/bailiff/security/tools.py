@@ -14,7 +14,11 @@ STRIMZI_AUTHENTICATION = {"scram": "scram-sha-512", "tls": "tls"}
 def commands(
     principals: Sequence[Principal], bootstrap: str, config: str, authentication: Authentication, user: str = USER
 ) -> Iterator[str]:
-    """Shell lines for Kafka's tools; passwords come from variables such as `ADMISSION_PASSWORD`. config: their settings file."""
+    """Shell lines for Kafka's tools; passwords come from variables such as `ADMISSION_PASSWORD`.
+
+    Args:
+        config: Their settings file.
+    """
     common = ["--bootstrap-server", bootstrap, "--command-config", config]
     for principal in principals:
         yield f"# {principal.name}: {principal.purpose}"
@@ -45,7 +49,11 @@ def by_operations(principal: Principal) -> list[tuple[tuple[Operation, ...], lis
 
 
 def kafka_users(principals: Sequence[Principal], cluster: str, authentication: Authentication) -> list[dict[str, Any]]:
-    """One `KafkaUser` for each principal. cluster: the name of the `Kafka` resource."""
+    """One `KafkaUser` for each principal.
+
+    Args:
+        cluster: The name of the `Kafka` resource.
+    """
     return [
         {
             "apiVersion": "kafka.strimzi.io/v1",

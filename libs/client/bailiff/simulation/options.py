@@ -4,9 +4,11 @@ import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -19,13 +21,17 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 if TYPE_CHECKING:
     from bailiff_sim.workload_builder import Choices
 
-INSTALL = "install it with: pip install 'bailiff[sim]'"
+INSTALL = "install it with: pip install 'bailiff-scheduler[sim]'"
 NO_LIMIT = "never"
 MARKS = {"simulate": "bailiff_simulation", "policy tune": "bailiff_tuning"}  # the key that marks the manifest of each command
 
 
 def simulator(module: str) -> Any:
-    """A module of the simulator, imported when a command needs it. Raises `ClientError` if the extra `sim` is not installed."""
+    """A module of the simulator, imported when a command needs it.
+
+    Raises:
+        ClientError: The extra `sim` is not installed.
+    """
     try:
         return importlib.import_module(f"bailiff_sim.{module}")
     except ModuleNotFoundError as error:
@@ -76,7 +82,11 @@ def policies(files: Sequence[Path]) -> dict[str, Policy]:
 
 
 def duration(option: str, text: str | None, least: int = 0) -> int | None:
-    """Duration in µs from `30s`; None for `never`. least: minimum in µs."""
+    """Duration in µs from `30s`; None for `never`.
+
+    Args:
+        least: Minimum in µs.
+    """
     if text is None or text == NO_LIMIT:
         return None
     try:
@@ -100,33 +110,62 @@ def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def choices(
-    *, first: int | None, compress: float, skip: str, length: str | None, tiers: Sequence[str], mix: Sequence[str],
-    checkpoint_every: str, save_time: str, restart_cost: str, mtbf: str, retry: str, quotas: bool,
-) -> "Choices":  # fmt: skip
-    """The options as the simulator takes them."""
-    shares = pairs("--mix", mix)
-    if any(not share.isdecimal() for share in shares.values()):
-        raise ClientError(ExitCode.USAGE, f"--mix: expected CLASS=PERCENT with a whole number, found {', '.join(mix)}")
-    found: Choices = simulator("workload_builder").Choices(
-        compress=round(compress * 1000),
-        first=first,
-        skip=duration("--skip", skip) or 0,
-        length=duration("--length", length),
-        tiers=pairs("--class", tiers),
-        mix={name: int(share) for name, share in shares.items()},
-        checkpoint_every=duration("--checkpoint-every", checkpoint_every, 1),
-        save_time=duration("--save-time", save_time),
-        restart_cost=duration("--restart-cost", restart_cost) or 0,
-        mtbf=duration("--mtbf", mtbf, 1),
-        retry=duration("--retry", retry) or 0,
-        quotas="helios-venus" if quotas else "",
-    )
-    return found
+def opt(*names: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's name
+    """An option with its default in the help."""
+    return typer.Option(*names, help=help, show_default=True, **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadOptions:
+    """How the jobs of a trace are taken."""
+
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Only the first N jobs.")] = None
+    compress: Annotated[float, typer.Option("--compress", min=0.001, help="Divide the time between arrivals by this.")] = 1.0
+    skip: Annotated[str, opt("--skip", metavar="DURATION", help="Skip the beginning of the trace.")] = "0s"
+    length: Annotated[str | None, opt("--length", metavar="DURATION", help="Use only this much of the trace.")] = None
+    tiers: Annotated[
+        list[str] | None, opt("--class", metavar="TIER=CLASS", help="Map a tier of the trace to a priority class; repeatable.")
+    ] = None
+    mix: Annotated[
+        list[str] | None, opt("--mix", metavar="CLASS=PERCENT", help="Random classes for a trace without classes; repeatable.")
+    ] = None
+    checkpoint_every: Annotated[
+        str, opt("--checkpoint-every", metavar="DURATION", help="Checkpoint interval of jobs, or never.")
+    ] = "30m"
+    save_time: Annotated[
+        str, opt("--save-time", metavar="DURATION", help="Time that an evicted job takes to save a checkpoint, or never.")
+    ] = "30s"
+    restart_cost: Annotated[str, opt("--restart-cost", metavar="DURATION", help="Time lost by each restart of a job.")] = "1m"
+
+    def choices(self, *, mtbf: str = NO_LIMIT, retry: str = "10m", quotas: bool = False) -> "Choices":
+        """The options as the simulator takes them. Raises `ClientError`."""
+        shares = pairs("--mix", self.mix or ())
+        if any(not share.isdecimal() for share in shares.values()):
+            text = f"--mix: expected CLASS=PERCENT with a whole number, found {', '.join(self.mix or ())}"
+            raise ClientError(ExitCode.USAGE, text)
+        found: Choices = simulator("workload_builder").Choices(
+            compress=round(self.compress * 1000),
+            first=self.jobs,
+            skip=duration("--skip", self.skip) or 0,
+            length=duration("--length", self.length),
+            tiers=pairs("--class", self.tiers or ()),
+            mix={name: int(share) for name, share in shares.items()},
+            checkpoint_every=duration("--checkpoint-every", self.checkpoint_every, 1),
+            save_time=duration("--save-time", self.save_time),
+            restart_cost=duration("--restart-cost", self.restart_cost) or 0,
+            mtbf=duration("--mtbf", mtbf, 1),
+            retry=duration("--retry", retry) or 0,
+            quotas="helios-venus" if quotas else "",
+        )
+        return found
 
 
 def manifest_of(path: Path, command: str) -> dict[str, Any]:
-    """The manifest in the file. Raises `ClientError` if this command did not write it."""
+    """The manifest in the file.
+
+    Raises:
+        ClientError: This command did not write it.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -148,7 +187,17 @@ def manifest_of(path: Path, command: str) -> dict[str, Any]:
 def compare(
     before: Mapping[str, Any], now: Mapping[str, Any], digests: Callable[[Mapping[str, Any]], dict[str, str]]
 ) -> list[str]:
-    """Messages about a repeated run. digests: of the runs of a manifest, by label. Raises `ClientError` if one differs."""
+    """Compares a repeated run with its manifest.
+
+    Args:
+        digests: Digests of the manifest's runs, by label.
+
+    Returns:
+        Messages for the person.
+
+    Raises:
+        ClientError: A run differs.
+    """
     was, found = digests(before), digests(now)
     changed = [
         f"{name} was {before.get(name)}, and is {now[name]}"

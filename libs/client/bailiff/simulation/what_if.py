@@ -4,13 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bailiff.audit.chain_report import ChainVerifier, entries
+from bailiff.audit.chain_report import entries
 from bailiff.audit.log_positions import point
 from bailiff.audit.log_sources import Source
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record
 from bailiff_core.records.wire import time_text
+from bailiff_log.chain_verifier import ChainVerifier
 
 from .options import simulator
 
@@ -22,7 +23,14 @@ ProgressCallback = Callable[[str, int, int], None]
 
 
 async def whole_log(source: Source, seen: Callable[[int], None] = lambda _: None) -> list[Record]:
-    """All records. seen: called with their number so far. Raises `ClientError` if the first records are missing."""
+    """Reads all records.
+
+    Args:
+        seen: Called with the number of records read so far.
+
+    Raises:
+        ClientError: The first records are missing.
+    """
     source.from_its_beginning("what-if")
     found: list[Record] = []
     async for entry in entries(ChainVerifier(source.pool), source.messages, "see: bailiff audit verify"):
@@ -46,9 +54,18 @@ def other_past(
     progress: ProgressCallback,
     now: int | None = None,
 ) -> tuple["WhatIf", dict[str, Any]]:
-    """Both simulations, and their comparison as data. begin, to: as `log_positions.point` reads them. Raises `ClientError`.
+    """Simulates the past under its policies and under another one.
 
-    now: µs UTC, the origin of durations ago. Default: the log's end.
+    Args:
+        begin: A position as `log_positions.point` reads it.
+        to: As `begin`.
+        now: µs UTC, the origin of durations ago; default: the log's end.
+
+    Returns:
+        Both simulations, and their comparison as data.
+
+    Raises:
+        ClientError: The log cannot be simulated in this range.
     """
     since, until = (_moment(option, text, log, now) for option, text in (("--from", begin), ("--to", to)))
     if since is not None and until is not None and until <= since:
@@ -70,6 +87,10 @@ def other_past(
         window = f"between {time_text(found.since)} and {time_text(found.to)}"
         text = f"no job was in {pool} {window}, so there is nothing to compare"
         raise ClientError(ExitCode.NOT_FOUND, text, "choose another --from or --to")
+    if found.rejected and not found.changed.jobs:
+        name, reason = next(iter(found.rejected.items()))
+        text = f"the other policy rejects every job, so there is nothing to compare; the first is {name}: {reason}"
+        raise ClientError(ExitCode.NOT_FOUND, text, "give the other policy the projects and classes of the jobs")
     return found, simulator("what_if").compared(found)
 
 

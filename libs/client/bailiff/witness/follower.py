@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from bailiff_bus import topics
-from bailiff_bus.messages import LogSealed, SealsInvalidated
+from bailiff_bus.messages.seals import LogSealed, SealsInvalidated
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange
 from bailiff_log.checkpoints import log_key, origin_of, parse_origin
 from bailiff_log.cosigner import Cosigner, Refusal, Refused
@@ -34,12 +34,23 @@ class SizeLearned(Exception):
 
 
 class SealFollower:
-    """publish: called with each cosigned checkpoint that is the newest. memory: of the own witness; None for another one."""
+    """Follows the seals of the pools and cosigns them.
+
+    Args:
+        publish: Called with each cosigned checkpoint that is the newest.
+        memory: The memory of the own witness; None for another witness.
+    """
 
     def __init__(
-        self, bus: Bus, pool: str, trusted: frozenset[str], witness: Witness, memory: Cosigner | None, publish: Publish,
+        self,
+        bus: Bus,
+        pool: str,
+        trusted: frozenset[str],
+        witness: Witness,
+        memory: Cosigner | None,
+        publish: Publish,
         report: Report,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._bus, self._pool, self._trusted, self._witness, self._memory = bus, pool, trusted, witness, memory
         self._publish, self._report = publish, report
         self._reported: set[str] = set()

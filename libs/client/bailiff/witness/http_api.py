@@ -21,7 +21,11 @@ STATUS = {Refusal.MALFORMED: 400, Refusal.NOT_SIGNED: 403, Refusal.STALE: 409, R
 
 
 def http_api(cosigner: Cosigner, log_keys: Sequence[NoteKey]) -> Starlette:
-    """The application. log_keys: of the logs that may be brought here."""
+    """The witness's HTTP application.
+
+    Args:
+        log_keys: Keys of the logs that are accepted over HTTP.
+    """
 
     async def add_checkpoint(request: Request) -> Response:
         body = bytearray()

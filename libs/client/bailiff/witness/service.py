@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages import CheckpointCosigned, CheckpointRefused, LogSealed, MessageBody
-from bailiff_bus.port import Bus
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed
+from bailiff_bus.port import Bus, open_producer
+from bailiff_core.model.message import MessageBody
 from bailiff_log.checkpoints import Checkpoint, parse_origin, witness_key
 from bailiff_log.cosigner import Cosigner, MemoryUnusable
 from bailiff_log.keys import KeyFileError, existing_or_new_key
@@ -129,20 +130,19 @@ class WitnessService:
         if isinstance(witness, OwnWitness):
             self._refused[pool.name] = text
             body = CheckpointRefused(
-                witness=str(witness.key), cosigned=str(newest or ""), refused=seal.checkpoint if seal else "",
+                witness=str(witness.key),
+                cosigned=str(newest or ""),
+                refused=seal.checkpoint if seal else "",
                 reason=reason[:MAX_REASON],
-            )  # fmt: skip
+            )
             await self._send(pool, "refused", body)
 
     async def _send(self, pool: PoolDeclaration, about: str, body: MessageBody) -> None:
         at = self._clock_and_ids.wall()
         headers, value = wrap(body, source=f"/bailiff/{pool.name}/witness", id=f"{about}/{at}", pool=pool.name, time_us=at)
-        producer = await self._bus.producer()
-        try:
+        async with open_producer(self._bus) as producer:
             sent = await producer.send(topics.COSIGNATURES.name, value, key=pool.name.encode(), headers=headers, partition=0)
             await sent
-        finally:
-            await producer.close(1.0)
 
     @asynccontextmanager
     async def _http(self, cosigner: Cosigner) -> "AsyncIterator[None]":
@@ -161,10 +161,19 @@ class WitnessService:
             self._settings.witness_host, self._settings.witness_port, "witness_host, witness_port"
         )
         config = uvicorn.Config(
-            http_api(cosigner, self._log_keys), lifespan="off", log_config=None, log_level="critical", access_log=False,
-            server_header=False, http=TimedProtocol, ws="none", limit_concurrency=MAX_CONNECTIONS,
-            h11_max_incomplete_event_size=MAX_REQUEST_BYTES, timeout_keep_alive=REQUEST_TIMEOUT_S, timeout_graceful_shutdown=1,
-        )  # fmt: skip
+            http_api(cosigner, self._log_keys),
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            http=TimedProtocol,
+            ws="none",
+            limit_concurrency=MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=MAX_REQUEST_BYTES,
+            timeout_keep_alive=REQUEST_TIMEOUT_S,
+            timeout_graceful_shutdown=1,
+        )
         server = Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         logger().info("answering over HTTP", address=self.http_address)

@@ -9,12 +9,17 @@ from bailiff_service.settings import Port, ServiceSettings
 
 
 class WitnessSettings(ServiceSettings):
-    """witness_name: its name in cosignatures; a URL without scheme is customary. witness_key: file with its private key;
+    """Settings of a witness.
 
-    default: `witness/witness.key` in the state folder, made at the first start. witness_kafka: follow the seals of the declared
-    pools. witness_trust: sealing keys, the first one of each pool; empty: the first one published. witness_submit_to: other
-    witnesses to bring the checkpoints to, each as `VKEY URL`. witness_host, witness_port: HTTP interface for logs elsewhere and
-    for readers; without a port there is none. witness_logs: keys of the logs accepted over HTTP, each as a vkey.
+    Attributes:
+        witness_name: Its name in cosignatures; by convention a URL without scheme.
+        witness_key: File with its private key; default: `witness/witness.key` in the state folder, made at the first start.
+        witness_kafka: Whether it follows the seals of the declared pools.
+        witness_trust: Sealing keys, the first one of each pool; empty: trust the first one published.
+        witness_submit_to: Other witnesses that get the checkpoints, each as `VKEY URL`.
+        witness_host: Address of the HTTP interface, for logs elsewhere and for readers.
+        witness_port: Its port; None: no HTTP interface.
+        witness_logs: Keys of the logs accepted over HTTP, each as a vkey.
     """
 
     witness_name: Annotated[str, Field(min_length=1, max_length=255)] = "bailiff-witness"

@@ -60,7 +60,11 @@ class OwnWitness:
 
 @dataclass(frozen=True, slots=True)
 class WitnessAddress:
-    """A witness's key, and where it answers over HTTP; url: empty if that is not known."""
+    """A witness's key and address.
+
+    Attributes:
+        url: Where it answers over HTTP; empty if unknown.
+    """
 
     key: NoteKey
     url: str = ""

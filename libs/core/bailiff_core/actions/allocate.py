@@ -3,25 +3,26 @@
 from collections.abc import Iterator
 
 from bailiff_core.fold.pending_queue import queue_key
-from bailiff_core.lifecycle.resize import can_restart_in_place, has_started_members
+from bailiff_core.lifecycle.resize import can_restart_in_place
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.model.units import Unit, next_unit, restarts_to_grow
 from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.protections.payback import too_dear_to_grow
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.head import head_of_queue, is_schedulable
 from bailiff_core.queue.order import Pass, shares_now
-from bailiff_core.quota.project_cooldown import cooldown_violation
-from bailiff_core.quota.quota_aware_placement import place_within_bounds
-from bailiff_core.quota.quota_checks import over_bounds
+from bailiff_core.quota.quota_aware_placement import find_within_bounds
+from bailiff_core.quota.quota_checks import cooldown_violation, over_bounds
 from bailiff_core.records.decisions import JobGrown, JobPending, JobPlaced
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .failure import attribute_errors_to
+from .growth import growth_that_fits
 from .possible_victims import PossibleVictims, may_request, possible_actions
 from .requesting import RequestingJobs
 from .returning import ReturningJobs
@@ -44,6 +45,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
         state.indices.to_schedule = dict.fromkeys(state.queue)
         state.indices.backfill_blocked.clear()
         state.indices.retry_unschedulable = False
+    _retry_within_quota(state)
     if state.indices.backfill_blocked and not _backfill_unchanged(state):
         state.indices.to_schedule.update(state.indices.backfill_blocked)
         state.indices.backfill_blocked.clear()
@@ -66,6 +68,8 @@ def allocate(state: PoolState) -> Iterator[Decision]:
             found = _find(state, unit, backfill)
             if returning is not None and isinstance(found, GangPlacement):
                 found = _unless_taken_back(state, returning, unit, found)
+            if isinstance(found, GangPlacement) and restarts_to_grow(state, job):
+                found = _unless_too_dear(state, unit, found)
             rival = requesting.may_evict(unit) if isinstance(found, GangPlacement) else None
             if rival is not None:
                 _withhold(state, job)
@@ -93,6 +97,14 @@ def allocate(state: PoolState) -> Iterator[Decision]:
         state.indices.head_reservation = (began, backfill.reservation())
 
 
+def _retry_within_quota(state: PoolState) -> None:
+    """Jobs that are not preemptible are tried again when the quotas in force changed: they start within them only."""
+    shrunk = current_snapshot(state).usage.shrunk_quotas
+    if shrunk != state.indices.shrunk_quotas:
+        state.indices.shrunk_quotas = shrunk
+        state.indices.to_schedule.update((name, None) for name in state.queue if not state.jobs[name].preemptible)
+
+
 def _unless_taken_back(state: PoolState, returning: ReturningJobs, unit: Unit, place: GangPlacement) -> GangPlacement | str:
     """The placement; a sentence if a job that is being evicted would evict the unit on its return. Tried again every cycle."""
     rival = returning.taking_back(unit, place)
@@ -100,6 +112,15 @@ def _unless_taken_back(state: PoolState, returning: ReturningJobs, unit: Unit, p
         return place
     _withhold(state, unit.job)
     return f"{rival.id}, which is being evicted, would take these resources back"
+
+
+def _unless_too_dear(state: PoolState, unit: Unit, place: GangPlacement) -> GangPlacement | str:
+    """The placement; a sentence if a restart with all that fits now wins less than it loses. Tried again every cycle."""
+    growth = growth_that_fits(state, unit, place)
+    if growth.pays:
+        return place
+    _withhold(state, unit.job)
+    return too_dear_to_grow(growth)
 
 
 def _withhold(state: PoolState, job: Job) -> None:
@@ -111,7 +132,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     """The unit's placement, or a sentence why there is none now. A unit that only time blocks stays in `to_schedule`."""
     snapshot = current_snapshot(state)
     too_soon = cooldown_violation(snapshot, unit)
-    if has_started_members(state, unit.job):
+    if restarts_to_grow(state, unit.job):
         if unit.job.phase == "starting":
             too_soon = "it grows once all of it runs"
         elif not can_restart_in_place(state, unit.job):
@@ -129,25 +150,22 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         return state.indices.unschedulable[scheduling_class]
     if backfill is not None and backfill.completes_before_head(unit):
         backfill = None  # it cannot delay the head
+    # Jobs of one class need the same, so one search outside the head's reservation speaks for all of them.
     if backfill is not None and scheduling_class in backfill.unplaceable and not _may_be_evicted_for_head(state, unit, backfill):
         return _block(state, unit, backfill)
-    mark = snapshot.mark()
     outside: GangPlacement | NoFit | None = None
     if backfill is not None and backfill.known and has_uniform_tasks(unit):
-        outside = backfill.place(unit, _budget(state))  # a placement outside the head's reservation is a placement in the pool
-        snapshot.rollback(mark)
+        outside = backfill.find_place(unit, _budget(state))  # outside the head's reservation it is a placement in the pool, too
         if isinstance(outside, GangPlacement):
             return outside  # what whole devices cost its project does not depend on the place
-    place = place_within_bounds(snapshot, unit, _budget(state))
-    snapshot.rollback(mark)
+    place = find_within_bounds(snapshot, unit, _budget(state))
     if isinstance(place, str):
         return place
     if not isinstance(place, GangPlacement):
         state.indices.unschedulable[scheduling_class] = place.why
         return place.why
     if backfill is not None:
-        outside = outside or backfill.place(unit, _budget(state))
-        snapshot.rollback(mark)
+        outside = outside or backfill.find_place(unit, _budget(state))
         if not isinstance(outside, GangPlacement):
             backfill.unplaceable[scheduling_class] = None
             if _may_be_evicted_for_head(state, unit, backfill):
@@ -232,7 +250,7 @@ def is_behind_selection(state: PoolState, job: Job) -> bool:
 
 def _placed(state: PoolState, unit: Unit, place: GangPlacement, backfill: Backfill | None) -> Decision:
     job = unit.job
-    reserved = place.future or job.phase == "reserved" or has_started_members(state, job)
+    reserved = place.future or job.phase == "reserved" or restarts_to_grow(state, job)
     expires = state.now + state.rules.preemption.reservation_expiry if reserved else None
     shares, island = encode_placement(place), islands_used(state, job, place.tasks)
     if job.phase != "pending":

@@ -7,7 +7,8 @@ from bailiff_core.lifecycle.operator_actions import drain_terms, requires_nodes
 from bailiff_core.lifecycle.termination import ACTIVE
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import Unit, allocated_tasks
+from bailiff_core.model.units import Unit, allocated_tasks, stopped_tasks
+from bailiff_core.model.work_lost import eviction_loss
 from bailiff_core.placement.gang import GangPlacement, NoFit, place_unit
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
@@ -39,8 +40,6 @@ def drain_migrations(state: PoolState) -> Iterator[Decision]:
 
     Only jobs that subscribe to eviction notices: they lose at most one step. The others may run to their end.
     """
-    if not state.draining:
-        return
     for job in list(state.active_jobs()) if state.indices.retry_unschedulable else state.touched_jobs():
         if not moves_off_drained_nodes(state, job):
             continue
@@ -70,6 +69,7 @@ def _migration(state: PoolState, job: Job, place: GangPlacement, grace: int, rea
         grace=grace,
         expires=expires,
         reason=reason,
+        lost_gpu_ms=sum(eviction_loss(state, job, allocated_tasks(job), whole=True, moved=True)),
         island=islands_used(state, job, place.tasks),
     )
 
@@ -77,15 +77,17 @@ def _migration(state: PoolState, job: Job, place: GangPlacement, grace: int, rea
 def place_elsewhere(state: PoolState, job: Job, node: str | None) -> GangPlacement | str:
     """A placement of the job's running tasks on free resources, or a sentence why there is none.
 
-    node: the target; `None`: any node but the job's own. The job's own resources do not count as free: the new placement is
-    reserved before the job is evicted from the old one.
+    The job's own resources do not count as free: the new placement is reserved before the job is evicted from the old one.
+
+    Args:
+        node: The target; None: any node but the job's own.
     """
     cluster = current_snapshot(state).cluster
     own = dict.fromkeys(task.node for task in job.tasks)
     closed = [entry for entry in cluster.nodes.values() if (entry.number in own if node is None else entry.name != node)]
     if len(closed) == len(cluster.nodes):
         return "no other node is schedulable"
-    members = tuple(task.index for task in allocated_tasks(job) if task.state != "reserved")
+    members = tuple(task.index for task in stopped_tasks(job, allocated_tasks(job), whole=True))
     moved = Unit(replace(job, tasks=[], reservation=[]), members, core=True)
     mark = cluster.mark()
     for entry in closed:

@@ -9,7 +9,7 @@ from bailiff_core.quota.quota_checks import Shares
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
 from bailiff_core.victims.batch import PREEMPTING_ACTIONS
 from bailiff_core.victims.consolidation import FreeTotals
-from bailiff_core.victims.constraints import action_not_permitted
+from bailiff_core.victims.trial import action_not_permitted
 
 
 def may_request(state: PoolState, job: Job) -> bool:
@@ -27,7 +27,7 @@ class PossibleVictims:
     def __init__(self, state: PoolState) -> None:
         self.state = state
         self.lowest: dict[str, int] = {}
-        for phase, priority, project, preemptible in current_snapshot(state).equivalence_classes.groups:
+        for phase, priority, project, preemptible, _ in current_snapshot(state).equivalence_classes.groups:
             if preemptible and phase != "evicting":
                 self.lowest[project] = min(priority, self.lowest.get(project, priority))
         self.exist = bool(self.lowest)

@@ -1,17 +1,21 @@
 """Requests victim selection for pending jobs, and decides on its proposals (consolidate, reclaim, preempt)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from bailiff_core.humanize import count_text
 from bailiff_core.model.grace import grace_for
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.policy import Action
-from bailiff_core.model.proposal import Proposal
-from bailiff_core.model.state import Job, OpenRequest, PoolState
-from bailiff_core.model.units import next_unit
-from bailiff_core.placement.gang import GangPlacement
+from bailiff_core.model.proposal import Proposal, VictimChoice
+from bailiff_core.model.state import Job, OpenRequest, PoolState, Task
+from bailiff_core.model.units import next_unit, restarts_to_grow
+from bailiff_core.model.work_lost import NO_LOSS, victims_loss
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.protections import next_protection_end
+from bailiff_core.protections.payback import Growth, growth_by
 from bailiff_core.queue.head import is_schedulable
 from bailiff_core.queue.order import shares_now
 from bailiff_core.quota.quota_checks import Shares
@@ -24,7 +28,7 @@ from bailiff_core.records.decisions import (
 )
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims.batch import PREEMPTING_ACTIONS, units_of_choice
+from bailiff_core.victims.batch import PREEMPTING_ACTIONS, units_of_victim
 from bailiff_core.victims.reprieve import evictions_to_cancel
 from bailiff_core.victims.revalidate import Accepted, revalidate_proposal
 
@@ -110,12 +114,14 @@ def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest,
         )
     if not checked.victims:  # allocate places it in this cycle, unless the policy or the step budget prevents that
         return PreemptionRefused(request=request.seq, action=action, preemptor=preemptor, reason="not-needed", retry_at=retry_at)
-    graces = tuple(0 if choice.reserved else grace_for(state, job, state.jobs[choice.job]) for choice in checked.victims)
+    graces = tuple(_grace(state, job, choice) for choice in checked.victims)
     if _ends_within(state, job, max(graces)):
         why = "its run-time limit is reached before the grace of its victims is over"
         return PreemptionRefused(
             request=request.seq, action=action, preemptor=preemptor, reason="impossible", would_need=why, retry_at=retry_at
         )
+    places = decode_placement(job, checked.placement, checked.unit.indices)
+    growth = _growth(state, checked, places) if restarts_to_grow(state, job) else None
     return PreemptionDecided(
         request=request.seq,
         action=action,
@@ -129,8 +135,25 @@ def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest,
         unneeded_victims=checked.dropped,
         cancelled_evictions=_cancelled_evictions(state, checked),
         tasks=ranges(checked.unit.indices) if job.tasks else "",
-        island=islands_used(state, job, decode_placement(job, checked.placement, checked.unit.indices)),
+        island=islands_used(state, job, places),
+        reason=f"it restarts to grow by {count_text(growth.tasks, 'task')}: {growth}" if growth is not None else "",
+        restart_lost_gpu_ms=sum(growth.own) if growth is not None else 0,
     )
+
+
+def _grace(state: PoolState, preemptor: Job, choice: VictimChoice) -> int:
+    """Of one eviction for several decisions, the shortest that they give it."""
+    victim = state.jobs[choice.job]
+    grace = 0 if choice.reserved else grace_for(state, preemptor, victim)
+    return min(grace, victim.eviction.grace) if choice.extends and victim.eviction is not None else grace
+
+
+def _growth(state: PoolState, checked: Accepted, places: Sequence[TaskPlacement]) -> Growth:
+    """What the restart of the running preemptor wins and loses, and its victims with it."""
+    job = checked.unit.job
+    joining = [Task(each.index, each.node, each.devices, "reserved") for each in places]
+    reserved = [task for task in job.tasks if task.state == "reserved"]
+    return replace(growth_by(state, job, [*reserved, *joining]), others=victims_loss(state, checked.victims) or NO_LOSS)
 
 
 def _ends_within(state: PoolState, job: Job, duration: int) -> bool:
@@ -145,7 +168,7 @@ def _cancelled_evictions(state: PoolState, checked: Accepted) -> tuple[str, ...]
     mark = cluster.mark()
     victims = [(state.jobs[choice.job], choice) for choice in checked.victims]
     for victim, choice in victims:
-        for unit in units_of_choice(victim, choice):
+        for unit in units_of_victim(victim, choice):
             cluster.evict(unit)
     places = decode_placement(checked.unit.job, checked.placement, checked.unit.indices)
     cluster.place(checked.unit, GangPlacement(tuple(places), future=True))

@@ -10,11 +10,11 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.head import head_of_queue
 from bailiff_core.queue.order import Pass, shares_now
-from bailiff_core.quota.quota_aware_placement import place_within_bounds
+from bailiff_core.quota.quota_aware_placement import find_within_bounds
 from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import PREEMPTING_ACTIONS
-from bailiff_core.victims.constraints import action_not_permitted
+from bailiff_core.victims.trial import action_not_permitted
 
 from .possible_victims import PossibleVictims, may_request, possible_actions
 
@@ -74,9 +74,7 @@ class RequestingJobs:
         state, snapshot = self._state, current_snapshot(self._state)
         if unit.job.id not in state.indices.to_schedule:
             return False
-        mark = snapshot.mark()
-        place = place_within_bounds(snapshot, unit, StepBudget(state.rules.preemption.search_steps))
-        snapshot.rollback(mark)
+        place = find_within_bounds(snapshot, unit, StepBudget(state.rules.preemption.search_steps))
         return isinstance(place, GangPlacement) and over_bounds(snapshot, unit, place) is None
 
     def _actions_of(self, unit: Unit) -> tuple[Action, ...]:
@@ -106,7 +104,8 @@ def requesting_units(
 ) -> list[tuple[Unit, tuple[Action, ...]]]:
     """The first `limit` units that may request preemption, in the order of a pass, each with the actions that may help.
 
-    besides: jobs that are left out.
+    Args:
+        besides: Jobs that are left out.
     """
     head = _head_with_backfilled_victims(state)
     jobs = (state.jobs[name] for name in state.queue if name not in besides)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bailiff_core.fold.jobs import VOLUNTARY
+from bailiff_core.fold.eviction_causes import VOLUNTARY
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.model.policy import Action
-from bailiff_core.model.resource_vector import ZERO, ResourceVector
+from bailiff_core.model.resource_vector import ZERO
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, has_resources, next_unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement, place_unit
@@ -14,9 +14,9 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import Shields
 from bailiff_core.queue.preemption_delay import delay_of
 from bailiff_core.quota.demand_vector import of_unit
-from bailiff_core.quota.fair_share import fair_shares
+from bailiff_core.quota.fair_share import Entitlements
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.constraints import Constraints, action_not_permitted
+from bailiff_core.victims.trial import Trial, action_not_permitted
 
 RETURNING = ("preemption", "requested", "drain", "device", "over-share", "policy", "stale-gang", "migration", "resize")
 DISPLACING: tuple[Action, ...] = ("reclaim", "preempt")
@@ -32,7 +32,7 @@ class ReturningJobs:
         jobs = sorted((state.jobs[name] for name in state.evicting), key=queue_key)
         self._evicted = [job for job in jobs if _returns(job) and delay_of(state, job) == 0]
         self._units: list[tuple[Job, Unit]] | None = None
-        self._shares: dict[str, ResourceVector] | None = None
+        self._shares: Entitlements | None = None
 
     def taking_back(self, unit: Unit, place: GangPlacement) -> Job | None:
         """The first of these jobs that has a place now, would have none beside the unit, and may displace it; or `None`."""
@@ -73,12 +73,12 @@ class ReturningJobs:
                 continue
             if Shields(self._state, action, again.job).excluded_by(unit) is not None:
                 continue
-            constraints = Constraints(snapshot, shares, again, action)
-            if constraints.allows([unit]) and constraints.imbalance([unit]) is None:
+            trial = Trial(snapshot, shares, again, action)
+            if trial.allows([unit]) and trial.imbalance([unit]) is None:
                 return True
         return False
 
-    def _shares_on_return(self, snapshot: SchedulingSnapshot) -> dict[str, ResourceVector]:
+    def _shares_on_return(self, snapshot: SchedulingSnapshot) -> Entitlements:
         """Fair shares with the requests of these jobs, which do not count while they are being evicted."""
         if self._shares is None:
             usage = snapshot.usage
@@ -87,7 +87,7 @@ class ReturningJobs:
                 for project in usage.tree.branches[usage.leaf_of(job)].path:
                     asked = of_unit(again, usage.smallest)
                     requests[project] = requests.get(project, ZERO).plus(asked)
-            self._shares = fair_shares(usage.tree, usage.total, requests)
+            self._shares = usage.entitlements_if(requests)
         return self._shares
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from bailiff_core.lifecycle.timers import timers_of
 from bailiff_core.model.state import PoolState
 from bailiff_core.queue import schedule_timeout
-from bailiff_core.queue.pending_since import pending_since
 from bailiff_core.records.decisions import JobEnded, ScheduleTimedOut
 from bailiff_core.records.payload import Decision
 
@@ -23,7 +22,7 @@ def schedule_timeouts(state: PoolState) -> Iterator[Decision]:
     if rules is None:
         return
     for job in timers_of(state).due(state, schedule_timeout.NAME):
-        waited = state.now - pending_since(job)
+        waited = state.now - job.queued_since
         yield ScheduleTimedOut(
             job=job.id, waited=waited, action=rules.action, reason=pending_reason(state, job)[:MAX_REASON_CHARS]
         )

@@ -3,33 +3,39 @@
 Explanations in records have counts and examples only; the list is recomputed from the state at that time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.policy import ACTIONS, Action
 from bailiff_core.model.proposal import Proposal
-from bailiff_core.model.state import PoolState
-from bailiff_core.model.units import Unit
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.units import Unit, evictable_units
 from bailiff_core.records import decisions
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims.candidates import CandidateIndex, evictable_units
-from bailiff_core.victims.objective import EvictionCost, eviction_cost
+from bailiff_core.victims.candidates import CandidateIndex
+from bailiff_core.victims.objective import NO_COST, eviction_cost
 
 Decided = decisions.PreemptionDecided | decisions.PreemptionRefused
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One unit of a job that was active when a proposal was computed. rule: the one that protected it; empty: a candidate.
+    """Tasks that a job could lose when a proposal was computed.
 
-    action: the action for which it was considered. tasks: of the job; empty: the whole job. chosen: it is among the victims.
-    lost_gpu_ms: of the whole job.
+    Attributes:
+        action: The action for which they were considered.
+        tasks: Ranges; empty: the whole job.
+        after: The tasks that the job loses before these. Amounts are what these tasks add, so that a job's amounts add up.
+        rule: The rule that protected them; empty: none, they are candidates.
+        chosen: Whether they are among the victims.
     """
 
     action: str
     job: str
     tasks: str
+    after: str
     class_name: str
     priority: int
     project: str
@@ -40,10 +46,11 @@ class Candidate:
 
 
 def candidates(state: PoolState, decision: Decided, proposals: Sequence[Proposal]) -> list[Candidate]:
-    """Every candidate unit, and every other unit with its rule, for each action that was tried.
+    """Every candidate, and every other job with its rule, for each action that was tried; surplus tasks with one fate together.
 
-    state: when the proposals were computed; proposals: of the same batch, in order: units that earlier ones evict are
-    evicting already.
+    Args:
+        state: When the proposals were computed.
+        proposals: Of the same batch, in order: units that earlier ones evict are evicting already.
     """
     actions: list[Action] = [tried.action for tried in decision.explanation.attempted_actions]
     return [each for action in [*actions, decision.action] for each in _candidates_of_action(state, decision, proposals, action)]
@@ -59,14 +66,15 @@ def _candidates_of_action(state: PoolState, decision: Decided, proposals: Sequen
         for choice in proposal.victims:
             evicted = dict.fromkeys(numbers(choice.tasks))
             units = [unit for unit in evictable_units(state.jobs[choice.job]) if all(index in evicted for index in unit.indices)]
-            index.mark_evicted(state.jobs[choice.job], len(units) if choice.tasks else 0)
+            index.mark_decided(state.jobs[choice.job], len(units) if choice.tasks else 0)
     considered = index.candidates(action, preemptor)
-    found: list[tuple[Unit, str, EvictionCost | None]] = [
-        (step.unit, "", step.cost) for chain in considered.chains.values() for step in chain
-    ]
-    found += [(unit, rule, None) for rule, units in considered.excluded.items() for unit in units]
-    listed = [_candidate(state, action, unit, rule, eviction_cost, chosen_tasks) for unit, rule, eviction_cost in found]
-    return sorted(listed, key=lambda each: (state.jobs[each.job].seq, each.job, each.tasks))
+    found = [(step.unit, "") for chain in considered.chains.values() for step in chain]
+    found += [(unit, rule) for rule, units in considered.excluded.items() for unit in units]
+    found.sort(key=lambda each: (each[0].job.seq, each[0].job.id))
+    listed: list[Candidate] = []
+    for job, of_job in groupby(found, key=lambda each: each[0].job):
+        listed += _candidates_of_job(state, action, job, of_job, chosen_tasks)
+    return listed
 
 
 def earlier_proposals(decision: Decided, proposals: Sequence[Proposal], action: Action) -> list[Proposal]:
@@ -77,23 +85,42 @@ def earlier_proposals(decision: Decided, proposals: Sequence[Proposal], action: 
     return [proposal for index, proposal in ordered if (ACTIONS.index(proposal.action), index) < (action_index, position)]
 
 
-def _candidate(
-    state: PoolState, action: Action, unit: Unit, rule: str, cost: EvictionCost | None, chosen_tasks: Mapping[str, Sequence[int]]
-) -> Candidate:
-    job = unit.job
-    evicted = [task for task in job.tasks if task.index in dict.fromkeys(unit.indices)]
-    cost = eviction_cost(state, job, evicted, whole=unit.core) if cost is None else cost
-    tasks = "" if len(unit.indices) == len(job.tasks) else ranges(unit.indices)
-    chosen = job.id in chosen_tasks and (not chosen_tasks[job.id] or all(index in chosen_tasks[job.id] for index in unit.indices))
-    return Candidate(
-        action,
-        job.id,
-        tasks,
-        job.class_name,
-        job.priority,
-        job.project,
-        cost.gpu_milli,
-        cost.lost_gpu_ms,
-        rule,
-        chosen and not rule,
-    )
+def _candidates_of_job(
+    state: PoolState,
+    action: Action,
+    job: Job,
+    units: Iterable[tuple[Unit, str]],
+    chosen_tasks: Mapping[str, Sequence[int]],
+) -> Iterator[Candidate]:
+    """units: those that the job can lose, each with the rule that protects it."""
+    order = {unit.indices: position for position, unit in enumerate(evictable_units(job))}
+
+    def fate(each: tuple[Unit, str]) -> tuple[str, bool, bool]:
+        unit, rule = each
+        victims = chosen_tasks.get(job.id)
+        chosen = victims is not None and (not victims or all(index in victims for index in unit.indices))
+        return rule, chosen and not rule, unit.core
+
+    evicted: list[int] = []
+    before = NO_COST
+    in_order = sorted(units, key=lambda each: order.get(each[0].indices, len(order)))
+    for (rule, chosen, core), members in groupby(in_order, key=fate):
+        indices = [index for unit, _ in members for index in unit.indices]
+        gone = dict.fromkeys([*evicted, *indices])
+        cost = eviction_cost(
+            state, job, [task for task in job.tasks if task.index in gone], whole=core, moved=action == "consolidate"
+        )
+        yield Candidate(
+            action,
+            job.id,
+            "" if len(indices) == len(job.tasks) else ranges(sorted(indices)),
+            ranges(sorted(evicted)),
+            job.class_name,
+            job.priority,
+            job.project,
+            cost.gpu_milli - before.gpu_milli,
+            cost.lost_gpu_ms - before.lost_gpu_ms,
+            rule,
+            chosen,
+        )
+        evicted, before = list(gone), cost

@@ -10,10 +10,16 @@ from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.batch import PREEMPTING_ACTIONS, apply_proposal, units_of_choice
+from bailiff_core.victims.batch import (
+    PREEMPTING_ACTIONS,
+    SelectionBatch,
+    apply_proposal,
+    select_victims,
+    units_of_choice,
+)
 from bailiff_core.victims.candidates import EvictionStep
-from bailiff_core.victims.fragmentation import Uses, node_uses
-from bailiff_core.victims.solve import SelectionBatch, cost_of, select_victims
+from bailiff_core.victims.objective import Uses, node_uses
+from bailiff_core.victims.proposals import cost_of
 
 from .candidate_report import Decided, candidates, earlier_proposals
 
@@ -24,9 +30,12 @@ MAX_PARTS = 16  # number of prefixes of an elastic job's eviction chain to try
 class Counterfactual:
     """The result if `other` had been a victim or, if it was one (`chosen`), if it had not been one.
 
-    rule: the rule that protected `other`; `absent`: it had no resources. jobs, cost: the cheapest set under that condition;
-    empty: there is none, for the reason `why`. needless: all chosen victims would be needed even with `other` evicted.
-    proven: no set is cheaper.
+    Attributes:
+        rule: The rule that protected `other`; `absent`: it had no resources.
+        jobs: The cheapest set under that condition; empty if there is none, for the reason `why`.
+        cost: The cost of this set.
+        needless: All chosen victims would be needed even with `other` evicted.
+        proven: No set is cheaper.
     """
 
     other: str
@@ -43,7 +52,11 @@ class Counterfactual:
 
 @dataclass(frozen=True, slots=True)
 class NextVictims:
-    """Victims of one more job with the preemptor's demand. action: `allocate` if it would fit without evictions."""
+    """Victims of one more job with the preemptor's demand.
+
+    Attributes:
+        action: `allocate` if it would fit without evictions.
+    """
 
     action: str
     jobs: tuple[str, ...] = ()
@@ -56,7 +69,12 @@ ABSENT = "absent"
 
 
 def counterfactual(state: PoolState, decision: Decided, proposals: Sequence[Proposal], other: str) -> Counterfactual:
-    """The counterfactual for `other`. state: when the proposals were computed, unchanged; proposals: of the same batch."""
+    """The counterfactual for `other`.
+
+    Args:
+        state: When the proposals were computed, unchanged.
+        proposals: Of the same batch.
+    """
     action: Action = decision.action
     candidates_of_job = [each for each in candidates(state, decision, proposals) if each.job == other and each.action == action]
     chosen_cost = decision.explanation.cost
@@ -164,10 +182,21 @@ def next_victims(state: PoolState, preemptor: str) -> NextVictims:
     """Victims of another job with the same demand in the current state, which is unchanged."""
     original = state.jobs[preemptor]
     another = Job(
-        f"{preemptor[:50]}.again", state.seq + 1, state.now, original.demand, original.class_name, original.priority,
-        original.preemptible, original.may_preempt, original.spec_digest, original.project, original.base_priority,
-        original.scheduling_class, pending_since=state.now, user=original.user,
-    )  # fmt: skip
+        f"{preemptor[:50]}.again",
+        state.seq + 1,
+        state.now,
+        original.demand,
+        original.class_name,
+        original.priority,
+        original.preemptible,
+        original.may_preempt,
+        original.spec_digest,
+        original.project,
+        original.base_priority,
+        original.scheduling_class,
+        pending_since=state.now,
+        user=original.user,
+    )
     unit = next_unit(another)
     assert unit is not None
     return _next_victims_of_unit(state, unit)
@@ -202,6 +231,7 @@ def sum_costs(one: Cost, other: Cost | None) -> Cost:
     return Cost(
         classes=tuple(ClassGpus(priority=priority, gpu_milli=classes[priority]) for priority in sorted(classes, reverse=True)),
         under_share_gpu_milli=one.under_share_gpu_milli + other.under_share_gpu_milli,
+        jobs_ended=one.jobs_ended + other.jobs_ended,
         lost_gpu_ms=one.lost_gpu_ms + other.lost_gpu_ms,
         jobs_stopped=one.jobs_stopped + other.jobs_stopped,
         tasks=one.tasks + other.tasks,
@@ -217,7 +247,7 @@ def levels(one: Cost, other: Cost) -> list[tuple[str, int, int]]:
         (f"priority {priority}", of_one.get(priority, 0), of_other.get(priority, 0))
         for priority in sorted({**of_one, **of_other}, reverse=True)
     ]
-    names = ("under_share_gpu_milli", "lost_gpu_ms", "jobs_stopped", "tasks", "fragmented_nodes")
+    names = ("under_share_gpu_milli", "jobs_ended", "lost_gpu_ms", "jobs_stopped", "tasks", "fragmented_nodes")
     return [*found, *((name, getattr(one, name), getattr(other, name)) for name in names)]
 
 

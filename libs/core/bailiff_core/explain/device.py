@@ -9,17 +9,23 @@ from bailiff_core.humanize import duration_text
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Device, Job, Node, PoolState, Task
 from bailiff_core.records import Record, facts
+from bailiff_core.records.subjects import jobs_of
 
-from .sentences import Section, Sentence, clock, jobs_of, seqs_of, without_stop
+from .sentences import Section, Sentence, clock, seqs_of, without_stop
 
 Kind = Literal["allocated", "reserved", "quarantined", "unhealthy", "drained", "unreachable", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """One state of a device from one record to another. until: None if it persists at the end of the log. Times in µs.
+    """One state of a device from one record to another. Times are µs UTC.
 
-    job, attempt, task: the task to which it is allocated, or for which it is reserved. why: the fault, as in the record.
+    Attributes:
+        until: None if it persists at the end of the log.
+        job: The job to which it is allocated, or for which it is reserved.
+        attempt: The attempt of this job.
+        task: The task of this job.
+        why: The fault, as in the record.
     """
 
     kind: Kind
@@ -35,7 +41,13 @@ class DeviceState:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAtTime:
-    """One GPU. states: at the given time; before, after: the last and the next allocation."""
+    """One GPU.
+
+    Attributes:
+        states: Its states at the given time.
+        before: The last allocation before that time.
+        after: The next allocation.
+    """
 
     number: int
     id: str
@@ -47,7 +59,12 @@ class DeviceAtTime:
 
 @dataclass(frozen=True, slots=True)
 class NodeAtTime:
-    """A node at a point in time, µs. seq: the last record until then. devices: empty if the node had not joined yet."""
+    """A node at a point in time, µs.
+
+    Attributes:
+        seq: The last record until then.
+        devices: Empty if the node had not joined yet.
+    """
 
     node: str
     time: int
@@ -193,7 +210,11 @@ def _interval_end(interval: DeviceState) -> int:
 
 
 def explain_node(found: NodeAtTime, device: int | None = None) -> list[Section]:
-    """One section per GPU. device: only this GPU."""
+    """One section per GPU.
+
+    Args:
+        device: Only this GPU.
+    """
     if not found.devices:
         known = f"it joined at {clock(found.first_seen)}" if found.first_seen is not None else "the log has no record of it"
         unknown = Sentence(f"The node is unknown at that time: {known}.")

@@ -2,30 +2,40 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bailiff_core.humanize import count_text, duration_text, memory_text
-from bailiff_core.records import Record, facts
+from bailiff_core.humanize import MAX_NAMED, count_text, duration_text, exit_value, memory_text
+from bailiff_core.records import Record, decisions, facts
 
-from .sentences import MAX_NAMED, Sentence, clock, listed, seqs_of
+from .sentences import Sentence, clock, listed, seqs_of
 
-SHOWN: dict[facts.EvictionStage, str] = {
-    "acknowledged": "acknowledged",
-    "step_agreed": "agreed with its gang to save a checkpoint",
-    "checkpoint_started": "started a checkpoint",
-    "saving_in_flight": "had a checkpoint in progress",
-    "checkpoint_committed": "saved a checkpoint",
-    "yielding": "announced its exit",
-    "term_sent": "was sent SIGTERM",
-    "kill_sent": "was sent SIGKILL",
+STAGES: dict[facts.EvictionStage, str] = {
+    "noticed": "notice delivered",
+    "acknowledged": "notice acknowledged",
+    "step_confirmed": "coordinated checkpoint confirmed",
+    "step_agreed": "checkpoint step agreed",
+    "checkpoint_started": "checkpoint started",
+    "saving_in_flight": "checkpoint in flight",
+    "checkpoint_committed": "checkpoint saved",
+    "yielding": "exiting voluntarily",
+    "term_sent": "TERM sent",
+    "kill_sent": "KILL sent",
+}
+SHORTENED_BY = {
+    "policy": "the policy grants it no more",
+    "cancelled": "the job was cancelled",
+    "requested": "a request left it no more",
+    "drain": "its node is drained",
 }
 STUCK: dict[facts.EvictionStage, str] = {
-    "noticed": "without having acknowledged",
-    "acknowledged": "after acknowledging, without having started a checkpoint",
-    "step_confirmed": "without its gang having agreed on a step",
-    "step_agreed": "before it reached the agreed step",
-    "checkpoint_started": "while saving a checkpoint",
-    "saving_in_flight": "with a checkpoint in progress",
-    "checkpoint_committed": "after saving a checkpoint, without having exited",
-    "yielding": "after announcing its exit",
+    "noticed": "notice never acknowledged",
+    "acknowledged": "acknowledged but started no checkpoint",
+    "step_confirmed": "its gang agreed on no checkpoint step",
+    "step_agreed": "did not reach the agreed step",
+    "checkpoint_started": "checkpoint not committed",
+    "saving_in_flight": "checkpoint in flight not committed",
+    "checkpoint_committed": "checkpoint saved but did not exit",
+    "yielding": "announced its exit but did not exit",
+    "term_sent": "did not exit on TERM",
+    "kill_sent": "did not exit on KILL",
 }
 
 
@@ -33,54 +43,85 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
     """One sentence for each of the first notified tasks: the stages of its eviction, and at which step it resumed."""
     by_task: dict[int, list[Record]] = {}
     resumed: set[int] = set()
+    shortened: list[Record] = []
     for record in history:
         data = record.data
-        if isinstance(data, facts.EvictionStageReached) and data.attempt == attempt and data.stage == "noticed":
-            by_task[data.task] = [record]
+        if isinstance(data, decisions.GraceShortened) and data.attempt == attempt:
+            shortened.append(record)
+        elif isinstance(data, facts.EvictionStageReached) and data.attempt == attempt and data.stage == "noticed":
+            if not shortened or data.task not in by_task:
+                by_task[data.task] = [record]
+        elif isinstance(data, facts.EvictionStarted):
+            shortened = []
         elif isinstance(data, facts.EvictionStageReached | facts.TaskExited | facts.TaskReleased) and data.task in by_task:
             if data.attempt == attempt:
                 by_task[data.task].append(record)
         elif isinstance(data, facts.TaskResumed) and data.task in by_task and data.task not in resumed and data.attempt > attempt:
             by_task[data.task].append(record)
             resumed.add(data.task)
+    yield from (_shortened(record, data) for record in shortened if isinstance(data := record.data, decisions.GraceShortened))
     for task, records in list(by_task.items())[:MAX_NAMED]:
         notice = records[0]
-        steps = [text for record in records[1:] for text in _stage_texts(record, notice)]
+        steps: list[str] = []
+        latest = 0
+        for record in records[1:]:  # the node's clock times the stages, and the log what follows: it never goes back
+            data = record.data
+            latest = max(latest, data.elapsed if isinstance(data, facts.EvictionStageReached) else record.time - notice.time)
+            steps += _stage_texts(record, latest, _attached(notice))
         seqs = seqs_of(*(record.seq for record in records))
-        texts = listed(steps) if steps else "is still running"
-        yield Sentence(f"Task {task} was notified at {clock(notice.time)}{_unattached(notice)}; it {texts}.", seqs)
+        texts = listed(steps) if steps else "it is still running"
+        unattached = "" if _attached(notice) else ", without ever having subscribed to eviction notices"
+        yield Sentence(f"Task {task} was notified at {clock(notice.time)}{unattached}: {texts}.", seqs)
     if len(by_task) > MAX_NAMED:
         yield Sentence(f"Not listed: {count_text(len(by_task) - MAX_NAMED, 'more task')}.")
 
 
-def _unattached(notice: Record) -> str:
+def stuck_text(stage: facts.Stage, attached: bool) -> str:
+    """Why TERM or KILL was sent; empty: it was sent without waiting.
+
+    Args:
+        attached: The task listens for notices.
+    """
+    if stage.stuck_in is None:
+        return ""
+    if stage.stuck_in == "noticed" and not attached:  # it had nothing to acknowledge: KILL follows a TERM
+        return STUCK["term_sent"] if stage.stage == "kill_sent" else ""
+    return STUCK[stage.stuck_in]
+
+
+def _shortened(record: Record, data: decisions.GraceShortened) -> Sentence:
+    times = f"from {duration_text(data.earlier)} to {duration_text(data.grace)}"
+    return Sentence(f"Its grace was shortened {times} at {clock(record.time)}: {SHORTENED_BY[data.cause]}.", seqs_of(record.seq))
+
+
+def _attached(notice: Record) -> bool:
     data = notice.data
     assert isinstance(data, facts.EvictionStageReached)
-    return "" if data.attached else ", without ever having subscribed to eviction notices"
+    return data.attached
 
 
-def _stage_texts(record: Record, notice: Record) -> Iterable[str]:
+def _stage_texts(record: Record, elapsed: int, attached: bool) -> Iterable[str]:
     match record.data:
-        case facts.EvictionStageReached() as stage if stage.stage in SHOWN:
-            yield f"{SHOWN[stage.stage]}{_facts(stage)} {duration_text(stage.elapsed)} later"
+        case facts.EvictionStageReached() as stage if stage.stage != "step_confirmed":
+            yield f"{STAGES[stage.stage]}{_facts(stage, attached)} {duration_text(elapsed)} later"
         case facts.TaskExited() as end:
-            detail = f"by signal {-end.exit_code}" if end.exit_code < 0 else f"with exit code {end.exit_code}"
+            detail = f"{'by' if end.exit_code < 0 else 'with code'} {exit_value(end.exit_code)}"
             how = "with unobserved status" if end.unobserved else detail
-            yield f"exited {duration_text(record.time - notice.time)} later {how}"
+            yield f"exited {duration_text(elapsed)} later {how}"
         case facts.TaskReleased() as released:
             by = "verified free" if released.evidence == "node" else "free by the Kubernetes API's word alone"
             detail = f" ({count_text(len(released.after), 'GPU')} {by})" if released.after else ""
-            yield f"released its resources{detail} {duration_text(record.time - notice.time)} later"
+            yield f"released its resources{detail} {duration_text(elapsed)} later"
         case facts.TaskResumed() as resumption:
             lost = f", {count_text(resumption.steps_lost, 'step')} lost"
             yield f"resumed at step {resumption.step} in attempt {resumption.attempt}{lost}"
 
 
-def _facts(stage: facts.EvictionStageReached) -> str:
+def _facts(stage: facts.EvictionStageReached, attached: bool) -> str:
     if stage.checkpoint is not None:
         not_agreed = "" if stage.checkpoint.agreed else " without its gang's agreement"
         size, took = memory_text(stage.checkpoint.bytes), duration_text(stage.checkpoint.duration)
         return f" at step {stage.checkpoint.step} ({size} in {took}){not_agreed}"
-    if stage.stuck_in is not None:
-        return f" {STUCK.get(stage.stuck_in, '')}"
+    if why := stuck_text(stage, attached):
+        return f" ({why})"
     return f" at step {stage.step}" if stage.step is not None else ""

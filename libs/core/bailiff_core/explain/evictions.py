@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.humanize import cost_text, count_text, cpus_counted_text, duration_text
-from bailiff_core.model.placement_ranges import ranges
+from bailiff_core.humanize import count_text, cpus_counted_text, duration_text
+from bailiff_core.model.placement_ranges import numbers, ranges
+from bailiff_core.model.policy import Action
 from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.model.work_lost import loss_text, past_loss
+from bailiff_core.protections import min_runtime
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 
 from .eviction_stages import course
-from .sentences import Section, Sentence, actor_text, clock, newest_of, seqs_of, tasks_text, without_stop
+from .sentences import Section, Sentence, actor_text, clock, newest_of, seqs_of, shrunk_together, tasks_text, without_stop
 from .unblockers import expected_return
-from .victims import choice_sentences, eviction_cause_text, preemptor_text, rule_text
+from .victims import choice_sentences, eviction_cause_text, further_loss_text, preemptor_text, rule_text
 
 REQUESTS: dict[str, tuple[type[Payload], ...]] = {
     "requested": (facts.JobEvictionRequested,),
@@ -23,23 +26,29 @@ REQUESTS: dict[str, tuple[type[Payload], ...]] = {
 ENDS = {"failed": "failed", "lost": "was lost"}
 
 
-def earlier_evictions(job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
+def earlier_evictions(state: PoolState, job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
     """Sections for each eviction before the last, newest first, with what followed until the next one."""
     for at in reversed(range(len(evicted) - 1)):
         record, later = evicted[at], evicted[at + 1]
         records = [each for each in history if each.seq < later.seq]
         sentences = [
-            *eviction_reasons(job, record, records, count=False),
+            *eviction_reasons(state, job, record, records, count=False),
             *eviction_course(job, record, records),
-            *_following_events(record, records),
+            *_following_events(state, job, record, records),
         ]
         yield Section(
             f"What happened at the eviction before that ({at + 1} of {len(evicted)}), at {clock(record.time)}?", tuple(sentences)
         )
 
 
-def eviction_reasons(job: Job, record: Record, history: Sequence[Record], *, count: bool = True) -> Iterable[Sentence]:
-    """Preemptor or cause, rule, cost and runner-up. count: also how often the job was requeued in total."""
+def eviction_reasons(
+    state: PoolState, job: Job, record: Record, history: Sequence[Record], *, count: bool = True
+) -> Iterable[Sentence]:
+    """Preemptor or cause, rule, cost and runner-up.
+
+    Args:
+        count: Also how often the job was requeued in total.
+    """
     if isinstance(record.data, decisions.EvictionDecided):
         request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
         if request is not None:
@@ -60,7 +69,7 @@ def eviction_reasons(job: Job, record: Record, history: Sequence[Record], *, cou
         yield Sentence(f"At {clock(record.time)} {what}{reason}; resources on {nodes} are reserved for it.", seqs)
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)
-        yield from _as_victim(job.id, record, record.data, history)
+        yield from _as_victim(state, job, record, record.data, history)
     times = [each for each in history if isinstance(each.data, decisions.JobRequeued) and each.data.outcome != "failed"]
     if count and len(times) > 1:
         yield Sentence(f"It was requeued {len(times)} times in total.", tuple(each.seq for each in times))
@@ -79,8 +88,10 @@ def _subject(tasks: str) -> str:
     return f"its {tasks_text(tasks)} {'was' if tasks.isdigit() else 'were'}" if tasks else "it was"
 
 
-def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]) -> Iterable[Sentence]:
-    choice = next(choice for choice in data.victims if choice.job == job)
+def _as_victim(
+    state: PoolState, job: Job, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]
+) -> Iterable[Sentence]:
+    choice = next(choice for choice in data.victims if choice.job == job.id)
     for requested in history:
         if requested.seq == data.request and isinstance(requested.data, decisions.PreemptionRequested) and requested.data.reason:
             text = f"{requested.data.job} was unschedulable: {without_stop(requested.data.reason)}."
@@ -92,8 +103,12 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
         yield Sentence("It had not started: only its reservation is lost.", seqs_of(record.seq))
     else:
         counted = f", with {cpus_counted_text(choice.cpu_milli)}" if choice.cpu_milli else ""
-        text = f"Lost: {cost_text(choice.lost_gpu_ms)}{counted}, for the work since its last checkpoint and the restart."
+        part = (*numbers(choice.tasks), *numbers(choice.restarts)) if choice.tasks else ()
+        loss = past_loss(state, job, choice.lost_gpu_ms, part, for_good=choice.ends)
+        text = f"Its loss when it was selected: {loss_text(loss, choice.lost_gpu_ms)}{counted}, without another checkpoint."
         yield Sentence(text, seqs_of(record.seq))
+    if more := further_loss_text(choice):
+        yield Sentence(f"{more.capitalize()}.", seqs_of(record.seq))
     nodes = count_text(len({share.node for share in choice.moved_to}), "node")
     if choice.not_relocated:
         kept, lost = count_text(len(choice.relocated_tasks), "task"), tasks_text(choice.not_relocated)
@@ -107,6 +122,19 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
             f"{moved_tasks}: relocated while the job continues; resources on {nodes} are reserved.", seqs_of(record.seq)
         )
     yield from choice_sentences(record, data)
+    yield from _extensions(job, choice.attempt, [each for each in history if each.seq > record.seq])
+
+
+def _extensions(job: Job, attempt: int, after: Sequence[Record]) -> Iterable[Sentence]:
+    """What later decisions of the selection take of a job that restarts to shrink anyway."""
+    for record in after:
+        if not isinstance(record.data, decisions.PreemptionDecided):
+            continue
+        for choice in record.data.victims:
+            if choice.extends and (choice.job, choice.attempt) == (job.id, attempt):
+                who = preemptor_text(record.data.preemptor)
+                text = f"By the same eviction {_subject(choice.tasks)} preempted by {who}, too, at no further loss."
+                yield Sentence(text, seqs_of(record.seq, record.data.request))
 
 
 def eviction_course(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
@@ -123,10 +151,8 @@ def eviction_course(job: Job, record: Record, history: Sequence[Record]) -> Iter
 def return_sentences(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     """What followed, when the job resumes, and what protects it then."""
     after = [each for each in history if each.seq > record.seq]
-    yield from _following_events(record, history)
-    if newest_of(after, decisions.EvictionCancelled) is not None:
-        return
-    if job.phase in ENDED:
+    yield from _following_events(state, job, record, history)
+    if _cancelled(after) is not None or job.phase in ENDED:
         return
     if job.demand.on_eviction == "end" and job.eviction is not None:
         yield Sentence("It is not requeued: its on_eviction is `end`.", seqs_of(job.seq))
@@ -137,25 +163,29 @@ def return_sentences(state: PoolState, job: Job, record: Record, history: Sequen
     yield from protections_of(state, job)
 
 
-def _following_events(record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+def _following_events(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     """What followed the eviction."""
     after = [each for each in history if each.seq > record.seq]
-    cancelled = newest_of(after, decisions.EvictionCancelled)
+    cancelled = _cancelled(after)
     if cancelled is not None:
-        assert isinstance(cancelled.data, decisions.EvictionCancelled)
-        yield Sentence(f"Its eviction was cancelled: {cancelled.data.reason}.", seqs_of(cancelled.seq))
+        yield Sentence(f"Its eviction was cancelled: {getattr(cancelled.data, 'reason', '')}.", seqs_of(cancelled.seq))
         return
+    refused = newest_of(after, facts.TaskCancelEvictionRefused)
+    if refused is not None:
+        yield Sentence(
+            "Its eviction was to be cancelled, but it was too late: it was already told to stop.", seqs_of(refused.seq)
+        )
     since, requeued = record, False
-    for each in after:
+    told = (decisions.JobRequeued, decisions.JobShrunk, decisions.JobPlaced, decisions.JobGrown, decisions.JobEnded)
+    for each, seqs in shrunk_together(each for each in after if isinstance(each.data, told)):
         if isinstance(each.data, decisions.JobRequeued):
-            lost = f", with {cost_text(each.data.lost_gpu_ms)} lost" if each.data.lost_gpu_ms else ""
+            loss = past_loss(state, job, each.data.lost_gpu_ms)
+            lost = f"; it lost {loss_text(loss, each.data.lost_gpu_ms)}" if each.data.lost_gpu_ms else ""
             again = f" again, as its attempt {each.data.attempt} {ENDS.get(each.data.outcome, 'ended')}," if requeued else ""
             since, requeued = each if requeued else record, True
             yield Sentence(f"It was requeued{again} at {clock(each.time)}, at its old position{lost}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
-            yield Sentence(
-                f"It has been running without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq)
-            )
+            yield Sentence(f"It has been running without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs)
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
             change = "got more tasks" if isinstance(each.data, decisions.JobGrown) else "was placed again"
             took = f"{duration_text(each.time - since.time)} {'after its eviction' if since is record else 'later'}"
@@ -164,13 +194,21 @@ def _following_events(record: Record, history: Sequence[Record]) -> Iterable[Sen
             yield Sentence(f"It ended ({each.data.outcome}) at {clock(each.time)}.", seqs_of(each.seq))
 
 
+def _cancelled(after: Sequence[Record]) -> Record | None:
+    """The decision to cancel the eviction, unless a node refused."""
+    if newest_of(after, facts.TaskCancelEvictionRefused) is not None:
+        return None
+    return newest_of(after, decisions.EvictionCancelled)
+
+
 def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
     """Rules of the policy in force that protect the job from the next eviction."""
     rules, seqs = state.rules.protections, seqs_of(state.policy_revision)
     if rules.cooldown.job:
         yield Sentence(f"Rule cooldown: it is protected for {duration_text(rules.cooldown.job)} once it runs again.", seqs)
-    for action in ("preempt", "reclaim"):
-        protected_for = _min_runtime(state, job, action)
+    moves: tuple[Action, ...] = ("consolidate",) if state.rules.preemption.max_migrations != 0 else ()
+    for action in ("preempt", "reclaim", *moves):
+        protected_for = min_runtime.stated_for(state, action, job)
         if protected_for:
             yield Sentence(
                 f"Rule min-runtime: it is protected from {action} for {duration_text(protected_for)} after each start.", seqs
@@ -188,24 +226,12 @@ def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
         yield Sentence("It is not preemptible: no action can preempt it again.", seqs)
 
 
-def _min_runtime(state: PoolState, job: Job, action: str) -> int:
-    """The nearest setting among the job's project and its ancestors; reclaim may start further up, depending on the preemptor."""
-    projects = {project.name: project for project in state.rules.projects}
-    name: str | None = job.project
-    while name in projects:
-        stated: int | None = getattr(projects[name].min_runtime, action)
-        if stated is not None:
-            return stated
-        name = projects[name].parent
-    return getattr(state.rules.protections.min_runtime, action) or 0
-
-
 def evicts(record: Record, job: str) -> bool:
     """Whether the record evicts the job, or some of its tasks."""
     data = record.data
     if isinstance(data, decisions.EvictionDecided | decisions.MigrationDecided):
         return data.job == job
-    return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.victims)
+    return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.new_victims)
 
 
 def evicts_surplus_only(record: Record, job: str) -> bool:

@@ -6,39 +6,47 @@ from bailiff_core.humanize import user_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record
 
+from .claims import claim_sentences
 from .dependencies import dependency_sentences
 from .evictions import earlier_evictions, eviction_course, eviction_reasons, evicts, evicts_surplus_only, return_sentences
 from .job_state import preemptor_of, state_sentences
+from .open_job_limits import limit_sentences
 from .pending import newest_refusal, obstacle_sentences, pending_sentences, since_queued
 from .sentences import Section, Sentence, seqs_of
 from .unblockers import unblocking_sentences
 from .victims import preemption_sentences
+from .without_selection import WithoutSelection
 
 
 def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[Section]:
-    """Sections about the job. state: after the last record.
+    """Sections about the job.
 
-    history: the records about the job, and the requests that decisions about it answer, in order.
+    Args:
+        state: After the last record.
+        history: The records about the job, and the requests that decisions about it answer, in order.
     """
     sections = [Section("What is its state?", tuple(state_sentences(state, job, history)))]
+    sections.append(Section("What does it claim, and what is granted?", tuple(claim_sentences(state, job))))
     if job.phase == "waiting":
         sections.append(Section("Which jobs does it wait for?", tuple(dependency_sentences(state, job))))
     elif job.phase == "pending":
-        sections.append(Section("Why is it pending?", tuple(pending_sentences(state, job, history))))
+        without_selection = WithoutSelection(state)
+        sections.append(Section("Why is it pending?", tuple(pending_sentences(state, job, history, without_selection))))
         refusal = newest_refusal(since_queued(history))
-        sections.append(Section("What would unblock it?", tuple(unblocking_sentences(state, job, refusal))))
+        sections.append(Section("What would unblock it?", tuple(unblocking_sentences(state, job, refusal, without_selection))))
+        sections.append(Section("Which limits of open jobs are near?", tuple(limit_sentences(state, job))))
     elif job.id in state.queue:
         sections.append(Section("Why are some of its tasks pending?", tuple(obstacle_sentences(state, job))))
     evicted = [record for record in history if evicts(record, job.id)]
     if evicted:
         subject = "were some of its tasks" if evicts_surplus_only(evicted[-1], job.id) else "was it"
-        reasons = (*eviction_reasons(job, evicted[-1], history), *_preemptor_s_user(state, evicted[-1]))
+        reasons = (*eviction_reasons(state, job, evicted[-1], history), *_preemptor_s_user(state, evicted[-1]))
         sections.append(Section(f"Why {subject} evicted?", reasons))
         sections.append(
             Section("When does it resume, and what protects it then?", tuple(return_sentences(state, job, evicted[-1], history)))
         )
         sections.append(Section("How did the eviction proceed?", tuple(eviction_course(job, evicted[-1], history))))
-        sections += earlier_evictions(job, evicted, history)
+        sections += earlier_evictions(state, job, evicted, history)
     preemptions = [record for record in history if preemptor_of(record) == job.id]
     if preemptions:
         sections.append(Section("Which jobs did it preempt?", tuple(preemption_sentences(preemptions[-1]))))

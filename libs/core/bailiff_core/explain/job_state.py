@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.humanize import count_text, duration_text, user_text
+from bailiff_core.humanize import count_text, duration_text, first_names, user_text, with_signals
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.placement.islands import NO_ISLAND, PER_TASK
 from bailiff_core.records import Record, decisions
 
 from .dependencies import waits_for_text
 from .evictions import REQUESTS
-from .sentences import Sentence, actor_text, clock, first_names, has_or_have, newest_of, seqs_of, without_stop
+from .sentences import Sentence, actor_text, clock, has_or_have, newest_of, seqs_of, without_stop
 
 SECOND = 1_000_000
 ISLANDS = {
@@ -34,7 +34,7 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
     subject = f"{job.id} ({', '.join([rank, *belongs])})"
     if job.phase in ENDED:
         last = newest_of(history, decisions.JobEnded)
-        reason = last.data.reason if last is not None and isinstance(last.data, decisions.JobEnded) else ""
+        reason = end_reason(job, history)
         why = f", {reason}" if (job.phase == "failed" or job.failed_dependency) and reason else ""
         why = f" by {requester}" if job.phase == "cancelled" and requester else why
         return Sentence(
@@ -47,8 +47,9 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
         by_request = job.eviction.cause in REQUESTS
         why += f" by {requester}" if by_request and requester else ""
         late = "; its resources were not released in time" if job.eviction.stuck else ""
-        text = f"{subject} is being evicted {why}, with {duration_text(job.eviction.grace)} of grace{late}."
-        return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.started_seq))
+        shortened = ", shortened" if job.eviction.shortened_seq is not None else ""
+        text = f"{subject} is being evicted {why}, with {duration_text(job.eviction.grace)} of grace{shortened}{late}."
+        return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.started_seq, job.eviction.shortened_seq))
     if job.phase == "paused":
         reason = f": {without_stop(job.pause_reason)}" if job.pause_reason else ""
         by = _by(history, job.paused_seq)
@@ -60,7 +61,7 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
         pending = [name for name in state.queue if name not in state.active]
         ahead = pending.index(job.id) if job.id in pending else 0
         before = f"{count_text(ahead, 'job')} ahead of it in the queue" if ahead else "first in the queue"
-        since = max(job.submitted_at, job.last_eviction or 0, job.pending_since if job.demand.after else 0)
+        since = job.queued_since
         duration = f" ({duration_text(state.now - since)})" if state.now - since >= SECOND else ""
         return Sentence(f"{subject} has been pending since {clock(since)}{duration}, {before}.", seqs_of(job.seq))
     where = _nodes(state, (task.node for task in job.tasks))
@@ -82,6 +83,20 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
         f"{subject} {_runs(job)} on {where} as attempt {job.attempt}{running_tasks}.",
         seqs_of(_placed_by(history, job.id)),
     )
+
+
+def end_reason(job: Job, history: Sequence[Record]) -> str:
+    """Why the job ended; empty if it succeeded, or no record says it."""
+    last = newest_of(history, decisions.JobEnded)
+    if last is None or not isinstance(last.data, decisions.JobEnded):
+        return ""
+    end = last.data
+    if end.outcome == "evicted":
+        return ", ".join(filter(None, ["it was evicted, and on_eviction is end", end.reason]))
+    limit = job.demand.max_failures
+    if end.outcome == "failed" and limit is not None and job.failures > limit and job.demand.on_failure == "restart":
+        return f"{with_signals(end.reason)}; it failed {count_text(job.failures, 'time')}, and max_failures is {limit}"
+    return with_signals(end.reason)
 
 
 def _by(history: Sequence[Record], seq: int | None) -> str:

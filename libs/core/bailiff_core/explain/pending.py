@@ -2,31 +2,36 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.humanize import MAX_NAMED, count_text, duration_text, first_names
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit
-from bailiff_core.placement.gang import NoFit, place_unit
-from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue import start_slo
-from bailiff_core.queue.backfilled import backfilled_victims
-from bailiff_core.queue.order import shares_now
-from bailiff_core.queue.preemption_delay import may_preempt_from
-from bailiff_core.quota.project_cooldown import cooldown_violation
-from bailiff_core.quota.quota_checks import may_reclaim, over_bounds
+from bailiff_core.queue.head import backfilled_victims
+from bailiff_core.queue.preemption_delay import delay_text, may_preempt_from
 from bailiff_core.records import Record, decisions, facts
-from bailiff_core.scheduling_snapshot import current_snapshot
 
-from .sentences import Sentence, clock, first_names, listed, newest_of, seqs_of, without_stop
-from .victims import refusal_sentences
+from .drained_nodes import DrainedNodes
+from .not_placed import held_back, what_it_lacks
+from .pending_records import CONCLUSIVE
+from .sentences import Sentence, clock, listed, newest_of, seqs_of, without_stop
+from .victims import exclusion_sentences, refusal_sentences
+from .without_selection import WithoutSelection
 
 
-def pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    """The recorded reason, what blocks it now, and what the policy has to do with it."""
+def pending_sentences(
+    state: PoolState, job: Job, history: Sequence[Record], without_selection: WithoutSelection
+) -> Iterable[Sentence]:
+    """The recorded reason, what blocks it now, and what the policy has to do with it.
+
+    Args:
+        without_selection: On this state.
+    """
     recent = since_queued(history)
     queued = newest_of(recent, decisions.JobPending)
     if queued is not None and isinstance(queued.data, decisions.JobPending) and queued.data.reason:
         yield Sentence(f"As of {clock(queued.time)}: {without_stop(queued.data.reason)}.", seqs_of(queued.seq))
-    yield from obstacle_sentences(state, job)
+    refusal = newest_refusal(recent)
+    yield from obstacle_sentences(state, job, refusal, without_selection)
     if job.not_before > state.now:
         yield Sentence(
             f"Restart backoff: it is not started again before {clock(job.not_before)}.",
@@ -42,10 +47,6 @@ def pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> 
         )
         yield Sentence(text, seqs_of(late.seq))
     actions = state.rules.preemption.actions
-    if not job.may_preempt:
-        yield Sentence(
-            f"Jobs of class {job.class_name} may not preempt: its preemption policy is Never.", seqs_of(state.policy_revision)
-        )
     disabled = [action for action in ("reclaim", "preempt") if action not in actions]
     if disabled:
         yield Sentence(f"The policy disables {listed(disabled)} in this pool.", seqs_of(state.policy_revision))
@@ -53,7 +54,6 @@ def pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> 
         for request in state.selection.requests:
             if request.job == job.id:
                 yield Sentence("Victim selection is searching for victims for it.", seqs_of(request.seq))
-    refusal = newest_refusal(recent)
     if refusal is not None:
         yield from refusal_sentences(refusal)
 
@@ -68,41 +68,44 @@ def _lateness(state: PoolState, job: Job) -> Iterable[Sentence]:
             yield Sentence(text, seqs_of(state.policy_revision))
 
 
-def obstacle_sentences(state: PoolState, job: Job) -> Iterable[Sentence]:
-    """What blocks it in the current state: resources and limits for allocate, and the conditions of the other actions."""
-    unit = next_unit(job)
-    if unit is None or state.policy is None:
+def obstacle_sentences(
+    state: PoolState, job: Job, refusal: Record | None = None, without_selection: WithoutSelection | None = None
+) -> Iterable[Sentence]:
+    """What blocks it in the current state: resources and limits for allocate, and what each other action lacks.
+
+    Args:
+        refusal: The newest one, which says itself whom the rules protect.
+        without_selection: On this state; None: it is made where it is needed.
+    """
+    if next_unit(job) is None or state.policy is None:
         return
-    snapshot, rules = current_snapshot(state), state.rules
-    reason = cooldown_violation(snapshot, unit) or over_bounds(snapshot, unit)
-    if reason is None:
-        mark = snapshot.mark()
-        found = place_unit(snapshot.cluster, unit, StepBudget(rules.preemption.search_steps))
-        snapshot.rollback(mark)
-        reason = found.why if isinstance(found, NoFit) else None
-    if reason is None and rules.backfill != "greedy":
-        text = "Currently it fits, but it is not started where that would delay the first job in the queue"
-        only = (
-            "; only preemptible jobs are, while nothing says when that job can start" if rules.backfill == "preemptible" else ""
-        )
-        yield Sentence(f"{text}{only} (policy field backfill: {rules.backfill}).", seqs_of(state.policy_revision))
-    elif reason is not None:
+    reason, held = what_it_lacks(state, job), held_back(state)
+    if reason is not None:
         yield Sentence(f"Currently: {without_stop(reason)}.")
-    if reason is not None and rules.projects and "reclaim" in rules.preemption.actions:
-        forbidden = may_reclaim(snapshot, shares_now(snapshot), unit)
-        if forbidden is not None:
-            yield Sentence(f"It may not reclaim from other projects: {without_stop(forbidden)}.", seqs_of(state.policy_revision))
-    drained_nodes = [state.nodes[number] for number in state.draining]
-    if drained_nodes:
-        names = first_names([node.name for node in drained_nodes])
-        yield Sentence(
-            f"No new tasks are placed on {names}, which {'is' if len(drained_nodes) == 1 else 'are'} drained.",
-            seqs_of(*(node.drain.seq for node in drained_nodes if node.drain is not None)),
-        )
-    yield from _evicted_for_it(state, job)
+    elif held is not None:
+        yield Sentence(f"Currently {held}.", seqs_of(state.policy_revision))
     delayed = may_preempt_from(state, job)
+    if reason is not None and delayed <= state.now:
+        yield from _without_selection(without_selection or WithoutSelection(state), state, job, excluded=refusal is None)
+    found = DrainedNodes(state).that_would_help(job)
+    if found is not None:
+        text = str(found)
+        seqs = seqs_of(*(node.drain.seq for node in found.nodes[:MAX_NAMED] if node.drain is not None))
+        yield Sentence(f"{text[0].upper()}{text[1:]}.", seqs)
+    yield from _evicted_for_it(state, job)
     if delayed > state.now and job.may_preempt:
-        yield Sentence(f"Rule preemption-delay: it may not preempt before {clock(delayed)}.", seqs_of(state.policy_revision))
+        text = f"It may not preempt before {clock(delayed)} ({delay_text(state, job)})."
+        yield Sentence(text, seqs_of(state.policy_revision))
+
+
+def _without_selection(now: WithoutSelection, state: PoolState, job: Job, *, excluded: bool) -> Iterable[Sentence]:
+    for tried in now.attempts(job, search=False):
+        if tried.would_need:
+            yield Sentence(f"It may not {tried.action}: {without_stop(tried.would_need)}.", seqs_of(state.policy_revision))
+        if excluded:
+            yield from exclusion_sentences(
+                seqs_of(state.policy_revision), tried.candidates, tried.excluded, f"Under {tried.action}, "
+            )
 
 
 def _evicted_for_it(state: PoolState, job: Job) -> Iterable[Sentence]:
@@ -132,5 +135,5 @@ def _seq_of(history: Sequence[Record], *kinds: type[object]) -> int | None:
 def newest_refusal(history: Sequence[Record]) -> Record | None:
     """The newest refusal for a reason in the pool's state, else the newest: a stale proposal explains nothing."""
     refusals = [record for record in history if isinstance(record.data, decisions.PreemptionRefused)]
-    conclusive = [record for record in refusals if getattr(record.data, "reason", "") in ("impossible", "gave-up")]
+    conclusive = [record for record in refusals if getattr(record.data, "reason", "") in CONCLUSIVE]
     return next(reversed(conclusive or refusals), None)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from bailiff_core.humanize import count_text
+from bailiff_core.humanize import count_text, first_names
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.proposal import Excluded, Proposal, VictimChoice
 from bailiff_core.victims.search_again import ProposalDifference
 
-from .sentences import Section, Sentence, first_names, listed, seqs_of, tasks_text, without_stop
+from .sentences import Section, Sentence, listed, seqs_of, tasks_text, without_stop
 from .victims import cost_list
 
 MAX_TEXT = 1500  # of one result: names and reasons may come from whoever sent the proposal
@@ -15,7 +15,12 @@ MAX_FIELDS = 8
 
 
 def explain_searched_again(differences: Sequence[ProposalDifference], seq: int, computed_at: int, request: int) -> Section:
-    """Section about searching again. seq: of the proposals; request: the one that the decision answers."""
+    """Section about searching again.
+
+    Args:
+        seq: Of the proposals.
+        request: The one that the decision answers.
+    """
     seqs = seqs_of(computed_at, seq)
     mine = [each for each in differences if each.problem or each.request == request]
     if not mine:

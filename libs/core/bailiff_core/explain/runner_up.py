@@ -2,18 +2,22 @@
 
 from collections.abc import Iterable
 
-from bailiff_core.humanize import count_text
+from bailiff_core.humanize import count_text, first_names
 from bailiff_core.model.proposal import Cost
 
 from .counterfactual import ABSENT, Counterfactual, NextVictims, cheaper
-from .sentences import Section, Sentence, first_names, listed, without_stop
+from .sentences import Section, Sentence, listed, without_stop
 from .victims import DECIDES, EQUAL, cost_list, first_difference, predicate_of
 
 MAX_JOBS_LISTED = 4
 
 
 def explain_counterfactual(found: Counterfactual, seq: int) -> Section:
-    """Section about one counterfactual. seq: of the decision."""
+    """Section about one counterfactual.
+
+    Args:
+        seq: Of the decision.
+    """
     question = f"What would have happened without {found.other}?" if found.chosen else f"Why not {found.other}?"
     return Section(question, tuple(_counterfactual_sentences(found, (seq,))))
 
@@ -62,7 +66,11 @@ def _comparison(chosen: Cost, other: Cost, seqs: tuple[int, ...]) -> Sentence:
 
 
 def explain_next_victims(found: NextVictims, preemptor: str, seq: int) -> Section:
-    """Section about the next victims. seq: of the record after which they were searched."""
+    """Section about the next victims.
+
+    Args:
+        seq: Of the record after which they were searched.
+    """
     return Section(f"Which jobs would another job like {preemptor} preempt?", tuple(_next_victims_sentences(found, (seq,))))
 
 

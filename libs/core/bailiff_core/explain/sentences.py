@@ -1,13 +1,12 @@
 """Building blocks of explanations: sentences with the records that prove them, and formatting helpers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from bailiff_core.humanize import user_text
-from bailiff_core.records import Record, decisions, facts
+from bailiff_core.model.placement_ranges import numbers, ranges
+from bailiff_core.records import Record, decisions
 from bailiff_core.records.wire import time_text
-
-MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +25,6 @@ class Section:
     sentences: tuple[Sentence, ...]
 
 
-def victims_of(data: decisions.PreemptionDecided) -> list[str]:
-    """The victims' job ids, each once, in the order of the record."""
-    return list(dict.fromkeys(choice.job for choice in data.victims))
-
-
-def jobs_of(record: Record) -> dict[str, None]:
-    """Ids of the jobs that the record is about."""
-    data = record.data
-    found: dict[str, None] = {}
-    job = getattr(data, "job", None)
-    if isinstance(job, str) and job:
-        found[job] = None
-    if isinstance(data, facts.JobSubmitted):
-        found[data.demand.job] = None
-    if isinstance(data, decisions.PreemptionDecided | decisions.PreemptionRefused):
-        found[data.preemptor.job] = None
-    if isinstance(data, decisions.PreemptionDecided):
-        found |= dict.fromkeys([*victims_of(data), *data.unneeded_victims, *data.cancelled_evictions])
-    return found
-
-
 def clock(moment: int | None) -> str:
     """Day and time, UTC: `11-21 12:04:31`."""
     return time_text(moment or 0)[5:19].replace("T", " ")
@@ -55,12 +33,6 @@ def clock(moment: int | None) -> str:
 def seqs_of(*seqs: int | None) -> tuple[int, ...]:
     """Distinct seqs that are not None, in order."""
     return tuple(dict.fromkeys(seq for seq in seqs if seq is not None))
-
-
-def first_names(names: Sequence[str], total: int | None = None) -> str:
-    """The first few names, and the number of others. total: number of all names, if `names` is not complete."""
-    more = (len(names) if total is None else total) - len(names[:MAX_NAMED])
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -91,6 +63,26 @@ def without_stop(text: str) -> str:
 def newest_of(history: Sequence[Record], *kinds: type[object]) -> Record | None:
     """The last record of one of these types."""
     return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)
+
+
+def shrunk_together(records: Iterable[Record]) -> Iterator[tuple[Record, tuple[int, ...]]]:
+    """Yields the records with their seqs; successive `JobShrunk` of a job, whose tasks leave one by one, as one for all."""
+    parts: list[Record] = []
+    for record in (*records, None):
+        if parts and (record is None or not isinstance(record.data, decisions.JobShrunk)):
+            yield _together(parts), seqs_of(*(each.seq for each in parts))
+            parts = []
+        if record is not None and isinstance(record.data, decisions.JobShrunk):
+            parts.append(record)
+        elif record is not None:
+            yield record, (record.seq,)
+
+
+def _together(parts: Sequence[Record]) -> Record:
+    shrunk = [each.data for each in parts if isinstance(each.data, decisions.JobShrunk)]
+    tasks = ranges(sorted(index for each in shrunk for index in numbers(each.tasks)))
+    lost = sum(each.lost_gpu_ms for each in shrunk)
+    return replace(parts[-1], data=shrunk[-1].model_copy(update={"tasks": tasks, "lost_gpu_ms": lost}))
 
 
 def actor_text(record: Record) -> str:

@@ -2,34 +2,53 @@
 
 from collections.abc import Iterable, Iterator
 
-from bailiff_core.humanize import count_text, duration_text
-from bailiff_core.model.policy import ACTIONS
+from bailiff_core.humanize import MAX_NAMED, count_text, duration_text, first_names
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.protections import next_protection_end
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.records import Record
 from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims.batch import PreemptingAction
 
-from .sentences import MAX_NAMED, Sentence, clock, first_names, has_or_have, seqs_of
+from .sentences import Sentence, clock, has_or_have, listed, seqs_of
 from .victims import missing_sentences
+from .without_selection import Moment, WithoutSelection
 
 
-def unblocking_sentences(state: PoolState, job: Job, refusal: Record | None) -> Iterable[Sentence]:
-    """Sentences about what would unblock the job. refusal: the newest one with a reason in the pool."""
+def unblocking_sentences(
+    state: PoolState, job: Job, refusal: Record | None, without_selection: WithoutSelection
+) -> Iterable[Sentence]:
+    """Sentences about what would unblock the job.
+
+    Args:
+        refusal: The newest one with a reason in the pool.
+        without_selection: On this state.
+    """
     if refusal is not None:
         yield from missing_sentences(refusal)
     if job.next_request_at > state.now:
         text = f"Its next preemption request is possible from {clock(job.next_request_at)} on."
         yield Sentence(text, seqs_of(refusal.seq if refusal else None))
-    protection_end = next_protection_end(state, ACTIONS[1:], job) if state.policy is not None and job.may_preempt else None
-    if protection_end is not None:
-        yield Sentence(
-            f"At {clock(protection_end)} a time-based rule that protects a possible victim expires.",
-            seqs_of(state.policy_revision),
-        )
+    by_end: dict[tuple[str, int, str], list[PreemptingAction]] = {}
+    found: dict[PreemptingAction, Moment] = {}
+    for action in without_selection.actions() if state.policy is not None else ():
+        ends = without_selection.protected_until(job, action)
+        if ends:
+            found[action] = without_selection.not_before(job, action)
+        for rule, (moment, other) in ends.items() if isinstance(found.get(action), int) else ():
+            by_end.setdefault((rule, moment, other), []).append(action)
+    for (rule, moment, other), actions in by_end.items():
+        until = f"until {clock(moment)}, for another {duration_text(moment - state.now)}"
+        yield Sentence(f"Rule {rule} protects {other} from {listed(actions)} {until}.", seqs_of(state.policy_revision))
+    for action, enough in found.items():
+        if enough == "never":
+            text = f"Under {action}, waiting for protections to end does not help."
+            yield Sentence(text, seqs_of(state.policy_revision))
+        elif enough != "unknown" and enough > min(moment for (_, moment, _), actions in by_end.items() if action in actions):
+            text = f"Under {action} it finds no victims before {clock(enough)}, for another {duration_text(enough - state.now)}."
+            yield Sentence(text, seqs_of(state.policy_revision))
     yield from _evicting(state)
     yield from _reserved(state, job)
     yield from _limits(state)

@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from bailiff_core.humanize import cost_text, count_text, cpus_counted_text, exact_cost_text, gpus_text
+from bailiff_core.humanize import cost_text, count_text, cpus_counted_text, exact_cost_text, first_names, gpus_text
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.proposal import Cost, Excluded, Explanation, VictimChoice
-from bailiff_core.protections import RULES
+from bailiff_core.protections import RULE_NAMED
 from bailiff_core.records import Record, decisions
+from bailiff_core.records.subjects import victims_of
 
 from .counterfactual import cheaper, levels
-from .sentences import Sentence, clock, first_names, seqs_of, tasks_text, victims_of, was_or_were, without_stop
+from .pending_records import REFUSAL_REASONS
+from .sentences import Sentence, clock, seqs_of, tasks_text, was_or_were, without_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,17 @@ def preemption_sentences(record: Record) -> Iterable[Sentence]:
     ]
     if moved:
         yield Sentence(f"Relocated, not stopped: {first_names(moved)}.", seqs_of(record.seq))
-    parts = [f"{choice.job} ({choice.tasks})" for choice in data.victims if choice.tasks]
+    going_on = [choice for choice in data.new_victims if choice.tasks and not choice.restarts]
+    parts = [f"{choice.job} ({choice.tasks})" for choice in going_on]
     if parts:
-        yield Sentence(f"Only surplus tasks are evicted, and the jobs continue: {first_names(parts)}.", seqs_of(record.seq))
+        yield Sentence(
+            f"Only surplus tasks are evicted; the jobs keep their other tasks: {first_names(parts)}.", seqs_of(record.seq)
+        )
+    for choice in data.victims:
+        if more := further_loss_text(choice):
+            yield Sentence(f"{choice.job}: {more}.", seqs_of(record.seq))
+    if data.reason:
+        yield Sentence(f"{preemptor.job}: {data.reason}.", seqs_of(record.seq))
     if data.cancelled_evictions:
         yield Sentence(
             f"Evictions cancelled, as their resources are not needed: {first_names(data.cancelled_evictions)}.",
@@ -123,11 +133,25 @@ def preemption_sentences(record: Record) -> Iterable[Sentence]:
     yield Sentence(f"The freed resources are reserved for {preemptor.job} {until}.", seqs_of(record.seq))
 
 
+def further_loss_text(choice: VictimChoice) -> str:
+    """What a victim loses besides the unsaved work of the tasks that are evicted; empty: nothing."""
+    if choice.extends:
+        return "it stops anyway, for an earlier decision of the same selection, which names all that it loses"
+    if choice.ends:
+        return "it does not come back, so all the work of its attempt is lost, saved or not"
+    if not choice.restarts:
+        return ""
+    others = tasks_text(choice.restarts)
+    if choice.tasks:
+        return f"it restarts without {tasks_text(choice.tasks)}, so the work of {others} is lost, too"
+    return f"the work of {others}, which ended with 0 and starts again, is part of the loss"
+
+
 def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Iterable[Sentence]:
     """Cost of the chosen set, whether it is proven optimal, and the runner-up."""
     seqs, why = seqs_of(record.seq), data.explanation
     lost = sum(choice.lost_gpu_ms for choice in data.victims if not choice.reserved)
-    price = cost_list(why.cost) if why.cost is not None else f"{cost_text(lost)} of work lost"
+    price = cost_list(why.cost) if why.cost is not None else f"{cost_text(lost)} of work lost and restarts"
     if why.proven:
         text = f"The chosen set costs {price}. Victim selection claims that this is proven: no permitted set is cheaper."
         yield Sentence(text, seqs)
@@ -141,10 +165,10 @@ def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Itera
         runner_up = (
             cost_list(why.runner_up_cost)
             if why.runner_up_cost is not None
-            else f"{cost_text(why.runner_up_lost_gpu_ms)} of work lost"
+            else f"{cost_text(why.runner_up_lost_gpu_ms)} of work lost and restarts"
         )
         text = f"The runner-up was {first_names(why.runner_up)}, which costs {runner_up}."
-        yield Sentence(text + _why_second(why.cost, why.runner_up_cost), seqs)
+        yield Sentence(text + why_second(why.cost, why.runner_up_cost), seqs)
     yield from _candidate_sentences(record, why, data.action)
     text = (
         "Admission checked that these victims are sufficient and permitted, and computed what each of them loses. The cost of "
@@ -153,8 +177,8 @@ def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Itera
     yield Sentence(text, seqs)
 
 
-def _why_second(chosen: Cost | None, other: Cost | None) -> str:
-    """The level that decided between them, if the record has both costs and they show it."""
+def why_second(chosen: Cost | None, other: Cost | None) -> str:
+    """The level that decided between them, as ` The first …`, if the record has both costs and they show it."""
     if chosen is None or other is None or cheaper(other, chosen):
         return ""
     differs = first_difference(chosen, other)
@@ -168,26 +192,20 @@ def _candidate_sentences(record: Record, why: Explanation, action: str) -> Itera
         ended = "gave up" if tried.refused == "gave-up" else "found no victims"
         reason = f": {without_stop(tried.would_need)}" if tried.would_need else ""
         yield Sentence(f"Action {tried.action} {ended}{reason}.", seqs)
-        yield from _exclusion_sentences(seqs, tried.candidates, tried.excluded, f"Under {tried.action}, ")
-    yield from _exclusion_sentences(seqs, why.candidates, why.excluded, f"Under {action}, " if why.attempted_actions else "")
+        yield from exclusion_sentences(seqs, tried.candidates, tried.excluded, f"Under {tried.action}, ")
+    yield from exclusion_sentences(seqs, why.candidates, why.excluded, f"Under {action}, " if why.attempted_actions else "")
 
 
-def _exclusion_sentences(seqs: tuple[int, ...], candidates: int, excluded: Sequence[Excluded], under: str) -> Iterable[Sentence]:
+def exclusion_sentences(seqs: tuple[int, ...], candidates: int, excluded: Sequence[Excluded], under: str) -> Iterable[Sentence]:
+    """How many jobs could be victims, and how many each rule protects."""
     if candidates or excluded:
         yield Sentence(f"{under}{count_text(candidates, 'job')} could have been preempted.", seqs)
     for group in excluded:
-        examples = f" ({first_names(group.examples, group.jobs)})" if group.examples else ""
+        examples = f" ({first_names(group.examples, total=group.jobs)})" if group.examples else ""
         rule, it = f"{under}rule" if under else "Rule", "it" if group.jobs == 1 else "each"
-        text = f"{rule} {group.rule} protected {count_text(group.jobs, 'job')}{examples}: {it} {predicate_of(group.rule)}."
+        who = f"{count_text(group.jobs, 'job')}{examples}"
+        text = f"{rule} {rule_with_field(group.rule)} protected {who}: {it} {predicate_of(group.rule)}."
         yield Sentence(text, seqs)
-
-
-REFUSAL_REASONS = {
-    "impossible": "no permitted set of victims is sufficient, which victim selection claims to have proven",
-    "gave-up": "the search exhausted its step budget without a result, which is not a proof that there is none",
-    "stale": "the proposal was out of date when it arrived",
-    "not-needed": "no eviction was needed, as the job fits or is no longer pending",
-}
 
 
 def refusal_sentences(record: Record) -> Iterable[Sentence]:
@@ -208,26 +226,24 @@ def missing_sentences(record: Record) -> Iterable[Sentence]:
         yield Sentence(f"What it lacked{by}: {without_stop(data.would_need)}.", seqs_of(record.seq))
 
 
-def missing_text(data: decisions.PreemptionRefused) -> str:
-    """What the request lacked, per action that was tried, last first; actions are named if there are several."""
-    tried = data.explanation.attempted_actions
-    if not tried:
-        return data.would_need
-    all_actions = [(data.action, data.would_need), *((each.action, each.would_need) for each in reversed(tried))]
-    return "; ".join(f"{action}: {need}" for action, need in all_actions if need)
-
-
 def predicate_of(rule: str) -> str:
     """Predicate for a job that the rule protects, as the end of a sentence."""
-    return next((known.predicate for known in RULES if known.name == rule), "is protected by it")
+    return RULE_NAMED[rule].predicate if rule in RULE_NAMED else "is protected by it"
+
+
+def rule_with_field(rule: str) -> str:
+    """`scope (policy field preemption.scope)`: the rule, with the field that turns it on."""
+    field = RULE_NAMED[rule].field if rule in RULE_NAMED else ""
+    return f"{rule} (policy field {field})" if field else rule
 
 
 def cost_list(cost: Cost) -> str:
-    """`4 GPUs of priority 50, 16.0 GPU-min of work lost, 2 jobs stopped, 2 tasks`."""
+    """`4 GPUs of priority 50, 16.0 GPU-min of work lost and restarts, 2 jobs stopped, 2 tasks`."""
     parts = [f"{gpus_text(each.gpu_milli)} of priority {each.priority}" for each in cost.classes if each.gpu_milli]
     parts += [f"of these {cpus_counted_text(cost.cpu_milli)}"] if cost.cpu_milli else []
     parts += [f"{gpus_text(cost.under_share_gpu_milli)} of projects within their share"] if cost.under_share_gpu_milli else []
-    parts.append(f"{cost_text(cost.lost_gpu_ms)} of work lost")
+    parts += [f"{count_text(cost.jobs_ended, 'job')} ended for good"] if cost.jobs_ended else []
+    parts.append(f"{cost_text(cost.lost_gpu_ms)} of work lost and restarts")
     parts += [f"{count_text(cost.jobs_stopped, 'job')} stopped" if cost.jobs_stopped else "no job stopped"]
     parts += [count_text(cost.tasks, "task")]
     parts += [f"{count_text(cost.fragmented_nodes, 'node')} left partially used"] if cost.fragmented_nodes else []
@@ -238,7 +254,8 @@ DECIDES = "The first level at which they differ decides"
 EQUAL = "Both cost the same; of such sets the one with the job that was submitted last is preempted"
 LEVELS: dict[str, tuple[str, Callable[[int], str]]] = {
     "under_share_gpu_milli": ("GPUs of projects within their share", gpus_text),
-    "lost_gpu_ms": ("work lost", cost_text),
+    "jobs_ended": ("jobs ended for good", str),
+    "lost_gpu_ms": ("work lost and restarts", cost_text),
     "jobs_stopped": ("jobs stopped", str),
     "tasks": ("tasks", str),
     "fragmented_nodes": ("nodes left partially used", str),
@@ -246,18 +263,30 @@ LEVELS: dict[str, tuple[str, Callable[[int], str]]] = {
 
 
 def first_difference(chosen: Cost, other: Cost) -> str | None:
-    """`work lost, 14.0 GPU-min against 4.0 GPU-min of the chosen set`: the first level at which they differ, if they do."""
+    """`jobs stopped, 2 against 1 of the chosen set`: the first level at which they differ, if they do."""
     for name, left, right in levels(chosen, other):
         if left != right:
             what, shown = LEVELS.get(name, (f"GPUs of {name}", gpus_text))
-            if shown(left) == shown(right):  # equal when rounded
-                return f"{what}, {exact_cost_text(right)} against {exact_cost_text(left)} of the chosen set"
-            return f"{what}, {shown(right)} against {shown(left)} of the chosen set"
+            figures = exact_cost_text if shown(left) == shown(right) else shown  # equal when rounded
+            outweighed = "" if name in LEVELS else _outweighed(chosen, other)
+            return f"{what}, {figures(right)} against {figures(left)} of the chosen set{outweighed}"
     return None
 
 
+def _outweighed(chosen: Cost, other: Cost) -> str:
+    """That the chosen set takes more GPUs, though of a lower priority; empty: it does not."""
+    more, fewer = (sum(each.gpu_milli for each in cost.classes) for cost in (chosen, other))
+    if more <= fewer:
+        return ""
+    return f"; the chosen set takes {gpus_text(more)}, not {gpus_text(fewer)}, but priority outweighs the number of GPUs"
+
+
 def condition_of(data: decisions.PreemptionDecided, choice: VictimChoice, reason: str = "") -> Condition:
-    """The victim's condition in Kubernetes form. reason: why the preemptor did not fit, from its request."""
+    """The victim's condition in Kubernetes form.
+
+    Args:
+        reason: Why the preemptor did not fit, from its request.
+    """
     which = f"{tasks_text(choice.tasks)} preempted" if choice.tasks else "preempted"
     trigger = f"; trigger: {reason}" if reason else f"; trigger: the request at #{data.request}"
     message = f"bailiff: {which} to accommodate {data.preemptor.job}, by {data.action}: {rule_text(data, choice)}{trigger}"

@@ -11,6 +11,7 @@ from bailiff_core.model.resources import add, remove
 from bailiff_core.model.state import ENDED, Eviction, Job, JobPhase, Node, PoolState, Resources, Task
 
 from .gang import note_stale
+from .open_jobs import note_ended
 from .pending_queue import dequeue, enqueue
 
 # --- sums
@@ -93,10 +94,9 @@ def _sums_of(job: Job, task: Task, node: Node) -> tuple[Resources, ...]:
 
 def is_releasing(job: Job, task: Task) -> bool:
     """Whether the task's resources are releasing: it exited, or its eviction is in progress and not stuck."""
-    gang, partial = job.eviction, task.eviction
-    if gang is None and partial is None:
+    if job.eviction is None and task.eviction is None:
         return task.state == "exited"
-    evictions = [eviction for eviction in (gang, partial) if eviction is not None]
+    evictions = [eviction for eviction in (job.eviction, task.eviction) if eviction is not None]
     if any(eviction.stuck for eviction in evictions):
         return False
     return task.state == "exited" or any(eviction.cancel_seq is None for eviction in evictions)
@@ -117,6 +117,7 @@ def set_phase(state: PoolState, job: Job, phase: JobPhase) -> None:
         elif phase in ENDED:
             job.ended_at = state.now
             state.ended[job.id] = state.now
+            note_ended(state, job)
     reindex(state, job)
 
 
@@ -221,8 +222,14 @@ def evict_job(state: PoolState, job: Job, eviction: Eviction) -> None:
 
 
 def close_preemption(state: PoolState, job: Job) -> None:
-    """Closes the preemption for the job; its victims are reconsidered."""
+    """Closes the preemption for the job; its victims are reconsidered, but for what another one needs of the same eviction."""
     preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
     for victim in preemption.victims if preemption is not None else ():
         state.indices.touched[victim] = None
+        found = state.jobs.get(victim)
+        eviction = found.eviction if found is not None else None
+        if eviction is not None and preemption is not None and eviction.preemption == preemption.seq:
+            other = next((each for each in state.preemptions.values() if victim in each.victims), None)
+            if other is not None:
+                eviction.preemption, eviction.for_job = other.seq, other.job
     job.preemption = None

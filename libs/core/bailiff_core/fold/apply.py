@@ -1,6 +1,7 @@
 """Applies records to the state, closes decision cycles, and drops expired entries."""
 
 from bailiff_core.model.state import PoolState
+from bailiff_core.model.undecoded import without_gaps
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused, SelectionTimedOut
 from bailiff_core.records.payload import Decision, Payload
 from bailiff_core.records.wire import Record
@@ -16,7 +17,8 @@ FORGOTTEN_KEPT = 2_000
 def apply(state: PoolState, record: Record) -> None:
     """Applies the next record of the log and closes the cycle if the record ends it.
 
-    Raises `ValueError` if the seq is not the next; a verified log has no such record.
+    Raises:
+        ValueError: If the seq is not the next; a verified log has no such record.
     """
     fold(state, record)
     if record.cycle_end:
@@ -24,7 +26,11 @@ def apply(state: PoolState, record: Record) -> None:
 
 
 def fold(state: PoolState, record: Record) -> None:
-    """Applies a record without closing the cycle, so that decisions can follow. Raises `ValueError` as `apply`."""
+    """Applies a record without closing the cycle, so that decisions can follow.
+
+    Raises:
+        ValueError: As `apply`.
+    """
     if record.seq != state.seq + 1:
         raise ValueError(f"{record.pool}#{record.seq} does not follow #{state.seq}")
     state.seq, state.now, state.epoch, state.engine = record.seq, record.time, record.epoch, record.engine
@@ -33,7 +39,10 @@ def fold(state: PoolState, record: Record) -> None:
     if record.seq == 1:
         state.identity = record.prev
     for position, offset in record.inputs:
-        state.inputs[position] = offset
+        if offset:
+            state.inputs[position] = offset
+        else:
+            state.inputs.pop(position, None)  # a range that is done, and included by a position or another range now
     if record.data is None:
         return
     if record.data.KIND == "fact":
@@ -93,7 +102,6 @@ def forget(state: PoolState) -> None:
             break
         del state.requests[key]
         state.indices.forgotten += 1
-    if state.indices.forgotten > FORGOTTEN_KEPT:  # finding the first key of a dict scans deleted slots
+    if state.indices.forgotten > FORGOTTEN_KEPT:
         state.indices.forgotten = 0
-        state.ended = {name: ended_at for name, ended_at in state.ended.items()}  # noqa: C416 - dict() would keep the gaps
-        state.requests = {key: request for key, request in state.requests.items()}  # noqa: C416
+        state.ended, state.requests = without_gaps(state.ended), without_gaps(state.requests)

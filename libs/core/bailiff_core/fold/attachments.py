@@ -31,9 +31,15 @@ def attach_granted(state: PoolState, fact: facts.AttachGranted) -> None:
         del state.attachments[seq]
     node = state.nodes[state.node_numbers[fact.node]]
     state.attachments[state.seq] = Attachment(
-        fact.job, fact.attempt, fact.task, fact.node, node.incarnation, state.indices.actor, state.now,
+        fact.job,
+        fact.attempt,
+        fact.task,
+        fact.node,
+        node.incarnation,
+        state.indices.actor,
+        state.now,
         user_verified=state.indices.actor_verified,
-    )  # fmt: skip
+    )
     remember(state, fact.request)
 
 

@@ -3,9 +3,11 @@
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.scheduling_class import scheduling_class_of
 from bailiff_core.model.state import Job, PoolState, Task
+from bailiff_core.model.work_lost import note_loss
 from bailiff_core.records import decisions, facts
 
 from .allocation import changing, close_preemption, drop_reservation, reindex, set_reservation, tasks_of
+from .eviction_causes import INVOLUNTARY
 from .gang import note_stale
 from .log import remember
 from .registry import folds
@@ -49,10 +51,12 @@ def job_shrunk(state: PoolState, decision: decisions.JobShrunk) -> None:
     """Removes these tasks; the job may get others instead."""
     job = state.jobs[decision.job]
     removed = dict.fromkeys(numbers(decision.tasks))
+    note_loss(state, job, [task for task in job.tasks if task.index in removed], decision.lost_gpu_ms)
     with changing(state, job):
         job.tasks = [task for task in job.tasks if task.index not in removed]
     job.not_before = max(job.not_before, decision.not_before)
-    job.restart_pending = job.demand.elastic == "restart"
+    if job.demand.elastic == "restart" and job.restart_cause not in INVOLUNTARY:
+        job.restart_cause = decision.cause
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
     note_stale(state, job)

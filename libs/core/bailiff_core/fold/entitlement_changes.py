@@ -5,11 +5,30 @@ Until such a record occurs, `no-counter-reclaim` does not let a displaced job ev
 
 from bailiff_core.records import decisions, facts
 
-ENTITLEMENT_CHANGES = frozenset({
-    facts.PolicyApplied, facts.TruncationReconciled, facts.JobSubmitted, facts.JobCancelled, facts.JobScaled,
-    facts.JobPriorityClassChanged,
-    facts.JobEvictionRequested, facts.JobPaused, facts.JobResumed, facts.JobMigrationRequested, facts.NodeDrained,
-    facts.NodeUndrained,
-    facts.NodeJoined, facts.NodeUnreachable, facts.NodeReachable, facts.NodeLost, facts.NodesSilent, facts.DeviceQuarantined,
-    facts.DeviceCleared, facts.DeviceUnhealthy, facts.DeviceHealthy, decisions.JobEnded, decisions.JobShrunk,
-})  # fmt: skip
+ENTITLEMENT_CHANGES = frozenset(
+    {
+        facts.PolicyApplied,
+        facts.TruncationReconciled,
+        facts.JobSubmitted,
+        facts.JobCancelled,
+        facts.JobScaled,
+        facts.JobPriorityClassChanged,
+        facts.JobEvictionRequested,
+        facts.JobPaused,
+        facts.JobResumed,
+        facts.JobMigrationRequested,
+        facts.NodeDrained,
+        facts.NodeUndrained,
+        facts.NodeJoined,
+        facts.NodeUnreachable,
+        facts.NodeReachable,
+        facts.NodeLost,
+        facts.NodesSilent,
+        facts.DeviceQuarantined,
+        facts.DeviceCleared,
+        facts.DeviceUnhealthy,
+        facts.DeviceHealthy,
+        decisions.JobEnded,
+        decisions.JobShrunk,
+    }
+)

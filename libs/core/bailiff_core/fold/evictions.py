@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.state import Eviction, Job, PoolState, Task
+from bailiff_core.model.units import allocated_tasks
 from bailiff_core.records import decisions, facts
 
-from .allocation import changing, drop_reservation, evict_job, phase_of, reindex, set_phase
+from .allocation import changing, drop_reservation, evict_job, phase_of, reindex, set_phase, set_reservation
 from .elasticity import drop_reserved
 from .gang import note_stale
 from .registry import folds
@@ -18,7 +19,9 @@ def eviction_decided(state: PoolState, decision: decisions.EvictionDecided) -> N
     """Evicts the attempt, or these tasks of it."""
     job = state.jobs[decision.job]
     eviction = Eviction(state.seq, decision.cause, decision.grace)
-    if decision.tasks:
+    if decision.together:
+        restart_without(state, job, numbers(decision.tasks), eviction)
+    elif decision.tasks:
         evict_tasks(state, job, numbers(decision.tasks), eviction)
     else:
         evict_job(state, job, eviction)
@@ -37,6 +40,23 @@ def evict_tasks(state: PoolState, job: Job, indices: list[int], eviction: Evicti
     reindex(state, job)
 
 
+def restart_without(state: PoolState, job: Job, indices: list[int], eviction: Eviction) -> None:
+    """Evicts the job whole, and reserves its other tasks their places for the next attempt."""
+    others = [task for task in allocated_tasks(job) if task.index not in indices and task.state != "reserved"]
+    evict_job(state, job, replace(eviction, shrinks=True))
+    until = state.now + state.rules.preemption.reservation_expiry + eviction.grace
+    set_reservation(state, job, [Task(task.index, task.node, task.devices, "reserved") for task in others], until)
+
+
+def extend_restart(state: PoolState, job: Job, indices: list[int], grace: int) -> None:
+    """Of a job that is evicted to restart with fewer tasks, these lose their places, too. Of none left, it is evicted whole."""
+    assert job.eviction is not None
+    drop_reservation(state, job, indices)
+    with changing(state, job):
+        job.eviction.grace = min(job.eviction.grace, grace)
+        job.eviction.shrinks = bool(job.reservation)
+
+
 @folds(facts.EvictionStarted)
 def eviction_started(state: PoolState, fact: facts.EvictionStarted) -> None:
     """From here on agents may be notified, ordered by this record."""
@@ -44,6 +64,14 @@ def eviction_started(state: PoolState, fact: facts.EvictionStarted) -> None:
     for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
         if eviction is not None and eviction.decided_seq == fact.decided_by and eviction.started_seq is None:
             eviction.started_seq, eviction.started_at = state.seq, state.now
+
+
+@folds(decisions.GraceShortened)
+def grace_shortened(state: PoolState, decision: decisions.GraceShortened) -> None:
+    """Agents are told, ordered by this record."""
+    job = state.jobs[decision.job]
+    for eviction in _evictions_of(job, decision.tasks):
+        eviction.grace, eviction.shortened_seq = decision.grace, state.seq
 
 
 @folds(decisions.EvictionStuck)

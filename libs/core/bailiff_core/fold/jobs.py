@@ -1,29 +1,29 @@
 """Job life cycle from submission to end, except evictions."""
 
+from bailiff_core.model.claims import is_preemptible
 from bailiff_core.model.placement_ranges import NodeShare, numbers
-from bailiff_core.model.scheduling_class import scheduling_class_of
+from bailiff_core.model.scheduling_class import scheduling_class_of, shared_parts
 from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.work_lost import note_loss
 from bailiff_core.records import decisions, facts
 
 from .allocation import changing, close_preemption, drop_reservation, reindex, reordering, set_phase, set_reservation, tasks_of
+from .belief import note_attempt
 from .classes import apply_priority_class
 from .dependencies import note_dependencies, settle_dependents
 from .displacements import forget_displacements
 from .elasticity import drop_reserved
+from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, VOLUNTARY
 from .gang import note_stale
-from .log import note_requester, remember
+from .log import limit_grace, note_requester, remember
+from .open_jobs import note_open
+from .outcome import Outcome, attempt_outcome
 from .pending_queue import enqueue
 from .registry import folds
 from .selection import close_requests_of
 
-MAX_EVICTION_TIMES = 64
+GROWTH_BACKOFF = 16_000_000  # µs
 NOT_EVICTED = ("failed", "lost", "yielded")
-INVOLUNTARY = ("preemption", "policy", "stale-gang", "requested", "drain")
-VOLUNTARY = (
-    "paused",
-    "migration",
-    "resize",
-)  # not counted as evictions by any rule; the job is requeued whatever its on_eviction
 
 
 @folds(facts.JobSubmitted)
@@ -33,24 +33,27 @@ def job_submitted(state: PoolState, fact: facts.JobSubmitted) -> None:
     entry = state.rules.find_class(demand.priority_class)
     if entry is None:
         raise ValueError(f"job {demand.job} has the class {demand.priority_class}, which the policy lacks")
+    scheduling_class = scheduling_class_of(demand)
     job = Job(
         id=demand.job,
         seq=state.seq,
         submitted_at=state.now,
-        demand=demand,
+        demand=shared_parts(demand, scheduling_class),
         class_name=entry.name,
         priority=entry.value,
-        preemptible=entry.preemptible if demand.preemptible is None else demand.preemptible,
+        preemptible=entry.preemptible,
         may_preempt=entry.preemption_policy == "PreemptLowerPriority",
         spec_digest=fact.spec_digest,
         project=demand.project or "",
         base_priority=entry.value,
-        scheduling_class=scheduling_class_of(demand),
+        scheduling_class=scheduling_class,
         pending_since=state.now,
         user=fact.user,
         user_verified=fact.user_verified,
     )
+    job.preemptible = is_preemptible(state, job, entry)
     state.jobs[job.id] = job
+    note_open(state, job)
     state.indices.touched[job.id] = None
     state.indices.changed_jobs[job.id] = state.indices.changed_times[job.id] = None
     if demand.after:
@@ -70,7 +73,7 @@ def job_priority_class_changed(state: PoolState, fact: facts.JobPriorityClassCha
         raise ValueError(f"job {job.id} gets the class {fact.priority_class}, which the policy lacks")
     with reordering(state, job):
         job.class_name = entry.name
-        apply_priority_class(job, entry)
+        apply_priority_class(state, job, entry)
     job.pending_recorded = False
     job.next_request_at = job.refused_requests = 0
     state.indices.touched[job.id] = None
@@ -84,6 +87,7 @@ def job_cancelled(state: PoolState, fact: facts.JobCancelled) -> None:
     job = state.jobs[fact.job]
     job.cancelled = True
     note_requester(state, job, fact.reason)
+    limit_grace(job, fact.grace)
     job.suspended_reason = None
     state.indices.touched[job.id] = None
     set_reservation(state, job, [])
@@ -145,6 +149,8 @@ def reservation_dropped(state: PoolState, decision: decisions.ReservationDropped
     if decision.tasks:
         drop_reservation(state, job, numbers(decision.tasks))
         drop_reserved(state, job, numbers(decision.tasks))
+        if decision.reason == "growth-cost":
+            job.not_before = max(job.not_before, state.now + max(GROWTH_BACKOFF, state.rules.restarts.grow_after))
     elif job.phase == "evicting":
         set_reservation(state, job, [])
     else:
@@ -158,8 +164,8 @@ def requeue(state: PoolState, job: Job) -> None:
         job.tasks = []
         job.eviction = None
     close_preemption(state, job)
-    job.reserved_until = job.operator_request = None
-    job.restart_pending = False
+    job.reserved_until = job.operator_request = job.grace_limit = None
+    job.restart_cause = ""
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
     set_phase(state, job, "pending" if job.paused_seq is None else "paused")
@@ -176,25 +182,32 @@ def job_pending(state: PoolState, decision: decisions.JobPending) -> None:
 def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     """The attempt is over; its outcome is counted."""
     job = state.jobs[decision.job]
+    note_loss(state, job, [task for task in job.tasks if task.state != "reserved"], decision.lost_gpu_ms)
+    note_attempt(state, job)
     if decision.outcome in NOT_EVICTED:
         state.entitlements_changed = state.seq
-    if decision.outcome == "failed":
-        job.failures += 1
-    elif decision.outcome == "lost":
-        job.losses += 1
-    elif decision.outcome == "yielded":
-        job.yields += 1
-    elif decision.cause not in VOLUNTARY:
-        job.evictions += 1
+    _count(job, decision.outcome, decision.cause)
     if decision.outcome not in NOT_EVICTED or decision.cause in INVOLUNTARY:
         job.last_eviction = state.now
-    if decision.cause in INVOLUNTARY:
+    if decision.cause in INVOLUNTARY or (decision.cause == GANG_FAILURE and decision.outcome not in NOT_EVICTED):
         job.eviction_times = [*job.eviction_times[1 - MAX_EVICTION_TIMES :], state.now]
     if decision.not_before > state.now or job.eviction is None:  # a reservation of single tasks is of no use to the next attempt
         set_reservation(state, job, [])
     job.not_before = decision.not_before
     job.pending_since, job.timeout_recorded = state.now, False
     requeue(state, job)
+
+
+def _count(job: Job, outcome: Outcome, cause: str) -> None:
+    """Counts the attempt that is over."""
+    if outcome == "failed":
+        job.failures += 1
+    elif outcome == "lost":
+        job.losses += 1
+    elif outcome == "yielded":
+        job.yields += 1
+    elif outcome != "finished" and cause not in VOLUNTARY:
+        job.evictions += 1
 
 
 @folds(decisions.JobPriorityBoosted)
@@ -222,6 +235,10 @@ def schedule_timed_out(state: PoolState, decision: decisions.ScheduleTimedOut) -
 def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
     """The job has ended; the state keeps it for the retention time."""
     job = state.jobs[decision.job]
+    if decision.outcome == "evicted":
+        note_loss(state, job, [task for task in job.tasks if task.state != "reserved"], decision.lost_gpu_ms, for_good=True)
+    if decision.outcome in ("failed", "evicted") and job.tasks:  # without tasks: what it depends on failed
+        _count(job, attempt_outcome(job), decision.cause)
     set_reservation(state, job, [])
     with changing(state, job):
         job.tasks = []

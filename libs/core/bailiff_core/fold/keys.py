@@ -15,8 +15,7 @@ def key_revoked(state: PoolState, fact: facts.KeyRevoked) -> None:
     state.revoked_keys.pop(fact.key, None)
     state.revoked_keys[fact.key] = None
     state.enrolled = {name: node for name, node in state.enrolled.items() if node.key != fact.key}
-    if fact.request is not None:
-        remember(state, fact.request)
+    remember(state, fact.request)
 
 
 @folds(facts.RootKeyChanged)
@@ -24,8 +23,7 @@ def root_key_changed(state: PoolState, fact: facts.RootKeyChanged) -> None:
     """Replaces the root key."""
     state.root_key = fact.change.key
     state.root_key_changes.append(fact.change)
-    if fact.request is not None:
-        remember(state, fact.request)
+    remember(state, fact.request)
 
 
 def log_keys(state: PoolState) -> LogKeys | None:

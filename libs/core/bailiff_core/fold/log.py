@@ -11,7 +11,10 @@ from .classes import apply_priority_class
 from .registry import folds
 
 MINUTE = 60_000_000
-MAX_REJECTED, MAX_REASON = 100, 300  # entries for people; characters of each reason
+MAX_REJECTED, MAX_REASON = 100, 300  # entries for people, of proven and of other senders; characters of each reason
+MAX_SOURCES = 100
+"""Claimed sources that are counted singly at a time."""
+PROVEN, CLAIMED = "@", "?"
 
 
 @folds(facts.PoolCreated)
@@ -32,7 +35,7 @@ def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
     for job in state.jobs.values():
         entry = fact.policy.find_class(job.class_name)
         if entry is not None:
-            apply_priority_class(job, entry)
+            apply_priority_class(state, job, entry)
     state.queue.sort(key=lambda name: (-state.jobs[name].priority, state.jobs[name].seq, name))
     for node in state.nodes.values():
         # A disconnected agent applies the older lease: lease plus margin must not become shorter for it.
@@ -77,6 +80,7 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
         if job.phase not in ENDED:
             job.submitted_at += fact.jump
         job.pending_since += fact.jump
+        # 0 says that there is no such time, so it stays 0.
         job.not_before += fact.jump if job.not_before else 0
         job.next_request_at += fact.jump if job.next_request_at else 0
         if job.reserved_until is not None:
@@ -127,25 +131,56 @@ def truncation_reconciled(state: PoolState, _fact: facts.TruncationReconciled) -
 
 @folds(facts.InputRejected)
 def input_rejected(state: PoolState, fact: facts.InputRejected) -> None:
-    """Counts rejections per source and minute, to limit their records, and by code and source, for people."""
-    source = fact.source or fact.topic
-    _note_rejected(state, fact, source)
-    seen = state.rejections.get(source)
+    """Counts rejections per sender and minute, to limit their records, and by code and sender, for people."""
+    _note_rejected(state, fact)
+    key = rejections_key(state, fact)
+    seen = state.rejections.get(key)
     if seen is None or state.now - seen.since >= MINUTE:
         for stale in [name for name, other in state.rejections.items() if state.now - other.since >= MINUTE]:
             del state.rejections[stale]
-        seen = state.rejections[source] = RejectionCount(state.now, 0)
+        seen = state.rejections[key] = RejectionCount(state.now, 0)
     seen.count += fact.count
 
 
-def _note_rejected(state: PoolState, fact: facts.InputRejected, source: str) -> None:
-    key = f"{fact.code} {source}"
+def rejections_key(state: PoolState, fact: facts.InputRejected) -> str:
+    """Returns under which key of `state.rejections` it counts.
+
+    Whoever is proven has a key that nobody can claim; of claimed sources, those beyond `MAX_SOURCES` share one.
+    """
+    key = _sender_key(fact)
+    if is_proven(key) or key in state.rejections or sum(not is_proven(each) for each in state.rejections) < MAX_SOURCES:
+        return key
+    return CLAIMED
+
+
+def is_proven(key: str) -> bool:
+    """Whether a signature has proven the sender of this key."""
+    return key.startswith(PROVEN)
+
+
+def _sender_key(fact: facts.InputRejected) -> str:
+    if fact.sender is not None:
+        return PROVEN + fact.sender
+    source = fact.source or fact.topic
+    return CLAIMED + source if source.startswith((PROVEN, CLAIMED)) else source
+
+
+def _note_rejected(state: PoolState, fact: facts.InputRejected) -> None:
+    sender = _sender_key(fact)
+    key = f"{fact.code} {sender}"
     known = state.rejected.pop(key, None)  # the newest is last
     count, first = (known.count, known.first) if known is not None else (0, state.now)
-    while len(state.rejected) >= MAX_REJECTED:
-        del state.rejected[next(iter(state.rejected))]
+    alike = [each for each in state.rejected if is_proven(each.partition(" ")[2]) == is_proven(sender)]
+    for oldest in alike[: max(0, len(alike) - MAX_REJECTED + 1)]:
+        del state.rejected[oldest]
     state.rejected[key] = RejectedInputs(
-        fact.code, source, count + fact.count, first, state.now, state.seq, fact.reason[:MAX_REASON]
+        fact.code,
+        fact.sender or fact.source or fact.topic,
+        count + fact.count,
+        first,
+        state.now,
+        state.seq,
+        fact.reason[:MAX_REASON],
     )
 
 
@@ -158,7 +193,7 @@ def decision_failed(state: PoolState, fact: facts.DecisionFailed) -> None:
 
 def remember(state: PoolState, request: facts.RequestId) -> None:
     """Stores the request id, so that a repeat has no effect."""
-    state.requests[request_key(request.source, request.id)] = SeenRequest(request.digest, state.now, state.seq)
+    state.requests[request_key(request.source, request.id, request.owner)] = SeenRequest(request.digest, state.now, state.seq)
 
 
 def note_requester(state: PoolState, job: Job, reason: str) -> None:
@@ -167,6 +202,13 @@ def note_requester(state: PoolState, job: Job, reason: str) -> None:
     job.request_reason = reason
 
 
-def request_key(source: str, request_id: str) -> str:
-    """Returns an unambiguous key of source and id."""
-    return f"{len(source)}:{source}{request_id}"
+def limit_grace(job: Job, grace: int | None) -> None:
+    """Stores the grace, µs, that a request leaves the job; a later one only shortens it."""
+    if grace is not None:
+        job.grace_limit = grace if job.grace_limit is None else min(grace, job.grace_limit)
+
+
+def request_key(source: str, request_id: str, owner: str = "") -> str:
+    """Returns an unambiguous key of source and id, and of whose they are."""
+    key = f"{len(source)}:{source}{request_id}"
+    return f"@{len(owner)}:{owner}{key}" if owner else key

@@ -72,6 +72,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
         checkpoint_store=fact.checkpoint_store,
     )
     if known is not None:
+        # A new agent releases nothing: what tasks hold is free only once their release is reported.
         node.allocated, node.releasing, node.reserved = known.allocated, known.releasing, known.reserved
         node.quarantined = known.quarantined
         node.drain = known.drain
@@ -83,6 +84,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     state.node_numbers[fact.node] = fact.number
     if fact.announced is not None and fact.node in state.enrolled:
         state.enrolled[fact.node].announced = fact.announced
+    # What never fitted the nodes before may fit this one.
     state.indices.infeasible.clear()
     state.indices.changed_nodes[fact.number] = None
     _note_contact(state, fact.node)

@@ -4,17 +4,19 @@ from bailiff_core.model.state import Drain, Eviction, OperatorRequest, PoolState
 from bailiff_core.records import decisions, facts
 
 from .allocation import evict_job, reindex, set_phase, set_reservation, tasks_of
-from .log import note_requester, remember
+from .log import limit_grace, note_requester, remember
 from .registry import folds
 from .selection import close_requests_of
 
 
 @folds(facts.JobEvictionRequested)
 def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -> None:
-    """Stores the request; a decision of the same cycle carries it out."""
+    """Stores the request; a decision of the same cycle carries it out. Of an eviction in progress it limits the grace."""
     job = state.jobs[fact.job]
-    job.operator_request = OperatorRequest(state.seq, "evict", fact.reason)
+    if job.phase != "evicting":
+        job.operator_request = OperatorRequest(state.seq, "evict", fact.reason)
     note_requester(state, job, fact.reason)
+    limit_grace(job, fact.grace)
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
 

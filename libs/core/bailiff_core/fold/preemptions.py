@@ -9,7 +9,7 @@ from bailiff_core.records import decisions, facts
 from .allocation import evict_job, reindex, set_reservation, tasks_of
 from .displacements import note_displacement, note_reclaimed
 from .elasticity import grow
-from .evictions import evict_tasks
+from .evictions import evict_tasks, extend_restart, restart_without
 from .jobs import requeue, start_attempt
 from .registry import folds
 from .selection import close_request
@@ -75,7 +75,13 @@ def _evict_victim(
         requeue(state, victim)
         return
     eviction = Eviction(state.seq, "preemption", grace, preemption=preemption.seq, for_job=preemption.job)
-    if choice.tasks:
+    if choice.extends:
+        extend_restart(state, victim, indices, grace)
+        preemption.victims.append(victim.id)
+        return
+    if choice.together:
+        restart_without(state, victim, indices, eviction)
+    elif choice.tasks:
         evict_tasks(state, victim, indices, eviction)
     else:
         evict_job(state, victim, eviction)
@@ -97,6 +103,8 @@ def _inherit_victims(state: PoolState, holder: Job, preemption: Preemption, canc
                 eviction.preemption, eviction.for_job = preemption.seq, preemption.job
                 if name not in preemption.victims:
                     preemption.victims.append(name)
+        if job.eviction is not None and job.eviction.preemption in state.preemptions and name not in preemption.victims:
+            preemption.victims.append(name)  # the old one extended this eviction
 
 
 @folds(decisions.PreemptionRefused)

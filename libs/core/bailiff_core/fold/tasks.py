@@ -4,6 +4,7 @@ from bailiff_core.model.state import Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
 
 from .allocation import changing, drop_reservation, phase_of, reindex, set_phase
+from .belief import note_start
 from .chosen_devices import move_to_chosen
 from .gang import is_done, note_stale
 from .registry import folds
@@ -30,12 +31,12 @@ def task_started(state: PoolState, fact: facts.TaskStarted) -> None:
     if fact.devices:
         move_to_chosen(state, job, task, fact.devices)
     task.state, task.started_at = "running", state.now
+    note_start(state, job, fact.damaged_checkpoints)
     if any(other.state == "starting" and other.eviction is None for other in job.tasks):
         return
     if job.last_start is None:
         job.last_start = state.now
-        if job.demand.elastic == "restart":
-            job.not_before = state.now + state.rules.restarts.grow_after
+        job.not_before = grows_from(state, job)
     if job.first_wait is None:
         job.first_wait = state.now - job.submitted_at
     if job.phase == "starting":
@@ -44,10 +45,19 @@ def task_started(state: PoolState, fact: facts.TaskStarted) -> None:
         reindex(state, job)
 
 
+def grows_from(state: PoolState, job: Job) -> int:
+    """The time, µs, before which the job, which runs, does not restart to grow; `not_before` of one that grows live."""
+    if job.demand.elastic != "restart" or job.last_start is None:
+        return job.not_before
+    return job.last_start + state.rules.restarts.grow_after
+
+
 @folds(facts.TaskStartRefused)
 def task_start_refused(state: PoolState, fact: facts.TaskStartRefused) -> None:
-    """The task has no resources; the attempt cannot continue."""
+    """The task has no resources; the attempt cannot continue. An agent refuses to start a task that it was told to evict."""
     job, task = _find(state, fact)
+    eviction = task.eviction or job.eviction
+    task.noticed = task.noticed or (eviction is not None and eviction.started_seq is not None)
     release_task(state, job, task)
 
 
@@ -58,6 +68,7 @@ def task_exited(state: PoolState, fact: facts.TaskExited) -> None:
     with changing(state, job, task):
         task.state, task.exit_code = "exited", None if fact.unobserved else fact.exit_code
         task.reported_done = fact.done or job.demand.on_term == "finish"
+    _note_leaving(job, task)
     _advance_step(task, fact.step)
     _after_loss(state, job)
 
@@ -78,14 +89,47 @@ def task_vanished(state: PoolState, fact: facts.TaskVanished) -> None:
 
 def release_task(state: PoolState, job: Job, task: Task) -> None:
     """The task's resources are released."""
+    if task.state != "exited":
+        _note_leaving(job, task)
     with changing(state, job, task):
         task.state = "released"
         if is_done(task):
             task.eviction = None
-    if is_done(task):
+    if is_done(task) and job.eviction is None:  # the next attempt starts it again
         drop_reservation(state, job, [task.index])
     state.indices.touched[job.id] = None
     _after_loss(state, job)
+
+
+def _note_leaving(job: Job, task: Task) -> None:
+    """A member that ends unfinished after its gang got the notice ends because of it, even if its own node was slower.
+
+    Where its eviction has started and no notice is on record, another node's report of one may still be on its way.
+    """
+    if task.exit_code == 0:
+        return
+    if any(member.notified and _takes_along(job, member, task) for member in job.tasks):
+        task.noticed = True
+    elif (eviction := task.eviction or job.eviction) is not None and eviction.started_seq is not None:
+        task.ended_untold = eviction.decided_seq
+
+
+def _note_told(job: Job, task: Task) -> None:
+    """The task is told to stop: members on other nodes may have ended because of it, although their ends were recorded first."""
+    eviction = task.eviction or job.eviction
+    for member in job.tasks:
+        if eviction is not None and member.ended_untold == eviction.decided_seq and member.node != task.node:
+            member.noticed = True
+
+
+def _takes_along(job: Job, told: Task, other: Task) -> bool:
+    """Whether a task that is told to stop takes the other along.
+
+    One that is evicted singly takes those of its eviction along, and all where the gang cannot change its size while it runs.
+    """
+    if job.demand.elastic == "restart" or told.eviction is None:
+        return True
+    return other.eviction is not None and other.eviction.decided_seq == told.eviction.decided_seq
 
 
 def _after_loss(state: PoolState, job: Job) -> None:
@@ -99,6 +143,10 @@ def _after_loss(state: PoolState, job: Job) -> None:
 def eviction_stage_reached(state: PoolState, fact: facts.EvictionStageReached) -> None:
     """A stage of the task's eviction was reached."""
     job, task = _find(state, fact)
+    if fact.kill_after is not None:
+        task.kill_after = fact.kill_after
+    if fact.stage == "noticed" and fact.stage in task.stage_times:
+        return  # its grace was shortened
     task.stage_times[fact.stage] = state.now
     if fact.stage == "step_confirmed":
         task.confirmed_step = fact.step
@@ -107,7 +155,8 @@ def eviction_stage_reached(state: PoolState, fact: facts.EvictionStageReached) -
     if fact.stage == "noticed":
         task.attached, task.step_rate_milli = fact.attached, fact.step_rate_milli
         task.notice_step, task.notice_step_rate_milli = fact.step, fact.step_rate_milli
-    if fact.stage in ("noticed", "acknowledged", "term_sent", "kill_sent"):
+    if fact.stage in ("noticed", "acknowledged", "term_sent", "kill_sent") and task.state in ("starting", "running"):
+        _note_told(job, task)
         setattr(task, fact.stage, True)
     if fact.checkpoint is not None:
         _note_checkpoint(state, job, task, fact.checkpoint, 0)
@@ -170,6 +219,7 @@ def reset_notice(task: Task) -> None:
     """The agent withdrew the notice; a later eviction starts over. Checkpoints saved meanwhile count."""
     task.noticed = task.acknowledged = False
     task.notice_step, task.notice_step_rate_milli, task.confirmed_step = None, 0, None
+    task.kill_after = None
     task.stage_times = {}
 
 

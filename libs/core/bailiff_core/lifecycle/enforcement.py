@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.project_tree import project_text
 from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ResourceVector, resource_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, victim_units
 from bailiff_core.quota.usage import Usage
-from bailiff_core.records.decisions import EvictionDecided, ReservationDropped
+from bailiff_core.records.decisions import ReservationDropped
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
+
+from .termination import eviction_decision
 
 MAX_REASON_CHARS = 1000
 
@@ -136,5 +137,4 @@ def _decision(state: PoolState, job: Job, units: list[Unit], reason: str) -> Dec
     if job.phase == "reserved" and units[-1].core:
         return ReservationDropped(job=job.id, reason="policy", preemption=job.preemption)
     tasks = "" if units[-1].core else ranges(index for unit in units for index in unit.indices)
-    grace = grace_of(state, job)
-    return EvictionDecided(job=job.id, attempt=job.attempt, cause="policy", grace=grace, reason=reason, tasks=tasks)
+    return eviction_decision(state, job, "policy", reason, tasks)

@@ -1,11 +1,13 @@
-"""Cancels evictions that are no longer needed, and reports those that are stuck."""
+"""Cancels evictions that are no longer needed, shortens their grace, and reports those that are stuck."""
 
 from collections.abc import Iterator
+from typing import Literal
 
-from bailiff_core.model.evictions import active_evictions
+from bailiff_core.model.evictions import ActiveEviction, active_evictions
+from bailiff_core.model.grace import grace_by_policy, grace_of
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Eviction, PoolState, Task
-from bailiff_core.records.decisions import EvictionCancelled, EvictionStuck
+from bailiff_core.records.decisions import EvictionCancelled, EvictionStuck, GraceShortened
 from bailiff_core.records.payload import Decision
 
 
@@ -17,7 +19,8 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
     """
     for entry in active_evictions(state):
         eviction, job = entry.eviction, entry.job
-        moving = eviction.cause in ("migration", "resize") and not job.restart_pending
+        moving = eviction.cause in ("migration", "resize") and not job.restart_cause
+        # It would stop, and have no place to go to.
         if moving and not job.reservation and eviction.started_seq is None:
             reason = "its reservation was dropped"
             yield EvictionCancelled(job=entry.job.id, attempt=entry.job.attempt, preemption=None, notified=False, reason=reason)
@@ -50,6 +53,41 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
 def _is_drain_due(state: PoolState, task: Task) -> bool:
     drain = state.nodes[task.node].drain
     return drain is not None and drain.due
+
+
+def shortened_graces(state: PoolState) -> Iterator[Decision]:
+    """Shortens the grace of evictions in progress to what the policy, requests and drains leave them now."""
+    for entry in active_evictions(state):
+        eviction, job = entry.eviction, entry.job
+        if eviction.started_at is None or eviction.cancel_seq is not None or not entry.remaining:
+            continue
+        grace, cause = min(_graces_left(state, entry, eviction.started_at))
+        if grace < eviction.grace:
+            yield GraceShortened(
+                job=job.id, attempt=job.attempt, grace=grace, earlier=eviction.grace, cause=cause, tasks=entry.part
+            )
+
+
+ShortenedBy = Literal["policy", "cancelled", "requested", "drain"]
+
+
+def _graces_left(state: PoolState, entry: ActiveEviction, started_at: int) -> Iterator[tuple[int, ShortenedBy]]:
+    """The graces from the start of the eviction, µs, that are left to it, each with what leaves no more.
+
+    What a request or a fast drain leaves begins with it: the decision follows in the same cycle, and later there is no less.
+    """
+    job, so_far = entry.job, max(0, state.now - started_at)
+    yield grace_of(state, job), "policy"
+    if job.cancelled:
+        yield so_far + grace_by_policy(state, job), "cancelled"
+    if job.grace_limit is not None:
+        yield so_far + job.grace_limit, "requested"
+    for task in entry.remaining:
+        drain = state.nodes[task.node].drain
+        if drain is not None and drain.due and drain.mode == "fast":
+            yield so_far + state.rules.eviction.short_grace, "drain"
+        if drain is not None and drain.mode != "graceful" and drain.deadline is not None:
+            yield max(0, drain.deadline - started_at), "drain"
 
 
 def stuck_evictions(state: PoolState) -> Iterator[Decision]:

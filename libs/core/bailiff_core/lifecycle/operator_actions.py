@@ -84,9 +84,11 @@ def drain_grace(state: PoolState, job: Job, drain: Drain) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AffectedJob:
-    """The effect of a node's drain on one job. whole: the whole job is evicted, else only `tasks`.
+    """The effect of a node's drain on one job.
 
-    reserved: it has no tasks there, only a reservation, which is dropped.
+    Attributes:
+        whole: The whole job is evicted, else only `tasks`.
+        reserved: The job only has a reservation there, which is dropped.
     """
 
     job: Job

@@ -7,13 +7,15 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.gpu_shares import share_of, shares_devices, units_of
 from bailiff_core.model.placement_ranges import bits, ranges
 from bailiff_core.model.state import Job, Node, PoolState, Task
+from bailiff_core.model.units import restarts_to_grow
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
+from bailiff_core.protections.payback import growth_by
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStarting, ReservationDropped
 from bailiff_core.records.payload import Decision
 
-from .resize import can_restart_in_place, has_started_members, is_overcommitted, is_usable, restart_in_place
+from .resize import can_restart_in_place, is_overcommitted, is_usable, restart_in_place
 
 
 def moved_jobs(state: PoolState) -> Iterator[Decision]:
@@ -49,6 +51,13 @@ def reservations(state: PoolState) -> Iterator[Decision]:
             yield from _of_reserved_tasks(state, job, [task for task in job.tasks if task.state == "reserved"])
 
 
+def growing_gangs(state: PoolState) -> Iterator[Decision]:
+    """The part of `reservations` that concerns running gangs which cannot grow live."""
+    for job in [state.jobs[name] for name in state.reserved]:
+        if job.phase == "running" and restarts_to_grow(state, job):
+            yield from _of_reserved_tasks(state, job, [task for task in job.tasks if task.state == "reserved"])
+
+
 def _of_next_attempt(state: PoolState, job: Job) -> Iterator[Decision]:
     """Decisions on what is reserved for the next attempt, or for tasks that are being relocated (`Job.reservation`)."""
     part = "" if job.phase == "evicting" else ranges(task.index for task in job.reservation)
@@ -78,7 +87,7 @@ def _of_reserved_tasks(state: PoolState, job: Job, members: list[Task]) -> Itera
         return  # tasks that the log lost may still run there
     elif part and not active_tasks(job):
         return  # no task of the attempt is left to join; when they are released, the job ends or is requeued
-    elif has_started_members(state, job):
+    elif restarts_to_grow(state, job):
         yield from _restart_to_grow(state, job, members)
     elif not part or job.demand.sub_groups:
         if _resources_free(state, job, members):
@@ -108,14 +117,17 @@ def _restart_to_grow(state: PoolState, job: Job, members: list[Task]) -> Iterato
         if _resources_free(state, job, [*ready, task]):
             ready.append(task)
     all_or_none = job.preemption is not None or job.demand.sub_groups
-    if ready and (len(ready) == len(members) or not all_or_none):
-        size = len(running) + len(ready)
-        yield restart_in_place(state, job, [*running, *ready], f"it grows to {count_text(size, 'task')}")
+    if not growth_by(state, job, members).pays:
+        part = ranges(task.index for task in members)
+        yield ReservationDropped(job=job.id, reason="growth-cost", preemption=job.preemption, tasks=part)
+    elif ready and (len(ready) == len(members) or not (all_or_none or not growth_by(state, job, ready).pays)):
+        size = count_text(len(running) + len(ready), "task")
+        yield restart_in_place(state, job, [*running, *ready], f"it grows to {size}: {growth_by(state, job, ready)}")
 
 
 def _on_drained_node(state: PoolState, members: list[Task]) -> bool:
     """Whether any of the tasks is reserved on a node that is being drained."""
-    return bool(state.draining) and any(state.nodes[task.node].drain is not None for task in members)
+    return any(state.nodes[task.node].drain is not None for task in members)
 
 
 def _resources_lost(state: PoolState, job: Job, members: list[Task]) -> bool:

@@ -7,6 +7,8 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.resources import free_after_release
 from bailiff_core.model.state import Job, Node, PoolState, Task
+from bailiff_core.model.units import allocated_tasks
+from bailiff_core.model.work_lost import eviction_loss
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
@@ -21,7 +23,7 @@ def resized_gangs(state: PoolState) -> Iterator[Decision]:
     for job in state.touched_jobs():
         active = [task for task in job.tasks if task.state in ACTIVE]
         leaving = any(task.eviction is not None or task.state == "exited" for task in job.tasks)
-        if job.restart_pending and job.phase == "running" and active and not leaving and not any(map(is_done, job.tasks)):
+        if job.restart_cause and job.phase == "running" and active and not leaving and not any(map(is_done, job.tasks)):
             yield restart_in_place(state, job, active, f"it restarts with {count_text(len(active), 'task')}")
 
 
@@ -37,14 +39,8 @@ def restart_in_place(state: PoolState, job: Job, members: list[Task], reason: st
         expires=state.now + state.rules.preemption.reservation_expiry + grace,
         reason=reason,
         cause="resize",
+        lost_gpu_ms=sum(eviction_loss(state, job, allocated_tasks(job), whole=True, moved=True)),
         island=islands_used(state, job, places),
-    )
-
-
-def has_started_members(state: PoolState, job: Job) -> bool:
-    """Whether the job has `elastic: restart` and tasks of it may have started, and so know the size of their gang."""
-    return job.demand.elastic == "restart" and any(
-        task.start_seq is not None and task.start_seq <= state.last_fact for task in job.tasks
     )
 
 

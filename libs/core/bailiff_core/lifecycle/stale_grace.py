@@ -4,6 +4,7 @@ A gang is stale while some of its tasks run, none has succeeded, and fewer than 
 (`fold/gang.py`).
 """
 
+from bailiff_core.model.claims import NEVER, in_time, within
 from bailiff_core.model.state import Job, PoolState
 
 NAME = "stale-gang"
@@ -11,10 +12,11 @@ NAME = "stale-gang"
 
 def grace(state: PoolState, job: Job) -> int | None:
     """How long the job may run below its minimum, µs; 0: not at all; `None`: without limit."""
-    own = job.demand.stale_grace
+    by_policy, own = state.rules.protections.stale_gang, job.demand.stale_grace
     if own is None:
-        return state.rules.protections.stale_gang
-    return None if own == "never" else own
+        return by_policy
+    granted = within(state, job, "stale_grace", in_time(own), in_time("never" if by_policy is None else by_policy))
+    return None if granted == NEVER else granted
 
 
 def due(state: PoolState, job: Job) -> int | None:

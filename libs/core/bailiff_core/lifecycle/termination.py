@@ -4,20 +4,20 @@ from collections.abc import Iterator
 from itertools import islice
 
 from bailiff_core.fold.elasticity import tasks_above_size
+from bailiff_core.fold.eviction_causes import GANG_FAILURE, INVOLUNTARY, VOLUNTARY
 from bailiff_core.fold.gang import active_tasks
-from bailiff_core.fold.jobs import VOLUNTARY
-from bailiff_core.model.grace import grace_of
-from bailiff_core.model.placement_ranges import ranges
+from bailiff_core.fold.jobs import GROWTH_BACKOFF
+from bailiff_core.fold.outcome import attempt_outcome, rule_of, task_outcome
+from bailiff_core.model.grace import grace_by_policy, grace_of
+from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import core_complete
-from bailiff_core.model.work_lost import counted_gpu_milli, lost_gpu_ms
+from bailiff_core.model.units import core_complete, stopped_tasks
+from bailiff_core.model.work_lost import counted_gpu_milli, ends_for_good, lost_gpu_ms
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
 from . import stale_grace as stale_gang
-from .outcome import GANG_FAILURE, gang_verdict, rule_of, verdict
 
-GROWTH_BACKOFF = 16_000_000  # µs
 MAX_EXIT_CODES = 100
 ACTIVE = ("starting", "running")
 
@@ -32,23 +32,34 @@ def cancelled_jobs(state: PoolState) -> Iterator[Decision]:
 
 
 def shrunk_gangs(state: PoolState) -> Iterator[Decision]:
-    """Removes released tasks without which the job continues: evicted ones, and lost ones, which may be replaced."""
+    """Removes released tasks without which the job continues: those of one eviction together, and lost ones."""
     for job in state.touched_jobs():
-        for outcome in ("preempted", "preempted-unclean", "lost"):
-            released = [task for task in _dispensable(state, job) if task.state == "released" and verdict(task) == outcome]
-            if released and len(released) < len(job.tasks):
-                eviction = released[0].eviction
-                yield JobShrunk.model_validate(
-                    {
-                        "job": job.id,
-                        "attempt": job.attempt,
-                        "tasks": ranges(task.index for task in released),
-                        "outcome": outcome,
-                        "cause": eviction.cause if eviction is not None else "exit",
-                        "lost_gpu_ms": lost_gpu_ms(state, job, counted_gpu_milli(state, job, released)),
-                        "not_before": state.now + GROWTH_BACKOFF if eviction is None else 0,
-                    }
-                )
+        released: dict[int | None, list[Task]] = {}
+        for task in _dispensable(state, job):
+            if task.state == "released":
+                released.setdefault(task.eviction.decided_seq if task.eviction is not None else None, []).append(task)
+        for decided, tasks in released.items():
+            eviction = tasks[0].eviction
+            if (decided is not None and _leaving(job, decided)) or len(tasks) == len(job.tasks):
+                continue
+            outcomes = [task_outcome(job, task) for task in tasks]
+            yield JobShrunk.model_validate(
+                {
+                    "job": job.id,
+                    "attempt": job.attempt,
+                    "tasks": ranges(task.index for task in tasks),
+                    "outcome": next(outcome for outcome in ("lost", "preempted-unclean", "preempted") if outcome in outcomes),
+                    "cause": eviction.cause if eviction is not None else "exit",
+                    "lost_gpu_ms": lost_gpu_ms(state, job, counted_gpu_milli(state, job, tasks)),
+                    "not_before": state.now + GROWTH_BACKOFF if eviction is None else 0,
+                }
+            )
+
+
+def _leaving(job: Job, decided: int) -> bool:
+    """Whether tasks of this eviction have not left yet, and are not stuck: what leaves by one decision is one shrink."""
+    of_it = (task for task in job.tasks if task.eviction is not None and task.eviction.decided_seq == decided)
+    return any(task.state != "released" and not task.finished and not task.eviction.stuck for task in of_it if task.eviction)
 
 
 def finished_attempts(state: PoolState) -> Iterator[Decision]:
@@ -60,9 +71,11 @@ def finished_attempts(state: PoolState) -> Iterator[Decision]:
 
 
 def _end_or_requeue(state: PoolState, job: Job) -> Decision:
-    outcome = gang_verdict(job)
+    outcome = attempt_outcome(job)
     codes = dict(islice(((str(task.index), task.exit_code) for task in job.tasks if task.exit_code), MAX_EXIT_CODES))
     cause = job.eviction.cause if job.eviction is not None else "exit"
+    preempted = outcome.startswith("preempted")
+    # The order matters: finished work counts although its job was cancelled, and a cancelled job never starts again.
     if outcome == "finished":
         return JobEnded(job=job.id, attempt=job.attempt, outcome="succeeded", exit_codes=codes)
     if job.cancelled:
@@ -71,37 +84,67 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         reason = f"it ran longer than its limit of {(job.demand.run_time_limit or 0) // 1_000_000} s"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="timed-out", exit_codes=codes, reason=reason)
     if outcome in ("failed", "lost") and job.demand.on_failure == "end":
-        first = next(task for task in job.tasks if verdict(task) == outcome)
+        first = next(task for task in job.tasks if task_outcome(job, task) == outcome)
         how = f"ended with exit code {first.exit_code}" if outcome == "failed" else "was lost"
         reason = f"task {first.index} {how}, and on_failure is end"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome == "failed" and job.failures >= (job.demand.max_failures or 0):
-        first = next(task for task in job.tasks if verdict(task) == "failed")
+        first = next(task for task in job.tasks if task_outcome(job, task) == "failed")
         reason = f"task {first.index} ended with exit code {first.exit_code}"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome == "yielded" and job.yields >= state.rules.restarts.max_yields:
         reason = f"it exited with 85 without an eviction notice, {job.yields + 1} times (rule {rule_of(job, outcome)})"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
-    if outcome.startswith("preempted") and job.demand.on_eviction == "end" and cause not in VOLUNTARY:
+    stopped = counted_gpu_milli(state, job, [task for task in job.tasks if task.state != "reserved"])
+    comes_back = bool(job.reservation) or (job.eviction is not None and job.eviction.shrinks)
+    ends = ends_for_good(job, whole=True, moved=comes_back)
+    if preempted and ends and cause not in (*VOLUNTARY, GANG_FAILURE):
         rule = rule_of(job, outcome)
         reason = f"it exited with 0 after its eviction notice (rule {rule})" if rule else ""
-        return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes, reason=reason)
+        return JobEnded(
+            job=job.id,
+            attempt=job.attempt,
+            outcome="evicted",
+            exit_codes=codes,
+            reason=reason,
+            cause=cause,
+            lost_gpu_ms=lost_gpu_ms(state, job, stopped, for_good=True),
+        )
     return JobRequeued(
         job=job.id,
         attempt=job.attempt,
         outcome=outcome,
-        cause=cause,
-        lost_gpu_ms=lost_gpu_ms(state, job, counted_gpu_milli(state, job, job.tasks)),
-        not_before=0 if outcome.startswith("preempted") else state.now + _backoff(state, job, outcome),
+        cause=_recorded_cause(job, cause, preempted=preempted),
+        lost_gpu_ms=lost_gpu_ms(state, job, stopped),
+        not_before=0 if preempted else state.now + _backoff(state, job, outcome),
         rule=rule_of(job, outcome),
+        without=_without(job) if preempted else "",
     )
 
 
+def _without(job: Job) -> str:
+    """The tasks (ranges) without a place, where one is reserved for others."""
+    kept = dict.fromkeys(task.index for task in job.reservation)
+    return ranges(task.index for task in job.tasks if task.index not in kept) if kept else ""
+
+
+def _recorded_cause(job: Job, cause: str, *, preempted: bool) -> str:
+    """Why the attempt is over. A restart to shrink is for what took the other tasks; of a failure it is the exit."""
+    if not preempted:
+        return "exit" if cause in INVOLUNTARY else cause
+    if job.eviction is not None and job.eviction.shrinks and cause not in INVOLUNTARY:
+        return "resize"
+    return job.restart_cause if cause == "resize" and job.restart_cause in INVOLUNTARY else cause
+
+
 def _backoff(state: PoolState, job: Job, outcome: str) -> int:
-    """Backoff, µs: doubled with each earlier failure or loss, or with each time that the job yielded, up to `max_backoff`."""
+    """Backoff, µs: doubled with each earlier failure or loss, or with each time that the job yielded, up to `max_backoff`.
+
+    The first is the job's own, and no shorter than the policy's.
+    """
     rules = state.rules.restarts
     earlier = job.yields if outcome == "yielded" else job.failures + job.losses
-    first = rules.backoff if job.demand.restart_backoff is None else job.demand.restart_backoff
+    first = max(rules.backoff, job.demand.restart_backoff or 0)
     return min(first << min(earlier, 16), max(first, rules.max_backoff))
 
 
@@ -111,7 +154,7 @@ def broken_attempts(state: PoolState) -> Iterator[Decision]:
         if job.phase not in ACTIVE or not any(task.state in ACTIVE for task in job.tasks):
             continue
         dispensable = dict.fromkeys(task.index for task in _dispensable(state, job))
-        broken = [task for task in job.tasks if task.index not in dispensable and _ended_badly(task)]
+        broken = [task for task in job.tasks if task.index not in dispensable and _ended_badly(job, task)]
         if job.cancelled:
             yield eviction_decision(state, job, "cancelled", "cancellation requested")
         elif broken:
@@ -150,27 +193,44 @@ def _dispensable(state: PoolState, job: Job) -> list[Task]:
     """
     if job.phase not in ACTIVE:
         return []
-    ended = [task for task in job.tasks if _ended_badly(task)]
-    evicted = [task for task in ended if task.eviction is not None and verdict(task) != "failed"]
-    lost = [task for task in ended if task.eviction is None and verdict(task) == "lost"]
+    ended = [task for task in job.tasks if _ended_badly(job, task)]
+    evicted = [task for task in ended if task.eviction is not None and task_outcome(job, task) != "failed"]
+    lost = [task for task in ended if task.eviction is None and task_outcome(job, task) == "lost"]
     if lost and (not active_tasks(job) or (stale_gang.grace(state, job) == 0 and not core_complete(job, active_tasks(job)))):
         return evicted
     return evicted + lost
 
 
-def _ended_badly(task: Task) -> bool:
-    return task.state in ("exited", "released") and verdict(task) != "finished"
+def _ended_badly(job: Job, task: Task) -> bool:
+    return task.state in ("exited", "released") and task_outcome(job, task) != "finished"
 
 
 def eviction_decision(state: PoolState, job: Job, cause: str, reason: str, tasks: str = "", grace: int | None = None) -> Decision:
-    """Evicts the job, or only these tasks (ranges). grace: µs; default: the job's own."""
+    """Evicts the job, or only these tasks (ranges).
+
+    Args:
+        grace: µs; default: the job's own. A request may have limited it, and a cancelled job gets no more than the policy's.
+    """
+    limits = [grace_of(state, job) if grace is None else grace]
+    if job.grace_limit is not None:
+        limits.append(job.grace_limit)
+    if job.cancelled:
+        limits.append(grace_by_policy(state, job))
     return EvictionDecided.model_validate(
         {
             "job": job.id,
             "attempt": job.attempt,
             "cause": cause,
-            "grace": grace_of(state, job) if grace is None else grace,
+            "grace": min(limits),
             "reason": reason,
             "tasks": tasks,
+            "together": restarts_without(job, tasks),
         }
     )
+
+
+def restarts_without(job: Job, tasks: str) -> bool:
+    """Whether the eviction of these tasks (ranges) stops others that run, as the job restarts to shrink."""
+    evicted = dict.fromkeys(numbers(tasks)) if tasks else {}
+    leaving = [task for task in job.tasks if task.index in evicted]
+    return any(task.index not in evicted for task in stopped_tasks(job, leaving, whole=False))

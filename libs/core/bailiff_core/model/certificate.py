@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from .document import Document, Hash, Name, Time
+from .privacy import PRIVATE
 
 Key = Annotated[str, Field(min_length=43, max_length=43, pattern=r"^[A-Za-z0-9_-]+$")]
 """A public key of 32 bytes, base64url without padding."""
@@ -22,10 +23,16 @@ ALL_POOLS = "*"
 class Certificate(Document):
     """One participant's public keys, role and name, signed with the pool's root key.
 
-    key: Ed25519, for its signatures. encryption_key: X25519, for what is meant for it alone. pool: a pool's name, or `*` for
-    every pool of this root key. name: of the node, for the role `node`. not_before, expires: µs UTC.
+    Attributes:
+        key: Ed25519 key, for the participant's signatures.
+        encryption_key: X25519 key, for data that only the participant may read.
+        pool: A pool's name, or `*` for every pool of this root key.
+        name: For the role `node`, the node's name.
+        not_before: µs UTC.
+        expires: µs UTC.
     """
 
+    TREATMENT = PRIVATE
     key: Key
     role: Role
     name: Name
@@ -37,7 +44,11 @@ class Certificate(Document):
 
 
 class RootKeyChange(Document):
-    """A pool's new root key, signed with the one before it. identity: hash of the log's first record."""
+    """A pool's new root key, signed with the one before it.
+
+    Attributes:
+        identity: Hash of the log's first record.
+    """
 
     identity: Hash
     key: Key

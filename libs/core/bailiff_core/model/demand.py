@@ -4,7 +4,24 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Labels, MigProfile, Name, OpaqueId, sort_by_name
+from .document import (
+    ClassName,
+    Count,
+    Document,
+    Duration,
+    GpuModel,
+    Integer,
+    JobName,
+    Label,
+    Labels,
+    MigProfile,
+    Name,
+    NodeName,
+    OpaqueId,
+    ProjectName,
+    sort_by_name,
+)
+from .privacy import Treatment, pseudonym
 
 Placement = Literal["any", "prefer nvlink"]
 Port = Annotated[Integer, Field(ge=1, le=65_535)]
@@ -26,18 +43,18 @@ class TaskGroup(Document):
     gpu_share_bytes: Annotated[Integer, Field(ge=1)] | None = None
     gpu_devices: Annotated[Integer, Field(ge=1, le=64)] | None = None
     mig_profile: MigProfile | None = None
-    gpu_models: tuple[Label, ...] = ()
+    gpu_models: tuple[GpuModel, ...] = ()
     node_labels: Labels = Field(default_factory=dict)
-    nodes: tuple[Name, ...] = ()
-    sub_group: Name | None = None
+    nodes: tuple[NodeName, ...] = ()
+    sub_group: Annotated[Name, pseudonym("group")] | None = None
     order: Integer | None = None
 
 
 class SubGroup(Document):
     """A node in the tree of a gang: a leaf counts tasks (`min_tasks`), an inner group counts children (`min_groups`)."""
 
-    name: Name
-    parent: Name | None = None
+    name: Annotated[Name, pseudonym("group")]
+    parent: Annotated[Name, pseudonym("group")] | None = None
     min_tasks: Count | None = None
     min_groups: Count | None = None
     topology: "TopologyRule | None" = None
@@ -46,39 +63,56 @@ class SubGroup(Document):
 class TopologyRule(Document):
     """Places the members within one topology domain of a level: always (`required`) or where possible (`preferred`)."""
 
-    topology: Name
-    required: Label | None = None
-    preferred: Label | None = None
+    topology: Annotated[Name, pseudonym("topology")]
+    required: Annotated[Label, pseudonym("label")] | None = None
+    preferred: Annotated[Label, pseudonym("label")] | None = None
 
 
 class Dependency(Document):
-    """Another job of the pool that must succeed, or only end, before this one may start. `job`: its name at the submission."""
+    """Another job of the pool that must succeed, or only end, before this one may start.
 
-    job: Name
+    Attributes:
+        job: Its name at the submission.
+    """
+
+    job: JobName
     until: Literal["succeeded", "ended"] = "succeeded"
 
 
 class JobDemand(Document):
     """A gang of tasks, scheduled all or nothing. Omitted fields take the policy's defaults.
 
-    grace: time from eviction notice to KILL; kill_after: the part of it from TERM to KILL. stale_grace: how long the gang may
-    run below its minimum; never: it is not evicted for that. on_failure: after a task fails or is lost, the gang restarts
-    (after failures at most `max_failures` times) or ends. restart_backoff: delay before the first restart, doubled for each
-    further one. on_term: what exit code 0 after an eviction notice means: the task was preempted and starts again, or it has
-    finished. elastic: how the number of tasks of a job with a minimum changes: live, or by restarting all tasks. The
-    records of accepted jobs state both; where records of the first release lack them, they are 0 and live. placement: whether
-    its GPUs should be on one island (GPUs of a node that NVLink connects) where possible; omitted: the policy's. after: jobs that
-    this one waits for. ports: TCP ports that its tasks serve, which people may reach.
+    What makes the job harder to evict is a claim: it holds as far as the policy's `claims` grant it.
+
+    Attributes:
+        preemptible: Whether it may be preempted; `false` is a claim.
+        labels: That the policy protects jobs with some labels is a claim of the job that has them.
+        preemption_delay: How long it is pending before it may preempt; a shorter one than the policy's is a claim.
+        grace: Time from eviction notice to KILL; a claim.
+        kill_after: The part of the grace from TERM to KILL.
+        stale_grace: How long the gang may run below its minimum; never: it is not evicted for that. A claim.
+        on_failure: Whether the gang restarts after a task fails or is lost, or ends. After failures it restarts at most
+            `max_failures` times.
+        restart_backoff: Delay before the first restart, doubled for each further one; at least the policy's.
+        on_term: What exit code 0 after an eviction notice means: the task was preempted and starts again, or it has finished.
+        elastic: How the number of tasks of a job with a minimum changes: live, or by restarting all tasks; live where the record
+            omits it.
+        placement: Whether its GPUs should be on one island (GPUs of a node that NVLink connects) where possible; omitted: the
+            policy's.
+        after: Jobs that this one waits for.
+        ports: TCP ports that its tasks serve, which people may reach.
     """
 
-    job: Name
+    job: JobName
     tasks: Annotated[tuple[TaskGroup, ...], Field(min_length=1, max_length=1000)]
     min_tasks: Annotated[Integer, Field(ge=1)] | None = None
-    priority_class: Name | None = None
+    priority_class: ClassName | None = None
     preemptible: bool | None = None
-    project: Name | None = None
-    user: OpaqueId | None = None
-    labels: Annotated[dict[Label, Label], Field(max_length=64), AfterValidator(sort_by_name)] = Field(default_factory=dict)
+    project: ProjectName | None = None
+    user: Annotated[OpaqueId, pseudonym("user")] | None = None
+    labels: Annotated[dict[Label, Label], Field(max_length=64), AfterValidator(sort_by_name), Treatment("labels")] = Field(
+        default_factory=dict
+    )
     sub_groups: Annotated[tuple[SubGroup, ...], Field(max_length=1000)] = ()
     topology: TopologyRule | None = None
     grace: Duration | None = None

@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from .placement_ranges import ranges
 from .state import Eviction, Job, PoolState, Task
 
+IRREVERSIBLE_STAGES = ("yielding", "term_sent", "kill_sent")
+"""A task that has reached one of these stops, whatever is decided: its node refuses to cancel the eviction."""
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveEviction:
-    """One eviction in progress, of a whole job or of some tasks. part: ranges of these tasks; empty: the whole job."""
+    """One eviction in progress, of a whole job or of some tasks.
+
+    Attributes:
+        part: Ranges of the evicted tasks; empty: the whole job.
+    """
 
     job: Job
     eviction: Eviction
@@ -26,6 +33,17 @@ class ActiveEviction:
         """Whether the eviction can be cancelled: no agent was notified, or no task has exited (for a part: not all have)."""
         remaining = self.remaining
         return self.eviction.started_seq is None or (bool(remaining) and (bool(self.part) or len(remaining) == len(self.tasks)))
+
+    @property
+    def too_late(self) -> bool:
+        """Whether its tasks were already told to stop (of a job one of them, of a part all), so that it cannot be cancelled."""
+        stopping = [begun_to_stop(task) for task in self.tasks]
+        return bool(stopping) and (all(stopping) if self.part else any(stopping))
+
+
+def begun_to_stop(task: Task) -> bool:
+    """Whether the task was told to stop, as far as its node has reported, or has exited."""
+    return task.state in ("exited", "released") or any(stage in task.stage_times for stage in IRREVERSIBLE_STAGES)
 
 
 def active_evictions(state: PoolState) -> Iterator[ActiveEviction]:

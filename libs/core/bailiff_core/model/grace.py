@@ -1,14 +1,25 @@
 """Grace periods: the time from eviction notice to KILL and from TERM to KILL, in µs."""
 
+from .claims import believed, within
 from .state import Job, PoolState
 
 KILL_FRACTION = 5  # TERM to KILL is 1/5 of the grace: 30 s of the default 150 s
 
 
 def grace_of(state: PoolState, job: Job) -> int:
-    """Returns the time from notice to KILL, µs: the job's own, else its class's, else the policy's."""
-    if job.demand.grace is not None:
-        return job.demand.grace
+    """Returns the time from notice to KILL, µs: what is granted, or less for a job that is believed less."""
+    granted = granted_grace(state, job)
+    return max(min(granted, state.rules.eviction.short_grace), believed(job, granted))
+
+
+def granted_grace(state: PoolState, job: Job) -> int:
+    """Returns the grace that the policy grants, µs: the job's own, at most its bound, else its class's, else the policy's."""
+    default, claimed = grace_by_policy(state, job), job.demand.grace
+    return default if claimed is None else within(state, job, "grace", claimed, default)
+
+
+def grace_by_policy(state: PoolState, job: Job) -> int:
+    """Returns the grace of a job that claims none, µs: its class's, else the policy's."""
     entry = state.rules.find_class(job.class_name)
     return entry.grace if entry is not None and entry.grace is not None else state.rules.eviction.grace
 

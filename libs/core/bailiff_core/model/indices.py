@@ -4,25 +4,39 @@ They are not part of the state's digest or snapshot. The fold records what it ch
 an index reads these sets and clears them.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
+
+from .resource_vector import ResourceVector
 
 
 @dataclass(slots=True)
 class Indices:
     """Indices of one pool's state.
 
-    touched: jobs affected by the facts of this cycle. queued: the jobs in `PoolState.queue`, for look-up.
-    retry_unschedulable: a gang that did not fit may fit now. Until then `unschedulable` has the reason by
-    scheduling class. to_schedule: queued jobs that allocate must try. backfill_blocked: jobs that fit but
-    would have delayed the head of the queue. withheld: jobs that in this cycle fit but might be evicted at once, by a job that
-    requests preemption or that returns to the queue; they stay in to_schedule and request nothing.
-    head_reservation: the head's reservation at that time (`actions/allocate.py`).
-    assumed_evicted: backfilled jobs that the completion forecast takes as gone (`queue/backfill.py`).
-    infeasible: by scheduling class, why a gang never fits these nodes; empty: it may fit.
-    changed_nodes, changed_jobs: changed since `snapshot` was last brought up to date; changed_times: since `timers` was;
-    changed_ends: since `completion_order` was. forgotten: entries deleted from the state's dicts since their last rebuild.
-    actor: that of the record that was folded last; actor_verified: whether that is known.
-    snapshot, node_resources, timers, completion_order, project_tree: built by the modules of these names, which check the type.
+    Attributes:
+        touched: Jobs affected by the facts of this cycle.
+        queued: The jobs in `PoolState.queue`, for look-up.
+        retry_unschedulable: A gang that did not fit may fit now. Until then `unschedulable` has the reason by scheduling class.
+        to_schedule: Queued jobs that allocate must try.
+        backfill_blocked: Jobs that fit but would have delayed the head of the queue; `head_reservation` is the head's reservation
+            at that time (`actions/allocate.py`).
+        withheld: Jobs that fit in this cycle but might be evicted at once, by a job that requests preemption or that returns to
+            the queue. They stay in `to_schedule` and request nothing.
+        assumed_evicted: Backfilled jobs that the completion forecast treats as gone (`queue/backfill.py`).
+        infeasible: By scheduling class, why a gang never fits these nodes; empty: it may fit.
+        shrunk_quotas: `Usage.shrunk_quotas` when allocate last looked.
+        changed_nodes: Nodes changed since `snapshot` was brought up to date.
+        changed_jobs: Jobs changed since `snapshot` was brought up to date.
+        changed_times: Changed since `timers` was brought up to date.
+        changed_ends: Changed since `completion_order` was brought up to date.
+        open_jobs: How many jobs have not ended (`fold/open_jobs.py`); None: not counted yet.
+        forgotten: Number of entries deleted from the state's dicts since their last rebuild.
+        snapshot: Built, as `node_resources`, `timers`, `completion_order` and `project_tree`, by the module of this name, which
+            checks the type.
+        actor: Actor of the record that was folded last.
+        actor_verified: Whether the actor's name was verified.
+        loss: The job of the newest `JobRequeued` or `JobShrunk`, its loss and GPUs (`model/work_lost`).
     """
 
     touched: dict[str, None] = field(default_factory=dict)
@@ -34,16 +48,19 @@ class Indices:
     head_reservation: object | None = None
     assumed_evicted: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     infeasible: dict[str, str] = field(default_factory=dict, compare=False)
+    shrunk_quotas: dict[str, ResourceVector] = field(default_factory=dict, compare=False, repr=False)
     queued: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     changed_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     changed_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     changed_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     changed_ends: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    open_jobs: Counter[str] | None = field(default=None, compare=False, repr=False)
     forgotten: int = field(default=0, compare=False, repr=False)
     snapshot: object | None = field(default=None, compare=False, repr=False)
     node_resources: object | None = field(default=None, compare=False, repr=False)
     timers: object | None = field(default=None, compare=False, repr=False)
     completion_order: object | None = field(default=None, compare=False, repr=False)
     project_tree: object | None = field(default=None, compare=False, repr=False)
+    loss: tuple[str, tuple[int, int], int] | None = field(default=None, compare=False, repr=False)
     actor: str = field(default="", compare=False, repr=False)
     actor_verified: bool = field(default=False, compare=False, repr=False)

@@ -1,16 +1,21 @@
-"""Selects jobs by labels."""
+"""Selects jobs by labels that protect them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from .state import Job
-
-
-def matches(job: Job, labels: Iterable[tuple[str, str]]) -> bool:
-    """Whether the job has all of these labels; true for every job if there are none."""
-    own = job.demand.labels
-    return all(own.get(name) == value for name, value in labels)
+from .claims import has_protective_labels
+from .state import Job, PoolState
 
 
-def is_excluded(job: Job, excluded: Iterable[Mapping[str, str]]) -> bool:
-    """Whether the job has all labels of one of these entries (`protections.excluded`)."""
-    return any(matches(job, labels.items()) for labels in excluded)
+def is_covered(state: PoolState, job: Job, labels: Mapping[str, str]) -> bool:
+    """Whether the job has all of these labels, and the policy lets it set them; true for every job if there are none."""
+    return has_labels(job, labels) and (not labels or has_protective_labels(state, job))
+
+
+def has_labels(job: Job, labels: Mapping[str, str]) -> bool:
+    """Whether the job has all of these labels."""
+    return all(job.demand.labels.get(name) == value for name, value in labels.items())
+
+
+def is_excluded(state: PoolState, job: Job) -> bool:
+    """Whether the job is covered by one of the entries of `protections.excluded`."""
+    return any(is_covered(state, job, labels) for labels in state.rules.protections.excluded)

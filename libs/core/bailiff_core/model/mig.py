@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Protocol
 
 from .placement_ranges import bits
 from .policy import Policy
@@ -12,7 +13,21 @@ SLICES = 7  # compute slices of a card
 UNNAMED = "mig"  # no job can request it
 
 
-def profile_of(device: Device) -> str:
+class Kind(Protocol):
+    """A device of the state, or as a node announces it."""
+
+    @property
+    def kind(self) -> str:
+        """`gpu` or `mig`."""
+        ...
+
+    @property
+    def profile(self) -> str:
+        """Of a MIG device."""
+        ...
+
+
+def profile_of(device: Kind) -> str:
     """Returns the device's MIG profile; empty: it is a whole GPU."""
     return device.profile or (UNNAMED if device.kind == "mig" else "")
 
@@ -29,7 +44,7 @@ def mig_gpu_milli(profile: str, weights: Mapping[str, int]) -> Amount:
     return found.numerator if found.denominator == 1 else found
 
 
-def device_gpu_milli(device: Device, weights: Mapping[str, int]) -> Amount:
+def device_gpu_milli(device: Kind, weights: Mapping[str, int]) -> Amount:
     """Returns what the device counts as, in thousandths of a GPU."""
     profile = profile_of(device)
     return mig_gpu_milli(profile, weights) if profile else 1000

@@ -1,37 +1,43 @@
 """Compact placements: task indices and device numbers as range strings such as `0-3,7`."""
 
 from collections.abc import Iterable
+from itertools import pairwise
+from typing import Annotated
 
 from .document import Count, Document
+from .privacy import Treatment
+
+Ranges = Annotated[str, Treatment("ranges")]
 
 
 class NodeShare(Document):
     """Tasks of one gang on one node. Devices are assigned to tasks in index order, lowest number first."""
 
     node: Count
-    tasks: str
-    devices: str = ""
+    tasks: Ranges
+    devices: Ranges = ""
 
 
 def ranges(numbers: Iterable[int]) -> str:
     """Returns `0-3,7` for 0, 1, 2, 3, 7."""
+    return ",".join([str(first) if first == last else f"{first}-{last}" for first, last in runs(numbers)])
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Returns the first and last of each run: (0, 3) and (7, 7) for 0, 1, 2, 3, 7."""
     ordered = sorted(numbers)
-    if len(ordered) == 1:
-        return str(ordered[0])
-    parts: list[str] = []
-    run: list[int] = []
-    for number in [*ordered, None]:
-        if run and number is not None and number == run[-1] + 1:
-            run.append(number)
-            continue
-        if run:
-            parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
-        run = [] if number is None else [number]
-    return ",".join(parts)
+    if not ordered:
+        return []
+    ends = [at for at in range(1, len(ordered)) if ordered[at] != ordered[at - 1] + 1]
+    return [(ordered[first], ordered[after - 1]) for first, after in pairwise((0, *ends, len(ordered)))]
 
 
 def numbers(text: str) -> list[int]:
-    """Returns 0, 1, 2, 3, 7 for `0-3,7`. Raises `ValueError` for anything else, and for more than 100,000 numbers."""
+    """Returns 0, 1, 2, 3, 7 for `0-3,7`.
+
+    Raises:
+        ValueError: For anything else, and for more than 100,000 numbers.
+    """
     if text.isdecimal():
         return [int(text)]
     found: list[int] = []
@@ -44,8 +50,22 @@ def numbers(text: str) -> list[int]:
     return found
 
 
+def runs_of(text: str) -> list[range]:
+    """Returns 0 to 3 and 7 for `0-3,7`, without making the numbers.
+
+    Raises:
+        ValueError: For other text.
+    """
+    parts = [part.partition("-") for part in text.split(",") if part]
+    return [range(int(first), int(last or first) + 1) for first, _, last in parts]
+
+
 def count_of(text: str) -> int:
-    """Returns how many numbers `numbers` would return, without making them. Raises `ValueError` for other text."""
+    """Returns how many numbers `numbers` would return, without making them.
+
+    Raises:
+        ValueError: For other text.
+    """
     found = 0
     for part in text.split(",") if text else []:
         first, _, last = part.partition("-")

@@ -5,8 +5,23 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from .demand import Placement
-from .document import Count, Document, Duration, Integer, Label, Labels, MigProfile, Name, sort_by_name
+from .document import (
+    ClassName,
+    Count,
+    Document,
+    Duration,
+    Integer,
+    Label,
+    Labels,
+    MigProfile,
+    Name,
+    ProjectName,
+    Text,
+    sort_by_name,
+)
 from .identity import IdentityRules, Names
+from .privacy import PRIVATE, Treatment, pseudonym
+from .references import class_faults, duplicate_faults, project_faults, tree_faults
 from .resource_vector import Bounds, Weights
 
 Action = Literal["allocate", "consolidate", "reclaim", "preempt"]
@@ -20,13 +35,38 @@ class StartSlo(Document):
     p99: Duration | None = None
 
 
+class Claims(Document):
+    """What a job may claim that makes it harder to evict. What it claims beyond that is not granted.
+
+    A class's entry replaces the policy's; a project's, or that of the nearest project above it, adds to it.
+
+    Attributes:
+        grace: Longest grace of its own.
+        stale_grace: Longest time of its own for which its gang may run below its minimum.
+        preemption_delay: Shortest delay of its own before it preempts; omitted: the policy's.
+        non_preemptible: Whether `preemptible: false` is granted.
+        protective_labels: Whether labels that it sets itself put it under `protections.excluded` or a budget.
+    """
+
+    grace: Duration | None = None
+    stale_grace: Duration | Literal["never"] | None = None
+    preemption_delay: Duration | None = None
+    non_preemptible: bool | None = None
+    protective_labels: bool | None = None
+
+
+DEFAULT_CLAIMS = Claims(grace=600_000_000, stale_grace=600_000_000, non_preemptible=False, protective_labels=False)
+
+
 class PriorityClass(Document):
     """A priority class; the higher value wins. Jobs with `Never` are ordered by it but do not preempt.
 
-    immediate: a serving tier; victims of its jobs get at most `immediate_grace`.
+    Attributes:
+        claims: What its jobs may claim, in place of the policy's `claims`.
+        immediate: A serving tier; victims of its jobs get at most `immediate_grace`.
     """
 
-    name: Name
+    name: ClassName
     value: Integer
     preemptible: bool
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
@@ -36,41 +76,60 @@ class PriorityClass(Document):
     immediate: bool = False
     immediate_grace: Duration = 5_000_000
     start_slo: StartSlo = StartSlo()
+    claims: Claims = Claims()
 
 
 class MinRuntime(Document):
-    """Time after its last start during which a job is protected, by action. Omitted: inherited from the parent project."""
+    """Time after its last start during which a job is protected, by action. Omitted: inherited from the parent project.
+
+    Attributes:
+        consolidate: Omitted: the longer of the other two.
+    """
 
     preempt: Duration | None = None
     reclaim: Duration | None = None
+    consolidate: Duration | None = None
+
+    def under(self, action: Action) -> int | None:
+        """Returns the time under the action; `None` where nothing is stated for it."""
+        if action == "preempt":
+            return self.preempt
+        if action == "reclaim":
+            return self.reclaim
+        return max(filter(None, (self.preempt, self.reclaim)), default=None) if self.consolidate is None else self.consolidate
 
 
 class Project(Document):
     """A project in the tree of projects. Age order is `created`, then name.
 
-    quota: its entitlement; omitted GPUs are 0, omitted CPU and memory are unlimited. limit: a hard cap. admins: users with the
-    rights of `project-admin` on its jobs and those of the projects below it. submitters: users that may submit to it and to the
-    projects below it, besides admins and operators; omitted: inherited from the parent project, else unrestricted.
+    Attributes:
+        quota: Its entitlement; omitted GPUs are the sum of its children's, or 0, omitted CPU and memory are unlimited.
+        limit: A hard cap.
+        admins: Users with the rights of `project-admin` on its jobs and those of the projects below it.
+        submitters: Users that may submit to it and to the projects below it, besides admins and operators; omitted: inherited
+            from the parent project, else unrestricted.
+        claims: What its jobs and those of the projects below it may claim beyond their class's claims.
     """
 
-    name: Name
-    parent: Name | None = None
-    created: Count = 0
+    name: ProjectName
+    parent: ProjectName | None = None
+    created: Annotated[Count, Treatment("age")] = 0
     quota: Bounds = Bounds()
     limit: Bounds = Bounds()
     over_quota_weight: Weights = Weights()
     priority: Integer = 0
     min_runtime: MinRuntime = MinRuntime()
-    description: Annotated[str, Field(max_length=1000)] = ""
-    admins: Names = ()
-    submitters: Names | None = None
+    description: Annotated[Text, Field(max_length=1000)] = ""
+    admins: Annotated[Names, PRIVATE] = ()
+    submitters: Annotated[Names | None, PRIVATE] = None
+    claims: Claims = Claims()
 
 
 class Topology(Document):
     """An ordered list of node labels, coarse to fine."""
 
-    name: Name
-    levels: Annotated[tuple[Label, ...], Field(min_length=1, max_length=16)]
+    name: Annotated[Name, pseudonym("topology")]
+    levels: Annotated[tuple[Label, ...], Field(min_length=1, max_length=16), pseudonym("label")]
 
 
 class EvictionCap(Document):
@@ -104,9 +163,9 @@ class Budget(Document):
     Its jobs have these labels and belong to this project or one below it.
     """
 
-    name: Name
+    name: Annotated[Name, pseudonym("budget")]
     labels: Labels = Field(default_factory=dict)
-    project: Name | None = None
+    project: ProjectName | None = None
     max_disruptions: Count
 
 
@@ -120,8 +179,9 @@ class ScheduleTimeout(Document):
 class Protections(Document):
     """Protections of jobs from eviction. Omitted ones are off.
 
-    excluded: jobs that have all labels of any entry are never victims. stale_gang: how long a gang may run below its
-    minimum; null: unlimited.
+    Attributes:
+        excluded: Jobs that have all labels of any entry are never victims.
+        stale_gang: How long a gang may run below its minimum; null: unlimited.
     """
 
     min_runtime: MinRuntime = MinRuntime()
@@ -138,11 +198,15 @@ class Protections(Document):
 class PreemptionRules(Document):
     """Rules of preemption. Actions that are not listed are off.
 
-    scope: whose jobs `preempt` may evict; omitted: the job's own project where there are projects, else the pool.
-    quota_shields: under scope `pool`, jobs within their project's quota are protected.
-    cap_at_fair_share: `preempt` does not take the preemptor's project beyond its fair share, where `reclaim` is on.
-    max_migrations: how many jobs one consolidation may move; 0: none, null: unlimited.
-    cpus_per_gpu: how many CPUs of tasks without GPUs count as one GPU in the cost of victims and in work lost.
+    Attributes:
+        scope: Whose jobs `preempt` may evict; omitted: the job's own project where there are projects, else the pool.
+        quota_shields: Under scope `pool`, jobs within their project's quota are protected.
+        cap_at_fair_share: `preempt` does not take the preemptor's project beyond its fair share, where `reclaim` is on.
+        max_migrations: How many jobs one decision may move that it may not evict otherwise; 0: none, null: unlimited.
+        move_higher_priority: Such moves may also be of jobs of higher priority than the job that they move for.
+        payback: Time within which such moves must gain more GPU time for a job than they lose, and a job with
+            `elastic: restart` more by growing than its restart loses; null: no bound.
+        cpus_per_gpu: How many CPUs of tasks without GPUs count as one GPU in the cost of victims and in work lost.
     """
 
     actions: tuple[Action, ...] = ACTIONS
@@ -150,6 +214,8 @@ class PreemptionRules(Document):
     quota_shields: bool = True
     cap_at_fair_share: bool = True
     max_migrations: Count | None = 0
+    move_higher_priority: bool = False
+    payback: Duration | None = 3_600_000_000
     reservation_expiry: Annotated[Duration, Field(ge=1)] = 600_000_000
     selection_timeout: Annotated[Duration, Field(ge=1)] = 5_000_000
     selection_backoff: Annotated[Duration, Field(ge=1, le=3_600_000_000)] = 1_000_000
@@ -162,7 +228,9 @@ class PreemptionRules(Document):
 class EvictionRules(Document):
     """Default grace of victims (notice to KILL) and its part from TERM to KILL.
 
-    kill_after: null: a fifth of the grace. short_grace: maximum grace in a fast drain.
+    Attributes:
+        kill_after: Null: a fifth of the grace.
+        short_grace: Maximum grace in a fast drain.
     """
 
     grace: Duration = 150_000_000
@@ -172,11 +240,14 @@ class EvictionRules(Document):
 
 
 class RestartRules(Document):
-    """Restart backoff after a failure, a loss, or an exit of its own with 85.
+    """Restart backoff after a failure, a loss, or a job's own exit with 85. Evictions do not count.
 
-    It is `backoff`, doubled for each further one, at most `max_backoff`. Evictions do not count. grow_after: minimum run time
-    before a job with `elastic: restart` restarts to grow. max_failures: default maximum number of retries after failed attempts.
-    max_yields: maximum number of restarts of a job that exits with 85 without an eviction notice.
+    It is `backoff`, doubled for each further restart, at most `max_backoff`.
+
+    Attributes:
+        grow_after: Minimum run time before a job with `elastic: restart` restarts to grow.
+        max_failures: Default maximum number of retries after failed attempts.
+        max_yields: Maximum number of restarts of a job that exits with 85 without an eviction notice.
     """
 
     backoff: Duration = 2_000_000
@@ -196,16 +267,19 @@ class NodeRules(Document):
 
 
 MigWeight = Annotated[Integer, Field(ge=1, le=1000)]
+MigWeights = Annotated[dict[MigProfile, MigWeight], AfterValidator(sort_by_name), Treatment("mig_weights")]
 
 
 class DeviceRules(Document):
-    """over_share: action for a task that uses more memory of a shared device than its share.
+    """Rules for devices.
 
-    mig_weights: what a MIG device counts as, by profile, in thousandths of a GPU; others: their slices of seven (`3g.40gb`: 3/7).
+    Attributes:
+        over_share: Action for a task that uses more memory of a shared device than its share.
+        mig_weights: Thousandths of a GPU that a MIG device counts as, by profile; default: its slices of seven (`3g.40gb`: 3/7).
     """
 
     over_share: Literal["warn", "evict"] = "warn"
-    mig_weights: Annotated[dict[MigProfile, MigWeight], AfterValidator(sort_by_name)] = Field(default_factory=dict)
+    mig_weights: MigWeights = Field(default_factory=dict)
 
 
 class IdleRules(Document):
@@ -213,6 +287,50 @@ class IdleRules(Document):
 
     after: Annotated[Duration, Field(ge=1)] | None = None
     action: Literal["warn", "pause"] = "warn"
+
+
+class Limits(Document):
+    """What one user, project or pool may ask for. Omitted: no limit.
+
+    Attributes:
+        open_jobs: Jobs that have not ended.
+        requests_per_second: On average; after a pause, a minute's requests at once.
+        bytes_per_second: Of requests, likewise.
+    """
+
+    open_jobs: Count | None = None
+    requests_per_second: Annotated[Integer, Field(ge=1, le=1_000_000)] | None = None
+    bytes_per_second: Annotated[Integer, Field(ge=1_024)] | None = None
+
+
+class UserLimits(Limits):
+    """Of each user."""
+
+    open_jobs: Count | None = 20_000
+    requests_per_second: Annotated[Integer, Field(ge=1, le=1_000_000)] | None = 200
+    bytes_per_second: Annotated[Integer, Field(ge=1_024)] | None = 4_194_304
+
+
+class PoolLimits(Limits):
+    """Of all together."""
+
+    open_jobs: Count | None = 100_000
+
+
+class LimitRules(Document):
+    """What may be asked for; more is rejected, with the time from which it may be sent again.
+
+    The rates do not count what operators alone may send.
+
+    Attributes:
+        user: Of each user. Those with unverified names are one user for `open_jobs`, and one for each `source` in the rates.
+        project: Of each project by itself.
+        pool: Of all together. Requests above its rates wait, in turn by user, and are not rejected.
+    """
+
+    user: UserLimits = UserLimits()
+    project: Limits = Limits()
+    pool: PoolLimits = PoolLimits()
 
 
 class RetentionRules(Document):
@@ -224,11 +342,14 @@ class RetentionRules(Document):
 
 
 class KubernetesRules(Document):
-    """bridges: the names of the Kubernetes bridges, which alone may submit workloads; none: operators may.
+    """Rules for workloads of Kubernetes.
 
-    pdb: whether a victim's PodDisruptionBudget is respected until the end of its grace, or ignored.
+    Attributes:
+        bridges: The names of the Kubernetes bridges, which alone may submit workloads; none: operators may.
+        pdb: Whether a victim's PodDisruptionBudget is respected until the end of its grace, or ignored.
     """
 
+    TREATMENT = PRIVATE
     bridges: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
     pdb: Literal["respect", "ignore"] = "ignore"
 
@@ -236,8 +357,12 @@ class KubernetesRules(Document):
 class Policy(Document):
     """One pool's policy. Its revision is the seq of its `PolicyApplied` and is not part of the document.
 
-    unshared_checkpoints: action at submission of a gang that needs several nodes which may not share a checkpoint directory:
-    a warning to the owner, or refusal. placement: default of the job field.
+    Attributes:
+        unshared_checkpoints: Action at submission of a gang that needs several nodes which may not share a checkpoint directory:
+            a warning to the owner, or refusal.
+        placement: Default of the job field.
+        claims: What jobs may claim where their class and project say nothing. A record without it is of a time when every claim
+            but that of a grace beyond the default was granted.
     """
 
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
@@ -251,6 +376,7 @@ class Policy(Document):
     identity: IdentityRules = IdentityRules()
     kubernetes: KubernetesRules = KubernetesRules()
     max_rejections_per_minute: Count = 60
+    limits: LimitRules = LimitRules()
     projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()
     topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()
     protections: Protections = Protections()
@@ -258,48 +384,25 @@ class Policy(Document):
     packing: Literal["binpack", "spread"] = "binpack"
     placement: Placement = "any"
     unshared_checkpoints: Literal["warn", "refuse"] = "warn"
+    claims: Claims | None = None
 
     @model_validator(mode="after")
-    def _classes_are_unambiguous(self) -> "Policy":
-        names = [entry.name for entry in self.priority_classes]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"priority class {name!r} is defined twice")
-        defaults = [entry.name for entry in self.priority_classes if entry.global_default]
-        if len(defaults) != 1:
-            raise ValueError(f"exactly one priority class is the global default, found {defaults or 'none'}")
-        return self
-
-    @model_validator(mode="after")
-    def _projects_are_a_tree(self, info: ValidationInfo) -> "Policy":
+    def _names_are_unambiguous(self, info: ValidationInfo) -> "Policy":
         """Budgets may also name projects from the validation context, for snapshots that list projects outside the policy."""
-        parents: dict[str, str | None] = {}
-        for project in self.projects:
-            if project.name in parents:
-                raise ValueError(f"project {project.name!r} is defined twice")
-            parents[project.name] = project.parent
-        for name in parents:
-            above, seen = parents[name], [name]
-            while above is not None:
-                if above not in parents:
-                    raise ValueError(f"project {seen[-1]!r} names the parent {above!r}, which is not defined")
-                if above in seen:
-                    raise ValueError(f"projects {' -> '.join([*seen, above])} form a cycle")
-                seen.append(above)
-                above = parents[above]
-        for budget in self.protections.budgets:
-            known = (*parents, *(info.context or {}).get("projects", ()))
-            if budget.project is not None and budget.project not in known:
-                raise ValueError(f"budget {budget.name!r} names the project {budget.project!r}, which is not defined")
-        names = [topology.name for topology in self.topologies]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"topology {name!r} is defined twice")
+        faults = class_faults([(each.name, each.global_default) for each in self.priority_classes])
+        faults += tree_faults([(each.name, each.parent) for each in self.projects], ("projects",))
+        faults += duplicate_faults([each.name for each in self.topologies], ("topologies",))
+        known = (*(each.name for each in self.projects), *(info.context or {}).get("projects", ()))
+        faults += project_faults([each.project for each in self.protections.budgets], known, ("protections", "budgets"))
+        if faults:
+            raise ValueError("; ".join(f"{'.'.join(map(str, place))}: {text}" for place, text in faults))
         return self
 
     def complete(self) -> "Policy":
         """Returns the policy with all fields set, so that its record does not depend on a later release's defaults."""
-        return Policy.model_validate_json(self.model_dump_json())
+        stated = {} if self.claims is None else {name: value for name, value in self.claims if value is not None}
+        claims = DEFAULT_CLAIMS.model_copy(update=stated)
+        return Policy.model_validate_json(self.model_copy(update={"claims": claims}).model_dump_json())
 
     @property
     def scope(self) -> Literal["pool", "project"]:

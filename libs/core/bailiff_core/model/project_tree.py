@@ -5,21 +5,28 @@ at an implicit child of it (`dept*`); a job without a project, or with an unknow
 children have the default settings.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .policy import Project
+from .policy import Claims, Project
 from .resource_vector import UNLIMITED, Bounds, ResourceVector, Weights
 from .state import PoolState
 
 ROOT = ""
+MAX_PROJECTS_NAMED = 5
 DIRECT = "*"  # suffix of implicit children; not valid in project names
 NO_BOUNDS = ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)
+NO_QUOTA = ResourceVector(0, UNLIMITED, UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One project. path: the project and its ancestors up to the root. age: smaller is older. Bounds of -1: unlimited."""
+    """One project. Bounds of -1 are unlimited.
+
+    Attributes:
+        path: The project and its ancestors up to the root.
+        age: Rank by age; smaller is older.
+    """
 
     name: str
     path: tuple[str, ...]
@@ -34,8 +41,11 @@ class Branch:
 class Siblings:
     """The children of one project, oldest first, with quotas, limits and weights as one column per resource.
 
-    ranks: per resource, positions of children with a weight, grouped by priority, highest first. limited, unlimited,
-    weightless: per resource, whether any child has a limit, an unlimited quota, no weight.
+    Attributes:
+        ranks: Per resource, positions of children with a weight, grouped by priority, highest first.
+        limited: Per resource, whether any child has a limit.
+        unlimited: Per resource, whether any child has an unlimited quota.
+        weightless: Per resource, whether any child has no weight.
     """
 
     parent: str
@@ -50,14 +60,18 @@ class Siblings:
 
 
 class ProjectTree:
-    """Project tree with look-ups. sibling_groups: the children of each project that has any, parents first."""
+    """Project tree with look-ups. sibling_groups: the children of each project that has any, parents first.
+
+    claims: what jobs may claim, of the projects that say something of it."""
 
     def __init__(self, projects: Sequence[Project] = ()) -> None:
         self.projects = projects
+        self.claims = {project.name: project.claims for project in projects if project.claims != Claims()}
         self.branches: dict[str, Branch] = {ROOT: Branch(ROOT, (ROOT,), 0)}
         self.children: dict[str, tuple[str, ...]] = {}
         self.sibling_groups: list[Siblings] = []
         self._below: dict[tuple[str, str], str] = {}
+        quotas = _quotas(projects)
         below: dict[str, list[tuple[int, Project]]] = {}
         by_age = sorted(range(len(projects)), key=lambda at: (projects[at].created, projects[at].name))
         for age, at in enumerate(by_age, start=1):
@@ -70,7 +84,7 @@ class ProjectTree:
             path = self.branches[parent].path
             implicit = Project.model_construct(name=parent + DIRECT)
             for age, project in [*found, (len(projects) + 1, implicit)]:
-                self.branches[project.name] = _branch(project, path, age)
+                self.branches[project.name] = _branch(project, quotas.get(project.name, NO_QUOTA), path, age)
                 to_expand.append(project.name)
             self.children[parent] = (*[project.name for _, project in found], implicit.name)
             self.sibling_groups.append(self._siblings(parent))
@@ -130,6 +144,19 @@ def tree_of(state: PoolState) -> ProjectTree:
     return tree
 
 
+def projects_text(names: Sequence[str]) -> str:
+    """`project a, project b and project c`; of many, the first ones."""
+    texts = [project_text(name) for name in names[:MAX_PROJECTS_NAMED]]
+    if len(names) > len(texts):
+        texts.append(f"{len(names) - len(texts)} more projects")
+    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+
+
+def are_several(names: Sequence[str]) -> bool:
+    """Whether `projects_text` of these names several: projects, or the jobs of one."""
+    return len(names) > 1 or names[0].endswith(DIRECT)
+
+
 def project_text(project: str) -> str:
     """Returns the project as sentences name it."""
     if project.endswith(DIRECT):
@@ -138,16 +165,36 @@ def project_text(project: str) -> str:
     return f"project {project}" if project else "the pool"
 
 
-def _branch(project: Project, above: tuple[str, ...], age: int) -> Branch:
+def _branch(project: Project, quota: ResourceVector, above: tuple[str, ...], age: int) -> Branch:
     return Branch(
         project.name,
         (project.name, *above),
         age,
-        _amounts(project.quota, 0),
+        quota,
         _amounts(project.limit, UNLIMITED),
         _weights(project.over_quota_weight),
         project.priority,
     )
+
+
+def _quotas(projects: Sequence[Project]) -> dict[str, ResourceVector]:
+    """The quota of each project: of GPUs, a project that states none has the sum of its children's."""
+    children: dict[str, list[str]] = {}
+    for project in projects:
+        children.setdefault(project.parent or ROOT, []).append(project.name)
+    stated = {project.name: project.quota for project in projects}
+    found: dict[str, ResourceVector] = {}
+    for name in reversed(_parents_first(children)):
+        of_children = [found[child].gpu_milli for child in children.get(name, ())]
+        found[name] = _amounts(stated[name], UNLIMITED if UNLIMITED in of_children else int(sum(of_children)))
+    return found
+
+
+def _parents_first(children: Mapping[str, Sequence[str]]) -> list[str]:
+    found = list(children.get(ROOT, ()))
+    for name in found:
+        found += children.get(name, ())
+    return found
 
 
 def _amounts(bounds: Bounds, gpus: int) -> ResourceVector:

@@ -87,7 +87,11 @@ class Weights(Document):
 
 
 def parse_resources(value: Any) -> Any:
-    """Converts `gpus`, `cpus` and `memory` to thousandths and bytes. Raises `ValueError`."""
+    """Converts `gpus`, `cpus` and `memory` to thousandths and bytes.
+
+    Raises:
+        ValueError: If it is invalid.
+    """
     if isinstance(value, Document):
         return value
     if not isinstance(value, dict):

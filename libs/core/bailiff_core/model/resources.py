@@ -53,7 +53,11 @@ def remove(total: Resources, devices: int, cpu_milli: int, memory_bytes: int, sh
 
 
 def subtract(free: Resources, amount: Resources, units: Mapping[int, int]) -> Resources:
-    """Returns `free` less `amount`. units: share units of each usable device; other devices are never free."""
+    """Returns `free` less `amount`.
+
+    Args:
+        units: Share units of each usable device; other devices are never free.
+    """
     devices = free.devices & ~amount.devices
     shares = free.shares
     if amount.shares:

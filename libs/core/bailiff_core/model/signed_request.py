@@ -11,10 +11,15 @@ Text = Annotated[str, Field(max_length=256)]
 
 
 class SignedRequest(Document):
-    """A signed request without what is private in it.
+    """A signed request without its private parts.
 
-    key, sig: of the signer, over source, id, time and the content digest. type, actor, data: what the content digest covers;
-    actor as in the request, data as canonical JSON. digest: the content digest, where a rejected request is too long to be kept.
+    Attributes:
+        key: The signer's key.
+        sig: The signature, over source, id, time and the content digest.
+        type: Covered by the content digest, as `actor` and `data`.
+        actor: The actor as in the request.
+        data: Canonical JSON.
+        digest: The content digest, where a rejected request is too long to be kept.
     """
 
     key: Key

@@ -12,14 +12,26 @@ from .proposal import Proposal
 
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal[
-    "waiting", "pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled",
-]  # fmt: skip
+    "waiting", "pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"
+]
 """waiting: for other jobs, outside the queue."""
 NodeState = Literal["ready", "unreachable", "lost"]
 EvictionCause = Literal[
-    "preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share",
-    "paused", "requested", "drain", "migration", "resize",
-]  # fmt: skip
+    "preemption",
+    "cancelled",
+    "gang-failure",
+    "stale-gang",
+    "scaled",
+    "policy",
+    "time-limit",
+    "device",
+    "over-share",
+    "paused",
+    "requested",
+    "drain",
+    "migration",
+    "resize",
+]
 DrainMode = Literal["graceful", "quick", "fast"]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
@@ -29,9 +41,12 @@ ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 class Device:
     """A GPU of a node, or a MIG device (kind `mig`) of the card `parent`. `number` is its bit in the node's masks.
 
-    profile: of a MIG device, such as `3g.40gb`. island: the GPUs of the node that it is connected to by NVLink or one PCIe
-    switch have the same one. gone: its card is partitioned differently now. fault: why it is quarantined or unhealthy, since
-    when (µs), and the job that left it so. clear_seq: the record of the request to use it again as it is.
+    Attributes:
+        profile: Profile of a MIG device, such as `3g.40gb`.
+        island: The same for GPUs of the node that NVLink or one PCIe switch connects.
+        gone: Its card is now partitioned differently.
+        fault: Why it is quarantined or unhealthy, since when (µs), and the job that left it so.
+        clear_seq: The record of the request to use it again as it is.
     """
 
     number: int
@@ -55,7 +70,8 @@ class Device:
 class Resources:
     """Resources of one node: a mask of whole devices, CPU in millicores, memory in bytes, task slots.
 
-    shares: of shared devices, by device number, in units of `gpu_shares.py`; a shared device is not in the mask.
+    Attributes:
+        shares: Used units of shared devices (`gpu_shares.py`), by device number; a shared device is not in the mask.
     """
 
     devices: int = 0
@@ -67,8 +83,13 @@ class Resources:
 
 @dataclass(slots=True)
 class Drain:
-    """Drain of a node since the record `seq`. due: its tasks are evicted now. deadline: µs, log time. requester: an actor;
-    requester_verified: whether that name was verified.
+    """Drain of a node since the record `seq`.
+
+    Attributes:
+        deadline: µs, log time.
+        due: Its tasks are evicted now.
+        requester: The actor of the request.
+        requester_verified: Whether that name was verified.
     """
 
     seq: int
@@ -80,14 +101,23 @@ class Drain:
     requester_verified: bool = False
 
 
+SILENT_AFTER = 60_000_000
+"""A node that has not reported for this long needs a person, µs. The policy says when it takes no more jobs, and is lost."""
+
+
 @dataclass(slots=True)
 class Node:
     """One machine. `allocated`, `releasing` and `reserved` are sums over its tasks.
 
-    allocated: of tasks ordered to start whose release is not proven; releasing: the part of it that is being evicted or has
-    exited; reserved: of reservations. quarantined: mask of devices not seen free. lease: the longest lease that its agent may
-    apply, µs. checkpoint_store: identity of the checkpoint directory, where nodes share one. silence_confirmed: an operator
-    confirmed that the node itself is silent, so it may be declared lost even while many nodes are silent.
+    Attributes:
+        allocated: Resources of tasks ordered to start whose release is not proven.
+        releasing: The part of `allocated` that is being evicted or has exited.
+        reserved: Resources of reservations.
+        quarantined: Mask of devices not seen free.
+        lease: The longest lease that its agent may apply, µs.
+        checkpoint_store: Identity of the checkpoint directory, where nodes share one.
+        silence_confirmed: An operator confirmed that the node itself is silent, so it may be declared lost even while many nodes
+            are silent.
     """
 
     number: int
@@ -115,12 +145,21 @@ class Node:
         """Whether new tasks may be placed on it."""
         return self.state == "ready" and self.drain is None
 
+    @property
+    def expected(self) -> bool:
+        """Whether its silence is a fault: a machine that is drained and empty may be switched off."""
+        return self.drain is None or self.allocated.slots > 0
+
 
 @dataclass(slots=True)
 class Eviction:
     """A decided eviction of a job's present attempt, or of one task of it.
 
-    started_seq: the `EvictionStarted` record, after which agents are notified; cancel_seq: the record that cancelled it.
+    Attributes:
+        started_seq: The `EvictionStarted` record, after which agents are notified.
+        shortened_seq: The record that last shortened its grace.
+        cancel_seq: The record that cancelled it.
+        shrinks: Of a job that is evicted whole because it restarts with fewer tasks.
     """
 
     decided_seq: int
@@ -132,19 +171,39 @@ class Eviction:
     started_at: int | None = None
     cancel_seq: int | None = None
     stuck: bool = False
+    shrinks: bool = False
+    shortened_seq: int | None = None
+
+    @property
+    def ordered_seq(self) -> int | None:
+        """The record that orders what agents are to do; `None`: nothing yet."""
+        return None if self.started_seq is None else max(self.started_seq, self.shortened_seq or 0)
 
 
 @dataclass(slots=True)
 class Task:
-    """A task of the job's present attempt. eviction: of this task alone, while the job continues.
+    """A task of the job's present attempt.
 
-    start_seq: the record that ordered its start, compared by the agents' fences. attached: it listens for notices.
-    stage_times: when it reached the stages of its eviction. step, step_rate_milli (steps in 1,000 s), checkpoint_step,
-    checkpoint_at: its latest reported progress; notice_step, notice_step_rate_milli: its progress at the notice.
-    confirmed_step: the step at which it can save together with its gang. resumed_step: the step it resumed from.
-    device_failed: one of its devices became unhealthy. idle_since: since when its GPUs are idle. over_share: it used more
-    than its share of a device, and the policy evicts it. reported_done: its job said so before it
-    exited, or exit code 0 says so by its `on_term`.
+    Attributes:
+        eviction: Eviction of this task alone, while the job continues.
+        start_seq: The record that ordered its start, compared by the agents' fences.
+        attached: It listens for notices.
+        noticed: It got its eviction notice, or left unfinished after a member of its gang had got one.
+        stage_times: When it reached the stages of its eviction.
+        step: Its last reported step.
+        step_rate_milli: Its last reported speed, steps in 1,000 s.
+        checkpoint_step: Step of its last reported checkpoint.
+        checkpoint_at: Time of its last reported checkpoint.
+        kill_after: Time from its notice to KILL, as its node last reported it.
+        notice_step: Its step at the notice.
+        notice_step_rate_milli: Its speed at the notice.
+        confirmed_step: The step at which it can save together with its gang.
+        resumed_step: The step it resumed from.
+        device_failed: One of its devices became unhealthy.
+        idle_since: Since when its GPUs are idle.
+        over_share: It used more than its share of a device, and the policy evicts it.
+        reported_done: Its job said so before it exited, or exit code 0 says so by its `on_term`.
+        ended_untold: The decision of the eviction in which it ended unfinished, after its start and before any notice on record.
     """
 
     index: int
@@ -175,10 +234,12 @@ class Task:
     over_share: bool = False
     idle_since: int | None = None
     reported_done: bool = False
+    kill_after: int | None = None
+    ended_untold: int | None = None
 
     @property
     def notified(self) -> bool:
-        """Whether it got an eviction notice, TERM or KILL."""
+        """Whether it got an eviction notice, TERM or KILL before it ended."""
         return self.noticed or self.term_sent or self.kill_sent
 
     @property
@@ -201,18 +262,35 @@ class OperatorRequest:
 class Job:
     """A job (gang of tasks) and its state. Times are µs UTC, log time.
 
-    priority: effective, for queue order and victim tests; base_priority: its class's. tasks: the placed tasks of the present
-    attempt, by index; an elastic job may have fewer than it requests. reservation, reservation_until, reservation_action: the
-    places reserved for its next attempt, or for single tasks, while the present ones are evicted; their expiry; the action
-    (of a relocated job). eviction_times: times of recent involuntary evictions. stale_since: since when the running gang is
-    below its minimum. pending_since: when it last joined the queue; a dropped reservation does not change it. first_wait:
-    time from submission to its first start. step: last known step of earlier attempts. paused_seq: the record that paused it;
-    None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
-    last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
-    there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
-    user: whose it is; user_verified: whether that name was verified. requester, requester_verified, request_reason: of the newest
-    request to cancel, pause, evict or migrate it. waits_for: the jobs that must succeed, or end, before it joins the queue;
-    failed_dependency: the one that did not succeed.
+    Attributes:
+        priority: The effective priority, for queue order and victim tests.
+        base_priority: The priority of its class.
+        tasks: The placed tasks of the present attempt, by index; an elastic job may have fewer than it requests.
+        reservation: Places reserved for its next attempt, or for single tasks, while the present ones are evicted.
+        reservation_until: When the reservation expires.
+        reservation_action: The action that reserved (for a relocated job).
+        eviction_times: Times of recent involuntary evictions.
+        stale_since: Since when the running gang is below its minimum.
+        pending_since: When it last joined the queue; a dropped reservation does not change it.
+        first_wait: Time from submission to its first start.
+        step: Last known step of earlier attempts.
+        paused_seq: The record that paused it; None: not paused.
+        refused_seq: The record that last refused its request for preemption, or timed it out.
+        backfilled: Its last attempt was started, or moved after its start, while a job ahead of it in the queue was waiting for
+            resources there.
+        restart_cause: Why tasks are gone without which the others have to restart; empty: they do not.
+        idle_recorded: `JobIdle` was recorded.
+        user: The user whose job it is.
+        user_verified: Whether that name was verified.
+        requester: Who last requested to cancel, pause, evict or migrate it.
+        requester_verified: Whether that name was verified.
+        request_reason: The reason in that request.
+        grace_limit: The longest grace of its evictions, by request.
+        unkept: How often in a row it used up its grace and saved nothing, or reported a checkpoint that could not be read.
+        unkept_seq: The record that showed it last.
+        checkpoint_claim: Whether its last attempt reported a checkpoint, or saved one in its eviction.
+        waits_for: The jobs that must succeed, or end, before it joins the queue.
+        failed_dependency: The job among them that did not succeed.
     """
 
     id: str
@@ -260,7 +338,7 @@ class Job:
     paused_seq: int | None = None
     pause_reason: str = ""
     operator_request: OperatorRequest | None = None
-    restart_pending: bool = False
+    restart_cause: str = ""
     idle_recorded: bool = False
     backfilled: bool = False
     user: str = ""
@@ -268,8 +346,17 @@ class Job:
     requester: str = ""
     requester_verified: bool = False
     request_reason: str = ""
+    grace_limit: int | None = None
+    unkept: int = 0
+    unkept_seq: int | None = None
+    checkpoint_claim: Literal["", "reported", "saved"] = ""
     waits_for: dict[str, Literal["succeeded", "ended"]] = field(default_factory=dict)
     failed_dependency: str = ""
+
+    @property
+    def queued_since(self) -> int:
+        """Start of its present pending time, µs: submitted, evicted, failed or lost. Dropping a reservation keeps it."""
+        return max(self.submitted_at, self.last_eviction or 0, self.pending_since)
 
     def groups(self) -> list[TaskGroup]:
         """Returns the task group of each task, by index; includes tasks beyond the size of a job that was scaled down."""
@@ -306,7 +393,9 @@ class Job:
     @property
     def gpus(self) -> int:
         """Number of whole GPUs of the gang."""
-        return sum(group.count * group.gpu_milli for group in self.demand.tasks) // 1000
+        groups = self.demand.tasks
+        first = groups[0].count * groups[0].gpu_milli
+        return (first if len(groups) == 1 else sum(group.count * group.gpu_milli for group in groups)) // 1000
 
 
 @dataclass(slots=True)
@@ -329,7 +418,13 @@ class Selection:
 
 @dataclass(slots=True)
 class Preemption:
-    """A preemption in progress. seq: of the decision; job: the preemptor; abandoned: why it is not needed."""
+    """A preemption in progress.
+
+    Attributes:
+        seq: The record of the decision.
+        job: The preemptor.
+        abandoned: Why it is no longer needed.
+    """
 
     seq: int
     job: str
@@ -339,9 +434,13 @@ class Preemption:
 
 @dataclass(slots=True)
 class Attachment:
-    """A grant to attach to a task, until it has ended. node: its name; incarnation: of the agent that it was sent to.
+    """A grant to attach to a task, until it has ended.
 
-    user: who requested it; user_verified: whether that name was verified.
+    Attributes:
+        node: Name of the task's node.
+        incarnation: Incarnation of the agent that got the grant.
+        user: Who requested it.
+        user_verified: Whether that name was verified.
     """
 
     job: str
@@ -367,7 +466,7 @@ class SeenRequest:
 
 @dataclass(slots=True)
 class RejectionCount:
-    """Number of rejected inputs of one source in the minute from `since`."""
+    """Number of rejected inputs of one sender in the minute from `since`."""
 
     since: int
     count: int
@@ -375,8 +474,14 @@ class RejectionCount:
 
 @dataclass(slots=True)
 class RejectedInputs:
-    """Inputs of one source that were rejected with one code. source: their topic where nobody is named or what they name counts
-    for nothing. first, last: times; seq, reason: of the newest.
+    """Inputs of one sender that were rejected with one code.
+
+    Attributes:
+        source: The proven sender, or the claimed source; the topic, where nobody is named or the name counts for nothing.
+        first: Time of the oldest, µs UTC.
+        last: Time of the newest, µs UTC.
+        seq: Record of the newest.
+        reason: Reason of the newest.
     """
 
     code: str
@@ -390,7 +495,11 @@ class RejectedInputs:
 
 @dataclass(slots=True)
 class EnrolledNode:
-    """The public keys of a node. announced: when its agent sent the inventory that joined last, on its own clock, µs UTC."""
+    """The public keys of a node.
+
+    Attributes:
+        announced: When its agent sent the inventory that joined last, on its own clock, µs UTC.
+    """
 
     key: str
     encryption_key: str
@@ -409,7 +518,12 @@ class EnrolmentPermit:
 
 @dataclass(slots=True)
 class WaitingNode:
-    """An agent that announced itself under a node's name without being enrolled. key: its public key. since: µs."""
+    """An agent that announced itself under a node's name without being enrolled.
+
+    Attributes:
+        key: Its public key.
+        since: µs.
+    """
 
     key: str
     since: int
@@ -419,21 +533,38 @@ class WaitingNode:
 class PoolState:
     """The whole state of one pool after the record `seq`. Only the fold writes it, apart from `indices`.
 
-    queue: jobs that need placement, by priority, submission and id; `queue/order.py` has the order of a pass.
-    active: jobs with placed tasks. reserved, starting, evicting, backfilled: those of them with reserved tasks, starting tasks,
-    and evictions in progress, and those that were backfilled (dicts used as ordered sets). ended: jobs by end time.
-    root_key: certifies the participants; empty: nothing is signed. writer_key: of the log's writer, valid until writer_until
-    (RFC 3339). revoked_keys: public keys without effect (an ordered set). identity: hash of the log's first record.
-    root_key_changes: all of them, in order. enrolled, permits, waiting_nodes: by node name.
-    epochs: the first seq of each epoch. accepted_truncation: the highest (epoch, seq) whose loss an operator accepted.
-    truncation_unreconciled: tasks may run that the truncated log does not have. proposals: of the current batch, by the seq
-    of the request. draining: nodes being drained, in the order of the requests. silent_nodes: too many nodes fell silent at
-    once; none of these is declared lost. run_time_limits: when running jobs reach their limit, soonest first. enforcing:
-    within a cycle, a policy was applied with `enforce`. reclaimed_at: when a project was last reclaimed from.
-    displaced_by: by victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
-    entitlements_changed: the last record of `fold/entitlement_changes.py`. freed_seq: the last record after which a job that did
-    not fit may fit. dependents: by job, those that wait for it. attachments: by the seq of `AttachGranted`
-    (`fold/attachments.py`).
+    Dicts with None as values are ordered sets.
+
+    Attributes:
+        queue: Jobs that need placement, by priority, submission and id; `queue/order.py` has the order of a pass.
+        active: Jobs with placed tasks.
+        reserved: Active jobs with reserved tasks.
+        starting: Active jobs with starting tasks.
+        evicting: Active jobs with evictions in progress.
+        backfilled: Active jobs that were backfilled.
+        ended: Jobs by end time.
+        root_key: Certifies the participants; empty: nothing is signed.
+        writer_key: Key of the log's writer, valid until `writer_until` (RFC 3339).
+        revoked_keys: Public keys without effect.
+        identity: Hash of the log's first record.
+        root_key_changes: All changes, in order.
+        enrolled: Keys by node name.
+        permits: Permits to enrol by node name.
+        waiting_nodes: Agents that wait to be enrolled, by node name.
+        epochs: The first seq of each epoch.
+        accepted_truncation: The highest (epoch, seq) whose loss an operator accepted.
+        truncation_unreconciled: Tasks may run that the truncated log does not have.
+        proposals: Proposals of the current batch, by the seq of the request.
+        draining: Nodes being drained, in the order of the requests.
+        silent_nodes: Nodes that fell silent while too many others did; none of them is declared lost.
+        run_time_limits: When running jobs reach their limit, soonest first.
+        enforcing: Within a cycle, a policy was applied with `enforce`.
+        reclaimed_at: When a project was last reclaimed from.
+        displaced_by: By victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
+        entitlements_changed: The last record of `fold/entitlement_changes.py`.
+        freed_seq: The last record after which a job that did not fit may fit.
+        dependents: By job, the jobs that wait for it.
+        attachments: By the seq of `AttachGranted` (`fold/attachments.py`).
     """
 
     pool: str = ""
@@ -493,7 +624,11 @@ class PoolState:
 
     @property
     def rules(self) -> Policy:
-        """The policy in force. Raises `AssertionError` before the first one was applied."""
+        """The policy in force.
+
+        Raises:
+            AssertionError: Before the first one was applied.
+        """
         assert self.policy is not None, "no policy has been applied yet"
         return self.policy
 

@@ -4,22 +4,61 @@ Below its minimum a job requests all missing tasks at once, above it one task at
 time, then surplus sub-groups, then its whole core.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
 from .demand import JobDemand
-from .state import Job, Task
+from .state import Job, PoolState, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Task indices of one gang, in placement order. core: the job does not run without them."""
+    """Task indices of one gang, in placement order.
+
+    Attributes:
+        core: Whether the job needs these tasks to run.
+    """
 
     job: Job
     indices: tuple[int, ...]
     core: bool
+
+    @property
+    def stops_job(self) -> bool:
+        """Whether its eviction stops the job: the core does, and surplus of a job that restarts to shrink."""
+        return self.core or restarts_to_shrink(self.job)
+
+
+def restarts_to_shrink(job: Job) -> bool:
+    """Whether the rest of the job starts again when it loses tasks. Not once one has succeeded: the others only finish."""
+    return job.demand.elastic == "restart" and not any(task.finished for task in job.tasks)
+
+
+def restarts_to_grow(state: PoolState, job: Job) -> bool:
+    """Whether the job has `elastic: restart` and tasks of it may have started, and so know the size of their gang."""
+    return job.demand.elastic == "restart" and any(
+        task.start_seq is not None and task.start_seq <= state.last_fact for task in job.tasks
+    )
+
+
+def stopped_tasks(job: Job, evicted: Sequence[Task], *, whole: bool) -> list[Task]:
+    """Returns the started tasks whose work is lost with the evicted ones, which come first; none if none of these has started.
+
+    Args:
+        whole: All of the job is evicted. Its next attempt starts every task, those that succeeded in this one included.
+    """
+    started = [task for task in evicted if task.state != "reserved"]
+    if not started or len(evicted) == len(job.tasks):
+        return started
+    if whole:
+        return [*started, *(task for task in job.tasks if task.finished)]
+    if restarts_to_shrink(job):  # without what is being evicted or has ended, which stops anyway
+        gone = dict.fromkeys(task.index for task in started)
+        others = (task for task in allocated_tasks(job) if task.state != "reserved" and task.index not in gone)
+        return [*started, *others]
+    return started
 
 
 def next_unit(job: Job) -> Unit | None:
@@ -57,6 +96,20 @@ def victim_units(job: Job) -> list[Unit]:
         root.drop(dict.fromkeys(indices))
     core = sorted(root.all_allocated())
     return [*units, Unit(job, tuple(core), core=True)] if core else units
+
+
+def before_restart(job: Job) -> tuple[Job, dict[int, None]]:
+    """Returns a job that is being evicted to restart with fewer tasks as it was before, and the tasks that it loses."""
+    kept = dict.fromkeys(task.index for task in job.reservation)
+    lost = dict.fromkeys(task.index for task in job.tasks if task.index not in kept)
+    return replace(job, phase="running", eviction=None), lost
+
+
+def evictable_units(job: Job) -> list[Unit]:
+    """Returns the job's units in eviction order. A job that has not started, or is evicting already, is one unit."""
+    if job.phase in ("reserved", "evicting"):
+        return [whole_job(job)]
+    return victim_units(job)
 
 
 def whole_job(job: Job) -> Unit:
@@ -101,6 +154,7 @@ def sub_group_problem(demand: JobDemand) -> str | None:
             return f"sub-group {group.name!r} names the parent {group.parent!r}, which is not defined"
         if group.parent is not None:
             children[group.parent] = children.get(group.parent, 0) + 1
+        # A chain of parents longer than the number of groups is a circle.
         above, steps = group.parent, 0
         while above is not None and steps <= len(groups):
             above, steps = groups[above].parent if above in groups else None, steps + 1
@@ -252,6 +306,7 @@ def _tree(job: Job, allocated: list[Task]) -> _Leaf | _Group:
     below: dict[str | None, list[_Leaf | _Group]] = {}
     parents = dict.fromkeys(group.parent for group in job.demand.sub_groups)
     built: dict[str, _Group] = {}
+    # A group may be listed before its parent, so the inner ones exist before any gets its children.
     for group in job.demand.sub_groups:
         if group.name in parents:
             built[group.name] = _Group(group.name, 0)
@@ -264,6 +319,7 @@ def _tree(job: Job, allocated: list[Task]) -> _Leaf | _Group:
             built[group.name].children = children
             built[group.name].minimum = len(children) if group.min_groups is None else group.min_groups
     top = below.get(None, [])
+    # Tasks outside all sub-groups are required.
     if "" in members:
         top.append(leaf("", None))
     return _Group("", len(top), top)

@@ -1,12 +1,19 @@
 """The work lost when tasks stop: GPUs and time since the last checkpoint (docs/concepts/semantics/victims.md)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
+from bailiff_core.humanize import cost_text
+
+from .claims import believed
 from .demand import TaskGroup
 from .gpu_shares import devices_of, share_of, shares_devices, units_of
 from .mig import mig_gpu_milli
+from .placement_ranges import numbers
+from .proposal import VictimChoice
 from .state import Job, PoolState, Task
+from .units import stopped_tasks
 
 
 def allocated_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
@@ -31,9 +38,14 @@ def counted_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
 
     `preemption.cpus_per_gpu` CPUs count as one GPU, rounded up per task, and at least one thousandth.
     """
-    tasks, cpus_per_gpu = list(tasks), state.rules.preemption.cpus_per_gpu
-    on_cpus = sum(max(1, -(-cpu_milli // cpus_per_gpu)) for cpu_milli in _cpus_of_tasks_without_gpus(job, tasks))
-    return allocated_gpu_milli(state, job, tasks) + on_cpus
+    tasks = list(tasks)
+    return allocated_gpu_milli(state, job, tasks) + cpus_as_gpu_milli(state, job, tasks)
+
+
+def cpus_as_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
+    """Returns what the CPUs of tasks without GPUs count, in thousandths of a GPU."""
+    cpus_per_gpu = state.rules.preemption.cpus_per_gpu
+    return sum(max(1, -(-cpu_milli // cpus_per_gpu)) for cpu_milli in _cpus_of_tasks_without_gpus(job, tasks))
 
 
 def counted_cpu_milli(job: Job, tasks: Iterable[Task]) -> int:
@@ -53,12 +65,160 @@ def _cpus_of_tasks_without_gpus(job: Job, tasks: Iterable[Task]) -> list[int]:
     return [group.cpu_milli for group in groups if not uses_gpus(group)]
 
 
-def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int) -> int:
-    """Returns the work lost, GPU-ms, if so much of the job stops: since its last checkpoint or start, plus restart cost.
+class Loss(NamedTuple):
+    """What stopping tasks loses, in GPU-ms: two figures that are shown and counted apart.
 
-    gpu_milli: as `counted_gpu_milli` counts it.
+    Attributes:
+        work: Work since the last checkpoint, or since the start.
+        restart: What the policy assumes that every restart costs (`preemption.restart_cost`).
+    """
+
+    work: int
+    restart: int
+
+    def __str__(self) -> str:
+        return f"{cost_text(self.work)} of work and {cost_text(self.restart)} to restart"
+
+    def plus(self, other: "Loss") -> "Loss":
+        """Returns both figures of the two losses, each summed."""
+        return Loss(self.work + other.work, self.restart + other.restart)
+
+
+NO_LOSS = Loss(0, 0)
+
+
+def won_by_payback(state: PoolState, gpu_milli: int) -> int | None:
+    """Returns what so much is worth within the policy's `preemption.payback`, in GPU-ms; `None`: the policy sets no time."""
+    payback = state.rules.preemption.payback
+    return None if payback is None else gpu_milli * payback // 1_000_000
+
+
+def loss_now(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False) -> Loss:
+    """Returns what is lost if so much of the job stops now.
+
+    Args:
+        gpu_milli: As `counted_gpu_milli` counts it.
+        for_good: The job ends, so its checkpoint is of no use, and nothing starts again.
+    """
+    return recorded_loss(state, gpu_milli, lost_gpu_ms(state, job, gpu_milli, for_good=for_good), for_good=for_good)
+
+
+def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False) -> int:
+    """Returns the sum of both figures of `loss_now`, which decisions compare and record.
+
+    Of a job that is believed less, less running time counts.
     """
     rules = state.rules.preemption
-    since = max(job.last_start or 0, job.last_checkpoint or 0)
-    lost_time = 0 if job.last_start is None else min(max(0, state.now - since), rules.max_counted_loss)
-    return gpu_milli * (lost_time + rules.restart_cost) // 1_000_000
+    since = max(job.last_start or 0, 0 if for_good else job.last_checkpoint or 0)
+    lost_time = 0 if job.last_start is None else min(max(0, state.now - since), believed(job, rules.max_counted_loss))
+    return gpu_milli * (lost_time + (0 if for_good else rules.restart_cost)) // 1_000_000
+
+
+def eviction_loss(state: PoolState, job: Job, evicted: Sequence[Task], *, whole: bool, moved: bool = False) -> Loss:
+    """Returns what is lost if these tasks are evicted now: by them, and by all that stop with them (`stopped_tasks`).
+
+    Args:
+        whole: All of the job is evicted.
+        moved: To a place that is reserved for it.
+    """
+    gpu_milli = counted_gpu_milli(state, job, stopped_tasks(job, evicted, whole=whole))
+    return loss_now(state, job, gpu_milli, for_good=ends_for_good(job, whole=whole, moved=moved))
+
+
+def ends_for_good(job: Job, *, whole: bool, moved: bool = False) -> bool:
+    """Whether the job does not come back once it is evicted.
+
+    Args:
+        moved: It has a place reserved for its next attempt.
+    """
+    return whole and not moved and job.demand.on_eviction == "end"
+
+
+def recorded_loss(state: PoolState, gpu_milli: int, lost_gpu_ms: int, *, for_good: bool = False) -> Loss:
+    """Returns the two figures of a recorded `lost_gpu_ms`, which is their sum: a level of the victims' cost.
+
+    Args:
+        state: Has the policy that was in force.
+        gpu_milli: What stopped, as `counted_gpu_milli` counts it.
+        lost_gpu_ms: Of a victim, a `JobRequeued`, a `JobShrunk` or a `JobEnded`.
+        for_good: The job ends and does not start again.
+    """
+    restart = 0 if for_good else min(lost_gpu_ms, gpu_milli * state.rules.preemption.restart_cost // 1_000_000)
+    return Loss(lost_gpu_ms - restart, restart)
+
+
+def victim_loss(state: PoolState, choice: VictimChoice) -> Loss | None:
+    """Returns the loss of a chosen victim, as it was recorded; `None` once the state has no tasks of that attempt."""
+    job = state.jobs.get(choice.job)
+    if choice.reserved or choice.extends:
+        return NO_LOSS
+    if job is None or job.attempt != choice.attempt or not job.tasks:
+        return None
+    started = [task for task in job.tasks if task.state not in ("reserved", "released") or task.finished]
+    if choice.tasks:
+        members = dict.fromkeys((*numbers(choice.tasks), *numbers(choice.restarts)))
+        started = [task for task in started if task.index in members]
+        if not started:
+            return None
+    gpu_milli = counted_gpu_milli(state, job, started)
+    return recorded_loss(state, gpu_milli, choice.lost_gpu_ms, for_good=choice.ends)
+
+
+def victims_loss(state: PoolState, victims: Iterable[VictimChoice]) -> Loss | None:
+    """Returns the loss of all these victims; `None` if that of one is not known any more."""
+    total = NO_LOSS
+    for choice in victims:
+        loss = victim_loss(state, choice)
+        if loss is None:
+            return None
+        total = total.plus(loss)
+    return total
+
+
+def past_loss(
+    state: PoolState, job: Job, lost_gpu_ms: int, stopped: Iterable[int] = (), *, for_good: bool = False
+) -> Loss | None:
+    """Returns the two figures of a loss that was recorded earlier; `None` if the number of GPUs that stopped is not known now.
+
+    Args:
+        stopped: Its tasks that stopped; none: all of it.
+        for_good: The job ended.
+    """
+    indices = [*stopped]
+    if any(map(shares_devices, job.demand.tasks)) or (not indices and job.minimum < job.size):
+        return None
+    ended = [Task(index, 0, 0, "released") for index in indices or range(job.size)]
+    return recorded_loss(state, counted_gpu_milli(state, job, ended), lost_gpu_ms, for_good=for_good)
+
+
+def loss_text(loss: Loss | None, lost_gpu_ms: int) -> str:
+    """Returns both figures as text; without them, that `lost_gpu_ms` is their sum."""
+    return str(loss) if loss is not None else f"{cost_text(lost_gpu_ms)} of work and restart together"
+
+
+def note_loss(state: PoolState, job: Job, ended: Iterable[Task], lost_gpu_ms: int, *, for_good: bool = False) -> None:
+    """Keeps the loss of these tasks for `loss_of_end`. Called by the fold, before it removes them."""
+    ended = list(ended)
+    loss = recorded_loss(state, counted_gpu_milli(state, job, ended), lost_gpu_ms, for_good=for_good)
+    state.indices.loss = job.id, loss, allocated_gpu_milli(state, job, ended)
+
+
+def loss_of_end(state: PoolState, job: str) -> Loss:
+    """Returns the loss of the attempt, or the part of it, that the job's newest `JobRequeued`, `JobShrunk` or `JobEnded` ended.
+
+    Args:
+        state: Right after that record.
+    """
+    return Loss(*_newest_loss(state, job)[0])
+
+
+def gpu_milli_of_end(state: PoolState, job: str) -> int:
+    """Returns the GPUs of the attempt, or the part of it, that `loss_of_end` is about, in thousandths."""
+    return _newest_loss(state, job)[1]
+
+
+def _newest_loss(state: PoolState, job: str) -> tuple[tuple[int, int], int]:
+    found = state.indices.loss
+    assert found is not None
+    assert found[0] == job
+    return found[1], found[2]

@@ -13,7 +13,7 @@ from bailiff_core.model.gpu_shares import uses_parts
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.model.units import has_resources
 
-from .equivalence_classes import EquivalenceClass
+from .equivalence_classes import EquivalenceClass, class_of
 
 Ints = NDArray[np.int64]
 NO_LOSS = 1 << 60  # start of the work to lose, for jobs that have not started
@@ -21,9 +21,12 @@ NO_LOSS = 1 << 60  # start of the work to lose, for jobs that have not started
 
 @dataclass(slots=True)
 class JobAllocation:
-    """Allocation of one job by node. since: start of the work that an eviction would lose. shrinks: it has surplus tasks.
+    """Allocation of one job by node.
 
-    cpu_milli: of its tasks without GPUs.
+    Attributes:
+        since: Start of the work that an eviction would lose.
+        shrinks: Whether it has surplus tasks.
+        cpu_milli: CPUs of its tasks without GPUs.
     """
 
     group: EquivalenceClass
@@ -44,8 +47,10 @@ class JobAllocation:
 class NodeAllocation:
     """GPUs of one job on one node, without those of evicting tasks.
 
-    cost_free: GPUs whose eviction counts as having no cost here: parts of GPUs, and reserved ones. of_tasks: the other GPUs,
-    per task. staying: all GPUs; 0 if the job is evicting.
+    Attributes:
+        cost_free: GPUs whose eviction counts as having no cost here: parts of GPUs, and reserved ones.
+        of_tasks: The other GPUs, per task.
+        staying: All GPUs; 0 if the job is evicting.
     """
 
     cost_free: int = 0
@@ -62,10 +67,15 @@ class NodeAllocation:
 class PriorityLevel:
     """Preemptible GPUs at one priority, as one row per node.
 
-    gpus: their number. since: start of the work on each, latest first. jobs_for, tasks_for: for each number of GPUs, the
-    fewest jobs or tasks that have at least that number. shrinks: some job has surplus tasks. youngest: highest seq.
-    cost_free: reserved and shared GPUs, and MIG devices. least: for each number of GPUs, the fewest that must be evicted to
-    free at least that number, as jobs are evicted whole.
+    Attributes:
+        gpus: Number of GPUs.
+        since: Start of the work on each GPU, latest first.
+        jobs_for: For each number of GPUs, the fewest jobs that have at least that number.
+        tasks_for: For each number of GPUs, the fewest tasks that have at least that number.
+        shrinks: Whether some job has surplus tasks.
+        youngest: The highest seq of the jobs.
+        cost_free: Reserved and shared GPUs, and MIG devices.
+        least: For each number of GPUs, the fewest that must be evicted to free at least that number, as jobs are evicted whole.
     """
 
     gpus: Ints
@@ -175,12 +185,13 @@ def _gpus_taken_together(job_allocation: JobAllocation, share: NodeAllocation) -
 
 def _min_taken(counts: Ints, sizes: list[int]) -> None:
     """For each number of GPUs, the smallest subset sum of `sizes` that is at least that number."""
-    sums = 1  # bit n: some subset has the sum n
+    sums = 1  # bit n is set if some subset has the sum n; at first only the empty one, whose sum is 0
     for size in sizes:
         sums |= sums << size
     for gpus in range(1, min(len(counts), sum(sizes) + 1)):
-        larger_sums = sums >> gpus
-        counts[gpus] = gpus + (larger_sums & -larger_sums).bit_length() - 1
+        larger_sums = sums >> gpus  # bit 0: some subset has exactly this sum; bit 1: one more; ...
+        lowest_bit = larger_sums & -larger_sums
+        counts[gpus] = gpus + lowest_bit.bit_length() - 1
 
 
 def _min_count(counts: Ints, sizes: list[int]) -> None:
@@ -193,9 +204,13 @@ def _min_count(counts: Ints, sizes: list[int]) -> None:
 
 @dataclass(slots=True)
 class AllocationIndex:
-    """Allocations of all active jobs. all_gpus: per node, of jobs that are not evicting. tasks, gpus: totals.
+    """Allocations of all active jobs.
 
-    cpu_milli: of all tasks without GPUs.
+    Attributes:
+        all_gpus: GPUs per node, of jobs that are not evicting.
+        tasks: Number of all tasks.
+        gpus: Number of all GPUs.
+        cpu_milli: CPUs of all tasks without GPUs.
     """
 
     of: dict[str, JobAllocation] = field(default_factory=dict)
@@ -246,7 +261,7 @@ class AllocationIndex:
         staying = [0] * len(self.all_gpus)
         for name in state.active:
             job_allocation = self.of[name] = _allocation_of_job(state.jobs[name])
-            phase, priority, _, preemptible = job_allocation.group
+            phase, priority, _, preemptible, _ = job_allocation.group
             self.tasks += job_allocation.tasks
             self.cpu_milli += job_allocation.cpu_milli
             for number, share in job_allocation.nodes.items():
@@ -272,7 +287,7 @@ class AllocationIndex:
         total = 0
         for name in self.on[number]:
             job_allocation = self.of[name]
-            phase, priority, _, preemptible = job_allocation.group
+            phase, priority, _, preemptible, _ = job_allocation.group
             share = job_allocation.nodes[number]
             total += share.staying
             if preemptible and phase != "evicting":  # its resources are releasing already
@@ -290,7 +305,7 @@ class AllocationIndex:
 def _allocation_of_job(job: Job) -> JobAllocation:
     nodes: dict[int, NodeAllocation] = {}
     count = cpu_milli = 0
-    staying, in_parts = job.phase != "evicting", any(map(uses_parts, job.demand.tasks))
+    staying = job.phase != "evicting"
     for task in job.tasks:
         if not has_resources(task):
             continue
@@ -305,12 +320,11 @@ def _allocation_of_job(job: Job) -> JobAllocation:
         gpus = task.devices.bit_count()
         if staying:
             share.staying += gpus
-        if task.state == "reserved" or (in_parts and uses_parts(job.group(task.index))):
+        if task.state == "reserved" or uses_parts(job.group(task.index)):
             share.cost_free += gpus
         else:
             share.of_tasks.append(gpus)
-    since = NO_LOSS if job.last_start is None else max(job.last_start, job.last_checkpoint or 0)
+    # Of a job that is believed less, only some of its running time counts: no loss is a lower bound of it.
+    since = NO_LOSS if job.last_start is None or job.unkept else max(job.last_start, job.last_checkpoint or 0)
     shrinks = count > job.minimum or bool(job.demand.sub_groups)
-    return JobAllocation(
-        (job.phase, job.priority, job.project, job.preemptible), job.seq, since, shrinks, count, nodes, cpu_milli
-    )
+    return JobAllocation(class_of(job), job.seq, since, shrinks, count, nodes, cpu_milli)

@@ -67,7 +67,7 @@ class NodeResources:
         """Whether name, labels and devices of the node are unchanged. The device list is replaced when devices change."""
         if self._devices is not node.devices:
             return False
-        return (self.name, self.usable) == (node.name, _usable(node)) and self.labels == node.labels
+        return (self.name, self.usable) == (node.name, usable_devices(node)) and self.labels == node.labels
 
     def set(self, unallocated: Resources, future: Resources) -> None:
         """Replace the free resources."""
@@ -105,7 +105,11 @@ class NodeResources:
 
 
 class ClusterView(Protocol):
-    """An index derived from the free resources, updated by `refresh`. seen: number of entries of `changed` processed."""
+    """An index derived from the free resources, updated by `refresh`.
+
+    Attributes:
+        seen: Number of entries of `changed` processed.
+    """
 
     seen: int
 
@@ -139,9 +143,10 @@ class ClusterResources:
         self._eligible: dict[EligibleKey, list[tuple[NodeResources, int]]] = {}
 
     @classmethod
-    def of(cls, state: PoolState) -> "ClusterResources":
-        """Free resources of the schedulable nodes."""
-        return cls((_node_resources(node) for node in state.nodes.values() if node.schedulable), state)
+    def of(cls, state: PoolState, besides: Iterable[Node] = ()) -> "ClusterResources":
+        """Free resources of the schedulable nodes, and of others besides."""
+        schedulable = (node for node in state.nodes.values() if node.schedulable)
+        return cls(map(_node_resources, (*schedulable, *besides)), state)
 
     @classmethod
     def of_empty_pool(cls, state: PoolState) -> "ClusterResources":
@@ -338,7 +343,8 @@ def slots_for(need: TaskRequirements, node: NodeResources, free: Resources, elig
     return count
 
 
-def _usable(node: Node) -> int:
+def usable_devices(node: Node) -> int:
+    """Mask of the node's devices that tasks may get: healthy and not quarantined."""
     usable = node.capacity.devices & ~node.quarantined
     for device in node.devices:
         if not device.healthy:
@@ -362,7 +368,7 @@ def _kinds(devices: tuple[tuple[int, str, str, str, int], ...]) -> tuple[Masks, 
 
 
 def _node_resources(node: Node) -> NodeResources:
-    usable = _usable(node)
+    usable = usable_devices(node)
     resources = NodeResources(node, usable, Resources(), Resources())
     resources.set(*_free(node, usable, resources.units))
     return resources

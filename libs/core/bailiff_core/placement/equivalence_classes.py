@@ -1,11 +1,13 @@
-"""Active jobs grouped into classes that are equal to all protections (phase, priority, project, preemptible)."""
+"""Active jobs grouped into classes that are equal to most protections: by phase, priority, project, preemptibility, resources."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
+from bailiff_core.model.gpu_shares import devices_of
 from bailiff_core.model.state import Job, PoolState
 
-EquivalenceClass = tuple[str, int, str, bool]  # phase, priority, project, preemptible
+EquivalenceClass = tuple[str, int, str, bool, int]  # phase, priority, project, preemptible, kinds of resources
+KINDS = GPUS, CPUS, MEMORY = 1, 2, 4  # kinds of resources, as bits
 SubmitOrder = tuple[int, str]  # seq of the submission, job id
 
 
@@ -16,7 +18,8 @@ class EquivalenceClasses:
         self.groups: dict[EquivalenceClass, list[SubmitOrder]] = {}
         self._of: dict[str, tuple[EquivalenceClass, SubmitOrder]] = {}
         for name in state.active:
-            group, age = self._of[name] = _class_and_order(state.jobs[name])
+            job = state.jobs[name]
+            group, age = self._of[name] = class_of(job), (job.seq, job.id)
             self.groups.setdefault(group, []).append(age)
         for members in self.groups.values():
             members.sort()
@@ -35,9 +38,7 @@ class EquivalenceClasses:
         for name in jobs:
             before = self._of.get(name)
             job = state.jobs.get(name) if name in state.active else None
-            now = None if job is None else _class_and_order(job)
-            if now == before:
-                continue
+            now = None if job is None else (class_of(job), (job.seq, job.id))
             if before is not None:
                 group, age = self._of.pop(name)
                 members = self.groups[group]
@@ -49,5 +50,14 @@ class EquivalenceClasses:
                 insort(self.groups.setdefault(now[0], []), now[1])
 
 
-def _class_and_order(job: Job) -> tuple[EquivalenceClass, SubmitOrder]:
-    return (job.phase, job.priority, job.project, job.preemptible), (job.seq, job.id)
+def class_of(job: Job) -> EquivalenceClass:
+    """The job's class."""
+    kinds = 0
+    for group in job.demand.tasks:
+        if devices_of(group):
+            kinds |= GPUS
+        if group.cpu_milli:
+            kinds |= CPUS
+        if group.memory_bytes:
+            kinds |= MEMORY
+    return job.phase, job.priority, job.project, job.preemptible, kinds

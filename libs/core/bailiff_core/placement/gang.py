@@ -6,15 +6,15 @@ from bailiff_core.model.units import Unit
 
 from .cluster_resources import ClusterResources
 from .islands import prefers_islands
-from .packing import PlacementScope, TasksOnNode
+from .packing import ANYWHERE, PlacementScope, TasksOnNode, has_capacity
+from .packing_search import pack
 from .result import GangPlacement, NoFit, TaskPlacement
-from .solve import pack
 from .step_budget import StepBudget
 from .task_requirements import TasksByRequirements, requirements_of_unit
 from .topology import PlacedTasks, TopologySearch
 from .topology_parts import has_topology_constraints, topology_parts_of, topology_problem
 
-__all__ = ["GangPlacement", "NoFit", "TaskPlacement", "has_uniform_tasks", "is_spread", "place_unit"]
+__all__ = ["GangPlacement", "NoFit", "TaskPlacement", "cannot_fit", "has_uniform_tasks", "is_spread", "place_unit"]
 
 
 def place_unit(cluster: ClusterResources, unit: Unit, budget: StepBudget, *, reserve: bool = False) -> GangPlacement | NoFit:
@@ -52,6 +52,13 @@ def _places(cluster: ClusterResources, unit: Unit, budget: StepBudget, *, reserv
     if isinstance(found, NoFit):
         found = pack(cluster, wanted, scope, budget, future=True)
     return found if isinstance(found, NoFit) else [(requirements, found)]
+
+
+def cannot_fit(cluster: ClusterResources, unit: Unit) -> bool:
+    """Whether some task type of the unit does not fit even on its own: a quick negative test."""
+    return not all(
+        has_capacity(cluster, need, len(indices), ANYWHERE, future=True) for need, indices in requirements_of_unit(unit).items()
+    )
 
 
 def has_uniform_tasks(unit: Unit) -> bool:

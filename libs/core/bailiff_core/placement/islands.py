@@ -132,7 +132,7 @@ def _ranked(
     within = None if scope.within is None else dict.fromkeys(scope.within)
     found = []
     for node, eligible in cluster.eligible_nodes(need):
-        if not node.islands or (within is not None and node not in within):
+        if within is not None and node not in within:
             continue
         free = node.now().devices
         rank = node_rank(need, node.usable.bit_count(), free.bit_count(), 0, spread=scope.spread)

@@ -11,12 +11,10 @@ from typing import Literal
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.units import Unit
 
-from .backtracking import backtrack
 from .cluster_resources import ClusterResources, NodeResources, slots_for
-from .devices import device_choices, device_class
 from .gang import GangPlacement, TaskPlacement
 from .packing import PlacementScope
-from .solve import hardest_first
+from .packing_search import backtrack, device_choices, device_class, hardest_first
 from .step_budget import StepBudget
 from .task_requirements import TaskRequirements, requirements_of_unit
 from .topology_domains import DomainKey, key_of

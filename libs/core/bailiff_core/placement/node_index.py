@@ -52,11 +52,13 @@ class NodeIndex:
         cpu_class, memory_class = need.cpu_milli.bit_length(), need.memory_bytes.bit_length()
         for shape, entries in buckets.items():
             devices, free, eligible, cpu, memory = shape
+            # Amounts are in buckets by their number of bits: a lower bucket cannot suffice, an equal one may (`offer_of`).
             if eligible >= need.devices and cpu >= cpu_class and memory >= memory_class:
                 key = node_rank(need, devices, free, -cpu if spread and not need.devices else 0, spread=spread)
                 best.setdefault(key, []).append(entries)
         for key in sorted(best):
             lists = best[key]
+            # Copies: what the caller takes moves nodes to other buckets.
             in_order = lists[0][:] if len(lists) == 1 else merge(*(entries[:] for entries in lists))
             found = (offer_of(need, node, self._eligible[node], future=future) for _, node in in_order)
             if spread and not need.devices:
@@ -164,9 +166,7 @@ def _rank(entry: tuple[tuple[object, ...], NodeResources]) -> tuple[object, ...]
     return entry[0]
 
 
-def _free_shape(node: NodeResources, free: Resources, eligible: int) -> FreeShape | None:
-    if free.slots <= 0:
-        return None
+def _free_shape(node: NodeResources, free: Resources, eligible: int) -> FreeShape:
     return (
         node.usable.bit_count(),
         free.devices.bit_count(),

@@ -66,7 +66,7 @@ def shared_gpu_rank(need: TaskRequirements, node: NodeResources, eligible: int, 
     future = node.future
     if future.slots < 1 or future.cpu_milli < need.cpu_milli > 0 or future.memory_bytes < need.memory_bytes > 0:
         return None
-    found = _one_shared(need, node, eligible) if need.devices == 1 else _several_shared(need, node, eligible)
+    found = _with_shared(need, node, eligible)
     if found is None:
         return None
     newly_shared, free_part, mask = found
@@ -76,26 +76,7 @@ def shared_gpu_rank(need: TaskRequirements, node: NodeResources, eligible: int, 
     return (newly_shared, free_part, needs_releasing, *packing_rank, node.name, node.number)
 
 
-def _one_shared(need: TaskRequirements, node: NodeResources, eligible: int) -> tuple[int, int, int] | None:
-    """`_several_shared` for tasks that need one device."""
-    best: tuple[int, bool, int] | None = None
-    now = node.now()
-    for number in dict.fromkeys((*node.future.shares, *node.unallocated.shares)):
-        if not eligible >> number & 1:
-            continue
-        units = node.units[number]
-        share = need.share(units)
-        whole = node.future.devices >> number & 1
-        if not whole and node.future.shares.get(number, 0) < share:
-            continue
-        idle = now.shares.get(number, 0)
-        key = (_free_part(node.future, number, node.units), idle < share, number)
-        if share <= units and (best is None or key < best):
-            best = key
-    return None if best is None else (0, best[0], 1 << best[2])
-
-
-def _several_shared(need: TaskRequirements, node: NodeResources, eligible: int) -> tuple[int, int, int] | None:
+def _with_shared(need: TaskRequirements, node: NodeResources, eligible: int) -> tuple[int, int, int] | None:
     """Number of devices newly shared, free part of all chosen devices, and their mask; `None` if none is shared already."""
     capacities = need.capacities(node.future, node.units, eligible)
     newly_shared = max(0, need.devices - sum(node.is_shared(number) for number in capacities))
@@ -127,6 +108,9 @@ def choose_devices(
     task_count = max(task_count, count)
     masks = []
     for tasks_left in range(task_count, task_count - count, -1):
+        # The tasks after this one need `need.devices * (tasks_left - 1)` places. A device with room for all remaining tasks
+        # offers them `tasks_left - 1` places, whether this task uses it or not; any other one that it uses offers one place
+        # less. `skippable` is how many of these they can do without.
         most_needed = sum(places >= tasks_left for places in remaining.values())
         skippable = sum(min(places, tasks_left) for places in remaining.values()) - most_needed - need.devices * (tasks_left - 1)
         order = sorted(

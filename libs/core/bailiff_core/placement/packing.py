@@ -13,7 +13,11 @@ from .task_requirements import NodeSelector, TaskRequirements
 
 @dataclass(frozen=True, slots=True)
 class TasksOnNode:
-    """Equal tasks on one node: the device mask of each. future: some of the resources are still releasing."""
+    """Equal tasks on one node: the device mask of each.
+
+    Attributes:
+        future: Some of the resources are still releasing.
+    """
 
     need: TaskRequirements
     node: NodeResources
@@ -23,9 +27,13 @@ class TasksOnNode:
 
 @dataclass(frozen=True, slots=True)
 class PlacementScope:
-    """Nodes that tasks may use. within: these (`None`: all); labels: node labels that select the same; spread: do not pack.
+    """Nodes that tasks may use.
 
-    islands: prefer GPUs of one island (islands.py).
+    Attributes:
+        within: Only these nodes; None: all.
+        labels: Node labels that select the same nodes.
+        spread: Do not pack.
+        islands: Prefer GPUs of one island (`islands.py`).
     """
 
     within: Sequence[NodeResources] | None = None
@@ -143,7 +151,8 @@ def take_chunk(
 ) -> TasksOnNode:
     """Take resources for `count` tasks that fit on the node: devices that are free now first, then the lowest numbers.
 
-    task_count: number of tasks that will be placed on this node in total.
+    Args:
+        task_count: Number of tasks that will be placed on this node in total.
     """
     if need.shared:
         masks = choose_devices(need, node, eligible, count, future=future, task_count=task_count)

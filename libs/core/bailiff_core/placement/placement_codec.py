@@ -33,7 +33,11 @@ def encode_placement(place: GangPlacement) -> tuple[NodeShare, ...]:
 
 
 def decode_placement(job: Job, shares: tuple[NodeShare, ...], indices: Iterable[int] | None = None) -> list[TaskPlacement]:
-    """Placement of each of these tasks (default: all), by index. Raises `ValueError` if the placement is inconsistent."""
+    """Placement of each of these tasks (default: all), by index.
+
+    Raises:
+        ValueError: The placement is inconsistent.
+    """
     groups = job.groups()
     places: dict[int, TaskPlacement] = {}
     whole_devices: dict[int, int] = {}
@@ -53,8 +57,10 @@ def decode_placement(job: Job, shares: tuple[NodeShare, ...], indices: Iterable[
             if index in places:
                 raise ValueError(f"task {index} is placed twice")
             count, group = devices_of(groups[index]), groups[index]
+            # An entry lists the devices of its tasks one after the other.
             task_devices, devices = sum(1 << number for number in devices[:count]), devices[count:]
             shared = shares_devices(group)
+            # Tasks may share a device with each other, but with none that has it whole.
             taken = task_devices & (whole_devices.get(share.node, 0) | (0 if shared else shared_devices.get(share.node, 0)))
             if taken:
                 raise ValueError(f"device {bits(taken)[0]} of node {share.node} is assigned twice")

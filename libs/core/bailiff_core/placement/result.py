@@ -15,7 +15,11 @@ class TaskPlacement:
 
 @dataclass(frozen=True, slots=True)
 class GangPlacement:
-    """Placement of every task of a unit. future: some of the resources are still releasing, so that all are only reserved."""
+    """Placement of every task of a unit.
+
+    Attributes:
+        future: Some of the resources are still releasing, so that all are only reserved.
+    """
 
     tasks: tuple[TaskPlacement, ...]
     future: bool

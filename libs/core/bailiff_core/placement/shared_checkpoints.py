@@ -1,11 +1,10 @@
 """Checks that a gang spanning nodes has a checkpoint directory shared by all its members."""
 
+from bailiff_core.humanize import first_names
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.gpu_shares import devices_of
 from bailiff_core.model.mig import profile_of
 from bailiff_core.model.state import Node, PoolState
-
-MAX_NAMED = 5
 
 
 def unshared_checkpoints(state: PoolState, demand: JobDemand) -> str | None:
@@ -20,7 +19,7 @@ def unshared_checkpoints(state: PoolState, demand: JobDemand) -> str | None:
         return None
     without_shared = [node.name for node in eligible if node.checkpoint_store is None]
     what = (
-        f"{_first_names(without_shared)} share{'s' if len(without_shared) == 1 else ''} none"
+        f"{first_names(without_shared)} share{'s' if len(without_shared) == 1 else ''} none"
         if without_shared
         else "there is more than one of them"
     )
@@ -55,7 +54,3 @@ def _fits_gang(node: Node, demand: JobDemand) -> bool:
         and sum(group.count * group.memory_bytes for group in groups) <= node.capacity.memory_bytes
         and sum(group.count for group in groups) <= node.capacity.slots
     )
-
-
-def _first_names(names: list[str]) -> str:
-    return ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")

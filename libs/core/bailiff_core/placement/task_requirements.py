@@ -26,8 +26,10 @@ class NodeSelector(NamedTuple):
 class TaskRequirements(NamedTuple):
     """Requirements of one task. Tasks with equal requirements are interchangeable.
 
-    gpus: number of whole devices. If 0: `devices` distinct ones, and of each `share_milli` thousandths or `share_bytes` bytes.
-    nodes: names of the nodes that it may use; empty: any. profile: the devices are MIG devices of this profile; empty: GPUs.
+    Attributes:
+        gpus: Number of whole devices; 0: `share_milli` thousandths or `share_bytes` bytes of each of `devices` distinct ones.
+        profile: The devices are MIG devices of this profile; empty: GPUs.
+        nodes: Names of the nodes that it may use; empty: any.
     """
 
     gpus: int
@@ -82,8 +84,6 @@ class TaskRequirements(NamedTuple):
 
     def hosts(self, units: Mapping[int, int], eligible: int) -> int:
         """Number of the node's devices that are large enough for it, full or not."""
-        if not self.share_bytes:
-            return eligible.bit_count()
         return sum(self.share(units[number]) <= units[number] for number in bits(eligible))
 
     def capacities(self, free: Resources, units: Mapping[int, int], eligible: int) -> dict[int, int]:
@@ -99,8 +99,6 @@ class TaskRequirements(NamedTuple):
     def max_sharing_tasks(self, most: int, capacities: Mapping[int, int]) -> int:
         """Number of tasks, up to `most`, that fit on devices with these capacities, each task on `devices` distinct ones."""
         counts = capacities.values()
-        if self.devices == 1:
-            return min(most, sum(counts))
         low, high = 0, min(most, sum(counts) // self.devices)
         while low < high:  # n tasks fit exactly when the devices take n parts per task slot, at most one of each task
             middle = (low + high + 1) // 2

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from .backtracking import NODES_PER_STEP
 from .cluster_resources import ClusterResources
 from .packing import PlacementScope, TasksOnNode, capacity
+from .packing_search import NODES_PER_STEP, pack
 from .result import NoFit
-from .solve import pack
 from .step_budget import StepBudget
 from .task_requirements import TaskRequirements, TasksByRequirements
 from .topology_domains import TopologyDomain, domains_within, total_requested

@@ -11,7 +11,13 @@ from .task_requirements import TasksByRequirements, requirements_of
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """All tasks in one domain. levels: node labels, coarse to fine. required, preferred: indices of the levels."""
+    """All tasks in one domain.
+
+    Attributes:
+        levels: Node labels, coarse to fine.
+        required: Index of the required level.
+        preferred: Index of the preferred level.
+    """
 
     topology: str
     levels: tuple[str, ...]
@@ -21,9 +27,12 @@ class TopologyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class TopologyPart:
-    """Tasks with one constraint, or none. requirements: of tasks in no nested part.
+    """Tasks with one constraint, or none.
 
-    running_on: nodes of all members that are placed already. parts: nested parts, ordered by name.
+    Attributes:
+        requirements: Requirements of tasks in no nested part.
+        running_on: Nodes of all members that are placed already.
+        parts: Nested parts, ordered by name.
     """
 
     name: str
@@ -92,6 +101,7 @@ def topology_parts_of(unit: Unit, policy: Policy | None) -> TopologyPart:
         if task.index not in requesting:
             name = part_at[task.index]
             running_nodes.setdefault(name, {})[task.node] = None
+            # It holds the domains of all constrained parts around it, too.
             while name:
                 name = constrained_part(parent.get(name, ""))
                 running_nodes.setdefault(name, {})[task.node] = None

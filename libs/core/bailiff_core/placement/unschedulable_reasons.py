@@ -25,7 +25,7 @@ def _reason_for_total(
 ) -> str | None:
     requested = sum(need.gpus * count for need, count in wanted.items())
     usable_devices: dict[NodeResources, int] = {}
-    for need in wanted if requested else ():
+    for need in wanted:
         for offer in offers(cluster, need, scope, future=future):
             usable_devices[offer.node] = usable_devices.get(offer.node, 0) | offer.devices
     free = sum(((node.future if future else node.now()).devices & mask).bit_count() for node, mask in usable_devices.items())

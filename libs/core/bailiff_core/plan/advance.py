@@ -6,7 +6,7 @@ Tasks that are releasing in the snapshot itself remain releasing.
 from collections.abc import Callable, Iterator
 
 from bailiff_core.fold import close_cycle, enact
-from bailiff_core.lifecycle.outcome import YIELDED
+from bailiff_core.fold.outcome import YIELDED
 from bailiff_core.lifecycle.reservations import moved_jobs, reservations
 from bailiff_core.lifecycle.termination import finished_attempts, shrunk_gangs
 from bailiff_core.model.state import Job, PoolState, Task

@@ -3,16 +3,19 @@
 Only history that these records cannot carry (last start, checkpoints, evictions) is set directly.
 """
 
+from bailiff_core.decision_cycle import fact_record
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_cycle, enact, fold
 from bailiff_core.fold.gang import note_stale
+from bailiff_core.fold.tasks import grows_from
 from bailiff_core.model.placement_ranges import NodeShare, bits, ranges
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Decision, Fact
 
 from .snapshot import Snapshot
-from .snapshot_validation import PLACED_STATES, ResolvedJob, ResolvedSnapshot, ResolvedTask
+from .snapshot_jobs import PLACED_STATES, ResolvedJob, ResolvedTask
+from .snapshot_validation import ResolvedSnapshot
 
 NOTHING = "0" * 64
 ENDED_CODE = {"succeeded": 0, "failed": 1}
@@ -20,7 +23,7 @@ ENDED_CODE = {"succeeded": 0, "failed": 1}
 
 def build(snapshot: Snapshot, resolved: ResolvedSnapshot) -> PoolState:
     """The state at the snapshot's `now`."""
-    state = PoolState(pool="plan", partition=0, writer="plan", epoch=1)
+    state = PoolState(pool="plan", partition=0, writer="plan", epoch=1, engine=f"plan/{LOGIC}")
     submitted = sorted(resolved.jobs, key=lambda job: (job.doc.submitted or snapshot.now, job.doc.name))
     start = min([snapshot.now, *(job.doc.submitted or snapshot.now for job in submitted[:1])])
     append_facts(state, facts.PolicyApplied(policy=resolved.policy), at=start)
@@ -44,6 +47,7 @@ def build(snapshot: Snapshot, resolved: ResolvedSnapshot) -> PoolState:
                         kind=each.kind,
                         model=each.model,
                         memory_bytes=each.memory_bytes,
+                        healthy=each.healthy,
                         labels=each.labels,
                         profile=each.profile,
                         island=each.island,
@@ -76,23 +80,7 @@ def build(snapshot: Snapshot, resolved: ResolvedSnapshot) -> PoolState:
 def append_facts(state: PoolState, *given: Fact, at: int | None = None, close: bool = True) -> None:
     """Fold facts in a decision cycle of their own, without decisions."""
     for fact in given:
-        fold(
-            state,
-            Record(
-                pool=state.pool,
-                seq=state.seq + 1,
-                epoch=state.epoch,
-                cycle=state.cycle + 1,
-                cycle_end=False,
-                time=state.now if at is None else at,
-                prev="",
-                writer=state.writer,
-                engine=f"plan/{LOGIC}",
-                policy=state.policy_revision,
-                type=fact.type_name(),
-                data=fact,
-            ),
-        )
+        fold(state, fact_record(state, fact, state.cycle + 1, state.now if at is None else at))
     if close:
         close_cycle(state)
 
@@ -116,7 +104,9 @@ def _apply_task_states(state: PoolState, job: ResolvedJob) -> None:
     ended = [*at["succeeded"], *at["failed"]]
     placed = sorted([*at["running"], *at["releasing"], *at["stuck_releasing"], *ended])
     if placed:
-        _apply_decision(state, decisions.JobPlaced(job=name, attempt=1, placement=_shares(job, placed)))
+        _apply_decision(
+            state, decisions.JobPlaced(job=name, attempt=1, placement=_shares(job, placed), backfilled=job.doc.backfilled)
+        )
         for index in placed:
             append_facts(state, facts.TaskStarted(job=name, attempt=1, task=index, node=_node_name(state, job, index)))
         for index in ended:
@@ -188,6 +178,8 @@ def _set_history(state: PoolState, resolved: ResolvedJob, now: int) -> None:
         for task in job.tasks:
             if task.started_at is not None:
                 task.started_at = job.last_start
+        if job.phase == "running":
+            job.not_before = grows_from(state, job)
     note_stale(state, job)
     if job.stale_since is not None and doc.stale_since is not None:
         job.stale_since = doc.stale_since

@@ -13,7 +13,7 @@ from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_cycle, enact
 from bailiff_core.lifecycle.ageing import ageing
 from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions
-from bailiff_core.lifecycle.reservations import moved_jobs
+from bailiff_core.lifecycle.reservations import growing_gangs, moved_jobs
 from bailiff_core.lifecycle.stale_gang import stale_gangs
 from bailiff_core.model.policy import ACTIONS, Action
 from bailiff_core.model.state import PoolState
@@ -38,6 +38,7 @@ def run_cycle(state: PoolState, *, stale: bool = True) -> list[tuple[int, Decisi
     applied = [each for rule in (*RULES_BEFORE_ALLOCATE, allocate) for each in _all_of(state, rule)]
     applied += run_preempting_actions(state)
     applied += _all_of(state, allocate)  # jobs that a request might have evicted
+    applied += _all_of(state, growing_gangs)
     if stale:
         applied += _all_of(state, stale_gangs)
     close_cycle(state)
@@ -47,7 +48,8 @@ def run_cycle(state: PoolState, *, stale: bool = True) -> list[tuple[int, Decisi
 def run_preempting_actions(state: PoolState) -> list[tuple[int, Decision]]:
     """Consolidate, reclaim and preempt for all jobs still pending, until no request is open.
 
-    Raises `RuntimeError` if jobs keep preempting each other.
+    Raises:
+        RuntimeError: If jobs keep preempting each other.
     """
     applied: list[tuple[int, Decision]] = []
     start_seq = state.seq
@@ -87,7 +89,9 @@ def _reset_backoffs(state: PoolState) -> None:
     """Clear backoffs and recorded reasons, so that every pending job is tried and its reason recorded again."""
     for name in state.queue:
         job = state.jobs[name]
-        job.not_before = job.next_request_at = job.refused_requests = 0
+        if job.phase != "running":  # else it is the time before which the job does not restart to grow
+            job.not_before = 0
+        job.next_request_at = job.refused_requests = 0
         job.pending_recorded = False
     state.indices.retry_unschedulable = True
 

@@ -5,48 +5,24 @@ A whole number without a unit is in the internal unit: microseconds for times, b
 
 import re
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from bailiff_core.model.document import MAX_INTEGER, Count, Document, Integer, parse_bytes_with_unit, parse_duration
+from bailiff_core.model.amounts import cores, found_text, gpu_fraction, thousandths
+from bailiff_core.model.document import Count, Document, Integer, parse_bytes_with_unit, parse_duration, parse_grace
 
 DEFAULT_NOW = 1_767_225_600_000_000  # 2026-01-01 00:00 UTC
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENTS = "microseconds, a time such as 2026-01-31T12:00:00Z, `now`, `30m ago`, or a duration after time 0 such as 900s"
 
 
-def thousandths(value: Any, wanted: str) -> int:
-    """`1.5` as 1500. Raises `ValueError` if it is not a number, negative, or finer than a thousandth."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"expected {wanted}, found {_shown(value)}")
-    try:
-        exact = Fraction(str(value).strip()) * 1000
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"expected {wanted}, found {_shown(value)}") from None
-    if not 0 <= exact <= MAX_INTEGER:
-        raise ValueError(f"expected {wanted}, found {_shown(value)}")
-    if exact.denominator != 1:
-        raise ValueError(f"expected {wanted}, in steps of 0.001, found {_shown(value)}")
-    return int(exact)
-
-
 def parse_gpus(value: Any) -> Any:
     """Thousandths of a GPU: whole GPUs, or a fraction of one from 0.1 on."""
     found = thousandths(value, wanted := "whole GPUs such as 4, or a fraction of one from 0.1 to 1")
     if found % 1000 and not 100 <= found < 1000:
-        raise ValueError(f"expected {wanted}, found {_shown(value)}")
+        raise ValueError(f"expected {wanted}, found {found_text(value)}")
     return found
-
-
-def parse_cpus(value: Any) -> Any:
-    """Millicores from `2`, `1.5` or `500m`."""
-    if isinstance(value, str) and value.strip().endswith("m"):
-        text = value.strip()[:-1]
-        if text.isascii() and text.isdigit():
-            return int(text)
-    return thousandths(value, "cores such as 2, 1.5 or 500m")
 
 
 class Portion(Document):
@@ -60,10 +36,7 @@ def parse_fraction(value: Any) -> Any:
     """`0.5`, or `0.5 x 2`: half of each of two GPUs."""
     text, devices = _split_device_count(value)
     wanted = "a fraction of a GPU from 0.1 to 1, or of several, as in 0.5 x 2"
-    amount = thousandths(text, wanted)
-    if not 100 <= amount <= 1000:
-        raise ValueError(f"expected {wanted}, found {_shown(value)}")
-    return {"amount": amount, "devices": devices}
+    return {"amount": gpu_fraction(text, wanted), "devices": devices}
 
 
 def parse_gpu_memory(value: Any) -> Any:
@@ -75,7 +48,7 @@ def parse_gpu_memory(value: Any) -> Any:
     except ValueError as error:
         raise ValueError(f"expected {wanted}; {error}") from None
     if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
-        raise ValueError(f"expected {wanted}, found {_shown(value)}")
+        raise ValueError(f"expected {wanted}, found {found_text(value)}")
     return {"amount": amount, "devices": devices}
 
 
@@ -91,11 +64,15 @@ def parse_moment(value: Any, info: ValidationInfo) -> Any:
 
 
 def moment(value: Any, now: int) -> Any:
-    """The time in µs UTC. Raises `ValueError` if it is not a time."""
+    """The time in µs UTC.
+
+    Raises:
+        ValueError: If it is not a time.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if not isinstance(value, str):
-        raise ValueError(f"expected {_MOMENTS}; found {_shown(value)}")
+        raise ValueError(f"expected {_MOMENTS}; found {found_text(value)}")
     text = value.strip()
     if text == "now":
         return now
@@ -111,7 +88,7 @@ def moment(value: Any, now: int) -> Any:
     except ValueError as error:
         if "time 0" in str(error):
             raise
-        raise ValueError(f"expected {_MOMENTS}; found {_shown(value)}") from None
+        raise ValueError(f"expected {_MOMENTS}; found {found_text(value)}") from None
     return (parsed.replace(tzinfo=parsed.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -119,19 +96,6 @@ def _duration(text: str) -> int:
     found = parse_duration(text)
     assert isinstance(found, int)
     return found
-
-
-def parse_grace(value: Any) -> Any:
-    """A duration, or `never`."""
-    return value if value == "never" else parse_duration(value)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    return "nothing" if value is None else repr(value)
 
 
 def _json_schema(*kinds: dict[str, Any]) -> WithJsonSchema:
@@ -145,7 +109,7 @@ Gpus = Annotated[
     _json_schema({"type": "number", "minimum": 0, "description": "whole GPUs, or a fraction of one from 0.1 on"}),
 ]
 Cpus = Annotated[
-    int, BeforeValidator(parse_cpus), _json_schema({"type": "number", "minimum": 0}, {"type": "string", "examples": ["500m"]})
+    int, BeforeValidator(cores), _json_schema({"type": "number", "minimum": 0}, {"type": "string", "examples": ["500m"]})
 ]
 Bytes = Annotated[
     Integer,

@@ -5,9 +5,9 @@ from typing import Literal
 from pydantic import Field
 
 from bailiff_core.model.document import Document
-from bailiff_core.model.proposal import Cost
+from bailiff_core.model.proposal import AttemptedAction
+from bailiff_core.views import DecisionView, Gpus
 
-Number = int | float
 State = Literal[
     "pending",
     "paused",
@@ -42,13 +42,13 @@ class TaskLine(Document):
 
 
 class NodeLine(Document):
-    """GPUs of one node after the round: free, releasing, and reserved (of both). Shared GPUs count fractionally."""
+    """GPUs of one node after the round: free, releasing, and reserved (of both)."""
 
     node: str
-    gpus: Number
-    free_gpus: Number
-    releasing_gpus: Number
-    reserved_gpus: Number
+    gpus: Gpus
+    gpus_free: Gpus
+    gpus_releasing: Gpus
+    gpus_reserved: Gpus
 
 
 class Counts(Document):
@@ -59,72 +59,47 @@ class Counts(Document):
     reservations: int = 0
 
 
-class VictimLine(Document):
-    """A victim and its loss. tasks: those evicted; stopped: not only surplus; moved_to: nodes of relocated tasks, in order."""
+class DecisionLine(DecisionView):
+    """One decision.
 
-    job: str
-    project: str | None = None
-    priority: int
-    tasks: tuple[str, ...]
-    gpus: Number
-    lost_gpu_seconds: Number
-    stopped: bool = True
-    was_reserved: bool = False
-    moved_to: tuple[str, ...] = ()
-
-
-class AttemptedActionLine(Document):
-    """An action that found no victims: what it lacked, number of candidates, and of jobs protected by each rule."""
-
-    action: Literal["consolidate", "reclaim", "preempt"]
-    would_need: str = ""
-    gave_up: bool = False
-    candidates: int = 0
-    excluded: dict[str, int] = Field(default_factory=dict)
-
-
-class DecisionLine(Document):
-    """One decision. outcome: the result for the job, or `evicted` for a decision of the stale-gang rule.
-
-    cost: of the victims, by level of the objective. proven: no set is cheaper; otherwise no set costs less than `at_least`.
-    excluded: number of jobs that each rule protected. attempted_actions: earlier actions, which found no victims.
+    Attributes:
+        tasks: By name.
+        outcome: The result for the job, or `evicted` for a decision of the stale-gang rule.
     """
 
     action: Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gang", "migrate"]
     job: str
     tasks: tuple[str, ...]
     outcome: Literal["placed", "reserved", "evicted"]
-    reason: str
-    victims: tuple[VictimLine, ...] = ()
-    cost: Cost | None = None
-    proven: bool | None = None
-    at_least: Cost | None = None
-    runner_up: tuple[str, ...] = ()
-    runner_up_cost: Cost | None = None
-    candidates: int = 0
-    excluded: dict[str, int] = Field(default_factory=dict)
-    attempted_actions: tuple[AttemptedActionLine, ...] = ()
 
 
 class PendingLine(Document):
-    """A job with unplaced tasks after the round, and why. gave_up: the search exhausted its step budget.
+    """A job with unplaced tasks after the round, and why.
 
-    attempted_actions: each action, in order. would_need: of all actions; excluded: of the last.
+    Attributes:
+        gave_up: The search exhausted its step budget.
+        attempted_actions: Each action, in order.
+        protected_until: By action and rule, when the rule ends for the first job that it protects, where waiting helps; RFC 3339.
+        not_before: By action, when the job finds victims at the earliest as such rules end; null: their end does not help.
     """
 
     job: str
     tasks: tuple[str, ...]
     reason: str
-    would_need: str = ""
     gave_up: bool = False
-    excluded: dict[str, int] = Field(default_factory=dict)
-    attempted_actions: tuple[AttemptedActionLine, ...] = ()
+    attempted_actions: tuple[AttemptedAction, ...] = ()
+    protected_until: dict[str, dict[str, str]] = Field(default_factory=dict)
+    not_before: dict[str, str | None] = Field(default_factory=dict)
 
 
 class Round(Document):
-    """One cycle. now: RFC 3339, UTC. changed: whether any decision or task state changed. pending: jobs with unplaced tasks.
+    """One cycle.
 
-    notes: effects of rules about pending jobs, as sentences.
+    Attributes:
+        now: RFC 3339, UTC.
+        changed: Whether any decision or task state changed.
+        pending: Jobs with unplaced tasks.
+        notes: Effects of rules about pending jobs, as sentences.
     """
 
     round: int
@@ -139,7 +114,11 @@ class Round(Document):
 
 
 class PlanReport(Document):
-    """All rounds. converged: the last one changed nothing, so that another one at the same time would not either."""
+    """All rounds.
+
+    Attributes:
+        converged: The last round changed nothing, so another one at the same time would not either.
+    """
 
     actions: tuple[str, ...]
     rounds: tuple[Round, ...]

@@ -3,40 +3,35 @@
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from bailiff_core.explain import missing_text
+from bailiff_core.explain.drained_nodes import DrainedNodes
+from bailiff_core.explain.not_placed import held_back, what_it_lacks
+from bailiff_core.explain.pending_records import CONCLUSIVE
+from bailiff_core.explain.without_selection import WithoutSelection
+from bailiff_core.fold.outcome import task_outcome
 from bailiff_core.humanize import count_text
-from bailiff_core.lifecycle.outcome import verdict_of
-from bailiff_core.model.gpu_shares import devices_of, units_of
-from bailiff_core.model.mig import mig_gpu_milli, mig_weights_of
+from bailiff_core.model.gpu_shares import units_of
+from bailiff_core.model.mig import device_gpu_milli, mig_weights_of
 from bailiff_core.model.placement_ranges import NodeShare, bits, numbers
-from bailiff_core.model.proposal import Excluded, Explanation, VictimChoice
+from bailiff_core.model.proposal import AttemptedAction, VictimChoice
 from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
 from bailiff_core.model.units import next_unit
-from bailiff_core.placement.gang import NoFit, place_unit
-from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.queue.preemption_delay import may_preempt_from
-from bailiff_core.quota.project_cooldown import cooldown_violation
-from bailiff_core.quota.quota_checks import over_bounds
+from bailiff_core.queue.head import head_of_queue
 from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
-from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import PREEMPTING_ACTIONS
-from bailiff_core.victims.constraints import action_not_permitted
-from bailiff_core.victims.solve import SelectionBatch
+from bailiff_core.victims.proposals import MAX_NEED_LENGTH
+from bailiff_core.views import chosen_victim
 
 from .report import (
-    AttemptedActionLine,
     Counts,
     DecisionLine,
     NodeLine,
-    Number,
     PendingLine,
     Round,
     State,
     TaskLine,
     TaskStatus,
-    VictimLine,
 )
 
 Names = Mapping[str, Sequence[str]]
@@ -46,9 +41,11 @@ FINAL_STATES: tuple[State, ...] = ("succeeded", "failed", "gone")
 
 
 def task_statuses(state: PoolState, names: Names, since: int, known: Where) -> Where:
-    """Status of every task, by job. since: evictions decided after this record are new, older ones are releasing.
+    """Status of every task, by job.
 
-    known: the statuses before, for jobs that ended since.
+    Args:
+        since: Evictions decided after this record are new, older ones are releasing.
+        known: The statuses before, for jobs that ended since.
     """
     found: Where = {}
     for name, tasks in names.items():
@@ -71,10 +68,11 @@ def _ended(job: Job | None, before: TaskStatus) -> TaskStatus:
 def _state(state: PoolState, job: Job, index: int, since: int) -> TaskStatus:
     task = job.task(index)
     if task is None:
+        place = next((each for each in job.reservation if each.index == index), None)
+        if place is not None:
+            return at_place(state, place, "reserved")
         return TaskStatus(state="paused" if job.phase == "paused" else "pending")
-    if task.state == "released" and verdict_of(job, task).startswith(
-        "preempted"
-    ):  # it is requeued once all of its gang is released
+    if task.state == "released" and task_outcome(job, task).startswith("preempted"):  # requeued once all its gang is released
         returns = job.demand.on_eviction == "requeue" and not job.cancelled
         return TaskStatus(state=("paused" if job.paused_seq is not None else "pending") if returns else "gone")
     if task.state == "released":
@@ -105,29 +103,24 @@ def node_names(state: PoolState, tasks: Iterable[Task]) -> tuple[str, ...]:
 
 def node_lines(state: PoolState) -> tuple[NodeLine, ...]:
     """GPUs of every node, in snapshot order."""
-    return tuple(_node_line(node) for node in state.nodes.values())
+    weights = mig_weights_of(state.policy)
+    return tuple(_node_line(node, weights) for node in state.nodes.values())
 
 
-def _node_line(node: Node) -> NodeLine:
-    allocated = _used(node, node.allocated.devices, node.allocated.shares)
+def _node_line(node: Node, weights: Mapping[str, int]) -> NodeLine:
+    def gpus(mask: int, shares: Mapping[int, int] | None = None) -> Fraction:
+        whole = sum(device_gpu_milli(node.devices[number], weights) for number in bits(mask))
+        parts = sum(Fraction(1000 * units, units_of(node.devices[number])) for number, units in (shares or {}).items())
+        return Fraction(whole + parts)
+
+    capacity, allocated = gpus(node.capacity.devices), gpus(node.allocated.devices, node.allocated.shares)
     return NodeLine(
         node=node.name,
-        gpus=number(Fraction(node.capacity.devices.bit_count())),
-        free_gpus=number(node.capacity.devices.bit_count() - allocated),
-        releasing_gpus=number(_used(node, node.releasing.devices, node.releasing.shares)),
-        reserved_gpus=number(_used(node, node.reserved.devices, node.reserved.shares)),
+        gpus=int(capacity) / 1000,
+        gpus_free=int(capacity - allocated) / 1000,
+        gpus_releasing=int(gpus(node.releasing.devices, node.releasing.shares)) / 1000,
+        gpus_reserved=int(gpus(node.reserved.devices, node.reserved.shares)) / 1000,
     )
-
-
-def _used(node: Node, mask: int, shares: Mapping[int, int]) -> Fraction:
-    parts = (Fraction(units, units_of(node.devices[device])) for device, units in shares.items())
-    return mask.bit_count() + sum(parts, Fraction(0))
-
-
-def number(value: Fraction | int) -> Number:
-    """An integer if exact, else rounded to thousandths."""
-    exact = Fraction(value)
-    return int(exact) if exact.denominator == 1 else round(float(exact), 3)
 
 
 # --- a round
@@ -143,7 +136,9 @@ def round_report(
         for job, members in names.items()
         for name, then, now in zip(members, before[job], after[job], strict=True)
     )
-    lines = tuple(line for _, decision in made if (line := decision_line(state, names, decision)) is not None)
+    restarted = {decision.job for _, decision in made if isinstance(decision, decisions.MigrationDecided)}
+    shown = (each for _, each in made if not (isinstance(each, decisions.JobGrown) and each.job in restarted))
+    lines = tuple(line for each in shown if (line := decision_line(state, names, each)) is not None)
     return Round(
         round=which,
         now=time_text(state.now),
@@ -189,10 +184,12 @@ def decision_line(state: PoolState, names: Names, decision: Decision) -> Decisio
     match decision:
         case decisions.JobPlaced() | decisions.JobGrown():
             where = _where(state, decision.placement)
-            replaces_reservation = decision.action != "allocate"  # its reservation was dropped in this cycle
-            condition = (
-                "instead of its dropped reservation" if replaces_reservation else "once the releasing tasks there have exited"
-            )
+            if decision.action != "allocate":  # its reservation was dropped in this cycle
+                condition = "instead of its dropped reservation"
+            elif isinstance(decision, decisions.JobGrown) and state.jobs[decision.job].demand.elastic == "restart":
+                condition = "once all its tasks restart"
+            else:
+                condition = "once the releasing tasks there have exited"
             return DecisionLine(
                 action=decision.action,
                 job=decision.job,
@@ -202,6 +199,14 @@ def decision_line(state: PoolState, names: Names, decision: Decision) -> Decisio
             )
         case decisions.PreemptionDecided():
             return _preemption(state, names, decision)
+        case decisions.MigrationDecided():
+            return DecisionLine(
+                action="allocate",
+                job=decision.job,
+                tasks=_members(names, decision.job, decision.placement),
+                outcome="reserved",
+                reason=f"on {_where(state, decision.placement)}: {decision.reason}",
+            )
         case decisions.EvictionDecided():
             placed = [task.index for task in state.jobs[decision.job].tasks if task.state != "released"]
             indices = numbers(decision.tasks) if decision.tasks else placed
@@ -217,56 +222,30 @@ def decision_line(state: PoolState, names: Names, decision: Decision) -> Decisio
 
 
 def _preemption(state: PoolState, names: Names, decision: decisions.PreemptionDecided) -> DecisionLine:
-    explanation: Explanation = decision.explanation
-    preemptor = decision.preemptor
     return DecisionLine(
         action=decision.action,
-        job=preemptor.job,
-        tasks=_members(names, preemptor.job, decision.placement),
+        job=decision.preemptor.job,
+        tasks=_members(names, decision.preemptor.job, decision.placement),
         outcome="reserved",
-        reason=f"on {_where(state, decision.placement)}, {_condition_text(decision)}",
-        victims=tuple(victim_line(state, names, choice) for choice in decision.victims),
-        cost=explanation.cost,
-        proven=explanation.proven,
-        at_least=explanation.lower_bound,
-        runner_up=explanation.runner_up,
-        runner_up_cost=explanation.runner_up_cost,
-        candidates=explanation.candidates,
-        excluded=_jobs_by_rule(explanation.excluded),
-        attempted_actions=_attempted(explanation),
+        reason="; ".join(filter(None, [f"on {_where(state, decision.placement)}, {_condition_text(decision)}", decision.reason])),
+        victims=tuple(chosen_victim(state, choice) for choice in decision.victims),
+        explanation=decision.explanation,
     )
 
 
-def _jobs_by_rule(excluded: Iterable[Excluded]) -> dict[str, int]:
-    return {group.rule: group.jobs for group in excluded}
-
-
-def _attempted(explanation: Explanation) -> tuple[AttemptedActionLine, ...]:
-    return tuple(
-        AttemptedActionLine(
-            action=each.action,
-            would_need=each.would_need,
-            gave_up=each.refused == "gave-up",
-            candidates=each.candidates,
-            excluded=_jobs_by_rule(each.excluded),
-        )
-        for each in explanation.attempted_actions
-    )
-
-
-def _attempted_with_last(refusal: decisions.PreemptionRefused) -> tuple[AttemptedActionLine, ...]:
-    """All actions that found no victims, that of the record last."""
+def _attempted_with_last(refusal: decisions.PreemptionRefused) -> tuple[AttemptedAction, ...]:
+    """All actions that found no victims, in order, with that of the record."""
     explanation = refusal.explanation
     if refusal.action == "allocate":
-        return _attempted(explanation)
-    last = AttemptedActionLine(
+        return explanation.attempted_actions
+    last = AttemptedAction(
         action=refusal.action,
-        would_need=refusal.would_need,
-        gave_up=refusal.reason == "gave-up" and not explanation.proven,
+        refused="gave-up" if refusal.reason == "gave-up" else "impossible",
+        would_need=refusal.would_need[:MAX_NEED_LENGTH],
         candidates=explanation.candidates,
-        excluded=_jobs_by_rule(explanation.excluded),
+        excluded=explanation.excluded,
     )
-    return (*_attempted(explanation), last)
+    return tuple(sorted((*explanation.attempted_actions, last), key=lambda each: PREEMPTING_ACTIONS.index(each.action)))
 
 
 def _condition_text(decision: decisions.PreemptionDecided) -> str:
@@ -302,33 +281,7 @@ _REASONS = {
 }
 
 
-def victim_line(state: PoolState, names: Names, choice: VictimChoice) -> VictimLine:
-    """The victim's line."""
-    members = names.get(choice.job, ())
-    job = state.jobs.get(choice.job)
-    placed = [task.index for task in job.tasks] if job is not None else []
-    indices = numbers(choice.tasks) if choice.tasks else placed or range(len(members))
-    gpus = sum((_gpus_of(state, job, index) for index in indices), Fraction(0)) if job is not None else Fraction(choice.gpus)
-    moved = sorted((index, share.node) for share in choice.moved_to for index in numbers(share.tasks))
-    return VictimLine(
-        job=choice.job,
-        project=choice.project or (job.project if job is not None else "") or None,
-        priority=choice.priority,
-        tasks=tuple(members[index] for index in indices if index < len(members)),
-        gpus=number(gpus),
-        lost_gpu_seconds=number(Fraction(choice.lost_gpu_ms, 1000)),
-        stopped=not choice.tasks and not choice.reserved,
-        was_reserved=choice.reserved,
-        moved_to=tuple(state.nodes[node].name for _, node in moved),
-    )
-
-
-def _gpus_of(state: PoolState, job: Job, index: int) -> Fraction:
-    group = job.groups()[index]
-    if group.mig_profile is not None:
-        return Fraction(mig_gpu_milli(group.mig_profile, mig_weights_of(state.policy)) * devices_of(group)) / 1000
-    share = Fraction((group.gpu_share_milli or 0) * (group.gpu_devices or 1), 1000)
-    return Fraction(group.gpu_milli, 1000) + share
+FITS = "nothing: it fits and is placed in the next cycle"
 
 
 def pending_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> tuple[PendingLine, ...]:
@@ -338,10 +291,11 @@ def pending_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> t
     for decision in made:
         if isinstance(decision, decisions.JobPending):
             reasons[decision.job] = decision.reason
-        if isinstance(decision, decisions.PreemptionRefused):
+        if isinstance(decision, decisions.PreemptionRefused) and decision.reason in CONCLUSIVE:
             refused[decision.preemptor.job] = decision
     lines = []
-    without_selection = ReasonsWithoutSelection(state)
+    without_selection = WithoutSelection(state)
+    drained = DrainedNodes(state)
     for name, members in names.items():
         job = state.jobs.get(name)
         if job is None or job.phase in (*ENDED, "paused", "waiting") or job.eviction is not None:
@@ -351,67 +305,53 @@ def pending_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> t
             continue
         refusal = refused.get(name)
         if refusal is not None:
-            would_need, excluded = missing_text(refusal), _jobs_by_rule(refusal.explanation.excluded)
-        else:
-            would_need, excluded = without_selection.why(job)
+            attempts = _attempted_with_last(refusal)
+        else:  # a job that only the head of the queue holds back lacks no victims
+            attempts = () if name in state.indices.backfill_blocked else without_selection.attempts(job)
+        reason = job.suspended_reason or reasons.get(name) or _why(state, job)
+        helping = drained.that_would_help(job)
+        until, not_before = _times(without_selection, job, attempts)
         lines.append(
             PendingLine(
                 job=name,
                 tasks=unplaced,
-                reason=job.suspended_reason or reasons.get(name) or _why(state, job),
-                would_need=would_need,
+                reason=reason if helping is None else f"{reason}; {helping}",
                 gave_up=refusal is not None and refusal.reason == "gave-up",
-                excluded=excluded,
-                attempted_actions=_attempted_with_last(refusal) if refusal is not None else (),
+                attempted_actions=attempts,
+                protected_until=until,
+                not_before=not_before,
             )
         )
     return tuple(lines)
 
 
-class ReasonsWithoutSelection:
-    """Reasons for jobs without a request for victim selection: no action could place them."""
-
-    def __init__(self, state: PoolState) -> None:
-        self.state = state
-        self._batch: SelectionBatch | None = None
-
-    def why(self, job: Job) -> tuple[str, dict[str, int]]:
-        """What each action lacks, and how many jobs each rule protects from the last action that is permitted."""
-        actions = [action for action in PREEMPTING_ACTIONS if action in self.state.rules.preemption.actions]
-        unit = next_unit(job)
-        if not actions or unit is None or job.suspended_reason is not None:
-            return "", {}
-        if self._batch is None:
-            self._batch = SelectionBatch.on(current_snapshot(self.state))
-        batch = self._batch
-        preempts_from = may_preempt_from(self.state, job)
-        if preempts_from > self.state.now:
-            return f"it may preempt from {time_text(preempts_from)} on (rule preemption-delay)", {}
-        obstacles = {action: action_not_permitted(batch.snapshot, batch.shares, unit, action) for action in actions}
-        permitted = [action for action, why in obstacles.items() if why is None]
-        if not permitted:
-            return "; ".join(f"{action}: {why}" for action, why in obstacles.items()), {}
-        excluded = batch.index.candidates(permitted[-1], job).excluded
-        return "", {rule: len({unit.job.id: None for unit in units}) for rule, units in excluded.items()}
+def _times(
+    now: WithoutSelection, job: Job, attempts: Iterable[AttemptedAction]
+) -> tuple[dict[str, dict[str, str]], dict[str, str | None]]:
+    """`protected_until` and `not_before` of its line."""
+    until: dict[str, dict[str, str]] = {}
+    not_before: dict[str, str | None] = {}
+    for action in [each.action for each in attempts if each.excluded]:
+        ends = now.protected_until(job, action)
+        moment = now.not_before(job, action) if ends else "unknown"
+        if moment == "never":
+            not_before[action] = None
+        elif moment != "unknown":
+            until[action] = {rule: time_text(end) for rule, (end, _) in ends.items()}
+            not_before[action] = time_text(moment)
+    return until, not_before
 
 
 def _why(state: PoolState, job: Job) -> str:
     """Why the job's next unit is not placed, if no decision states it."""
-    unit = next_unit(job)
-    if unit is None:
+    if next_unit(job) is None:
         return "none of its tasks can be placed until its failed or evicting tasks have released their resources"
     if job.phase == "reserved":
         return "its other tasks wait for their reserved resources; it grows once they run"
-    snapshot = current_snapshot(state)
-    violation = over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit)
-    if "allocate" not in state.rules.preemption.actions and violation is None:
-        return "action allocate is disabled"
-    if violation is not None:
-        return violation
-    mark = snapshot.mark()
-    place = place_unit(snapshot.cluster, unit, StepBudget(state.rules.preemption.search_steps))
-    snapshot.rollback(mark)
-    return place.why if isinstance(place, NoFit) else "nothing: it fits and is placed in the next cycle"
+    lacks = what_it_lacks(state, job)
+    if lacks is None and head_of_queue(state) is not job:
+        lacks = held_back(state)
+    return lacks or FITS
 
 
 def _members(names: Names, job: str, placement: Iterable[NodeShare]) -> tuple[str, ...]:

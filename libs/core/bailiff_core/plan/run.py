@@ -69,7 +69,11 @@ class Planning:
 
 
 def run(snapshot: Snapshot, actions: Sequence[PlanAction] = ALL_ACTIONS, rounds: int = 1, step: int = 0) -> PlanReport:
-    """The report of `rounds` cycles over the snapshot, `step` µs apart. Raises `InvalidSnapshot`."""
+    """The report of `rounds` cycles over the snapshot, `step` µs apart.
+
+    Raises:
+        InvalidSnapshot: If it is invalid.
+    """
     planning = Planning(snapshot)
     for _ in range(rounds):
         planning.round(actions, step)

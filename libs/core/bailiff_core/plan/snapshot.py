@@ -8,13 +8,14 @@ from pydantic import BeforeValidator, Field
 from bailiff_core.model.demand import Placement, SubGroup, TopologyRule
 from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Labels, MigProfile, Name, OpaqueId
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Project, Topology
+from bailiff_core.model.references import names_of
 
 from .parsing import DEFAULT_NOW, Bytes, Cpus, Gpus, Grace, MemoryPart, Moment, Part, moment
 
 TaskState = Literal["pending", "running", "reserved", "releasing", "stuck_releasing", "succeeded", "failed"]
-STALE_GANG = 60_000_000
 MAX_TASKS = 10_000
 DEVICE_MEMORY = 80 * 2**30
+SHIPPED_CLASSES = [entry.to_data() for entry in DEFAULT_POLICY.priority_classes]
 
 
 class ProjectDoc(Project):
@@ -45,7 +46,12 @@ LabelTexts = Annotated[tuple[Label, ...], BeforeValidator(as_list)]
 
 
 class DeviceDoc(Document):
-    """One GPU, by its id on the node; with `mig`, a MIG device of this profile. island: the same for GPUs that NVLink links."""
+    """One GPU, by its id on the node; with `mig`, a MIG device of this profile.
+
+    Attributes:
+        island: The same for GPUs that NVLink connects.
+        healthy: An unhealthy one is assigned to no task.
+    """
 
     id: Annotated[OpaqueId, BeforeValidator(as_text)]
     model: Label = "gpu"
@@ -53,12 +59,14 @@ class DeviceDoc(Document):
     labels: Labels = Field(default_factory=dict)
     mig: MigProfile | None = None
     island: Annotated[str, Field(max_length=64)] = ""
+    healthy: bool = True
 
 
 class NodeDoc(Document):
     """One node. Its GPUs are counted (`gpus`, all of one model and memory, with ids 0, 1, ...) or listed (`devices`).
 
-    drained: no new tasks are placed on it; its tasks continue.
+    Attributes:
+        drained: No new tasks are placed on it; its tasks continue.
     """
 
     name: Name
@@ -76,10 +84,15 @@ class NodeDoc(Document):
 class TaskFields(Document):
     """Requirements and place of a task. On a job, they are the defaults of its tasks.
 
-    gpus: whole ones, or a fraction below 1. fraction, gpu_memory: of each of `gpu_devices` GPUs (`0.5 x 2` sets both). mig: a
-    MIG device of this profile, or `gpu_devices` of them.
-    node: the node it runs on; devices: its GPUs, by id. nodes: nodes that it may run on. state: by default running if a node
-    is given, else pending. order: higher ones are placed first and evicted last.
+    Attributes:
+        gpus: Whole GPUs, or a fraction below 1.
+        fraction: Fraction of each of `gpu_devices` GPUs; `0.5 x 2` sets both.
+        gpu_memory: Memory of each of `gpu_devices` GPUs; `10GiB x 2` sets both.
+        mig: A MIG device of this profile, or `gpu_devices` of them.
+        node: The node it runs on; `devices` are its GPUs there, by id.
+        nodes: Nodes that it may run on.
+        state: Default: running if a node is given, else pending.
+        order: Higher ones are placed first and evicted last.
     """
 
     gpus: Gpus | None = None
@@ -107,7 +120,11 @@ class TaskDoc(TaskFields):
 
 
 def as_tasks(value: Any) -> Any:
-    """Accepts a number of equal tasks in place of their list. Raises `ValueError`."""
+    """Accepts a number of equal tasks in place of their list.
+
+    Raises:
+        ValueError: If it is invalid.
+    """
     if isinstance(value, list):
         return value
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TASKS:
@@ -116,11 +133,19 @@ def as_tasks(value: Any) -> Any:
 
 
 class JobDoc(TaskFields):
-    """A gang. tasks: a list, or the number of equal tasks; default: one.
+    """A gang.
 
-    class or priority: only one of them; a plain number of 100 or more is not preemptible by default. submitted: default `now`.
-    last_start: default `submitted`. evicted_at: times of involuntary evictions, which `evictions` counts. stale_since: since
-    when a running gang lacks a required task; default `now`. paused: it has no placement and is not scheduled.
+    `class` and `priority` exclude each other; a plain number of 100 or more is not preemptible by default.
+
+    Attributes:
+        tasks: A list, or the number of equal tasks; default: one.
+        submitted: Default: `now`.
+        last_start: Default: `submitted`.
+        evicted_at: Times of involuntary evictions, which `evictions` counts.
+        stale_since: Since when a running gang lacks a required task; default: `now`.
+        elastic: How a job with a minimum changes its number of tasks; default: as for a submitted job.
+        backfilled: It started while a job ahead of it in the queue was waiting for resources there.
+        paused: It has no placement and is not scheduled.
     """
 
     name: Name
@@ -133,6 +158,7 @@ class JobDoc(TaskFields):
     )
     devices: DeviceIds = ()
     min_tasks: Annotated[Integer, Field(ge=1)] | None = None
+    elastic: Literal["live", "restart"] | None = None
     submitted: Moment | None = None
     last_start: Moment | None = None
     last_eviction: Moment | None = None
@@ -151,24 +177,16 @@ class JobDoc(TaskFields):
     user: OpaqueId | None = None
     pack: Literal["binpack", "spread"] | None = None
     placement: Placement | None = None
+    backfilled: bool = False
     paused: bool = False
 
 
-def with_defaults(value: dict[str, Any]) -> dict[str, Any]:
-    """Defaults of a snapshot's policy: shipped classes, no protections, no restart backoff, greedy backfill.
-
-    Gangs are stale after a minute.
-    """
-    found = {"priority_classes": [entry.to_data() for entry in DEFAULT_POLICY.priority_classes], "backfill": "greedy", **value}
-    if isinstance(found.setdefault("protections", {}), dict):
-        found["protections"] = {"stale_gang": STALE_GANG, **found["protections"]}
-    if isinstance(found.setdefault("restarts", {}), dict):
-        found["restarts"] = {"backoff": 0, **found["restarts"]}
-    return found
-
-
 class Snapshot(Document):
-    """A pool at one point in time. Only `nodes` is required. reclaimed_at: when a project was last reclaimed from."""
+    """A pool at one point in time. Only `nodes` is required.
+
+    Attributes:
+        reclaimed_at: When a project was last reclaimed from.
+    """
 
     now: Moment = DEFAULT_NOW
     nodes: tuple[NodeDoc, ...]
@@ -180,7 +198,11 @@ class Snapshot(Document):
 
 
 def read_snapshot(value: Any) -> Snapshot:
-    """Parses a snapshot from JSON values. Raises `ValidationError`."""
+    """Parses a snapshot from JSON values.
+
+    Raises:
+        ValidationError: If it is invalid.
+    """
     raw = value.get("now", DEFAULT_NOW) if isinstance(value, dict) else DEFAULT_NOW
     try:
         now = moment(raw if isinstance(raw, int) else str(raw), DEFAULT_NOW)
@@ -190,12 +212,6 @@ def read_snapshot(value: Any) -> Snapshot:
     policy = value.get("policy") if isinstance(value, dict) else None
     if isinstance(value, dict) and (policy is None or isinstance(policy, dict)):
         policy = policy or {}
-        whole = {**value, "policy": with_defaults(policy)}
+        whole = {**value, "policy": {"priority_classes": SHIPPED_CLASSES, **policy}}
     context = {"now": now, "projects": names_of(whole.get("projects")) if isinstance(whole, dict) else ()}
     return Snapshot.model_validate_json(json.dumps(whole, default=str), context=context)
-
-
-def names_of(entries: Any) -> tuple[str, ...]:
-    """The `name` of each entry of a list; empty if it is not such a list."""
-    found = [each.get("name") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
-    return tuple(name for name in found if isinstance(name, str))

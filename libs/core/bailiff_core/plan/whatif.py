@@ -3,17 +3,19 @@
 import dataclasses
 from typing import Literal
 
+from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.decision_cycle import decide
 from bailiff_core.engine import LOGIC
+from bailiff_core.explain.dependencies import waits_for_text
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.state import PoolState
-from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Decision
 from bailiff_core.victims.batch import compute_proposals
 
-from .build import NOTHING, append_facts, request
+from .build import append_facts, request
 from .report import DecisionLine, PendingLine
 from .report_builder import decision_line, node_names, pending_lines
 
@@ -23,7 +25,12 @@ Outcome = Literal["starts", "reserved", "preempts", "pending", "rejected"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WhatIfResult:
-    """Outcome of the submission. places: nodes of the job's tasks, by index. ahead: number of jobs ahead of it in the queue."""
+    """Outcome of the submission.
+
+    Attributes:
+        places: Nodes of the job's tasks, by index.
+        ahead: Number of jobs ahead of it in the queue.
+    """
 
     job: str
     outcome: Outcome
@@ -36,27 +43,13 @@ class WhatIfResult:
 
 def what_if(state: PoolState, demand: JobDemand, now: int) -> WhatIfResult:
     """The result for a job submitted at `now`, µs. `state` is unchanged."""
-    refused = _rejected(state, demand)
-    if refused is not None:
-        return WhatIfResult(demand.job, "rejected", refused)
+    body = facts.SubmitJob(demand=demand, spec=JobSpec(command="true", runtime="simulated"))
+    found = admit(Context(state, PERMITTED, request(f"what if {demand.job}")), body)
+    if isinstance(found, Rejected):
+        return WhatIfResult(demand.job, "rejected", found.text)
     trial = from_snapshot(to_snapshot(dataclasses.replace(state, cycle_open=False)))
-    submitted = facts.JobSubmitted(request=request(f"what if {demand.job}"), demand=demand, spec_digest=NOTHING)
-    append_facts(trial, submitted, at=max(now, trial.now), close=False)
+    append_facts(trial, found, at=max(now, trial.now), close=False)
     return _result_for(trial, demand.job, decide_until_stable(trial))
-
-
-def _rejected(state: PoolState, demand: JobDemand) -> str | None:
-    """Why admission would reject the job."""
-    rules = state.rules
-    if demand.job in state.jobs:
-        return f"there is a job {demand.job!r} already ({state.jobs[demand.job].phase})"
-    if rules.find_class(demand.priority_class) is None:
-        known = ", ".join(entry.name for entry in rules.priority_classes)
-        return f"there is no priority class {demand.priority_class!r}; the policy has {known}"
-    names = [project.name for project in rules.projects]
-    if demand.project is not None and demand.project not in names:
-        return f"there is no project {demand.project!r}; the policy has {', '.join(names) or 'none'}"
-    return could_ever_fit(state, demand) if state.nodes else None
 
 
 def decide_until_stable(state: PoolState) -> list[Decision]:
@@ -75,6 +68,8 @@ def decide_until_stable(state: PoolState) -> list[Decision]:
 
 def _result_for(state: PoolState, name: str, decisions_made: list[Decision]) -> WhatIfResult:
     job = state.jobs[name]
+    if job.phase == "waiting":
+        return WhatIfResult(name, "pending", f"it {waits_for_text(job)}")
     names = {each.id: [f"{each.id}-{index}" for index in range(each.size)] for each in state.jobs.values()}
     ahead = state.queue.index(name) if name in state.queue else 0
     places = node_names(state, job.tasks)

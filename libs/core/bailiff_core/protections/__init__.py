@@ -4,7 +4,7 @@ A protection tests, for one preemptor under one action, whether a unit is exclud
 excludes a unit (in the order of their `position`) names the group in which the explanation counts it. Some also test a set
 of victims as a whole. Every module here that defines `PROTECTION` is a protection: to add one, add its file, its field in
 the policy model, and its description in the docs. None but `already-evicting` holds for backfilled jobs against the head of the
-queue (`queue/backfilled.py`).
+queue (`queue/head.py`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,11 @@ from pkgutil import iter_modules
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, whole_job
-from bailiff_core.queue.backfilled import backfilled_victims
+from bailiff_core.placement.equivalence_classes import EquivalenceClass, class_of
+from bailiff_core.queue.head import backfilled_victims
 
 from . import already_evicting
-from .rule import Rule, SetTest, Shield
+from .rule import JobsShield, Rule, SetTest, Shield
 
 
 def _protections() -> tuple[Rule, ...]:
@@ -27,12 +28,14 @@ def _protections() -> tuple[Rule, ...]:
 
 
 RULES = _protections()
+RULE_NAMED = {rule.name: rule for rule in RULES}
 
 
 class Shields:
     """The protections in effect for one preemptor under one action: created once, then tested for each unit."""
 
     def __init__(self, state: PoolState, action: Action, preemptor: Job) -> None:
+        self._state = state
         self._backfilled = backfilled_victims(state, action, preemptor)
         self._tests: list[tuple[str, Shield | GroupShield]] = []
         for rule in RULES:
@@ -48,12 +51,19 @@ class Shields:
             else:
                 self._tests.append((rule.name, test))
 
-    @property
-    def by_group(self) -> bool:
-        """Whether jobs of one group get equal results; units of one job may differ."""
-        return self._backfilled is None and all(
-            isinstance(test, GroupShield) or name == already_evicting.NAME for name, test in self._tests
-        )
+    def singled_out(self) -> dict[str, None]:
+        """The active jobs that are not judged as their class is; units of one job may differ."""
+        found: dict[str, None] = {} if self._backfilled is None else dict(self._state.backfilled)
+        for _, test in self._tests:
+            if isinstance(test, JobsShield):
+                found.update(dict.fromkeys(test.jobs()))
+        return found
+
+    def class_excluded_by(self, job: Job) -> str | None:
+        """`excluded_by` for the class of the job, of which some jobs are `singled_out`."""
+        unit = whole_job(job)
+        tests = ((name, test) for name, test in self._tests if not isinstance(test, JobsShield))
+        return next((name or str(found) for name, test in tests if (found := test(unit))), None)
 
     def excluded_by(self, unit: Unit) -> str | None:
         """The name of the first protection that excludes the unit, or `None`: it may be a victim."""
@@ -78,6 +88,7 @@ def next_protection_end(state: PoolState, actions: Iterable[Action], preemptor: 
         shields = Shields(state, action, preemptor)
         for job in state.active_jobs():
             moments = [moment for ends in ends_by_rule.values() if (moment := ends(job)) is not None and moment > state.now]
+            # The cheap test comes first: most jobs cannot end the wait earlier.
             if not moments or (first is not None and min(moments) >= first) or job.phase not in ("starting", "running"):
                 continue
             rule = shields.excluded_by(whole_job(job))
@@ -88,16 +99,15 @@ def next_protection_end(state: PoolState, actions: Iterable[Action], preemptor: 
 
 
 class GroupShield:
-    """Protections that depend on a job's group only: phase, priority, project, preemptibility. Tests each group once."""
+    """Protections that depend on a job's class only. Tests each class once."""
 
     def __init__(self, shields: list[tuple[str, Shield]]) -> None:
         self.shields = shields
-        self._by_group: dict[tuple[str, int, str, bool], str] = {}
+        self._by_group: dict[EquivalenceClass, str] = {}
 
     def __call__(self, unit: Unit) -> str:
         """The name of the first protection that excludes the unit's group; empty: none does."""
-        job = unit.job
-        group = (job.phase, job.priority, job.project, job.preemptible)
+        group = class_of(unit.job)
         found = self._by_group.get(group)
         if found is None:
             found = self._by_group[group] = next((name for name, test in self.shields if test(unit)), "")
@@ -112,7 +122,11 @@ def excluded_by(state: PoolState, action: Action, preemptor: Job, unit: Unit) ->
 class VictimSetTests:
     """Tests of a set of victims as a whole. Created before any victim is evicted on the scheduling snapshot.
 
-    earlier: units that are evicted for earlier preemptors of the batch. any: whether there is any such test.
+    Attributes:
+        any: Whether there is any such test.
+
+    Args:
+        earlier: Units that are evicted for earlier preemptors of the batch.
     """
 
     def __init__(self, state: PoolState, action: Action, preemptor: Job, earlier: Sequence[Unit] = ()) -> None:
@@ -128,4 +142,4 @@ class VictimSetTests:
         return next((why for test in self._tests if (why := test(victims)) is not None), None)
 
 
-__all__ = ["RULES", "Rule", "Shields", "VictimSetTests", "excluded_by", "next_protection_end"]
+__all__ = ["RULES", "RULE_NAMED", "Rule", "Shields", "VictimSetTests", "excluded_by", "next_protection_end"]

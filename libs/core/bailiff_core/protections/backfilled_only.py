@@ -5,7 +5,7 @@ Its class never preempts, or its `preemption-delay` is not over.
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.queue.backfilled import backfilled_victims
+from bailiff_core.queue.head import backfilled_victims
 from bailiff_core.queue.preemption_delay import may_preempt_from
 
 from .rule import Rule, Shield

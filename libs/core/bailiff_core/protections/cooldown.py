@@ -4,7 +4,7 @@ from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 
-from .rule import Ends, Rule, Shield
+from .rule import Ends, JobsShield, Rule, Shield
 
 NAME = "cooldown"
 
@@ -23,7 +23,7 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  
             return False
         return job.last_start is None or state.now < job.last_start + cooldown
 
-    return cooling_down
+    return JobsShield.where(state, lambda job: job.last_eviction is not None, cooling_down)
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # noqa: ARG001
@@ -32,4 +32,4 @@ def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # no
     return (lambda job: None if job.last_start is None else job.last_start + cooldown) if cooldown else None
 
 
-PROTECTION = Rule(130, NAME, shield, "restarted after an eviction only recently", ends=ends)
+PROTECTION = Rule(130, NAME, shield, "restarted after an eviction only recently", ends=ends, field="protections.cooldown.job")

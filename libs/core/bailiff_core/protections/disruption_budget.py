@@ -1,19 +1,19 @@
 """`budget`: limits how many jobs of a group, selected by labels and project, are evicted at a time.
 
-A job counts from the eviction decision until its resources are released. Evicted surplus does not count, because the job
-continues; neither do dropped reservations and cancelled jobs.
+A job counts from the eviction decision until its resources are released. Evicted surplus counts only where the job restarts
+to shrink, else it continues; neither do dropped reservations and cancelled jobs.
 """
 
 from collections.abc import Iterable, Sequence
 
 from bailiff_core.humanize import count_text
-from bailiff_core.model.job_labels import matches
+from bailiff_core.model.job_labels import is_covered
 from bailiff_core.model.policy import Action, Budget
 from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import Unit
+from bailiff_core.model.units import Unit, restarts_to_shrink
 
-from .rule import Rule, SetTest, Shield
+from .rule import JobsShield, Rule, SetTest, Shield
 
 NAME = "budget"
 
@@ -23,26 +23,35 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  
     usage = BudgetUsage(state)
     used_up = [budget for budget, left in usage.left if left < 1]
 
-    def covered(unit: Unit) -> bool:
-        return _counts(unit) and any(usage.covers(budget, unit.job) for budget in used_up)
+    def covers(job: Job) -> bool:
+        return job.id not in usage.counted and any(usage.covers(budget, job) for budget in used_up)
 
-    return covered if used_up else None
+    return JobsShield.where(state, covers, lambda unit: _counts(unit) and covers(unit.job)) if used_up else None
 
 
 class BudgetUsage:
-    """The policy's budgets and how many jobs of each may still be evicted. earlier: units evicted for earlier preemptors."""
+    """The policy's budgets and how many jobs of each may still be evicted.
+
+    Attributes:
+        counted: Jobs that are being evicted: what more of them goes counts no further.
+
+    Args:
+        earlier: Units evicted for earlier preemptors.
+    """
 
     def __init__(self, state: PoolState, earlier: Sequence[Unit] = ()) -> None:
         budgets = state.rules.protections.budgets
-        self._tree = tree_of(state)
-        evicting = [state.jobs[name] for name in state.evicting] if budgets else []
-        counted = [job for job in evicting if job.phase == "evicting" and not job.cancelled]
-        counted += [unit.job for unit in earlier if _counts(unit)]
-        self.left = [(budget, budget.max_disruptions - sum(self.covers(budget, job) for job in counted)) for budget in budgets]
+        self._state, self._tree = state, tree_of(state)
+        evicting = [state.jobs[name] for name in state.evicting]
+        stopping = (job for job in evicting if job.phase == "evicting" or restarts_to_shrink(job))
+        self.counted = {job.id: job for job in stopping if not job.cancelled}
+        self.counted |= {unit.job.id: unit.job for unit in earlier if _counts(unit)}
+        used = [(budget, sum(self.covers(budget, job) for job in self.counted.values())) for budget in budgets]
+        self.left = [(budget, budget.max_disruptions - disruptions) for budget, disruptions in used]
 
     def covers(self, budget: Budget, job: Job) -> bool:
         """Whether the job belongs to the budget's group."""
-        if not matches(job, budget.labels.items()):
+        if not is_covered(self._state, job, budget.labels):
             return False
         if budget.project is None:
             return True
@@ -50,9 +59,9 @@ class BudgetUsage:
 
     def violation(self, victims: Iterable[Unit]) -> str | None:
         """The budget that these victims would exceed, as a sentence, or `None`."""
-        jobs = [unit.job for unit in victims if _counts(unit)] if self.left else []
+        jobs = {unit.job.id: unit.job for unit in victims if _counts(unit) and unit.job.id not in self.counted}
         for budget, left in self.left:
-            evictions = sum(self.covers(budget, job) for job in jobs)
+            evictions = sum(self.covers(budget, job) for job in jobs.values())
             if evictions and evictions > left:
                 limit, more = budget.max_disruptions, max(0, left)
                 return f"budget {budget.name!r} allows {count_text(limit, 'disruption')} at a time, {more} left"
@@ -60,7 +69,7 @@ class BudgetUsage:
 
 
 def _counts(unit: Unit) -> bool:
-    return unit.core and unit.job.phase != "reserved"
+    return unit.stops_job and unit.job.phase != "reserved"
 
 
 def set_test(state: PoolState, action: Action, preemptor: Job, earlier: Sequence[Unit]) -> SetTest | None:  # noqa: ARG001
@@ -69,4 +78,6 @@ def set_test(state: PoolState, action: Action, preemptor: Job, earlier: Sequence
     return usage.violation if usage.left else None
 
 
-PROTECTION = Rule(140, NAME, shield, "belongs to a group whose disruption budget is used up", set_test=set_test)
+PROTECTION = Rule(
+    140, NAME, shield, "belongs to a group whose disruption budget is used up", set_test=set_test, field="protections.budgets"
+)

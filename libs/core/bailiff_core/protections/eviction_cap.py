@@ -8,7 +8,7 @@ from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 
-from .rule import Ends, Rule, Shield
+from .rule import Ends, JobsShield, Rule, Shield
 
 NAME = "eviction-cap"
 
@@ -22,11 +22,11 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  
 
     def capped(unit: Unit) -> bool:
         times = unit.job.eviction_times
-        if len(times) < cap.evictions or not unit.core or unit.job.phase == "reserved":
+        if len(times) < cap.evictions or not unit.stops_job or unit.job.phase == "reserved":
             return False
         return times[-cap.evictions] > begin
 
-    return capped
+    return JobsShield.where(state, lambda job: len(job.eviction_times) >= cap.evictions, capped)
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # noqa: ARG001
@@ -37,4 +37,4 @@ def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # no
     return lambda job: job.eviction_times[-cap.evictions] + cap.window if len(job.eviction_times) >= cap.evictions else None
 
 
-PROTECTION = Rule(120, NAME, shield, "was evicted as often as the policy allows", ends=ends)
+PROTECTION = Rule(120, NAME, shield, "was evicted as often as the policy allows", ends=ends, field="protections.eviction_cap")

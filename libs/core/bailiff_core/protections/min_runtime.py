@@ -1,19 +1,18 @@
-"""`min-runtime`: protects a job for a time after its last start, from preempt and from reclaim separately.
+"""`min-runtime`: protects a job for a time after its last start, from preempt, reclaim and consolidate separately.
 
-Against preempt the time is that of the job's project, or of its nearest ancestor that sets one. Against reclaim the lookup
+The time is that of the job's project, or of its nearest ancestor that sets one. Against reclaim the lookup
 starts on the victim's side directly below the lowest common ancestor of both projects: reclaim between two departments
 follows the settings of the departments. The default is that of the policy. Surplus is not protected. For a gang that is
 starting, the time has not begun.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from bailiff_core.model.policy import Action, MinRuntime
+from bailiff_core.model.policy import Action
 from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import Unit
 
-from .rule import Ends, Rule, Shield
+from .rule import Ends, JobsShield, Rule, Shield
 
 NAME = "min-runtime"
 
@@ -24,14 +23,11 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     if min_runtime is None:
         return None
 
-    def is_young(unit: Unit) -> bool:
-        job = unit.job
-        if not unit.core or job.phase == "reserved":
-            return False
+    def is_young(job: Job) -> bool:
         time = min_runtime(job)
         return time > 0 and (job.last_start is None or state.now < job.last_start + time)
 
-    return is_young
+    return JobsShield.where(state, is_young, lambda unit: unit.stops_job and unit.job.phase != "reserved" and is_young(unit.job))
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:
@@ -42,10 +38,8 @@ def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:
 
 def _min_runtime(state: PoolState, action: Action, preemptor: Job) -> Callable[[Job], int] | None:
     """Minimum run time by job, µs; `None`: the rule is off."""
-    if action not in ("preempt", "reclaim"):
-        return None
     by_project = _by_project(state, action)
-    default = _of(state.rules.protections.min_runtime, action)
+    default = state.rules.protections.min_runtime.under(action)
     if not by_project and not default:
         return None
     path = _ancestors(state, action, preemptor)
@@ -54,11 +48,21 @@ def _min_runtime(state: PoolState, action: Action, preemptor: Job) -> Callable[[
     def min_runtime(job: Job) -> int:
         time = cache.get(job.project)
         if time is None:
-            settings = [by_project[name] for name in path(job.project) if name in by_project]
-            time = cache[job.project] = [*settings, default or 0][0]
+            time = cache[job.project] = _nearest(by_project, path(job.project), default)
         return time
 
     return min_runtime
+
+
+def stated_for(state: PoolState, action: Action, job: Job) -> int:
+    """What its own project, the nearest one above it, or the policy states, µs. Under reclaim the lookup may start further up."""
+    tree = tree_of(state)
+    path = tree.branches[tree.leaf_of(job.project)].path
+    return _nearest(_by_project(state, action), path, state.rules.protections.min_runtime.under(action))
+
+
+def _nearest(by_project: Mapping[str, int], path: Sequence[str], default: int | None) -> int:
+    return next((by_project[name] for name in path if name in by_project), default or 0)
 
 
 def _ancestors(state: PoolState, action: Action, preemptor: Job) -> Callable[[str], Sequence[str]]:
@@ -73,12 +77,8 @@ def _ancestors(state: PoolState, action: Action, preemptor: Job) -> Callable[[st
 
 
 def _by_project(state: PoolState, action: Action) -> dict[str, int]:
-    times = ((project.name, _of(project.min_runtime, action)) for project in state.rules.projects)
+    times = ((project.name, project.min_runtime.under(action)) for project in state.rules.projects)
     return {name: time for name, time in times if time is not None}
 
 
-def _of(setting: MinRuntime, action: Action) -> int | None:
-    return setting.preempt if action == "preempt" else setting.reclaim
-
-
-PROTECTION = Rule(110, NAME, shield, "has not run for its minimum run time yet", ends=ends)
+PROTECTION = Rule(110, NAME, shield, "has not run for its minimum run time yet", ends=ends, field="protections.min_runtime")

@@ -13,10 +13,9 @@ from bailiff_core.model.policy import Action
 from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, allocated_tasks
-from bailiff_core.quota.fair_share import fair_shares
 from bailiff_core.scheduling_snapshot import current_usage
 
-from .rule import Rule, Shield
+from .rule import JobsShield, Rule, Shield
 
 NAME = "no-counter-reclaim"
 
@@ -42,7 +41,7 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
             return True
         return any(part in all_time for part in parts) and shares.cover(unit)
 
-    return shielded
+    return JobsShield(shielded, lambda: (name.removesuffix(SURPLUS) for name in all_time))
 
 
 def _displacement_key(preemptor: Job) -> str:
@@ -72,7 +71,7 @@ class _Shares:
         usage = current_usage(self._state)
         leaf = usage.leaf_of(unit.job)
         if leaf not in self._by_project:
-            share = fair_shares(usage.tree, usage.total, usage.requests, usage.divided)[leaf]
+            share = usage.entitlements[leaf].share
             started = [
                 (self._start(job, task.index), usage.allocated_to(Unit(job, (task.index,), core=False)))
                 for job in self._state.active_jobs()

@@ -11,7 +11,7 @@ from bailiff_core.model.project_tree import ProjectTree, tree_of
 from bailiff_core.model.state import Job, PoolState, Preemption
 from bailiff_core.model.units import Unit
 
-from .rule import Rule, Shield
+from .rule import JobsShield, Rule, Shield
 
 NAME = "no-reclaim-of-reserved"
 
@@ -23,15 +23,13 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     if action == "preempt" and state.rules.scope != "pool":
         return None  # it drops no reservations of other projects
     tree = tree_of(state)
-    protected = {
-        each.job: None for each in state.preemptions.values() if each.victims and _would_cancel(state, tree, preemptor, each)
-    }
+    protected = {each.job: None for each in state.preemptions.values() if _would_cancel(state, tree, preemptor, each)}
 
     def shielded(unit: Unit) -> bool:
         job = unit.job
         return job.id in protected and any(task.state == "reserved" and task.index in unit.indices for task in job.tasks)
 
-    return shielded if protected else None
+    return JobsShield(shielded, lambda: protected) if protected else None
 
 
 def _would_cancel(state: PoolState, tree: ProjectTree, preemptor: Job, preemption: Preemption) -> bool:

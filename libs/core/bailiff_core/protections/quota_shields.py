@@ -7,18 +7,19 @@ protected: they share one quota.
 With reclaim enabled, part of the rule applies whatever the policy says, because the other project would reclaim the resources
 at once and both would evict each other without end. Where the preemptor's project would exceed its quota, jobs of other
 projects within their quota are protected; where it would exceed its fair share, those within their fair share. The bounds are
-then those of the victim's project and of each of its ancestors that is not an ancestor of the preemptor.
+then those of the victim's project and of each of its ancestors that is not an ancestor of the preemptor. The same part applies
+under consolidate: what is only borrowed moves no job of a project that is entitled to what it uses.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import project_text
+from bailiff_core.model.project_tree import are_several, projects_text
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.placement.equivalence_classes import KINDS, class_of
 from bailiff_core.quota.demand_vector import of_unit
-from bailiff_core.quota.fair_share import allocatable, fair_shares
 from bailiff_core.quota.usage import Usage
 from bailiff_core.scheduling_snapshot import current_usage
 
@@ -85,14 +86,16 @@ class VictimQuotas:
         They are permitted if in some order each is evicted while its project, and the project's ancestors, exceed their bounds.
         Usage only shrinks, so the last eviction of each project decides; it may be the last unit of any of the jobs.
         """
+        leaves: dict[str, None] = {}
         lost: dict[str, ResourceVector] = {}
         last_units: dict[str, dict[str, Unit]] = {}
         bounds: dict[str, tuple[ResourceVector, str]] = {}
         for unit in victims:
             if unit.job.project == self._preemptor.project:
                 continue
-            used = self._usage.allocated_to(unit)
-            for name, bound, kind in self._bounds.bounds_of(self._usage.leaf_of(unit.job)):
+            used, leaf = self._usage.allocated_to(unit), self._usage.leaf_of(unit.job)
+            leaves[leaf] = None
+            for name, bound, kind in self._bounds.bounds_of(leaf):
                 bounds[name] = bound, kind
                 lost[name] = lost.get(name, ZERO).plus(used)
                 last = last_units.setdefault(name, {})
@@ -103,15 +106,28 @@ class VictimQuotas:
             left = self._allocated.get(name, ZERO).minus(lost[name]).plus(self._usage.allocated_to(unit))
             return _touches(_excess(left, bounds[name][0]), unit)
 
-        for name, units in last_units.items():
-            for unit in units.values():
-                bounded = self._bounds.bounds_of(self._usage.leaf_of(unit.job))
-                path = [each for each, *_ in bounded]
+        def some_may_be_last(name: str) -> bool:
+            for unit in last_units[name].values():
+                path = [each for each, *_ in self._bounds.bounds_of(self._usage.leaf_of(unit.job))]
                 if all(may_be_last(unit, each) for each in path[: path.index(name) + 1]):
-                    break
-            else:
-                return f"{project_text(name)} would lose more than it uses beyond its {bounds[name][1]}"
-        return None
+                    return True
+            return False
+
+        barred = {name: bounds[name][1] for name in last_units if not some_may_be_last(name)}
+        return self._barred_text(leaves, barred) if barred else None
+
+    def _barred_text(self, leaves: Iterable[str], barred: Mapping[str, str]) -> str:
+        """Who would lose too much, of each leaf and its ancestors the innermost one. barred: the kinds of their bounds."""
+        of_kind: dict[str, dict[str, None]] = {}
+        for leaf in leaves:
+            name = next((name for name, *_ in self._bounds.bounds_of(leaf) if name in barred), None)
+            if name is not None:
+                of_kind.setdefault(barred[name], {})[name] = None
+        texts = []
+        for kind, names in of_kind.items():
+            beyond = "they use beyond their" if are_several(list(names)) else "it uses beyond its"
+            texts.append(f"{projects_text(list(names))} would lose more than {beyond} {kind}")
+        return ", and ".join(texts)
 
 
 class _Bounds:
@@ -124,7 +140,6 @@ class _Bounds:
         self.usage = usage
         self._shields = shields
         self._path = usage.tree.branches[usage.leaf_of(preemptor)].path
-        self._shares: dict[str, ResourceVector] = {}
         self._beyond_quota: dict[str, None] = {}
         self._beyond_share: dict[str, None] = {}
         self._by_leaf: dict[str, list[tuple[str, ResourceVector, str]]] = {}
@@ -133,23 +148,23 @@ class _Bounds:
     def of(cls, state: PoolState, action: Action, preemptor: Job) -> "_Bounds | None":
         """`None` where the rule is off for this preemptor."""
         rules = state.rules
-        if action != "preempt" or rules.scope != "pool" or not rules.projects:
+        moves = action == "consolidate"
+        if not rules.projects or not (moves or (action == "preempt" and rules.scope == "pool")):
             return None
-        found = cls(current_usage(state), preemptor, shields=rules.preemption.quota_shields)
+        found = cls(current_usage(state), preemptor, shields=rules.preemption.quota_shields and not moves)
         unit = next_unit(preemptor)
-        if unit is not None and "reclaim" in rules.preemption.actions:
+        if unit is not None and (moves or "reclaim" in rules.preemption.actions):
             found._note_exceeded(unit)
         return found if found._shields or found._beyond_quota else None
 
     def _note_exceeded(self, unit: Unit) -> None:
         usage = self.usage
-        self._shares = fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
         requested = of_unit(unit, usage.smallest)
         for name in self._path[:-1]:
             after = usage.allocated(name).plus(requested)
-            if any(_excess(after, usage.tree.branches[name].quota)):
+            if any(_excess(after, usage.entitlements[name].quota)):
                 self._beyond_quota[name] = None
-            if any(_excess(after, self._share(name))):
+            if any(_excess(after, usage.entitlements[name].most)):
                 self._beyond_share[name] = None
 
     def bounds_of(self, leaf: str) -> list[tuple[str, ResourceVector, str]]:
@@ -168,10 +183,8 @@ class _Bounds:
         for name in path if reclaimable else path[:1]:
             if name in self._path and name != leaf:
                 return
-            yield name, self._share(name) if share else self.usage.tree.branches[name].quota, "share" if share else "quota"
-
-    def _share(self, name: str) -> ResourceVector:
-        return allocatable(self.usage.tree.branches[name], self._shares[name])
+            entitled = self.usage.entitlements[name]
+            yield name, entitled.most if share else entitled.quota, "share" if share else "quota"
 
 
 def _excess(allocated: ResourceVector, quota: ResourceVector) -> Excess:
@@ -179,13 +192,9 @@ def _excess(allocated: ResourceVector, quota: ResourceVector) -> Excess:
 
 
 def _touches(excess: Excess, unit: Unit) -> bool:
-    """Whether the unit uses a resource of which its project exceeds the bound."""
-    return any(
-        (excess[0] and (group.gpu_milli or group.gpu_share_milli or group.gpu_share_bytes))
-        or (excess[1] and group.cpu_milli)
-        or (excess[2] and group.memory_bytes)
-        for group in unit.job.demand.tasks
-    )
+    """Whether the unit's job uses a resource of which its project exceeds the bound."""
+    *_, kinds = class_of(unit.job)
+    return any(exceeds and kinds & kind for exceeds, kind in zip(excess, KINDS, strict=True))
 
 
 def set_test(state: PoolState, action: Action, preemptor: Job, earlier: Sequence[Unit]) -> SetTest | None:  # noqa: ARG001
@@ -194,4 +203,12 @@ def set_test(state: PoolState, action: Action, preemptor: Job, earlier: Sequence
     return None if quotas is None else quotas.violation
 
 
-PROTECTION = Rule(90, NAME, shield, "is within the quota, or the fair share, of its project", set_test=set_test)
+PROTECTION = Rule(
+    90,
+    NAME,
+    shield,
+    "is within the quota, or the fair share, of its project",
+    set_test=set_test,
+    by_group=True,
+    field="preemption.quota_shields",
+)

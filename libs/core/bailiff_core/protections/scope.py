@@ -15,4 +15,4 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     return lambda unit: unit.job.project != preemptor.project
 
 
-PROTECTION = Rule(50, NAME, shield, "belongs to another project", by_group=True)
+PROTECTION = Rule(38, NAME, shield, "belongs to another project", by_group=True, field="preemption.scope")

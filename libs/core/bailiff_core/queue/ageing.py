@@ -8,8 +8,6 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.policy import Ageing
 from bailiff_core.model.state import ENDED, Job, PoolState
 
-from .pending_since import pending_since
-
 NAME = "ageing"
 
 
@@ -22,7 +20,7 @@ def effective(state: PoolState, job: Job) -> int:
         return _boosted(state, rules, job)
     if job.phase != "pending":
         return job.priority
-    waited = rules.waiting is not None and state.now >= pending_since(job) + rules.waiting
+    waited = rules.waiting is not None and state.now >= job.queued_since + rules.waiting
     return _boosted(state, rules, job) if waited else job.base_priority
 
 
@@ -43,11 +41,11 @@ def due(state: PoolState, job: Job) -> int | None:
     if job.phase in ENDED or job.cancelled:
         return None
     if effective(state, job) != job.priority:
-        return pending_since(job)
+        return job.queued_since
     rules = state.rules.protections.ageing
     if rules is None or rules.waiting is None or job.phase != "pending" or job.priority == _boosted(state, rules, job):
         return None
-    return pending_since(job) + rules.waiting
+    return job.queued_since + rules.waiting
 
 
 def _evicted_often(rules: Ageing, job: Job) -> bool:

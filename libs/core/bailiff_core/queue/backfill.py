@@ -14,7 +14,6 @@ from bailiff_core.model.resources import subtract
 from bailiff_core.model.state import Job, Resources
 from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.placement.cluster_resources import NodeResources, is_eligible
-from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks, place_unit
 from bailiff_core.placement.packing import ANYWHERE, has_capacity
 from bailiff_core.placement.step_budget import StepBudget
@@ -23,7 +22,7 @@ from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 from bailiff_core.scheduling_snapshot.completion_forecast import NO_COMPLETION, End, in_order_of_end, known_end
 from bailiff_core.scheduling_snapshot.completion_order import ASSUMED_EVICTED
 
-from .backfilled import BackfilledVictims
+from .head import BackfilledVictims
 
 Reserved = tuple[str, dict[int, Resources], int | None]
 
@@ -47,9 +46,13 @@ NOTHING = _FuturePlace({})
 class Backfill:
     """The reservation for `head`, the first unit that is pending only because free resources do not suffice.
 
-    Computed on first use. `starts`: when the head can start, µs; `None` if that depends on jobs without a run-time limit, or if
-    no placement was found and nothing is reserved. victims: which jobs behind the head it may evict once they are backfilled;
-    those that are count as gone. unplaceable: scheduling classes for which no placement was found.
+    Computed on first use.
+
+    Attributes:
+        starts: When the head can start, µs; None if that depends on jobs without a run-time limit, or if no placement was found
+            and nothing is reserved.
+        victims: Jobs behind the head that it may evict once they are backfilled; those that are backfilled count as gone.
+        unplaceable: Scheduling classes for which no placement was found.
     """
 
     def __init__(self, snapshot: SchedulingSnapshot, head: Unit, budget: StepBudget) -> None:
@@ -121,22 +124,20 @@ class Backfill:
         """The head's job id, the resources reserved for it by node, and its start, µs, if known."""
         return self.head.id, self.reserved, self.starts
 
-    def place(self, unit: Unit, budget: StepBudget) -> GangPlacement | NoFit:
-        """`place_unit` for a unit behind the head."""
+    def find_place(self, unit: Unit, budget: StepBudget) -> GangPlacement | NoFit:
+        """A placement of a unit behind the head that does not delay it. Nothing is allocated."""
         cluster = self._snapshot.cluster
-        if not self.reserved or self.completes_before_head(unit):
-            return place_unit(cluster, unit, budget)
         mark = cluster.mark()
-        for number, reserved in self.reserved.items():
+        delaying = {} if self.completes_before_head(unit) else self.reserved
+        for number, reserved in delaying.items():
             node = cluster.nodes[number]
             known = self._unreserved.get(number)
+            # `future` is a new object whenever it changes.
             if known is None or known[0] is not node.future:
                 known = self._unreserved[number] = node.future, subtract(node.future, reserved, node.units)
             cluster.set_future(node, known[1])
         found = place_unit(cluster, unit, budget)
         cluster.rollback(mark)
-        if isinstance(found, GangPlacement):
-            cluster.place(unit, found)
         return found
 
     def completes_before_head(self, unit: Unit) -> bool:
@@ -148,8 +149,6 @@ class Backfill:
 
     def _find(self, before: int) -> _FuturePlace:
         """Find the fewest completions that the head needs, and its resources then. The cluster resources are left changed."""
-        if could_ever_fit(self._snapshot.state, self._head.job.demand) is not None:
-            return NOTHING
         last = self._least_completion()
         if last is None:
             return NOTHING

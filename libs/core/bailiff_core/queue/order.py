@@ -1,26 +1,25 @@
 """The order in which pending jobs are tried: by project (fair share), then priority, submission and id."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
 from bailiff_core.model.project_tree import ROOT
-from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
+from bailiff_core.model.resource_vector import UNLIMITED, Amount, ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, next_unit, victim_units
 from bailiff_core.quota.demand_vector import of_unit
-from bailiff_core.quota.fair_share import allocatable, fair_shares
+from bailiff_core.quota.fair_share import NOTHING, Entitlements
 from bailiff_core.quota.resource_snapshot import ResourceSnapshot
 
 Ratio = tuple[int, Fraction]
 Entry = tuple[tuple[object, ...], int, str]
 
 
-def shares_now(snapshot: ResourceSnapshot) -> dict[str, ResourceVector]:
+def shares_now(snapshot: ResourceSnapshot) -> Entitlements:
     """Current fair shares, which a pass uses unchanged from its start to its end."""
-    usage = snapshot.usage
-    return fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
+    return snapshot.usage.entitlements
 
 
 def try_key(job: Job) -> tuple[int, int, int, str]:
@@ -56,15 +55,12 @@ class Pass:
     changed. Allocate requeues a job after a success; the other actions try each job once.
     """
 
-    def __init__(
-        self, snapshot: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, ResourceVector] | None = None
-    ) -> None:
+    def __init__(self, snapshot: ResourceSnapshot, jobs: Iterable[Job], shares: Entitlements | None = None) -> None:
         self._usage = snapshot.usage
         self._tree = snapshot.usage.tree
         self.shares = shares_now(snapshot) if shares is None else shares
         self._jobs: dict[str, Job] = {}
         self._candidates: dict[str, _Candidates] = {}
-        self._bounds: dict[str, ResourceVector] = {}
         self._seen = self._usage.position
         self._unsure: list[str] = []
         for job in jobs:
@@ -158,15 +154,13 @@ class Pass:
 
     def _key(self, project: str, unit: Unit) -> tuple[object, ...]:
         """A project's place among its siblings, with the unit that it would have tried next."""
-        branch, share = self._tree.branches[project], self.shares.get(project, ZERO)
+        branch, entitled = self._tree.branches[project], self.shares.get(project, NOTHING)
         used = self._usage.allocated(project)
         with_unit = used.plus(of_unit(unit, self._usage.smallest))
-        if project not in self._bounds:
-            self._bounds[project] = allocatable(branch, share)
-        bound = self._bounds[project]
+        bound = entitled.most
         return (
-            not used.within(share),
-            any(quota != UNLIMITED and amount > quota for amount, quota in zip(with_unit, branch.quota, strict=True)),
+            not used.within(entitled.share),
+            any(quota != UNLIMITED and amount > quota for amount, quota in zip(with_unit, entitled.quota, strict=True)),
             -branch.priority,
             any(most == 0 and amount > 0 for amount, most in zip(with_unit, bound, strict=True)),
             self._dominant(with_unit, bound),

@@ -1,5 +1,6 @@
 """`preemption-delay`: how long a job is pending before it may preempt. On free resources it may start at once."""
 
+from bailiff_core.model.claims import limits_of
 from bailiff_core.model.state import Job, PoolState
 
 NAME = "preemption-delay"
@@ -11,9 +12,18 @@ def may_preempt_from(state: PoolState, job: Job) -> int:
 
 
 def delay_of(state: PoolState, job: Job) -> int:
-    """The job's own delay, or the policy's, µs."""
-    stated = job.demand.preemption_delay
-    return state.rules.protections.preemption_delay if stated is None else stated
+    """The job's own delay, or the policy's, µs; of its own one that is shorter than the policy's only as far as it is granted."""
+    by_policy, stated = state.rules.protections.preemption_delay, job.demand.preemption_delay
+    if stated is None or stated >= by_policy:
+        return by_policy if stated is None else stated
+    return max(stated, min([by_policy, *limits_of(state, job, "preemption_delay")]))
+
+
+def delay_text(state: PoolState, job: Job) -> str:
+    """`rule preemption-delay, policy field protections.preemption_delay`: what makes the job wait."""
+    own = job.demand.preemption_delay
+    of_job = own is not None and delay_of(state, job) == own
+    return f"rule {NAME}, {'its own preemption_delay' if of_job else 'policy field protections.preemption_delay'}"
 
 
 def due(state: PoolState, job: Job) -> int | None:

@@ -13,7 +13,11 @@ NAME = "start-slo"
 
 @dataclass(frozen=True, slots=True)
 class SloStatus:
-    """One SLO target of a class: `jobs` measured, `late` of them late, `allowed` may be. within: the target, µs."""
+    """One SLO target of a class: `jobs` measured, `late` of them late, `allowed` may be.
+
+    Attributes:
+        within: The target, µs.
+    """
 
     class_name: str
     percent: int
@@ -45,7 +49,7 @@ def slo_status(state: PoolState) -> list[SloStatus]:
     """Status of the SLO targets of all classes, over the jobs that the state still has."""
     stated = {entry.name: slo_targets(entry) for entry in state.rules.priority_classes if slo_targets(entry)}
     waits: dict[str, list[int]] = {name: [] for name in stated}
-    for job in state.jobs.values() if stated else ():
+    for job in state.jobs.values():
         time = start_delay(state, job)
         if job.class_name in waits and time is not None:
             waits[job.class_name].append(time)

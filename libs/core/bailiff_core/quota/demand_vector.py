@@ -16,11 +16,23 @@ from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 
 
-class DeviceScale(NamedTuple):
+class Scale(Protocol):
     """What makes GPUs of requests in bytes and of MIG devices: the memory of the GPU assumed, and the weights by MIG profile."""
+
+    @property
+    def mig_weights(self) -> Mapping[str, int]: ...
+    def bytes_for(self, group: TaskGroup) -> int: ...
+
+
+class DeviceScale(NamedTuple):
+    """One memory size for all requests."""
 
     device_bytes: int
     mig_weights: Mapping[str, int] = {}
+
+    def bytes_for(self, group: TaskGroup) -> int:  # noqa: ARG002
+        """The memory of the GPU that is assumed."""
+        return self.device_bytes
 
 
 class Placed(Protocol):
@@ -34,11 +46,11 @@ class Placed(Protocol):
     def devices(self) -> int: ...
 
 
-def of_task(group: TaskGroup, scale: DeviceScale) -> ResourceVector:
+def of_task(group: TaskGroup, scale: Scale) -> ResourceVector:
     """Demand of one task of the group, on devices of this scale."""
     gpus: Amount = group.gpu_milli
     if group.gpu_share_bytes is not None:
-        gpus = whole(Fraction(1000 * group.gpu_share_bytes * (group.gpu_devices or 1), scale.device_bytes))
+        gpus = whole(Fraction(1000 * group.gpu_share_bytes * (group.gpu_devices or 1), scale.bytes_for(group)))
     elif group.gpu_share_milli is not None:
         gpus = group.gpu_share_milli * (group.gpu_devices or 1)
     elif group.mig_profile is not None:
@@ -46,7 +58,13 @@ def of_task(group: TaskGroup, scale: DeviceScale) -> ResourceVector:
     return ResourceVector(gpus, group.cpu_milli, group.memory_bytes)
 
 
-def of_job(job: Job, scale: DeviceScale) -> ResourceVector:
+def size_of(group: TaskGroup, scale: Scale) -> Amount:
+    """What the group asks of one device, in thousandths of a GPU; 0: it uses none."""
+    devices = devices_of(group)
+    return whole(Fraction(of_task(group, scale).gpu_milli, devices)) if devices else 0
+
+
+def of_job(job: Job, scale: Scale) -> ResourceVector:
     """Demand of all tasks of the job."""
     found = ZERO
     for group in job.demand.tasks:
@@ -54,12 +72,12 @@ def of_job(job: Job, scale: DeviceScale) -> ResourceVector:
     return exact(found)
 
 
-def of_unit(unit: Unit, scale: DeviceScale) -> ResourceVector:
+def of_unit(unit: Unit, scale: Scale) -> ResourceVector:
     """Demand of the unit's tasks, regardless of their placement."""
     return of_members(unit.job, unit.indices, scale)
 
 
-def of_members(job: Job, indices: Iterable[int], scale: DeviceScale) -> ResourceVector:
+def of_members(job: Job, indices: Iterable[int], scale: Scale) -> ResourceVector:
     """Demand of these tasks of the job."""
     if len(job.demand.tasks) == 1:
         return exact(of_task(job.demand.tasks[0], scale).times(sum(1 for _ in indices)))
@@ -71,13 +89,16 @@ def of_members(job: Job, indices: Iterable[int], scale: DeviceScale) -> Resource
         )
     found = ZERO
     for group, count in zip(job.demand.tasks, counts, strict=True):
-        if count:
-            found = found.plus(of_task(group, scale).times(count))
+        found = found.plus(of_task(group, scale).times(count))
     return exact(found)
 
 
-def of_places(state: PoolState, job: Job, places: Iterable[Placed], scale: DeviceScale) -> ResourceVector:
-    """Demand of these tasks on their devices. `scale`: assumed for a device that no longer exists."""
+def of_places(state: PoolState, job: Job, places: Iterable[Placed], scale: Scale) -> ResourceVector:
+    """Demand of these tasks on their devices.
+
+    Args:
+        scale: Assumed for a device that no longer exists.
+    """
     places = list(places)
     if not by_bytes(job):
         return of_members(job, (place.index for place in places), scale)

@@ -1,103 +1,210 @@
-"""Fair shares (semantics §2): the entitlement of each project, resource by resource, from the root downwards.
+"""Fair shares (semantics, quotas): what each project is entitled to, resource by resource, from the root downwards.
 
-Amounts are whole numbers, except for requests in bytes of a device and shares derived from them: these are exact fractions.
-Fair shares limit reclaim and order projects; they never prevent the use of free resources.
+Amounts are whole numbers, except for GPUs that are requested in bytes or as MIG devices, and shares derived from them: these
+are exact fractions. Fair shares limit reclaim and order projects; they never prevent the use of free resources.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import gcd, lcm
+from typing import NamedTuple
 
-from bailiff_core.model.project_tree import ROOT, Branch, ProjectTree, Siblings
+from bailiff_core.model.project_tree import NO_BOUNDS, ROOT, Branch, ProjectTree, Siblings
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 
-STEPS = (1000, 1, 1)  # shares are rounded down to whole GPUs, millicores and bytes
-Divided = tuple[ResourceVector, list[ResourceVector], list[ResourceVector]]
+from .demand_vector import whole
+
+WHOLE_GPU = 1000
 
 
-def fair_shares(
-    tree: ProjectTree, total: ResourceVector, requested: Mapping[str, ResourceVector], cache: dict[str, Divided] | None = None
-) -> dict[str, ResourceVector]:
-    """Fair share of `total` of every project and of the root. `requested`: by project, descendants included.
+class Entitlement(NamedTuple):
+    """What one project is entitled to.
 
-    cache: cache of the previous division of each project's share, for the same tree; reused where the inputs are equal.
+    Attributes:
+        share: Its fair share.
+        quota: Its quota in force: what is stated, or its part of it where the quotas that are asked for exceed what there is.
+        most: Its allocatable share, `min(limit, max(quota in force, fair share))`; -1 where nothing bounds it.
+    """
+
+    share: ResourceVector = ZERO
+    quota: ResourceVector = ZERO
+    most: ResourceVector = ZERO
+
+
+NOTHING = Entitlement()
+Entitlements = Mapping[str, Entitlement]
+Divided = tuple[ResourceVector, list[ResourceVector], list[Amount], list[Entitlement]]
+
+
+class Steps:
+    """In which steps of GPUs each project can use its share: the greatest common divisor of what its tasks ask of a device."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, Counter[Amount]] = {}
+        self._found: dict[str, Amount] = {}
+
+    def count(self, path: Iterable[str], sizes: Iterable[Amount], sign: int) -> None:
+        """Add (1) or remove (-1) a job that asks for such parts of devices, thousandths of a GPU, at these projects."""
+        for project in path:
+            counts = self._sizes.setdefault(project, Counter())
+            for size in sizes:
+                counts[size] += sign
+                if counts[size] in (0, sign):
+                    self._found.pop(project, None)
+                if not counts[size]:
+                    del counts[size]
+
+    def of(self, project: str) -> Amount:
+        """Thousandths of a GPU."""
+        found = self._found.get(project)
+        if found is None:
+            found = self._found[project] = _common_divisor(self._sizes.get(project, ()))
+        return found
+
+
+def _common_divisor(sizes: Iterable[Amount]) -> Amount:
+    """The greatest common divisor of these positive amounts; a whole GPU if there are none."""
+    amounts = [size for size in sizes if size]
+    if not amounts:
+        return WHOLE_GPU
+    below = lcm(*(amount.denominator for amount in amounts))
+    above = gcd(*(amount.numerator * (below // amount.denominator) for amount in amounts))
+    return whole(Fraction(above, below))
+
+
+def entitlements(
+    tree: ProjectTree,
+    total: ResourceVector,
+    requested: Mapping[str, ResourceVector],
+    steps: Steps,
+    cache: dict[str, Divided] | None = None,
+) -> dict[str, Entitlement]:
+    """What every project, and the root, is entitled to of `total`.
+
+    Args:
+        requested: Requested amounts by project, descendants included.
+        cache: The previous division of each project's share, for the same tree; reused where the inputs are equal.
     """
     cache = {} if cache is None else cache
-    shares = {ROOT: total}
+    found = {ROOT: Entitlement(total, NO_BOUNDS, NO_BOUNDS)}
     for family in tree.sibling_groups:
-        above = shares[family.parent]
-        requested_by_child = [requested.get(name, ZERO) for name in family.names]
+        above = found[family.parent].share
+        requests = [requested.get(name, ZERO) for name in family.names]
+        gpu_steps = [steps.of(name) for name in family.names]
         before = cache.get(family.parent)
-        if before is None or before[0] != above or before[1] != requested_by_child:
-            requests = tuple(zip(*requested_by_child, strict=True))
-            columns = [_divide(above[at], requests[at], family, at) for at in range(3)]
-            before = cache[family.parent] = (
-                above,
-                requested_by_child,
-                [ResourceVector._make(row) for row in zip(*columns, strict=True)],
-            )
-        shares.update(zip(family.names, before[2], strict=True))
-    return shares
+        if before is None or before[:3] != (above, requests, gpu_steps):
+            before = cache[family.parent] = (above, requests, gpu_steps, _divide(tree, family, above, requests, gpu_steps))
+        found.update(zip(family.names, before[3], strict=True))
+    return found
 
 
-def allocatable(branch: Branch, share: ResourceVector) -> ResourceVector:
-    """Allocatable share of the project: `min(limit, max(quota, fair share))`; -1 where neither quota nor limit bounds it."""
-    return ResourceVector(*(_allocatable(*bounds) for bounds in zip(branch.quota, branch.limit, share, strict=True)))
+def _divide(
+    tree: ProjectTree, family: Siblings, above: ResourceVector, requests: Sequence[ResourceVector], gpu_steps: Sequence[Amount]
+) -> list[Entitlement]:
+    """Divides what one project has among its children."""
+    ones = [1] * len(family.names)
+    columns = [
+        _divide_resource(above[at], [request[at] for request in requests], family, at, ones if at else gpu_steps)
+        for at in range(3)
+    ]
+    shares = zip(*(shares for shares, _ in columns), strict=True)
+    quotas = zip(*(quotas for _, quotas in columns), strict=True)
+    return [
+        _entitlement(tree.branches[name], ResourceVector(*share), ResourceVector(*quota))
+        for name, share, quota in zip(family.names, shares, quotas, strict=True)
+    ]
+
+
+def _entitlement(branch: Branch, share: ResourceVector, quota: ResourceVector) -> Entitlement:
+    return Entitlement(share, quota, ResourceVector(*map(_allocatable, quota, branch.limit, share)))
 
 
 def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
-    entitlement = UNLIMITED if quota == UNLIMITED else max(quota, share)
-    if limit == UNLIMITED or entitlement == UNLIMITED:
-        return max(limit, entitlement)
-    return min(limit, entitlement)
+    most = UNLIMITED if quota == UNLIMITED else max(quota, share)
+    if limit == UNLIMITED or most == UNLIMITED:
+        return max(limit, most)
+    return min(limit, most)
 
 
-def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: int) -> Sequence[Amount]:
-    """Divides one resource among the children of one project."""
-    weights = family.weights[at]
+def _divide_resource(
+    total: Amount, requested: Sequence[Amount], family: Siblings, at: int, steps: Sequence[Amount]
+) -> tuple[Sequence[Amount], Sequence[Amount]]:
+    """The shares of one resource, and the quotas in force."""
+    quotas = family.quotas[at]
     wanted = requested
     if family.limited[at]:
         pairs = zip(requested, family.limits[at], strict=True)
         wanted = [amount if limit < 0 or amount < limit else limit for amount, limit in pairs]
     if not family.weightless[at] and sum(wanted) <= total:
-        return wanted  # all requests can be satisfied
-    # 1. Quotas, even if their sum exceeds the total.
-    bounds = zip(family.quotas[at], wanted, strict=True)
-    if family.unlimited[at]:
-        shares = [total if quota < 0 and total < want else quota if 0 <= quota < want else want for quota, want in bounds]
-    else:
-        shares = [quota if quota < want else want for quota, want in bounds]  # noqa: FURB136 - a call takes longer
-    rest = total - sum(shares)
-    # 2. The remainder, by priority and weight, until a round satisfies no more projects.
-    step = STEPS[at]
-    rounding_losses: list[list[tuple[Amount, int]]] = []
-    for rank in family.ranks[at]:
+        return wanted, quotas  # all requests can be satisfied
+    # 1. Quotas, as far as they are asked for. Where those that have a bound exceed the total they shrink in proportion.
+    claimed = [min(want, total if quota < 0 else quota) for want, quota in zip(wanted, quotas, strict=True)]
+    if sum(claim for claim, quota in zip(claimed, quotas, strict=True) if quota >= 0) > total:
+        bounded = [place for place, quota in enumerate(quotas) if quota > 0]
+        start = [0 if quota >= 0 else claim for claim, quota in zip(claimed, quotas, strict=True)]
+        shares = _fill(total, claimed, start, [bounded], quotas, steps)
+        in_force = zip(shares, claimed, quotas, strict=True)
+        return shares, [share if share < claim else quota for share, claim, quota in in_force]
+    rest = total - sum(claimed)
+    # 2. The rest, by priority and weight.
+    return _fill(rest, wanted, claimed, family.ranks[at], family.weights[at], steps), quotas
+
+
+def _fill(
+    rest: Amount,
+    wanted: Sequence[Amount],
+    shares: Sequence[Amount],
+    ranks: Iterable[Sequence[int]],
+    weights: Sequence[Amount],
+    steps: Sequence[Amount],
+) -> list[Amount]:
+    """Adds `rest` to the shares by weight, the first ranks first, up to what is wanted, in steps."""
+    shares = list(shares)
+    rounded: list[list[tuple[Amount, int]]] = []
+    short: list[int] = []
+    for rank in ranks:
         unsatisfied = [place for place in rank if shares[place] < wanted[place]]
         lost: list[tuple[Amount, int]] = []
         while unsatisfied and rest > 0:
             available, all_weights = rest, sum([weights[place] for place in unsatisfied])
-            whole_step = all_weights * step
             still: list[int] = []
             lost = []
             for place in unsatisfied:
                 portion, missing = available * weights[place], wanted[place] - shares[place]
+                # Compared before any division, so that no rounding decides who is satisfied.
                 if missing * all_weights <= portion:
                     granted = missing
                 else:
                     still.append(place)
-                    steps, remainder = divmod(portion, whole_step)
-                    granted = steps * step
-                    if remainder:
-                        lost.append((-remainder, place))
+                    # Whole steps of the share, not of what is added: a quota may end between two steps.
+                    reached, step = portion + shares[place] * all_weights, steps[place]
+                    granted = max(0, reached // (step * all_weights) * step - shares[place])
+                    loss = reached - (shares[place] + granted) * all_weights
+                    if loss:
+                        lost.append((-loss, place))
                 shares[place] += granted
                 rest -= granted
+            # All have their portion now; what remains was lost to rounding.
             if len(still) == len(unsatisfied):
                 break
             unsatisfied = still
-        rounding_losses.append(lost)
-    # 3. The remainder of rounding down: one step each, largest rounding loss first, then the older project.
-    for lost in rounding_losses:
-        lost.sort()
-        for _, place in lost:
-            granted = min(step, rest)
+        rounded.append(lost)
+    # What rounding left over: a step each, to those that lost most first, then the older project; at last what is no step.
+    for place in _turns(rounded):
+        step = (shares[place] // steps[place] + 1) * steps[place] - shares[place]
+        if step <= rest:
+            granted = min(step, wanted[place] - shares[place])
             shares[place] += granted
             rest -= granted
-    return shares
+        else:
+            short.append(place)
+    for place in short:
+        granted = min(rest, wanted[place] - shares[place])
+        shares[place] += granted
+        rest -= granted
+    return [whole(share) for share in shares]
+
+
+def _turns(rounded: Iterable[list[tuple[Amount, int]]]) -> list[int]:
+    return [place for lost in rounded for _, place in sorted(lost)]

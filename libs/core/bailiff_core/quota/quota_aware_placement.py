@@ -29,8 +29,10 @@ def place_within_bounds(
 ) -> GangPlacement | NoFit | str:
     """A placement, or why there is none, or the limit that every placement exceeds. A placement is allocated in the snapshot.
 
-    Units that request no MiB of a device are only placed: their limits are checked before. over: returns the limit that a
-    placement exceeds, as a sentence; default: limits and quotas.
+    Units that request no MiB of a device are only placed: their limits are checked before.
+
+    Args:
+        over: Returns the limit that a placement exceeds, as a sentence; default: limits and quotas.
     """
     exceeded: BoundsCheck = over or (lambda place: over_bounds(snapshot, unit, place))
     cluster = snapshot.cluster
@@ -53,6 +55,14 @@ def place_within_bounds(
         return spread
     cluster.rollback(mark)
     return violation
+
+
+def find_within_bounds(snapshot: ResourceSnapshot, unit: Unit, budget: StepBudget) -> GangPlacement | NoFit | str:
+    """As `place_within_bounds`, with nothing allocated."""
+    mark = snapshot.mark()
+    found = place_within_bounds(snapshot, unit, budget)
+    snapshot.rollback(mark)
+    return found
 
 
 def _sizes(cluster: ClusterResources) -> dict[str, int]:

@@ -1,22 +1,24 @@
-"""Limits and quotas of projects. Each refusal is a sentence.
+"""Limits and quotas of projects, `cooldown` of projects, and `cap-at-fair-share`. Each refusal is a sentence.
 
 Every check uses the current snapshot, trials included, before the unit is placed in it.
 """
 
-from collections.abc import Mapping
-
-from bailiff_core.model.project_tree import NO_BOUNDS, project_text
+from bailiff_core.model.policy import Action
+from bailiff_core.model.project_tree import NO_BOUNDS, ROOT, project_text
 from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, ResourceVector, resource_text
-from bailiff_core.model.state import Job
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
 
 from .demand_vector import of_unit
+from .fair_share import NOTHING, Entitlements
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
 
-Shares = Mapping[str, ResourceVector]
+Shares = Entitlements
 NON_PREEMPTIBLE_SUFFIX = " for work that is not preemptible"
+COOLDOWN = "cooldown"
+CAP_AT_FAIR_SHARE = "cap-at-fair-share"
 
 
 def over_bounds(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
@@ -25,7 +27,11 @@ def over_bounds(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | N
 
 
 def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
-    """Why a project would exceed its limit with the unit. place: default: on any device."""
+    """Why a project would exceed its limit with the unit.
+
+    Args:
+        place: None: on any device.
+    """
     usage = snapshot.usage
     demand: ResourceVector | None = None
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
@@ -53,11 +59,11 @@ def over_quota(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
     usage = snapshot.usage
     demand = _min_demand(usage, unit, place)
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
-        quota = usage.tree.branches[project].quota
+        quota = usage.entitlements[project].quota
         over = _exceeded_resource(usage.non_preemptible(project), demand, quota)
         if over is not None:
             used = usage.non_preemptible(project).plus(demand)
-            return would_use(project, over, used, quota, "quota", NON_PREEMPTIBLE_SUFFIX)
+            return would_use(project, over, used, quota, "quota", NON_PREEMPTIBLE_SUFFIX) + shrunk_text(usage, project, over)
     return None
 
 
@@ -77,14 +83,18 @@ def never_within_bounds(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
 
 
 def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> str | None:
-    """Why the unit's project may not reclaim resources for it: it would exceed its fair share or quota."""
+    """Why the unit's project may not reclaim resources for it: it would exceed its fair share, its limit or its quota."""
     usage = snapshot.usage
     project = usage.leaf_of(unit.job)
-    share = shares.get(project, ZERO)
+    share = shares.get(project, NOTHING).share
     used = usage.allocated(project).plus(of_unit(unit, usage.smallest))
+    limit = usage.tree.branches[project].limit
     for at in range(3):
         if used[at] > share[at]:
-            return would_use(project, at, used, share, "fair share")
+            limited = limit[at] != UNLIMITED and limit[at] <= share[at]  # no share is above it
+            if limited:
+                return would_use(project, at, used, limit, "limit")
+            return would_use(project, at, used, share, "fair share") + shrunk_text(usage, project, at)
     return over_quota(snapshot, unit)
 
 
@@ -109,3 +119,101 @@ def would_use(project: str, at: int, used: ResourceVector, bound: ResourceVector
     """The sentence for a project whose usage would exceed a bound in resource `at`."""
     amount, maximum = resource_text(at, used[at]), resource_text(at, bound[at], up=False)
     return f"{project_text(project)} would use {amount} of its {kind} of {maximum} {RESOURCES[at]}{suffix}"
+
+
+def may_borrow_at(state: PoolState, project: str) -> int:
+    """Time, µs, from which the project may exceed its quota; 0 if nothing was reclaimed from it."""
+    cooldown = state.rules.protections.cooldown.project
+    return state.reclaimed_at[project] + cooldown if cooldown and project in state.reclaimed_at else 0
+
+
+def shrunk_text(usage: Usage, project: str, at: int) -> str:
+    """That only part of the project's quota is in force, to follow a sentence; empty: all of it is."""
+    stated, in_force = usage.tree.branches[project].quota[at], usage.entitlements[project].quota[at]
+    if in_force == stated:
+        return ""
+    quota = f"quota of {resource_text(at, stated)} {RESOURCES[at]}"
+    part = resource_text(at, in_force, up=False)
+    return f"; of its {quota} {part} is in force, as the quotas asked for exceed what there is"
+
+
+def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
+    """Why the unit may not start now, as a sentence, or `None`: a project of its path would borrow during its cooldown.
+
+    A project that lost resources to reclaim, and its ancestors below the common ancestor with the preemptor, start nothing
+    beyond their quotas for a time: otherwise they would borrow again immediately (kueue#14468, #6861).
+    """
+    state = snapshot.state
+    if not state.reclaimed_at or not state.rules.protections.cooldown.project:
+        return None
+    usage = snapshot.usage
+    demand: ResourceVector | None = None
+    for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
+        if state.now >= may_borrow_at(state, project):
+            continue
+        demand = demand or of_unit(unit, usage.smallest)
+        if _borrows(usage.allocated(project), demand, usage.entitlements[project].quota):
+            return f"{project_text(project)} lost resources to reclaim and may not borrow during its cooldown (rule {COOLDOWN})"
+    return None
+
+
+def _borrows(used: ResourceVector, demand: ResourceVector, quota: ResourceVector) -> bool:
+    """Whether the request would exceed the quota of a requested resource."""
+    return any(demand[at] > 0 and quota[at] != UNLIMITED and used[at] + demand[at] > quota[at] for at in range(len(quota)))
+
+
+def next_cooldown_end(state: PoolState) -> int | None:
+    """Time, µs, at which the next cooldown ends, or `None`."""
+    ends = (may_borrow_at(state, project) for project in state.reclaimed_at)
+    return min((end for end in ends if end > state.now), default=None)
+
+
+class CapAtFairShare:
+    """Preempt never takes the preemptor's project, or an ancestor, beyond the larger of its fair share and its usage.
+
+    Usage beyond the fair share is borrowed. Allocate may borrow free resources; a preemptor that evicted others for borrowed
+    resources would lose them to reclaim and could evict the same jobs again: with both actions enabled, without end.
+
+    One check is for one preemptor. Created before anything is evicted in the snapshot; `forbids` uses the current snapshot.
+    """
+
+    def __init__(self, snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> None:
+        usage = snapshot.usage
+        path = usage.tree.branches[usage.leaf_of(unit.job)].path
+        self._usage = usage
+        self._unit = unit
+        self._bounds = {
+            project: (shares.get(project, NOTHING).share, usage.allocated(project)) for project in path if project != ROOT
+        }
+
+    @classmethod
+    def of(cls, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, action: Action) -> "CapAtFairShare | None":
+        """The check for this unit; `None` if the rule is disabled or does not apply."""
+        rules = snapshot.state.rules
+        on = (
+            action == "preempt"
+            and rules.preemption.cap_at_fair_share
+            and rules.projects
+            and "reclaim" in rules.preemption.actions
+        )
+        return cls(snapshot, shares, unit) if on else None
+
+    def forbids(self, place: GangPlacement | None = None) -> str | None:
+        """Why the unit may not be added to the current usage of its projects, as a sentence, or `None`."""
+        usage = self._usage
+        demand = of_unit(self._unit, usage.smallest) if place is None else usage.usage_at(self._unit, place)
+        for project, (share, usage_before) in self._bounds.items():
+            usage_after = usage.allocated(project).plus(demand)
+            at = _exceeded_share(usage_after, share, usage_before)
+            if at is not None:
+                used, bound = resource_text(at, usage_after[at]), resource_text(at, share[at], up=False)
+                return (
+                    f"{project_text(project)} would use {used} of its fair share of {bound} {RESOURCES[at]}, "
+                    f"and preempt does not exceed it (rule {CAP_AT_FAIR_SHARE}, policy field preemption.cap_at_fair_share)"
+                )
+        return None
+
+
+def _exceeded_share(after: ResourceVector, share: ResourceVector, before: ResourceVector) -> int | None:
+    """Index of the first resource whose usage would exceed both the usage before and the fair share, or `None`."""
+    return next((at for at in range(3) if after[at] > before[at] and after[at] > share[at]), None)

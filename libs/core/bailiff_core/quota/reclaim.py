@@ -6,14 +6,14 @@ A unit is taken while the losing project uses more than it is entitled to of a r
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from bailiff_core.model.project_tree import project_text
+from bailiff_core.model.project_tree import projects_text
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.gang import GangPlacement
+from bailiff_core.placement.equivalence_classes import KINDS, class_of
 
 from .demand_vector import of_unit
-from .fair_share import allocatable
+from .fair_share import NOTHING
 from .quota_checks import Shares, exceeds, would_use
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
@@ -25,18 +25,17 @@ Chain = list[ResourceVector]  # amounts of one job's units, in eviction order
 class Reclaim:
     """Checks which units one preemptor may reclaim from other projects, on the snapshot at the time of creation.
 
-    Relocated units are not reclaimed and must not be passed. place: placement of the preemptor, if it is known.
+    Relocated units are not reclaimed and must not be passed.
     """
 
-    def __init__(self, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, place: GangPlacement | None = None) -> None:
+    def __init__(self, snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> None:
         usage = snapshot.usage
         self._usage = usage
         self._shares = shares
         self._usage_before = usage.all_allocated()
         self._preemptor = usage.leaf_of(unit.job)
-        self._demand = of_unit(unit, usage.smallest) if place is None else usage.usage_at(unit, place)
+        self._demand = of_unit(unit, usage.smallest)
         self._losing_sides: dict[str, tuple[str, str]] = {}
-        self._bounds: dict[str, ResourceVector] = {}
         self._within_quota: dict[str, bool] = {}
         self._margins: dict[str, Margin] = {}
 
@@ -53,13 +52,20 @@ class Reclaim:
 
     def _margin_of(self, mine: str, theirs: str) -> Iterator[Amount | None]:
         """Usage beyond the allocatable share, or, if the preemptor remains within its quota, beyond the victim side's quota."""
-        bounds = [self._bound(theirs)]
+        entitled = self._shares.get(theirs, NOTHING)
+        bounds = [entitled.most]
         if self._fits_quota(mine):
-            bounds.append(self._usage.tree.branches[theirs].quota)
+            bounds.append(entitled.quota)
         used = self._usage_before.get(theirs, ZERO)
         for at in range(3):
             excess = [used[at] - bound[at] for bound in bounds if bound[at] != UNLIMITED and mine != theirs]
             yield max(excess, default=None)
+
+    def may_take(self, victim: Job) -> bool:
+        """Whether any unit of a job of its class may be reclaimed; relocated, it may be whatever its project uses."""
+        *_, kinds = class_of(victim)
+        margins = zip(self.margin(victim), KINDS, strict=True)
+        return any(bound is not None and bound > 0 and kinds & kind for bound, kind in margins)
 
     def admits(self, units: Iterable[Unit]) -> bool:
         """Whether all these units may be reclaimed, in some order. Those of one job are given, and taken, in eviction order."""
@@ -84,18 +90,21 @@ class Reclaim:
         path = tree.branches[self._preemptor].path
         for project, parent in pairwise(path):
             project_after = self._usage_before.get(project, ZERO).minus(lost.get(project, ZERO)).plus(self._demand)
+            fuller: dict[int, list[str]] = {}  # siblings by resource
             for sibling in tree.children[parent]:
                 if sibling in lost and sibling != project:
                     sibling_after = self._usage_before.get(sibling, ZERO).minus(lost[sibling])
                     at = self._fuller_resource(project, project_after, sibling, sibling_after)
                     if at is not None:
-                        share = self._shares.get(project, ZERO)
-                        text = would_use(project, at, project_after, share, "fair share")
-                        return f"{text}, a larger part of it than {project_text(sibling)} would keep"
+                        fuller.setdefault(at, []).append(sibling)
+            if fuller:
+                at, siblings = next(iter(fuller.items()))
+                text = would_use(project, at, project_after, self._shares.get(project, NOTHING).share, "fair share")
+                return f"{text}, a larger part of it than {projects_text(siblings)} would keep"
         return None
 
     def _fuller_resource(self, project: str, used: ResourceVector, sibling: str, sibling_used: ResourceVector) -> int | None:
-        share, sibling_share = self._shares.get(project, ZERO), self._shares.get(sibling, ZERO)
+        share, sibling_share = (self._shares.get(name, NOTHING).share for name in (project, sibling))
         for at in range(3):
             if used[at] <= share[at]:
                 continue
@@ -112,16 +121,10 @@ class Reclaim:
             self._losing_sides[leaf] = self._usage.tree.sides(self._preemptor, leaf)
         return self._losing_sides[leaf]
 
-    def _bound(self, project: str) -> ResourceVector:
-        if project not in self._bounds:
-            branch = self._usage.tree.branches[project]
-            self._bounds[project] = allocatable(branch, self._shares.get(project, ZERO))
-        return self._bounds[project]
-
     def _fits_quota(self, project: str) -> bool:
         if project not in self._within_quota:
             with_unit = self._usage_before.get(project, ZERO).plus(self._demand)
-            self._within_quota[project] = not exceeds(with_unit, self._usage.tree.branches[project].quota)
+            self._within_quota[project] = not exceeds(with_unit, self._shares.get(project, NOTHING).quota)
         return self._within_quota[project]
 
 

@@ -1,58 +1,69 @@
 """Usage and requests of each project, updated incrementally, with trial changes and rollback."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from bailiff_core.model.mig import device_gpu_milli, mig_weights_of, profile_of
+from bailiff_core.model.gpu_shares import task_resources
+from bailiff_core.model.mig import mig_weights_of
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.project_tree import ProjectTree
-from bailiff_core.model.resource_vector import ZERO, ResourceVector
-from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
-from bailiff_core.model.units import Unit
+from bailiff_core.model.project_tree import NO_BOUNDS, ProjectTree
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
+from bailiff_core.model.resources import add
+from bailiff_core.model.state import ENDED, Job, PoolState, Resources, Task
+from bailiff_core.model.undecoded import alike
+from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of
 
-from .demand_vector import DeviceScale, by_bytes, exact, of_job, of_members, of_places
-from .fair_share import Divided
+from .counted_capacity import Accepted, AcceptedSizes, CountedCapacity, Needs
+from .demand_vector import Placed, by_bytes, exact, of_members, of_places, size_of
+from .fair_share import Divided, Entitlements, Steps, entitlements
 
 MAX_JOURNAL = 10_000
 NO_TASKS: frozenset[int] = frozenset()
-NO_DEVICE = 1 << 37  # bytes; GPU size assumed for requests in bytes if the pool has no GPU
+KEPT_NEEDS = 1_000  # scheduling classes
+TaskResources = tuple[int, int, int, Mapping[int, int]]
 
 
-@dataclass(slots=True)
-class _JobUsage:
-    """Usage and requests of one job. leaf: project charged. uncounted: tasks with a placement that are releasing."""
+class _JobUsage(NamedTuple):
+    """Usage and requests of one job.
+
+    Attributes:
+        leaf: The project charged.
+        uncounted: Tasks that are releasing and have no other place.
+        claims: Requirements of its tasks, if it runs or could.
+        sizes: What one device counts as of each of its tasks, in thousandths of a GPU.
+        unmet: What it asks for and could not get of an empty pool.
+    """
 
     leaf: str
     preemptible: bool
     allocated: ResourceVector
     requested: ResourceVector
     uncounted: frozenset[int] = NO_TASKS
+    claims: tuple[TaskRequirements, ...] = ()
+    sizes: tuple[Amount, ...] = ()
+    unmet: ResourceVector = ZERO
 
 
 class Usage:
     """Amounts by project, of its own jobs and of all projects below it; `""` is the whole pool.
 
-    allocated: of tasks that are reserved, starting or running, and of reservations; releasing ones do not count.
-    requested: allocated plus pending tasks. total: capacity of the pool's nodes. smallest, largest: scale of the
-    pool's GPUs. divided: cache of `fair_shares`.
+    Attributes:
+        allocated: Amounts of tasks that are reserved, starting or running, and of reservations; releasing ones do not count.
+        requested: Allocated amounts plus those of pending tasks.
+        smallest: Measures requests in bytes by the smallest GPU that the task accepts.
+        largest: Measures requests in bytes by the largest GPU that the task accepts.
     """
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._nodes: dict[int, tuple[ResourceVector, tuple[int, ...]]] = {}
-        self._counted_from: dict[int, tuple[object, ...]] = {}  # by node: the values that `_nodes` was computed from
-        self._sizes: dict[int, int] = {}
-        self.total = ZERO
-        self.smallest = self.largest = DeviceScale(NO_DEVICE)
         self._journal: list[str] = []
         self._discarded = 0
         self._trials: list[tuple[str, bool, ResourceVector]] = []
         self._trial_places: dict[tuple[str, int], TaskPlacement] = {}
-        for node in state.nodes.values():
-            self._count_node(node)
-        self._set_sizes()
+        self._entitlements: Entitlements | None = None
         self._count_all(state)
 
     @classmethod
@@ -68,18 +79,47 @@ class Usage:
         if len(self._journal) > MAX_JOURNAL:
             self._discarded += len(self._journal)
             self._journal.clear()
-        policy_changed = state.policy is not self._policy
-        changed_nodes = state.nodes if policy_changed else state.indices.changed_nodes  # it has the weights of MIG devices
-        changed = [self._count_node(state.nodes[number]) for number in changed_nodes]
-        resized = (any(changed) or policy_changed) and self._set_sizes()
-        if policy_changed:  # the tree, and which jobs are preemptible, may have changed
+        if state.policy is not self._policy:  # the tree, the weights of MIG devices, and which jobs are preemptible may differ
             self._count_all(state)
             return
-        for name in jobs:
+        if not jobs and not state.indices.changed_nodes:
+            return
+        self._entitlements = None
+        moved = [*state.indices.changed_nodes, *self._note_stuck(jobs)]
+        recounted = dict.fromkeys([*jobs, *self._affected(moved)])
+        for name in recounted:
             self._count(name)
-        if resized:
-            for name in list(self._by_bytes):
-                self._count(name)
+
+    @property
+    def total(self) -> ResourceVector:
+        """The capacity of the pool that counts for shares (`CountedCapacity`)."""
+        return self._capacity.total
+
+    @property
+    def schedulable(self) -> ResourceVector:
+        """The capacity of all nodes that take tasks."""
+        return self._capacity.schedulable
+
+    @property
+    def entitlements(self) -> Entitlements:
+        """What each project is entitled to now. Trials do not change it."""
+        if self._entitlements is None:
+            self._entitlements = self.entitlements_if(self.requests, self._divided)
+        return self._entitlements
+
+    @property
+    def shrunk_quotas(self) -> dict[str, ResourceVector]:
+        """The quotas in force that are not what is stated, as more is asked for than there is."""
+        branches = self.tree.branches
+        return {name: found.quota for name, found in self.entitlements.items() if name and found.quota != branches[name].quota}
+
+    def entitlements_if(self, requests: Mapping[str, ResourceVector], divided: dict[str, Divided] | None = None) -> Entitlements:
+        """What each project would be entitled to with these requests.
+
+        Args:
+            divided: Cache of `entitlements`.
+        """
+        return entitlements(self.tree, self.total, requests, self._steps, divided)
 
     def allocated(self, project: str) -> ResourceVector:
         """Usage of the project."""
@@ -90,8 +130,8 @@ class Usage:
         return self._non_preemptible.get(project, ZERO)
 
     def requested(self, project: str) -> ResourceVector:
-        """Usage and pending requests of the project, without trials."""
-        return self.requests.get(project, ZERO)
+        """Usage and pending requests of the project, without trials, also what an empty pool could not give."""
+        return exact(self.requests.get(project, ZERO).plus(self._unmet.get(project, ZERO)))
 
     def all_allocated(self) -> dict[str, ResourceVector]:
         """Current `allocated` of all projects that ever had usage."""
@@ -196,17 +236,31 @@ class Usage:
         self._policy: Policy | None = state.policy
         self.tree = ProjectTree(state.policy.projects if state.policy is not None else ())
         self.requests: dict[str, ResourceVector] = {}
-        self.divided: dict[str, Divided] = {}
+        self._entitlements = None
+        self._divided: dict[str, Divided] = {}
+        self._steps = Steps()
+        self._unmet: dict[str, ResourceVector] = {}
         self._allocated: dict[str, ResourceVector] = {}
         self._non_preemptible: dict[str, ResourceVector] = {}
         self._usage_by_job: dict[str, _JobUsage] = {}
         self._by_bytes: dict[str, None] = {}
+        self._needs: dict[str, Needs] = {}
+        self._most_tasks: dict[TaskRequirements, tuple[int, Accepted]] = {}
+        self._stuck: dict[str, list[tuple[int, TaskResources]]] = {}
+        self._capacity = CountedCapacity()
+        weights = mig_weights_of(state.policy)
+        self.smallest = AcceptedSizes(self._capacity, weights, largest=False)
+        self.largest = AcceptedSizes(self._capacity, weights, largest=True)
+        self._note_stuck(state.evicting)
+        self._affected(state.nodes)
         by_leaf: dict[str, list[_JobUsage]] = {}
-        for name, job in state.jobs.items():
+        for name, job in alike(state.jobs):
             if job.phase not in ENDED:
-                job_usage = self._usage_by_job[name] = self._usage_of(job)
+                known = self._usage_by_job.get(job.id)
+                job_usage = self._usage_by_job[name] = known or self._usage_of(job)
+                self._claim(job_usage, 1)
                 by_leaf.setdefault(job_usage.leaf, []).append(job_usage)
-                if by_bytes(job):
+                if job.id in self._by_bytes if known else by_bytes(job):
                     self._by_bytes[name] = None
         for leaf, usages in by_leaf.items():
             path = self.tree.branches[leaf].path
@@ -226,15 +280,15 @@ class Usage:
             self._by_bytes[name] = None
         else:
             self._by_bytes.pop(name, None)
-        if before == now:
-            return
-        if before is not None and now is not None and (before.leaf, before.preemptible) == (now.leaf, now.preemptible):
+        if before is not None and now is not None and before[:2] + before[5:] == now[:2] + now[5:]:
             self._charge(now, now.allocated.minus(before.allocated), now.requested.minus(before.requested))
             return
         if before is not None:
             self._charge(before, ZERO.minus(before.allocated), ZERO.minus(before.requested))
+            self._claim(before, -1)
         if now is not None:
             self._charge(now, now.allocated, now.requested)
+            self._claim(now, 1)
 
     def _charge(self, job_usage: _JobUsage, allocated: ResourceVector, requested: ResourceVector) -> None:
         if allocated != ZERO:
@@ -242,81 +296,133 @@ class Usage:
         if requested != ZERO:
             _add(self.requests, self.tree.branches[job_usage.leaf].path, requested)
 
+    def _claim(self, job_usage: _JobUsage, sign: int) -> None:
+        self._capacity.claim(job_usage.claims, sign)
+        path = self.tree.branches[job_usage.leaf].path
+        self._steps.count(path, job_usage.sizes, sign)
+        if job_usage.unmet != ZERO:
+            _add(self._unmet, path, job_usage.unmet.times(sign))
+
     def _usage_of(self, job: Job) -> _JobUsage:
         leaf = self.leaf_of(job)
         if job.phase in ("paused", "waiting"):
             return _JobUsage(leaf, job.preemptible, ZERO, ZERO)
-        demand = of_job(job, self.smallest)
-        if not job.tasks and not job.reservation:
-            return _JobUsage(leaf, job.preemptible, ZERO, demand)
-        charged = [task for task in job.tasks if counts(job, task)]
-        if len(charged) == len(job.tasks) and not job.reservation and not by_bytes(job):
-            complete = len(charged) == job.size
-            allocated = demand if complete else of_members(job, (task.index for task in charged), self.smallest)
-            return _JobUsage(leaf, job.preemptible, allocated, demand)
+        needs = self._needs_of(job)
         placed = dict.fromkeys([task.index for task in (*job.tasks, *job.reservation)])
-        pending = [index for index in range(job.size) if index not in placed]
-        allocated = of_places(self._state, job, [*charged, *job.reservation], self.smallest)
+        charged = [task for task in job.tasks if counts(job, task)]
+        allocated = self._allocated_to(job, [*charged, *job.reservation])
+        pending = [index for index in range(job.size) if index not in placed] if placed else range(job.size)
+        requested = allocated
+        if pending and (placed or self._could_start(leaf, job, needs)):
+            requested = exact(allocated.plus(self._satisfiable(job, pending, needs)))
+        unmet = exact(allocated.plus(of_members(job, pending, self.smallest)).minus(requested))
+        claims = tuple(needs.all) if requested != ZERO or charged else ()
+        sizes = tuple(dict.fromkeys(size_of(group, self.smallest) for group in job.demand.tasks)) if claims else ()
         charged_indices = dict.fromkeys(task.index for task in charged)
-        return _JobUsage(
-            leaf,
-            job.preemptible,
-            allocated,
-            exact(allocated.plus(of_members(job, pending, self.smallest))),
-            frozenset(task.index for task in job.tasks if task.index not in charged_indices),
+        reserved = dict.fromkeys(task.index for task in job.reservation)
+        uncounted = frozenset(
+            task.index for task in job.tasks if task.index not in charged_indices and task.index not in reserved
         )
+        return _JobUsage(leaf, job.preemptible, allocated, requested, uncounted, claims, sizes, unmet)
 
-    def _count_node(self, node: Node) -> bool:
-        """Recount the node; returns whether the sizes of its devices changed."""
-        capacity, health = node.capacity, [device.healthy for device in node.devices]
-        weights = mig_weights_of(self._state.policy)
-        masks, others = (capacity.devices, node.quarantined), (capacity.cpu_milli, capacity.memory_bytes)
-        counted_from = (node.devices, health, node.schedulable, masks, others, weights)
-        previous = self._counted_from.get(node.number)
-        if previous is not None and previous[0] is node.devices and previous[1:] == counted_from[1:]:
+    def _allocated_to(self, job: Job, places: Sequence[Placed]) -> ResourceVector:
+        if len(places) == job.size and len(job.demand.tasks) == 1 and not by_bytes(job):
+            return of_members(job, range(job.size), self.smallest)
+        return of_places(self._state, job, places, self.smallest) if places else ZERO
+
+    def _needs_of(self, job: Job) -> Needs:
+        found = self._needs.get(job.scheduling_class) if job.scheduling_class else None
+        if found is None:
+            found = Needs.of(job.demand)
+            if len(self._needs) >= KEPT_NEEDS:
+                self._needs.clear()
+            self._needs[job.scheduling_class] = found
+        for need, count in found.all.items():
+            most, accepted = self._most_tasks.get(need) or (0, self._capacity.accepted(need))
+            if count > most:
+                self._most_tasks[need] = count, accepted
+        return found
+
+    def _could_start(self, leaf: str, job: Job, needs: Needs) -> bool:
+        """Whether the job would fit on the empty nodes that count, and within the limits of its projects if they used nothing.
+
+        Each kind of task is tested by itself.
+        """
+        if any(self._capacity.accepted(need).tasks < count for need, count in needs.core.items()):
             return False
-        self._counted_from[node.number] = counted_from
-        before, sizes_before = self._nodes.pop(node.number, (ZERO, ()))
-        now, sizes = _capacity(node, weights)
-        self._nodes[node.number] = now, sizes
-        if now != before:
-            self.total = exact(self.total.plus(now).minus(before))
-        if sizes != sizes_before:
-            for size in sizes:
-                self._sizes[size] = self._sizes.get(size, 0) + 1
-            for size in sizes_before:
-                self._sizes[size] -= 1
-                if not self._sizes[size]:
-                    del self._sizes[size]
-        return sizes != sizes_before
+        limits = [self.tree.branches[project].limit for project in self.tree.branches[leaf].path]
+        bounded = [limit for limit in limits if limit != NO_BOUNDS]
+        if not bounded:
+            return True
+        unit = next_unit(job)
+        core = ZERO if unit is None else of_members(job, unit.indices, self.largest)
+        return all(most == UNLIMITED or amount <= most for limit in bounded for amount, most in zip(core, limit, strict=True))
 
-    def _set_sizes(self) -> bool:
-        """Update the smallest and largest size; returns whether the smallest changed."""
-        before, weights = self.smallest, mig_weights_of(self._state.policy)
-        self.smallest = DeviceScale(min(self._sizes, default=NO_DEVICE), weights)
-        self.largest = DeviceScale(max(self._sizes, default=NO_DEVICE), weights)
-        return self.smallest != before
+    def _satisfiable(self, job: Job, pending: Sequence[int], needs: Needs) -> ResourceVector:
+        """What these tasks ask for, without those for which there would be no place on the empty nodes."""
+        if all(self._capacity.accepted(need).tasks >= count for need, count in needs.all.items()):
+            return of_members(job, pending, self.smallest)
+        left = {need: self._capacity.accepted(need).tasks for need in needs.all}
+        kept = []
+        taken = requirements_of(job.demand)
+        for need, indices in taken.items():
+            waiting = dict.fromkeys(pending)
+            missing = [index for index in indices if index in waiting]
+            kept += missing[: max(0, left[need] - (len(indices) - len(missing)))]
+        return of_members(job, kept, self.smallest)
+
+    def _affected(self, nodes: Iterable[int]) -> Iterable[str]:
+        """Take over these nodes; returns the jobs whose usage or requests may have changed thereby."""
+        stuck: dict[int, Resources] = {}
+        for of_job in self._stuck.values():
+            for number, resources in of_job:
+                add(stuck.setdefault(number, Resources()), *resources)
+        weights = self.smallest.mig_weights
+        changed = [self._capacity.set_node(self._state.nodes[number], stuck.get(number), weights) for number in nodes]
+        if not any(changed):
+            return ()
+        by_size: dict[str, None] = {}
+        everyone = len(self._most_tasks) > KEPT_NEEDS
+        for need, (most, before) in self._most_tasks.items():
+            now = self._capacity.accepted(need)
+            self._most_tasks[need] = most, now
+            everyone = everyone or (now.tasks != before.tasks and min(before.tasks, now.tasks) < most)
+            if (before.smallest, before.largest) != (now.smallest, now.largest):
+                by_size = self._by_bytes
+        if not everyone:
+            return list(by_size)
+        self._most_tasks.clear()
+        return list(self._usage_by_job)
+
+    def _note_stuck(self, jobs: Iterable[str]) -> list[int]:
+        """Take over what evictions of these jobs that are stuck keep; returns the nodes concerned."""
+        nodes: dict[int, None] = {}
+        for name in jobs:
+            before = self._stuck.pop(name, [])
+            job = self._state.jobs.get(name) if name in self._state.evicting else None
+            now = [] if job is None else self._stuck_of(job)
+            if now:
+                self._stuck[name] = now
+            if now != before:
+                nodes.update((number, None) for number, _ in (*before, *now))
+        return list(nodes)
+
+    def _stuck_of(self, job: Job) -> list[tuple[int, TaskResources]]:
+        found = []
+        groups = job.groups()
+        for task in job.tasks:
+            stuck = any(eviction is not None and eviction.stuck for eviction in (job.eviction, task.eviction))
+            if stuck and task.state != "released" and task.node in self._state.nodes:
+                resources = task_resources(self._state.nodes[task.node], groups[task.index], task.devices)
+                found.append((task.node, resources))
+        return found
 
 
 def counts(job: Job, task: Task) -> bool:
-    """Whether its project is charged for the task: it has a placement and is not releasing, or its eviction is stuck."""
+    """Whether its project is charged for the task: it has a placement and is not being evicted."""
     if task.state in ("released", "exited"):
-        return task.state == "exited" and job.eviction is not None and job.eviction.stuck
-    return not any(
-        eviction is not None and not eviction.stuck and eviction.cancel_seq is None for eviction in (job.eviction, task.eviction)
-    )
-
-
-def _capacity(node: Node, mig_weights: Mapping[str, int]) -> tuple[ResourceVector, tuple[int, ...]]:
-    """Capacity of a schedulable node, and the memory of each of its usable GPUs."""
-    if not node.schedulable:
-        return ZERO, ()
-    usable = node.capacity.devices & ~node.quarantined
-    devices = [device for device in node.devices if device.healthy and usable >> device.number & 1]
-    capacity = node.capacity
-    sizes = tuple(device.memory_bytes for device in devices if device.memory_bytes and not profile_of(device))
-    gpus = sum((device_gpu_milli(device, mig_weights) for device in devices), start=0)
-    return exact(ResourceVector(gpus, capacity.cpu_milli, capacity.memory_bytes)), sizes
+        return False
+    return not any(eviction is not None and eviction.cancel_seq is None for eviction in (job.eviction, task.eviction))
 
 
 def _sum(amounts: Iterable[ResourceVector]) -> ResourceVector:

@@ -28,7 +28,9 @@ MAX_EPOCH_DIGITS = 16
 class ChainHead:
     """Head of a log: the next seq; hash, epoch and time of the last record.
 
-    keys: of a signed log. next_content: hash of the content that the next record must have; empty: it must be signed.
+    Attributes:
+        keys: The keys of a signed log.
+        next_content: Hash of the content that the next record must have; empty: the next record must be signed.
     """
 
     pool: str
@@ -41,27 +43,41 @@ class ChainHead:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "ChainHead":
-        """The inverse of `dataclasses.asdict`, also after JSON. Raises `TypeError`, `KeyError`: not a head."""
+        """The inverse of `dataclasses.asdict`, also after JSON.
+
+        Raises:
+            TypeError: It is no head.
+            KeyError: It is no head.
+        """
         keys = data.get("keys")
         return cls(**{**data, "keys": keys and LogKeys.from_data(keys)})
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Why a record does not continue the chain. signed: False where only a valid signature is missing, in a signed log."""
+    """Why a record does not continue the chain.
+
+    Attributes:
+        signed: False where, in a signed log, only a valid signature is missing.
+    """
 
     reason: str
     signed: bool = True
 
 
-def continues(head: ChainHead, wire: Wire, check: SignatureCheck | None = None) -> ChainHead | Break:
+def continues(
+    head: ChainHead, wire: Wire, check: SignatureCheck | None = None, parsed: ParsedHeaders | None = None
+) -> ChainHead | Break:
     """Returns the head after this record, or why it is an orphan. Reads headers, and the data of records about keys.
 
     A record continues the chain when pool, seq and prev match, time does not go back, and its epoch is the head's; only
-    `WriterStarted` raises the epoch. In a signed log it is also signed, or is what the record before it announces. check: None
-    leaves out the signatures.
+    `WriterStarted` raises the epoch. In a signed log it is also signed, or is what the record before it announces.
+
+    Args:
+        check: None leaves out the signatures.
+        parsed: The result of `parse_headers`, if the caller has it.
     """
-    layout, values = parse_headers(wire)
+    layout, values = parsed or parse_headers(wire)
     return _check(head, wire, layout, values, layout.pick(values), check)
 
 
@@ -74,9 +90,13 @@ def continues_hashed(head: ChainHead, record: HashedRecord, check: SignatureChec
 def follow(
     head: ChainHead, wire: Wire, parsed: ParsedHeaders | None = None, check: SignatureCheck | None = None
 ) -> tuple[ChainHead, Record] | Break:
-    """As `continues`, and decodes the record. Raises `UnreadableRecord`.
+    """As `continues`, and decodes the record.
 
-    parsed: the result of `parse_headers`, if the caller has it.
+    Args:
+        parsed: The result of `parse_headers`, if the caller has it.
+
+    Raises:
+        UnreadableRecord: If it is invalid.
     """
     layout, values = parsed or parse_headers(wire)
     found = layout.pick(values)
@@ -108,9 +128,11 @@ def _check(
     if len(time) != 27 or time < head.time:
         return Break(f"time is {time!r}, before {head.time!r}")
     keys = head.keys
+    # Nothing is signed in this log: the hash is all there is to follow.
     if keys is None and kind != _CREATES_POOL:
         return ChainHead(head.pool, head.next_seq + 1, whole or hash_of(wire, layout, values), epoch, time)
     announced = head.next_content
+    # A record that the one before did not announce needs a signature of its own; so does one that changes keys.
     if not announced or kind in _KEY_RECORDS or keys is None:
         whole = whole or hash_of(wire, layout, values)
         try:
@@ -119,6 +141,7 @@ def _check(
             return Break(str(error), signed=False)
         if keys is None:
             return ChainHead(head.pool, head.next_seq + 1, whole, epoch, time)
+    # The caller compares the contents later, many at once.
     elif check is not None and check.deferred is not None:
         check.deferred.append((announced, wire))
         whole = whole or hash_of(wire, layout, values)

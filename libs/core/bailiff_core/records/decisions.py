@@ -4,115 +4,162 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bailiff_core.model.document import Count, Document, Duration, Integer, Name, Time
-from bailiff_core.model.placement_ranges import NodeShare
+from bailiff_core.model.document import (
+    ClassName,
+    Count,
+    Document,
+    Duration,
+    Integer,
+    JobName,
+    NodeName,
+    Reason,
+    Seq,
+    Text,
+    Time,
+)
+from bailiff_core.model.placement_ranges import NodeShare, Ranges
+from bailiff_core.model.privacy import Treatment, pseudonym
 from bailiff_core.model.proposal import Explanation, VictimChoice
 
 from .payload import Decision
 
+IslandUsed = Annotated[str, Treatment("island_used")]
 ActionName = Literal["allocate", "consolidate", "reclaim", "preempt"]
 
 
 class JobPlaced(Decision):
-    """The gang has its place. `reserved`: some of the resources are still releasing, so nothing starts yet.
+    """The gang has its place.
 
-    action: the action that placed it; `migrate`: it was migrated on request. backfilled: it starts where a job ahead of it in the
-    queue waits for resources, and may be evicted for that job (policy field `backfill`). island: where one is preferred (job
-    field `placement`): `NODE/ISLAND`: all GPUs are on it; `per task`: those of each task are on one; `none`: neither fitted.
+    Attributes:
+        action: The action that placed it; `migrate`: it was migrated on request.
+        reserved: Some of the resources are still releasing, so nothing starts yet.
+        backfilled: It starts while a job ahead of it in the queue waits for resources there, and may be evicted for that job
+            (policy field `backfill`).
+        island: Where one is preferred (job field `placement`): `NODE/ISLAND` if all GPUs are on it; `per task` if those of each
+            task are on one; `none` if neither fitted.
     """
 
-    job: Name
+    job: JobName
     attempt: Count
     action: ActionName | Literal["migrate"] = "allocate"
     placement: tuple[NodeShare, ...]
     reserved: bool = False
     expires: Time | None = None
     backfilled: bool = False
-    island: str = ""
+    island: IslandUsed = ""
 
 
 class JobGrown(Decision):
-    """A running elastic job gets more tasks in the same attempt. island: as in `JobPlaced`, of these tasks."""
+    """A running elastic job gets more tasks in the same attempt.
 
-    job: Name
+    Attributes:
+        island: As in `JobPlaced`, of these tasks.
+    """
+
+    job: JobName
     attempt: Count
     action: ActionName = "allocate"
     placement: tuple[NodeShare, ...]
     reserved: bool = False
     expires: Time | None = None
-    island: str = ""
+    island: IslandUsed = ""
 
 
 class JobStarting(Decision):
-    """All resources of a reservation are free: the gang starts on them. tasks: only these, of a running job."""
+    """All resources of a reservation are free: the gang starts on them.
 
-    job: Name
+    Attributes:
+        tasks: Of a running job, only these tasks start.
+    """
+
+    job: JobName
     attempt: Count
-    tasks: str = ""
+    tasks: Ranges = ""
 
 
 class ReservationDropped(Decision):
-    """The reservation is dropped: it expired, its job ended, or its resources were lost. tasks: only these, of a running job."""
+    """The reservation is dropped: it expired, its job ended, or its resources were lost.
 
-    job: Name
+    Attributes:
+        tasks: Of a running job, only the reservation of these tasks.
+    """
+
+    job: JobName
     reason: Literal[
-        "expired", "cancelled", "resources-lost", "abandoned", "preempted", "scaled", "policy", "paused", "requested", "drain"
+        "expired",
+        "cancelled",
+        "resources-lost",
+        "abandoned",
+        "preempted",
+        "scaled",
+        "policy",
+        "paused",
+        "requested",
+        "drain",
+        "growth-cost",
     ]
-    preemption: Count | None = None
-    tasks: str = ""
+    preemption: Seq | None = None
+    tasks: Ranges = ""
 
 
 class JobPending(Decision):
     """Why the job is pending. Recorded once per wait, not at each attempt to place it."""
 
-    job: Name
-    reason: Annotated[str, Field(max_length=2000)]
+    job: JobName
+    reason: Annotated[Text, Field(max_length=2000)]
 
 
 class DependenciesMet(Decision):
     """All jobs that the job waits for have ended as it needs: it joins the queue."""
 
-    job: Name
+    job: JobName
 
 
 class Preemptor(Document):
     """The job for which others are preempted."""
 
-    job: Name
-    class_name: Name
+    job: JobName
+    class_name: ClassName
     priority: Integer
-    project: str = ""
+    project: Annotated[str, pseudonym("project")] = ""
     base_priority: Integer | None = None
 
 
 class PreemptionRequested(Decision):
     """A job does not fit, and the policy lets it preempt. All requests of one decision cycle form one selection.
 
-    actions: the actions to try, in this order. tasks: the tasks to place; empty: all.
+    Attributes:
+        actions: The actions to try, in this order.
+        tasks: The tasks to place; empty: all.
     """
 
-    job: Name
+    job: JobName
     action: ActionName = "preempt"
     selection: Count
-    class_name: Name
+    class_name: ClassName
     priority: Integer
-    reason: Annotated[str, Field(max_length=2000)]
+    reason: Annotated[Text, Field(max_length=2000)]
     deadline: Time | None = None
     actions: tuple[ActionName, ...] = ()
-    tasks: str = ""
+    tasks: Ranges = ""
 
 
 class PreemptionDecided(Decision):
     """These jobs are evicted, and this placement is reserved for the preemptor. `request` is the seq of the request answered.
 
-    victims, graces, placement: checked and computed by admission on its own state; explanation: the proposer's claim.
-    unneeded_victims: victims of the proposal that are no longer needed. cancelled_evictions: victims of a reservation that is
-    dropped for this preemptor, whose resources are not needed; its other victims are evicted for this preemptor instead.
-    tasks: the tasks that the placement is for, if others of the preemptor run already; empty: a new attempt. island: as in
-    `JobPlaced`.
+    Attributes:
+        victims: Checked and computed by admission on its own state, as `graces` and `placement`.
+        explanation: The proposer's claim.
+        unneeded_victims: Victims of the proposal that are no longer needed.
+        cancelled_evictions: Victims of a reservation that is dropped for this preemptor, and whose resources are not needed. The
+            other victims of that reservation are evicted for this preemptor instead.
+        tasks: The tasks that the placement is for, if others of the preemptor run already; empty: a new attempt.
+        island: As in `JobPlaced`.
+        reason: Of a preemptor that restarts to grow: what that wins and loses.
+        restart_lost_gpu_ms: By that restart, as of a `VictimChoice`.
     """
 
-    request: Count
+    request: Seq
     action: ActionName = "preempt"
     preemptor: Preemptor
     attempt: Count
@@ -121,10 +168,17 @@ class PreemptionDecided(Decision):
     placement: tuple[NodeShare, ...]
     expires: Time
     explanation: Explanation
-    unneeded_victims: tuple[Name, ...] = ()
-    cancelled_evictions: tuple[Name, ...] = ()
-    tasks: str = ""
-    island: str = ""
+    unneeded_victims: tuple[JobName, ...] = ()
+    cancelled_evictions: tuple[JobName, ...] = ()
+    tasks: Ranges = ""
+    island: IslandUsed = ""
+    reason: Reason = ""
+    restart_lost_gpu_ms: Count = 0
+
+    @property
+    def new_victims(self) -> list[VictimChoice]:
+        """Those whose eviction begins with this decision: not those whose restart to shrink it extends."""
+        return [choice for choice in self.victims if not choice.extends]
 
 
 class PreemptionRefused(Decision):
@@ -134,11 +188,11 @@ class PreemptionRefused(Decision):
     admission's own findings. So is impossible without an explanation, where a run-time limit ends first.
     """
 
-    request: Count
+    request: Seq
     action: ActionName = "preempt"
     preemptor: Preemptor
     reason: Literal["impossible", "gave-up", "stale", "not-needed"]
-    would_need: Annotated[str, Field(max_length=2000)] = ""
+    would_need: Annotated[Text, Field(max_length=2000)] = ""
     explanation: Explanation = Explanation()
     retry_at: Time | None = None
 
@@ -152,23 +206,60 @@ class SelectionTimedOut(Decision):
 
 
 class EvictionDecided(Decision):
-    """The job's present attempt is stopped for a reason other than a preemption. tasks: only these, the job continues."""
+    """The job's present attempt is stopped for a reason other than a preemption.
 
-    job: Name
+    Attributes:
+        tasks: Stop only these tasks; the job continues.
+        together: The job restarts to shrink: it is evicted whole, with places reserved for its other tasks.
+    """
+
+    job: JobName
     attempt: Count
     cause: Literal[
-        "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share",
-        "paused", "requested", "drain",
-    ]  # fmt: skip
+        "cancelled",
+        "gang-failure",
+        "stale-gang",
+        "scaled",
+        "policy",
+        "time-limit",
+        "device",
+        "over-share",
+        "paused",
+        "requested",
+        "drain",
+    ]
     grace: Duration
-    reason: Annotated[str, Field(max_length=1000)] = ""
-    tasks: str = ""
+    reason: Reason = ""
+    tasks: Ranges = ""
+    together: bool = False
+
+
+class GraceShortened(Decision):
+    """The grace of an eviction in progress ends earlier than was decided.
+
+    Attributes:
+        tasks: Of these tasks; empty: of all that the job's eviction is about.
+        grace: Time from the start of the eviction to KILL, now.
+        earlier: The same, as it was before.
+        cause: The policy grants it no more, the job was cancelled, a request named a shorter grace, or a node is drained.
+    """
+
+    job: JobName
+    attempt: Count
+    grace: Duration
+    earlier: Duration
+    cause: Literal["policy", "cancelled", "requested", "drain"]
+    tasks: Ranges = ""
 
 
 class JobIdle(Decision):
-    """The GPUs of the job were idle for longer than the policy allows. action: what follows."""
+    """The GPUs of the job were idle for longer than the policy allows.
 
-    job: Name
+    Attributes:
+        action: What follows by the policy.
+    """
+
+    job: JobName
     attempt: Count
     duration: Duration
     action: Literal["warn", "pause"]
@@ -177,89 +268,110 @@ class JobIdle(Decision):
 class DrainDeadlineReached(Decision):
     """The deadline of a graceful drain has passed: tasks still on the node are evicted now."""
 
-    node: Name
+    node: NodeName
 
 
 class MigrationDecided(Decision):
     """The job is evicted and this place is reserved for its next attempt until `expires`.
 
-    cause: migration was requested, or the gang has a new size and restarts with it. island: as in `JobPlaced`.
+    Attributes:
+        cause: Migration was requested, or the gang has a new size and restarts with it.
+        island: As in `JobPlaced`.
+        lost_gpu_ms: By the restart, as of a `VictimChoice`.
     """
 
-    job: Name
+    job: JobName
     attempt: Count
     placement: tuple[NodeShare, ...]
     grace: Duration
     expires: Time
-    reason: Annotated[str, Field(max_length=1000)] = ""
+    reason: Reason = ""
     cause: Literal["migration", "resize"] = "migration"
-    island: str = ""
+    island: IslandUsed = ""
+    lost_gpu_ms: Count = 0
 
 
 class MigrationRefused(Decision):
     """There is no other place for the job now; it is not migrated."""
 
-    job: Name
+    job: JobName
     attempt: Count
-    reason: Annotated[str, Field(max_length=2000)]
+    reason: Annotated[Text, Field(max_length=2000)]
 
 
 class EvictionStuck(Decision):
     """The victim's resources were not released in time; they count as allocated until they are."""
 
-    job: Name
+    job: JobName
     attempt: Count
-    tasks: str = ""
+    tasks: Ranges = ""
 
 
 class EvictionCancelled(Decision):
-    """An eviction is cancelled. `notified`: agents may know of it and are asked to confirm."""
+    """An eviction is cancelled.
 
-    job: Name
+    Attributes:
+        notified: Agents may know of it and are asked to confirm.
+    """
+
+    job: JobName
     attempt: Count
-    preemption: Count | None
+    preemption: Seq | None
     notified: bool
-    reason: str
-    tasks: str = ""
+    reason: Text
+    tasks: Ranges = ""
 
 
 class JobRequeued(Decision):
     """The attempt is over and the job is back in the queue, at its old place; a paused job is paused instead.
 
-    rule: the rule that made the outcome, where it does not follow from the exit codes alone: `exit-0-after-notice`,
-    `exit-85-without-notice` (outcome `yielded`).
+    Attributes:
+        rule: The rule that made the outcome, where it does not follow from the exit codes alone: `exit-0-after-notice`,
+            `exit-85-without-notice` (outcome `yielded`).
+        without: Ranges of the tasks for which no place is reserved, while one is for the others: the job restarts with fewer.
     """
 
-    job: Name
+    job: JobName
     attempt: Count
     outcome: Literal["preempted", "preempted-unclean", "yielded", "failed", "lost"]
-    cause: str
+    cause: Annotated[str, Treatment("cause")]
     lost_gpu_ms: Count = 0
     not_before: Time = 0
-    rule: str = ""
+    rule: Annotated[str, Treatment("outcome_rule")] = ""
+    without: Ranges = ""
 
 
 class JobEnded(Decision):
-    """The job has ended. exit_codes: non-zero ones, by task, at most the first 100.
+    """The job has ended.
 
-    timed-out: it reached its run-time limit and had not finished within its grace.
+    Attributes:
+        outcome: `timed-out`: it reached its run-time limit and had not finished within its grace.
+        exit_codes: Non-zero ones, by task, at most the first 100.
+        cause: Of outcome `evicted`, as in `JobRequeued`.
+        lost_gpu_ms: Of outcome `evicted`: all the work of its attempt, saved or not.
     """
 
-    job: Name
+    job: JobName
     attempt: Count
     outcome: Literal["succeeded", "failed", "cancelled", "evicted", "timed-out"]
-    exit_codes: dict[str, Integer] = Field(default_factory=dict)
-    reason: Annotated[str, Field(max_length=1000)] = ""
+    exit_codes: Annotated[dict[str, Integer], Treatment("exit_codes")] = Field(default_factory=dict)
+    reason: Reason = ""
+    cause: Annotated[str, Treatment("cause")] = ""
+    lost_gpu_ms: Count = 0
 
 
 class JobShrunk(Decision):
-    """These tasks are gone and their resources free; the job continues with the others. not_before: when it may grow again."""
+    """These tasks are gone and their resources free; the job continues with the others.
 
-    job: Name
+    Attributes:
+        not_before: When it may grow again.
+    """
+
+    job: JobName
     attempt: Count
-    tasks: str
+    tasks: Ranges
     outcome: Literal["preempted", "preempted-unclean", "lost"]
-    cause: str
+    cause: Annotated[str, Treatment("cause")]
     lost_gpu_ms: Count = 0
     not_before: Time = 0
 
@@ -267,16 +379,20 @@ class JobShrunk(Decision):
 class JobPriorityBoosted(Decision):
     """The rule `ageing`: the job's priority is now `effective_priority`; `priority` was the earlier one."""
 
-    job: Name
+    job: JobName
     priority: Integer
     effective_priority: Integer
-    reason: Annotated[str, Field(max_length=1000)]
+    reason: Reason
 
 
 class ScheduleTimedOut(Decision):
-    """The rule `schedule-timeout`: the gang is pending for longer than the policy allows. action: what follows."""
+    """The rule `schedule-timeout`: the gang is pending for longer than the policy allows.
 
-    job: Name
+    Attributes:
+        action: What follows by the policy.
+    """
+
+    job: JobName
     waited: Duration
     action: Literal["report", "fail", "pass"]
-    reason: Annotated[str, Field(max_length=2000)] = ""
+    reason: Annotated[Text, Field(max_length=2000)] = ""

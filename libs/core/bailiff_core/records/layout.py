@@ -7,10 +7,26 @@ from operator import itemgetter
 Values = tuple[bytes, ...]
 
 READ_HEADERS = (
-    "ce_pool", "ce_seq", "ce_prev", "ce_type", "ce_epoch", "ce_time",
-    "ce_source", "ce_engine", "ce_policy", "ce_essential", "ce_cycle", "ce_cycleend", "ce_cause", "ce_inputs",
-    "ce_actor", "ce_auth", "ce_nextcontent", "ce_sig", "ce_request",
-)  # fmt: skip
+    "ce_pool",
+    "ce_seq",
+    "ce_prev",
+    "ce_type",
+    "ce_epoch",
+    "ce_time",
+    "ce_source",
+    "ce_engine",
+    "ce_policy",
+    "ce_essential",
+    "ce_cycle",
+    "ce_cycleend",
+    "ce_cause",
+    "ce_inputs",
+    "ce_actor",
+    "ce_auth",
+    "ce_nextcontent",
+    "ce_sig",
+    "ce_request",
+)
 REQUIRED_HEADERS = frozenset(READ_HEADERS[:12]) - {"ce_essential"}
 FORMAT_TAG = b"bailiff-audit-1"
 CONTENT_TAG = b"bailiff-content-1"

@@ -17,8 +17,13 @@ from .wire import Wire, time_text
 
 @dataclass(frozen=True, slots=True)
 class LogKeys:
-    """The keys of a signed log after a record. root_key, writer_key: public. writer_until: when the writer's certificate expires,
-    RFC 3339 as in records. revoked: keys without effect.
+    """The keys of a signed log after a record.
+
+    Attributes:
+        root_key: Public key.
+        writer_key: Public key.
+        writer_until: When the writer's certificate expires, RFC 3339 as in records.
+        revoked: Keys without effect.
     """
 
     root_key: str
@@ -35,8 +40,9 @@ class LogKeys:
 class SignatureCheck(Protocol):
     """Checks signatures of a log's records. Each method returns why one is invalid, or an empty text.
 
-    deferred: receives the records whose content is compared later with what the one before announces (a hash, in hex), each after
-    that hash; None if each is compared at once.
+    Attributes:
+        deferred: Receives each hash that a record announces (hex), then the record to compare with it later; None: records are
+            compared at once.
     """
 
     deferred: list[tuple[str, Wire]] | None
@@ -59,9 +65,13 @@ KEY_RECORDS = frozenset({PoolCreated.TYPE, WriterStarted.TYPE, KeyRevoked.TYPE, 
 
 
 def keys_after(keys: LogKeys | None, data: Payload, pool: str, time: str, check: SignatureCheck | None = None) -> LogKeys | None:
-    """The keys after a record of `KEY_RECORDS`; None while the log is not signed. Raises `InvalidKeys`.
+    """The keys after a record of `KEY_RECORDS`; None while the log is not signed.
 
-    check: None trusts the record, as the fold does.
+    Args:
+        check: None trusts the record, as the fold does.
+
+    Raises:
+        InvalidKeys: If it is invalid.
     """
     match data:
         case PoolCreated():
@@ -81,9 +91,7 @@ def keys_after(keys: LogKeys | None, data: Payload, pool: str, time: str, check:
             return keys
 
 
-def _with_writer(
-    keys: LogKeys, certificate: Certificate | None, pool: str, time: str, check: SignatureCheck | None
-) -> LogKeys:  # fmt: skip
+def _with_writer(keys: LogKeys, certificate: Certificate | None, pool: str, time: str, check: SignatureCheck | None) -> LogKeys:
     if certificate is None:
         raise InvalidKeys("the writer has no certificate")
     refused = "" if check is None else check.certificate(certificate, keys.root_key, keys.revoked, pool, time)

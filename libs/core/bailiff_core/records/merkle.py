@@ -97,7 +97,11 @@ def subtrees_of(leaves: Sequence[bytes]) -> Subtree:
 
 
 def inclusion_path(index: int, size: int, subtree: Subtree) -> list[bytes]:
-    """Returns the inclusion proof of the leaf at `index` in the tree of `size` leaves (RFC 6962, 2.1.1). Raises `ValueError`."""
+    """Returns the inclusion proof of the leaf at `index` in the tree of `size` leaves (RFC 6962, 2.1.1).
+
+    Raises:
+        ValueError: If it is invalid.
+    """
     if not 0 <= index < size:
         raise ValueError(f"there is no leaf {index} in a tree of {size}")
     low, high, path = 0, size, []
@@ -113,7 +117,11 @@ def inclusion_path(index: int, size: int, subtree: Subtree) -> list[bytes]:
 
 
 def consistency_path(before: int, size: int, subtree: Subtree) -> list[bytes]:
-    """Returns the proof that the tree of `before` leaves is a prefix of that of `size` (RFC 6962, 2.1.2). Raises `ValueError`."""
+    """Returns the proof that the tree of `before` leaves is a prefix of that of `size` (RFC 6962, 2.1.2).
+
+    Raises:
+        ValueError: If it is invalid.
+    """
     if not 0 < before <= size:
         raise ValueError(f"a tree of {size} does not continue one of {before}")
     low, high, path, whole = 0, size, [], True

@@ -8,6 +8,8 @@ from hashlib import sha256
 from operator import methodcaller
 from typing import NamedTuple
 
+from bailiff_core.model.identity import is_verified
+
 from .layout import TAG, Layout, Values, layout_of, prefixed
 from .payload import AUDIT_TYPES, Payload
 
@@ -37,10 +39,13 @@ class Wire:
 class Record:
     """One record of the audit log. `time` is µs UTC; `prev` is the hash of the record before, in hex.
 
-    cause: a seq of this log, or `topic/partition/offset` of the input. inputs: next offsets that changed, by
-    `topic/partition`. data: None for an unknown type that is not essential. next_content: in a signed log, `content_hash` of the
-    next record that the writer appended together with this one. signature: the writer's, over the first of these records.
-    request: JSON of the `SignedRequest` that caused the record; empty if the request was not signed.
+    Attributes:
+        cause: A seq of this log, or `topic/partition/offset` of the input.
+        inputs: Next offsets that changed, by `topic/partition`.
+        data: None for an unknown type that is not essential.
+        next_content: In a signed log, `content_hash` of the next record that the writer appended together with this one.
+        signature: The writer's signature, over the first of these records.
+        request: JSON of the `SignedRequest` that caused the record; empty if the request was not signed.
     """
 
     pool: str
@@ -66,15 +71,31 @@ class Record:
     @property
     def actor_verified(self) -> bool:
         """Whether a signature or the topic's access list shows that the request is the actor's."""
-        return self.auth not in ("", "none")
+        return is_verified(self.auth)
 
     def continuing(self, prev: str) -> "Record":
         """Returns a copy with this `prev`; `dataclasses.replace` takes three times as long."""
         return Record(
-            self.pool, self.seq, self.epoch, self.cycle, self.cycle_end, self.time, prev, self.writer, self.engine,
-            self.policy, self.type, self.data, self.cause, self.inputs, self.actor, self.auth, self.next_content, self.signature,
+            self.pool,
+            self.seq,
+            self.epoch,
+            self.cycle,
+            self.cycle_end,
+            self.time,
+            prev,
+            self.writer,
+            self.engine,
+            self.policy,
+            self.type,
+            self.data,
+            self.cause,
+            self.inputs,
+            self.actor,
+            self.auth,
+            self.next_content,
+            self.signature,
             self.request,
-        )  # fmt: skip
+        )
 
 
 def time_text(time: int) -> str:
@@ -101,7 +122,11 @@ def _day_text(day: int) -> str:
 
 @lru_cache(maxsize=64)  # the records of a cycle have one time
 def time_value(text: str) -> int:
-    """Parses the output of `time_text` to µs UTC. Raises `ValueError` for any other text."""
+    """Parses the output of `time_text` to µs UTC.
+
+    Raises:
+        ValueError: For any other text.
+    """
     time = (datetime.fromisoformat(text) - EPOCH_START) // MICROSECOND if text.endswith("Z") else 0
     if time_text(time) != text:
         raise ValueError(f"{text!r} is not a time such as 2026-01-31T12:00:00.000000Z")
@@ -109,7 +134,11 @@ def time_value(text: str) -> int:
 
 
 def encode(record: Record) -> Wire:
-    """Encodes a record. Equal records have equal bytes. Raises `ValueError` if it has no data."""
+    """Encodes a record. Equal records have equal bytes.
+
+    Raises:
+        ValueError: If it has no data.
+    """
     data = record.data
     if data is None:
         raise ValueError(f"{record.type} has no data to encode")
@@ -281,9 +310,16 @@ _NO_LENGTH = (0).to_bytes(4, "big")
 _length = _Lengths({length: length.to_bytes(4, "big") for length in range(1024)}).__getitem__
 
 
-def decode(wire: Wire) -> Record:
-    """Decodes a record. Raises `UnreadableRecord` for anything that a reader must not skip."""
-    layout, values = parse_headers(wire)
+def decode(wire: Wire, parsed: ParsedHeaders | None = None) -> Record:
+    """Decodes a record.
+
+    Args:
+        parsed: The result of `parse_headers`, if the caller has it.
+
+    Raises:
+        UnreadableRecord: For anything that a reader must not skip.
+    """
+    layout, values = parsed or parse_headers(wire)
     found = layout.pick(values)
     try:
         pool, prev, time = found[0].decode(), found[2].decode(), found[5].decode()
@@ -293,11 +329,32 @@ def decode(wire: Wire) -> Record:
 
 
 def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: int, epoch: int, prev: str, time: str) -> Record:
-    """As `decode`, for a record whose position the chain has checked. found: the values of `READ_HEADERS`."""
+    """As `decode`, for a record whose position the chain has checked.
+
+    Args:
+        found: The values of `READ_HEADERS`.
+    """
     (
-        _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth, following, sig,
+        _,
+        _,
+        _,
+        kind,
+        _,
+        _,
+        source,
+        engine,
+        policy,
+        essential,
+        cycle,
+        cycle_end,
+        cause,
+        inputs,
+        actor,
+        auth,
+        following,
+        sig,
         request,
-    ) = found  # fmt: skip
+    ) = found
     try:
         if layout.missing:
             raise ValueError(f"it lacks {layout.missing}")
@@ -305,12 +362,26 @@ def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: 
         if fields.refused:
             raise ValueError(fields.refused)
         return Record(
-            pool, seq, epoch, int(cycle), cycle_end == b"true", time_value(time), prev, fields.writer, fields.engine,
-            fields.policy, fields.type, None if fields.read is None else fields.read(wire.value),
-            cause.decode(), _positions(inputs.decode()) if inputs else (),
-            actor.decode() if actor else "", auth.decode() if auth else "", following.decode(), sig.decode() if sig else "",
+            pool,
+            seq,
+            epoch,
+            int(cycle),
+            cycle_end == b"true",
+            time_value(time),
+            prev,
+            fields.writer,
+            fields.engine,
+            fields.policy,
+            fields.type,
+            None if fields.read is None else fields.read(wire.value),
+            cause.decode(),
+            _positions(inputs.decode()) if inputs else (),
+            actor.decode() if actor else "",
+            auth.decode() if auth else "",
+            following.decode(),
+            sig.decode() if sig else "",
             request.decode() if request else "",
-        )  # fmt: skip
+        )
     except ValueError as error:  # pydantic's errors are ValueErrors, too
         raise UnreadableRecord(f"{_where(found)}: {error}") from error
 

@@ -33,7 +33,11 @@ Parts = tuple[int, int, int, int]  # devices as a mask, CPU, memory, slots
 
 
 class End(NamedTuple):
-    """Position in the order of expected completion. `moment`: µs, plus `RANK` times the rank (known, unknown, reserved)."""
+    """Position in the order of expected completion.
+
+    Attributes:
+        moment: µs, plus `RANK` times the rank (known, unknown, reserved).
+    """
 
     moment: int
     seq: int

@@ -17,9 +17,7 @@ class CompletionOrder:
 
     def __init__(self, state: PoolState) -> None:
         self._jobs = SortedJobs()
-        self._jobs.fill(
-            (job.id, key) for job in state.jobs.values() if job.ended_at is None and (key := _key(state, job)) is not None
-        )
+        self._jobs.fill((job.id, key) for job in state.active_jobs() if (key := _key(state, job)) is not None)
 
     def refresh(self, state: PoolState, jobs: Iterable[str]) -> None:
         """Reload these jobs from the state."""

@@ -4,15 +4,14 @@
 checks a proposal against the current state when it arrives. All evictions are simulated at once, the preemptor is placed
 as a whole, and victims that still fit are reprieved.
 
-Layers, bottom to top: objective (costs), candidates, constraints, fit_oracle, relocation, branch_and_bound and knapsack
-(search methods), infeasibility (reasons), solver_interface, the solvers search, consolidation, shortlist and
-heterogeneous_gangs, solve (the cascade), batch, revalidate, reprieve.
+Layers, bottom to top: objective (costs), candidates, trial (evictions tried, and what the action permits), fit_oracle,
+relocation, branch_and_bound and knapsack (search methods), infeasibility (reasons), the solvers search, consolidation, shortlist
+and heterogeneous_gangs, proposals (the records), batch, revalidate, reprieve.
 """
 
-from .batch import apply_proposal, select_batch
+from .batch import SelectionBatch, apply_proposal, select_batch, select_victims
 from .reprieve import evictions_to_cancel
 from .revalidate import Accepted, Stale, revalidate_proposal
-from .solve import SelectionBatch, select_victims
 
 __all__ = [
     "Accepted",

@@ -7,7 +7,7 @@ from bailiff_core.placement.step_budget import StepBudget
 
 from .candidates import EvictionChain, EvictionStep
 from .fit_oracle import FitOracle
-from .fragmentation import FragmentationBound
+from .objective import FragmentationBound
 from .set_weights import SetWeights
 
 Test = Callable[[list[EvictionStep], StepBudget], bool]
@@ -53,11 +53,17 @@ def branch_and_bound(
     set_constraint: SetConstraint | None = None,
     accept: Test | None = None,
 ) -> tuple[list[EvictionStep] | None, bool]:
-    """The lightest set below `limit` whose eviction makes the unit fit, or `None`; and whether the search is complete.
+    """Searches the set of least cost below `limit` whose eviction makes the unit fit.
 
-    All of `order` is evicted at the start and at the end; later steps of a job come before earlier ones. Each step is
-    reprieved if the unit still fits, and then, as the other branch, evicted. accept: final test of a complete set. Each
-    reprieve costs steps in proportion to the nodes it touches; `accept` charges its own.
+    All of `order` is evicted at the start and at the end; later steps of a job come before earlier ones. Each step is first
+    reprieved, if the unit still fits, and then evicted, as the other branch. A reprieve costs search steps in proportion to the
+    nodes that it touches; `accept` counts its own.
+
+    Args:
+        accept: The final test of a complete set.
+
+    Returns:
+        The set, or None; and whether the search is complete.
     """
     best: list[EvictionStep] | None = None
     reprieved: list[bool] = []
@@ -92,6 +98,7 @@ def branch_and_bound(
         if len(reprieved) < len(order) and not forbidden and lighter:
             step = order[len(reprieved)]
             if not budget.spend(oracle.effort(step)):
+                budget.charge(budget.remaining)  # of no use to this search
                 finished = False
                 break
             is_reprieved = not needed.get(step) and oracle.reprieve(step)
@@ -103,6 +110,7 @@ def branch_and_bound(
             continue
         if not forbidden and lighter and (accept is None or accept(list(evicted), budget)):
             best, limit = list(evicted), cost + weights.per_node * fragmented.nodes
+        # Back to the last step that was reprieved; its other branch is next.
         while reprieved and not reprieved[-1]:
             reprieved.pop()
             undo_evict()

@@ -17,14 +17,16 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
 
 from .candidates import Candidates, EvictionChain, EvictionStep
+from .infeasibility import no_relocation
 from .knapsack import knapsack_for
 from .relocation import relocate, units_by_job
 from .set_weights import SetWeights
-from .solver_interface import Problem, Solution
+from .trial import Problem, Solution
 
 JOINT_STEPS = 300
 JOINT_PLACEMENT_STEPS = 5_000
 MAX_OPTIONS = 200
+DEEPER = 8  # times as many steps for each joint placement, where some gave up
 
 
 class ConsolidationSolver:
@@ -32,52 +34,66 @@ class ConsolidationSolver:
 
     def solve(self, problem: Problem) -> Solution | None:
         """`Solver.solve`."""
-        return _consolidate(problem) if problem.action == "consolidate" else None
+        return _consolidate(problem) if problem.trial.action == "consolidate" else None
 
 
 def _consolidate(problem: Problem) -> Solution:
     """The cheapest set of jobs to relocate, with all new placements."""
     candidates, budget = problem.candidates(), problem.budget
-    max_jobs = problem.snapshot.state.rules.preemption.max_migrations
+    max_jobs = problem.trial.snapshot.state.rules.preemption.max_migrations
     chains = list(candidates.chains.values())
     max_jobs = len(chains) if max_jobs is None else min(max_jobs, len(chains))
-    missing = FreeTotals.of(problem.snapshot.cluster).missing(problem.unit)
+    missing = FreeTotals.of(problem.trial.cluster).missing(problem.unit)
     if missing is not None:
         return Solution(candidates, proven=True, why=missing)
     infeasible = Solution(
         candidates,
         proven=True,
-        why=f"relocating {count_text(max_jobs, 'job')} does not make it fit" if chains else "there is no job to relocate",
+        why=f"relocating {count_text(max_jobs, 'job')} does not make it fit" if chains else no_relocation(candidates),
     )
     promising, certain = _promising_sets(problem, candidates, max_jobs)
     if promising is None:
         return infeasible
     search = _RelocationSearch(problem)
-    best: Solution | None = None
     for at, chosen in enumerate(promising):
         found = search.places(chosen)
         if found is not None:
+            # Only the first set is known to be the cheapest.
             best = Solution(candidates, chosen, proven=certain and not at, place=found[0], relocations=found[1])
-            break
-    if best is not None and best.proven:
-        return best
+            return best if best.proven else _cheaper(problem, search, candidates, max_jobs, best) or best
+    while True:
+        search.certain = True
+        solution = _cheaper(problem, search, candidates, max_jobs)
+        if solution is not None:
+            return solution
+        if search.certain:
+            return infeasible
+        if budget.remaining <= 0:
+            return Solution(candidates, why="found no jobs to relocate within the step budget")
+        search.depth *= DEEPER
+
+
+def _cheaper(
+    problem: Problem, search: "_RelocationSearch", candidates: Candidates, max_jobs: int, best: Solution | None = None
+) -> Solution | None:
+    """The cheapest set that can be relocated, of those that cost less than the best one so far; else that one, if any."""
     weights = SetWeights.of_steps(candidates.steps(), problem.index.fragmentation)
-    chains.sort(key=lambda chain: (weights.of_step[chain[0]], chain[0].age_key))
+    chains = sorted(candidates.chains.values(), key=lambda chain: (weights.of_step[chain[0]], chain[0].age_key))
     limit = None if best is None or best.victims is None else weights.of(best.victims)
     for weight, chosen in _by_cost(chains, weights.of_step, max_jobs):
+        # Sets come by ascending weight; fragmentation, which only adds to it, is tested below.
         if limit is not None and weight >= limit:
             break
-        if not budget.spend():
-            return best or Solution(candidates, why="found no jobs to relocate within the step budget")
+        if not problem.budget.spend():
+            search.certain = False
+            return best
         if limit is not None and weights.of(chosen) >= limit:
             continue
         found = search.places(chosen)
         if found is not None:
             best, limit = Solution(candidates, chosen, place=found[0], relocations=found[1]), weights.of(chosen)
-    if best is None:
-        why = "found no new placements for the jobs to relocate within the step budget"
-        return infeasible if search.certain else Solution(candidates, why=why)
-    best.proven = search.certain
+    if best is not None:
+        best.proven = search.certain
     return best
 
 
@@ -92,7 +108,7 @@ def _promising_sets(problem: Problem, candidates: Candidates, max_jobs: int) -> 
     certain = True
     for need, indices in requirements_of_unit(problem.unit).items():
         fragmentation = problem.index.fragmentation
-        knapsack, short = knapsack_for(problem.knapsacks, problem.snapshot.cluster, need, candidates, fragmentation, len(indices))
+        knapsack, short = knapsack_for(problem.knapsacks, problem.trial.cluster, need, candidates, fragmentation, len(indices))
         if short <= 0:
             continue
         part = budget.part(budget.remaining // 2)
@@ -170,14 +186,19 @@ def _by_cost(
 
 
 class _RelocationSearch:
-    """Tests whether there are placements for the preemptor and all relocated jobs. certain: every negative result was proven."""
+    """Tests whether there are placements for the preemptor and all relocated jobs.
+
+    Attributes:
+        certain: Every negative result was proven.
+        depth: Times as many steps for each joint placement.
+    """
 
     def __init__(self, problem: Problem) -> None:
-        self.cluster = problem.snapshot.cluster
-        self.constraints = problem.constraints
+        self.trial = problem.trial
+        self.cluster = problem.trial.cluster
         self.unit = problem.unit
         self.budget = problem.budget
-        self.certain = True
+        self.certain, self.depth = True, 1
         self.needs = requirements_of_unit(problem.unit)
         self.eligible_nodes = {need: dict(self.cluster.eligible_nodes(need)) for need in self.needs}
         self.slots = {
@@ -188,18 +209,17 @@ class _RelocationSearch:
 
     def places(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
         """Placements of the preemptor and of each of `chosen` after their eviction; `None` if there are none or not permitted."""
-        if self.constraints.violation([step.unit for step in chosen]) is not None:
+        if self.trial.violation([step.unit for step in chosen]) is not None:
             return None
-        mark = self.cluster.mark()
-        try:
-            return self._places(chosen)
-        finally:
-            self.cluster.rollback(mark)
+        mark = self.trial.mark()
+        found = self._places(chosen)
+        self.trial.rollback(mark)
+        return found
 
     def _places(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
         changed_nodes: dict[NodeResources, None] = {}
         for step in chosen:
-            self.cluster.evict(step.unit)
+            self.trial.free(step.unit)
             changed_nodes.update((node, None) for node, _ in self.cluster.allocation_of(step.unit))
         for need, indices in self.needs.items():
             slots, eligible = self.slots[need], self.eligible_nodes[need]
@@ -208,15 +228,15 @@ class _RelocationSearch:
             )
             if self.total[need] + gain < len(indices):
                 return None
-        evicted = self.cluster.mark()
-        place = self.constraints.place(StepBudget(JOINT_STEPS))
+        evicted = self.trial.mark()
+        place = self.trial.place(StepBudget(JOINT_STEPS))
         if isinstance(place, NoFit) and place.kind == "impossible":
             return None
         if isinstance(place, GangPlacement):
             moved = self._one_by_one(chosen)
             if moved is not None:
                 return place, moved
-        self.cluster.rollback(evicted)
+        self.trial.rollback(evicted)
         return self._jointly(chosen)
 
     def _one_by_one(self, chosen: Sequence[EvictionStep]) -> dict[str, GangPlacement] | None:
@@ -225,7 +245,7 @@ class _RelocationSearch:
             value[step.job.id] = value.get(step.job.id, 0) + step.weight
         moved: dict[str, GangPlacement] = {}
         for unit in sorted(units_by_job(chosen), key=lambda unit: (-value[unit.job.id], -unit.job.seq, unit.job.id)):
-            place = relocate(self.cluster, unit, StepBudget(JOINT_STEPS))
+            place = relocate(self.trial, unit, StepBudget(JOINT_STEPS))
             if place is None:
                 return None
             moved[unit.job.id] = place
@@ -234,13 +254,14 @@ class _RelocationSearch:
     def _jointly(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
         """Placements of all of them by one joint search, which is exact."""
         units = units_by_job(chosen)
-        part = self.budget.part(min(JOINT_PLACEMENT_STEPS, self.budget.remaining // 4))
+        most = JOINT_PLACEMENT_STEPS * self.depth
+        part = self.budget.part(min(most, self.budget.remaining // 4) if self.depth == 1 else most)
         found = place_jointly(self.cluster, [self.unit, *units], part)
         self.budget.join(part)
         if isinstance(found, str):
             self.certain = self.certain and found == "impossible"
             return None
-        if self.constraints.constrains_placement and self.constraints.over_limit_now(found[0]) is not None:
+        if self.trial.constrains_placement and self.trial.over_limit_now(found[0]) is not None:
             self.certain = False  # another arrangement may satisfy the limits
             return None
         return found[0], {unit.job.id: place for unit, place in zip(units, found[1:], strict=True)}

@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.cluster_resources import slots_for
+from bailiff_core.placement.cluster_resources import ClusterResources, slots_for
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of_unit
 from bailiff_core.placement.topology_parts import has_topology_constraints
-from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .branch_and_bound import reprieve_all, reprieve_order
 from .candidates import CandidateIndex, Candidates, EvictionChain, EvictionStep
 from .fit_oracle import PlacementOracle
 from .shortlist import MIN_ACTIVE_JOBS, Shortlist, search_shortlist
-from .solver_interface import Problem, Solution
+from .trial import Problem, Solution, Trial
 
 PLACEMENT_STEPS = 10_000
 
@@ -38,18 +37,18 @@ class HeterogeneousGangSolver:
 
     def solve(self, problem: Problem) -> Solution | None:
         """`Solver.solve`."""
-        snapshot, unit = problem.snapshot, problem.unit
-        if problem.action == "consolidate":
+        trial, unit = problem.trial, problem.unit
+        if trial.action == "consolidate":
             return None
         parts = [Unit(unit.job, tuple(indices), unit.core) for indices in requirements_of_unit(unit).values()]
-        if len(snapshot.state.active) < MIN_ACTIVE_JOBS or len(parts) < 2 or has_topology_constraints(unit.job.demand):
+        if len(trial.snapshot.state.active) < MIN_ACTIVE_JOBS or len(parts) < 2 or has_topology_constraints(unit.job.demand):
             return None
         infeasible = _infeasible_in_total(problem)
         if infeasible is not None:
             return infeasible
         types: list[_TaskType] = []
         for part in parts:
-            if not _lacks_resources(snapshot, part):
+            if not _lacks_resources(trial.cluster, part):
                 types.append(_TaskType(part, []))
                 continue
             found = search_shortlist(replace(problem, unit=part))
@@ -60,12 +59,10 @@ class HeterogeneousGangSolver:
         first = types[0]
         if first.candidates is None:
             return None
-        mark = snapshot.cluster.mark()
-        try:
-            victims, place = _solve_in_turn(problem, types)
-        finally:
-            snapshot.cluster.rollback(mark)
-        if place is None or problem.constraints.rejects([step.unit for step in victims]):
+        mark = trial.mark()
+        victims, place = _solve_in_turn(problem, types)
+        trial.rollback(mark)
+        if place is None or trial.rejects([step.unit for step in victims]):
             return None
         proven = victims is first.victims
         return Solution(first.candidates, victims, proven=proven, bound=first.victims, place=place)
@@ -77,11 +74,8 @@ def _infeasible_in_total(problem: Problem) -> Solution | None:
     Counted in tasks of one type: a task of another type that fits only on nodes where this type fits counts as the quotient of
     the GPUs of both, rounded down.
     """
-    snapshot, unit = problem.snapshot, problem.unit
-    groups = problem.index.groups(problem.action, unit.job)
-    if groups is None:
-        return None
-    priorities = sorted({group[1] for group in groups.evictable_classes} & snapshot.allocation_index.levels.keys())
+    snapshot, unit, action = problem.trial.snapshot, problem.unit, problem.trial.action
+    groups = problem.index.groups(action, unit.job)
     counts = {need: len(indices) for need, indices in requirements_of_unit(unit).items()}
     for need in counts:
         if not need.gpus:
@@ -89,11 +83,11 @@ def _infeasible_in_total(problem: Problem) -> Solution | None:
         wanted = sum(count * (other.gpus // need.gpus) for other, count in counts.items() if _fits_only_where(other, need))
         if wanted == counts[need]:
             continue
-        most_slots = Shortlist(snapshot.allocation_index, snapshot.cluster, need, priorities).most_slots()
+        most_slots = Shortlist.of(snapshot, need, groups).most_slots()
         if wanted > most_slots:
             tasks = " and ".join(f"{count} × ({other})" for other, count in counts.items())
             why = f"needs {tasks}, equivalent to {wanted} × ({need}); with all permitted victims evicted at most {most_slots} fit"
-            no_candidates = problem.index.candidates_among(problem.action, unit.job, (), groups, problem.under_share)
+            no_candidates = problem.index.candidates_among(action, unit.job, (), groups, problem.under_share)
             return Solution(no_candidates, proven=True, why=why)
     return None
 
@@ -105,11 +99,11 @@ def _fits_only_where(one: TaskRequirements, other: TaskRequirements) -> bool:
     return models and nodes and one.profile == other.profile and all(label in one.labels for label in other.labels)
 
 
-def _lacks_resources(snapshot: SchedulingSnapshot, part: Unit) -> bool:
+def _lacks_resources(cluster: ClusterResources, part: Unit) -> bool:
     """Whether these tasks do not fit on their own."""
     for need, indices in requirements_of_unit(part).items():
         wanted = len(indices)
-        for node, devices in snapshot.cluster.eligible_nodes(need):
+        for node, devices in cluster.eligible_nodes(need):
             wanted -= slots_for(need, node, node.future, devices)
             if wanted <= 0:
                 return False
@@ -117,10 +111,9 @@ def _lacks_resources(snapshot: SchedulingSnapshot, part: Unit) -> bool:
 
 
 def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[EvictionStep], GangPlacement | None]:
-    """An irreducible set of victims and the unit's placement. The cluster resources are left changed."""
-    snapshot, budget = problem.snapshot, problem.budget
-    cluster = snapshot.cluster
-    index = CandidateIndex(snapshot)
+    """An irreducible set of victims and the unit's placement. The trial is left changed."""
+    trial, budget = problem.trial, problem.budget
+    index = CandidateIndex(trial.snapshot)
     chains: dict[str, EvictionChain] = {}
 
     def evict(victims: list[EvictionStep]) -> None:
@@ -128,37 +121,37 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
             chain = chains.setdefault(step.job.id, [])
             step.before = chain[-1] if chain else None
             chain.append(step)
-            cluster.evict(step.unit)
+            trial.free(step.unit)
             index.mark_evicted(step.job, 1)
 
     first = types[0].victims
     evict(first)
-    evicted = cluster.mark()
-    place = _place(snapshot, problem.unit, budget)
+    evicted = trial.mark()
+    place = _place(trial, problem.unit, budget)
     if place is not None:
         return first, place
     further_victims: list[EvictionStep] = []
     for each in types:
-        if _place(snapshot, each.unit, budget) is not None:
+        if _place(trial, each.unit, budget) is not None:
             continue
         found = search_shortlist(replace(problem, unit=each.unit, index=index))
         if found is None or found.victims is None:
             return [], None
         evict(found.victims)
         further_victims += found.victims
-        if _place(snapshot, each.unit, budget) is None:
+        if _place(trial, each.unit, budget) is None:
             return [], None
-    cluster.rollback(evicted)
+    trial.rollback(evicted)
     for step in further_victims:
-        cluster.evict(step.unit)
+        trial.free(step.unit)
     all_steps = [step for chain in chains.values() for step in chain]
-    oracle = PlacementOracle(cluster, problem.unit, budget)
+    oracle = PlacementOracle(trial, budget, limits=False)
     needed = reprieve_all(oracle, reprieve_order(list(chains.values()), {step: step.weight for step in all_steps}))
     return needed, oracle.place
 
 
-def _place(snapshot: SchedulingSnapshot, unit: Unit, budget: StepBudget) -> GangPlacement | None:
+def _place(trial: Trial, unit: Unit, budget: StepBudget) -> GangPlacement | None:
     part = budget.part(PLACEMENT_STEPS)
-    found = place_unit(snapshot.cluster, unit, part, reserve=True)
+    found = place_unit(trial.cluster, unit, part, reserve=True)
     budget.join(part)
     return found if isinstance(found, GangPlacement) else None

@@ -17,7 +17,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
 
 from .candidates import Candidates, EvictionChain, EvictionStep
-from .fragmentation import Fragmentation
+from .objective import Fragmentation
 from .slot_combinations import Option, OptionKey, best_combination
 
 SETS_PER_STEP = 16
@@ -26,7 +26,11 @@ MAX_SETS_PER_COMPONENT = 3_000
 
 @dataclass(slots=True)
 class Component:
-    """Nodes that can be searched on their own. options: by ascending gain and cost; `None`: too many sets to try."""
+    """Nodes that can be searched on their own.
+
+    Attributes:
+        options: Options by ascending gain and cost; None: too many sets to try.
+    """
 
     nodes: list[NodeResources]
     names: dict[str, None] = field(default_factory=dict)
@@ -46,9 +50,11 @@ class _Increment:
 
 
 class Knapsack:
-    """Eviction options for tasks of one requirements. eligible: only these nodes.
+    """Eviction options for tasks with equal requirements.
 
-    single: one additional slot suffices, so every node is a component of its own.
+    Attributes:
+        eligible: Consider only these nodes.
+        single: One additional slot suffices, so every node is a component of its own.
     """
 
     def __init__(
@@ -92,7 +98,11 @@ class Knapsack:
     def cheapest(
         self, short: int, budget: StepBudget, without: EvictionStep | None = None
     ) -> tuple[list[EvictionStep] | None, bool]:
-        """The cheapest set that gains `short` slots, or `None`; and whether that is certain. without: a step not to evict."""
+        """The cheapest set that gains `short` slots, or `None`; and whether that is certain.
+
+        Args:
+            without: A step not to evict.
+        """
         if self.single:
             return self._cheapest_single(budget, without)
         found: list[list[Option]] = []
@@ -101,7 +111,7 @@ class Knapsack:
             if without is not None and without.job.id in part.names:
                 options = self._search(part, budget, without)
             else:
-                options = part.options if part.known else self.options(part, budget)
+                options = self.options(part, budget)
             if options is None:
                 return None, False
             if options:
@@ -116,8 +126,10 @@ class Knapsack:
         while self._queue and (best is None or self._queue[0][0] < best.key):
             key, at, version, exact = heappop(self._queue)
             part = self.parts[at]
+            # Outdated: the component has a newer entry.
             if version != self._version[at]:
                 continue
+            # The key was a lower bound: the component is searched, and returns to the queue with its real key.
             if not exact:
                 options = self.options(part, budget)
                 if options is None:
@@ -136,6 +148,7 @@ class Knapsack:
                 break
             if options and (best is None or options[0].key < best.key):
                 best = options[0]
+        # The queue serves later searches of the batch.
         for entry in popped:
             heappush(self._queue, entry)
         return (None if best is None else list(best.steps)), True
@@ -209,8 +222,6 @@ class Knapsack:
         """Pareto-optimal eviction options of the component; `None`: too many sets to try."""
         nodes, place = part.nodes, {node: at for at, node in enumerate(part.nodes)}
         sequences = [[self._increment(steps, place) for steps in sequence] for sequence in self._sequences(part, place, without)]
-        if not sequences:
-            return []
         free = [node.future for node in nodes]  # per node, with the chosen steps evicted
         counts = [self._count(node) for node in nodes]
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from bailiff_core.model.state import Job
-from bailiff_core.model.units import Unit, reduced_to
-from bailiff_core.placement.cluster_resources import ClusterResources
-from bailiff_core.placement.gang import GangPlacement, TaskPlacement, place_unit
+from bailiff_core.model.units import Unit, evictable_units, reduced_to
+from bailiff_core.model.work_lost import ends_for_good
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement, cannot_fit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.placement.topology_parts import has_topology_constraints
 
-from .candidates import EvictionStep, evictable_units
-from .fit_oracle import cannot_fit
+from .candidates import EvictionStep
+from .trial import Trial
 
 STEPS_PER_MOVE = 200
 
@@ -26,10 +26,10 @@ def units_by_job(steps: Iterable[EvictionStep]) -> list[Unit]:
     return [Unit(job, tuple(sorted(indices[name])), core) for name, (job, core) in jobs.items()]
 
 
-def find_relocations(cluster: ClusterResources, steps: Sequence[EvictionStep], budget: StepBudget) -> dict[str, GangPlacement]:
+def find_relocations(trial: Trial, steps: Sequence[EvictionStep], budget: StepBudget) -> dict[str, GangPlacement]:
     """New placements of victims, by job, most valuable first; victims without one are left out.
 
-    The victims are evicted and the preemptor is placed in `cluster`; new placements are taken there. A gang is relocated as
+    The victims are evicted and the preemptor is placed in the trial; new placements are taken there. A gang is relocated as
     a whole; tasks whose original place is free keep it. An elastic gang that has no place for all of its tasks gets the
     largest size that fits, at least its minimum. Surplus tasks of a job that continues are relocated one by one, the last
     step first: some of them may have no new placement.
@@ -43,12 +43,14 @@ def find_relocations(cluster: ClusterResources, steps: Sequence[EvictionStep], b
     dead_ends: dict[object, None] = {}  # free resources only shrink
     for unit in sorted(units_by_job(steps), key=lambda unit: (-value[unit.job.id], -unit.job.seq, unit.job.id)):
         places: list[TaskPlacement] = []
+        if gains_nothing_by_moving(unit):
+            continue
         for each in (unit,) if unit.core else reversed(parts[unit.job.id]):
             shape = _shape(each)
-            place = relocate(cluster, each, budget) if shape not in dead_ends else None
+            place = relocate(trial, each, budget) if shape not in dead_ends else None
             if place is None:
                 dead_ends[shape] = None
-                place = _relocate_fewer(cluster, unit, budget) if unit.core else None
+                place = _relocate_fewer(trial, unit, budget) if unit.core else None
             if place is not None:
                 places += place.tasks
         if places:
@@ -56,7 +58,12 @@ def find_relocations(cluster: ClusterResources, steps: Sequence[EvictionStep], b
     return found
 
 
-def _relocate_fewer(cluster: ClusterResources, gang: Unit, budget: StepBudget) -> GangPlacement | None:
+def gains_nothing_by_moving(unit: Unit) -> bool:
+    """Whether a new place is of no use: the job does not come back, or needs one for tasks that hold none now, too."""
+    return unit.core and (ends_for_good(unit.job, whole=True) or any(task.finished for task in unit.job.tasks))
+
+
+def _relocate_fewer(trial: Trial, gang: Unit, budget: StepBudget) -> GangPlacement | None:
     """A new placement of the gang without its first units, in eviction order: as few of them as possible, never the core.
 
     Where a gang fits, it fits with fewer tasks, too; so the size is found by bisection.
@@ -69,16 +76,16 @@ def _relocate_fewer(cluster: ClusterResources, gang: Unit, budget: StepBudget) -
         left_out = (fewest + most) // 2
         indices = sorted(index for unit in units[left_out:] for index in unit.indices)
         rest = Unit(reduced_to(gang.job, indices), tuple(indices), core=True)
-        mark = cluster.mark()
-        place = relocate(cluster, rest, budget)
-        cluster.rollback(mark)
+        mark = trial.mark()
+        place = relocate(trial, rest, budget)
+        trial.rollback(mark)
         if place is None:
             fewest = left_out + 1
         else:
             found, most = place, left_out - 1
     if found is not None:
         indices = [task.index for task in found.tasks]
-        cluster.place(Unit(reduced_to(gang.job, indices), tuple(indices), core=True), found)
+        trial.take(Unit(reduced_to(gang.job, indices), tuple(indices), core=True), found)
     return found
 
 
@@ -95,17 +102,17 @@ def units_without_relocation(evicted: Iterable[Unit], moved: Mapping[str, GangPl
     return [unit for unit in evicted if not all(index in relocated.get(unit.job.id, ()) for index in unit.indices)]
 
 
-def relocate(cluster: ClusterResources, unit: Unit, budget: StepBudget) -> GangPlacement | None:
-    """A new placement of an evicted unit, keeping original places where possible; its resources are taken in `cluster`."""
+def relocate(trial: Trial, unit: Unit, budget: StepBudget) -> GangPlacement | None:
+    """A new placement of an evicted unit, keeping original places where possible; its resources are taken."""
     part = budget.part(STEPS_PER_MOVE)
-    mark = cluster.mark()
+    mark = trial.mark()
     kept: list[TaskPlacement] = []
     missing: list[int] = []
     for index in unit.indices:
         single = Unit(unit.job, (index,), unit.core)
         task = unit.job.task(index)
-        if task is not None and cluster.allocation_of(single) and cluster.original_place_is_free(single):
-            cluster.restore(single)
+        if task is not None and trial.cluster.allocation_of(single) and trial.could_stay(single):
+            trial.occupy(single)
             kept.append(TaskPlacement(index, task.node, task.devices))
         else:
             missing.append(index)
@@ -113,14 +120,14 @@ def relocate(cluster: ClusterResources, unit: Unit, budget: StepBudget) -> GangP
     if not missing:
         place = GangPlacement(tuple(kept), future=True)
     elif kept:
-        found = place_unit(cluster, Unit(unit.job, tuple(missing), unit.core), part, reserve=True)
+        found = place_unit(trial.cluster, Unit(unit.job, tuple(missing), unit.core), part, reserve=True)
         if isinstance(found, GangPlacement):
             place = GangPlacement(tuple(sorted((*kept, *found.tasks), key=lambda task: task.index)), future=True)
     if place is None:
-        cluster.rollback(mark)
-        if cannot_fit(cluster, unit):
+        trial.rollback(mark)
+        if cannot_fit(trial.cluster, unit):
             return None
-        found = place_unit(cluster, unit, part, reserve=True)
+        found = place_unit(trial.cluster, unit, part, reserve=True)
         place = found if isinstance(found, GangPlacement) else None
     budget.join(part)
     return place

@@ -1,16 +1,16 @@
 """Revalidates a proposal against the current state, which may have changed since the proposal was computed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from bailiff_core.model.placement_ranges import NodeShare, numbers, ranges
+from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.proposal import Proposal, VictimChoice
 from bailiff_core.model.resources import contains
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import Unit, core_complete, next_unit, reduced_to
+from bailiff_core.model.units import Unit, before_restart, core_complete, next_unit, reduced_to
 from bailiff_core.placement.cluster_resources import ClusterResources, is_eligible
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
-from bailiff_core.placement.placement_codec import decode_placement, encode_placement
+from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.placement.topology_domains import key_of
 from bailiff_core.placement.topology_parts import TopologyPart, topology_parts_of
@@ -19,13 +19,19 @@ from bailiff_core.quota.quota_checks import Shares, over_limit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .batch import units_of_choice
-from .constraints import Constraints, action_not_permitted
-from .objective import EvictionCost, eviction_cost
+from .objective import EvictionCost, eviction_cost, started_cost
+from .proposals import victim_choice
+from .trial import Trial, action_not_permitted
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The proposal is still valid. victims: still needed, with their current losses. dropped: ended, or no longer needed."""
+    """The proposal is still valid.
+
+    Attributes:
+        victims: Victims that are still needed, with their current losses.
+        dropped: Victims that have ended or are no longer needed.
+    """
 
     unit: Unit
     victims: tuple[VictimChoice, ...]
@@ -42,12 +48,17 @@ class Stale:
 
 @dataclass(slots=True)
 class _Victim:
-    """One victim as it is now: its units to evict, and the new places of its relocated tasks."""
+    """One victim as it is now: its units to evict, and the new places of its relocated tasks.
+
+    Attributes:
+        job: As it was before, if it restarts to shrink for an earlier decision of the selection, without the tasks in `lost`.
+    """
 
     state: PoolState
     job: Job
     units: list[Unit]
     moved: dict[int, TaskPlacement]
+    lost: dict[int, None] = field(default_factory=dict)
 
     def whole(self) -> Unit:
         """All its units as one."""
@@ -70,7 +81,12 @@ class _Victim:
 
     def eviction_cost(self) -> EvictionCost:
         """Current cost of its eviction."""
-        return eviction_cost(self.state, self.job, _tasks_of(self.job, self.units), whole=self.units[-1].core)
+        tasks, whole, moved = _tasks_of(self.job, self.units), self.units[-1].core, bool(self.moved)
+        if not self.lost:
+            return eviction_cost(self.state, self.job, tasks, whole=whole, moved=moved)
+        earlier = [task for task in self.job.tasks if task.index in self.lost]
+        before = started_cost(self.state, self.job, earlier, whole=False)
+        return started_cost(self.state, self.job, [*earlier, *tasks], whole=whole, moved=moved).minus(before)
 
     def value(self) -> tuple[int, EvictionCost, int, str]:
         """Sort key; the most valuable is last."""
@@ -78,23 +94,7 @@ class _Victim:
 
     def choice(self) -> VictimChoice:
         """The victim as it is recorded."""
-        job, indices = self.job, [index for unit in self.units for index in unit.indices]
-        cost, whole = self.eviction_cost(), self.units[-1].core
-        return VictimChoice(
-            job=job.id,
-            attempt=job.attempt,
-            priority=job.priority,
-            gpus=sum(job.group(index).gpu_milli for index in indices) // 1000,
-            lost_gpu_ms=cost.lost_gpu_ms,
-            reserved=bool(cost.reservations),
-            class_name=job.class_name,
-            project=job.project,
-            backfilled=job.backfilled,
-            tasks="" if whole else ranges(indices),
-            moved_to=encode_placement(GangPlacement(tuple(self.moved.values()), future=True)),
-            cpu_milli=cost.cpu_milli,
-            not_relocated=ranges(index for index in indices if index not in self.moved) if whole and self.moved else "",
-        )
+        return victim_choice(self.units, self.eviction_cost(), tuple(self.moved.values()), self.lost)
 
 
 def revalidate_proposal(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, proposal: Proposal) -> Accepted | Stale:
@@ -120,41 +120,48 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, proposa
         place = GangPlacement(tuple(decode_placement(preemptor, proposal.placement, unit.indices)), future=True)
     except ValueError as error:
         return Stale(f"the placement is invalid: {error}")
+    # Without evictions only its limits and the free resources count.
     if proposal.action == "allocate" or not proposal.victims:
         problem = over_limit(snapshot, unit, place) or _obstacle(snapshot.cluster, unit, place)
         return Stale(problem) if problem else Accepted(unit, (), (), proposal.placement)
     why = action_not_permitted(snapshot, shares, unit, proposal.action)
     if why is not None:
         return Stale(f"{preemptor.id!r} may no longer use {proposal.action}: {why}")
-    constraints = Constraints(snapshot, shares, unit, proposal.action)
+    trial = Trial(snapshot, shares, unit, proposal.action)
     dropped: list[str] = []
     victims = _current_victims(snapshot, preemptor, proposal, dropped)
     if isinstance(victims, Stale):
         return victims
-    cluster = snapshot.cluster
+    # All victims leave first, since only the whole set is known to free enough; then those that can stay are taken back.
     for victim in victims:
         for one in victim.units:
-            cluster.evict(one)
-    problem = _obstacle(cluster, unit, place)
+            trial.free(one)
+    problem = _obstacle(snapshot.cluster, unit, place)
     if problem is not None:
         return Stale(problem)
-    cluster.place(unit, place)
+    trial.take(unit, place)
     if proposal.action == "consolidate":
-        problem = _relocate_all(cluster, victims, dropped)
+        problem = _relocate_all(trial, victims, dropped)
         if problem is not None:
             return Stale(problem)
         victims = [victim for victim in victims if victim.units]
     else:
-        victims = _reprieve(cluster, victims, dropped, constraints, place)
+        victims = _reprieve(trial, victims, dropped, place)
         for victim in victims:
-            _relocate(cluster, victim, at_all=not constraints.has_limits)
+            _relocate(trial, victim, at_all=not trial.has_limits)
     allowed = snapshot.state.rules.preemption.max_migrations
     if proposal.action == "consolidate" and allowed is not None and allowed < len(victims):
-        return Stale("the policy does not allow that many migrations")
+        return Stale("the policy does not allow that many migrations (policy field preemption.max_migrations)")
     evicted = [one for victim in victims for one in victim.units]
     moved = {victim.job.id: victim.moved for victim in victims}
+    # A unit that gets new places for all its tasks is not taken from its project.
     taken = [one for one in evicted if not all(index in moved.get(one.job.id, ()) for index in one.indices)]
-    problem = constraints.over_limit_after(taken, place) or constraints.violation(evicted, taken) or constraints.imbalance(taken)
+    problem = (
+        trial.over_limit_after(taken, place)
+        or trial.violation(evicted, taken)
+        or trial.imbalance(taken)
+        or trial.move_violation(evicted, taken)
+    )
     if problem is not None:
         return Stale(problem)
     return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), proposal.placement)
@@ -171,10 +178,13 @@ def _current_victims(
         job = state.jobs.get(choice.job)
         if choice.job in found or choice.job in dropped:
             return Stale(f"victim {choice.job!r} is named twice")
+        lost: dict[int, None] = {}
+        if job is not None and choice.extends and _restarts_for_selection(state, job):
+            job, lost = before_restart(job)
         if job is None or job.attempt != choice.attempt or job.phase not in ("reserved", "starting", "running"):
             dropped.append(choice.job)
             continue
-        units = units_of_choice(job, choice)
+        units = units_of_choice(job, choice, lost)
         if not units:
             dropped.append(choice.job)
             continue
@@ -186,26 +196,34 @@ def _current_victims(
                 return Stale(f"victim {job.id!r} is now protected by rule {rule!r}")
         moved = decode_placement(job, choice.moved_to, choice.relocated_tasks)
         evicted = dict.fromkeys(index for unit in units for index in unit.indices)
-        found[job.id] = _Victim(state, job, units, {place.index: place for place in moved if place.index in evicted})
+        places = {place.index: place for place in moved if place.index in evicted}
+        found[job.id] = _Victim(state, job, units, places, lost)
     return list(found.values())
 
 
-def _reprieve(
-    cluster: ClusterResources, victims: Sequence[_Victim], dropped: list[str], constraints: Constraints, place: GangPlacement
-) -> list[_Victim]:
-    """Reprieve victims that fit in their original place, most valuable first; the preemptor is placed in `cluster`.
+def _restarts_for_selection(state: PoolState, job: Job) -> bool:
+    """Whether a decision of the open selection evicts the job to restart it with fewer tasks, whose places are reserved."""
+    eviction, selection = job.eviction, state.selection
+    if eviction is None or selection is None or not eviction.shrinks or not job.reservation:
+        return False
+    return eviction.decided_seq > selection.opened_seq and eviction.cancel_seq is None and not eviction.stuck
+
+
+def _reprieve(trial: Trial, victims: Sequence[_Victim], dropped: list[str], place: GangPlacement) -> list[_Victim]:
+    """Reprieve victims that fit in their original place, most valuable first; the preemptor is placed in the trial.
 
     A job to be relocated whole is reprieved whole or relocated whole: losing a part of it may not be permitted.
     """
     for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
-        if victim.moved and victim.units[-1].core and not cluster.original_place_is_free(victim.whole()):
+        if victim.moved and victim.units[-1].core and not trial.could_stay(victim.whole()):
             continue
-        while victim.units and cluster.original_place_is_free(victim.units[-1]):
+        while victim.units and trial.could_stay(victim.units[-1]):
             unit = victim.units.pop()
-            if constraints.has_limits and constraints.over_limit_after([one for each in victims for one in each.units], place):
+            # The preemptor's own limit may need this eviction.
+            if trial.has_limits and trial.over_limit_after([one for each in victims for one in each.units], place):
                 victim.units.append(unit)
                 break
-            cluster.restore(unit)
+            trial.occupy(unit)
             for index in unit.indices:
                 victim.moved.pop(index, None)
         if not victim.units:
@@ -213,7 +231,7 @@ def _reprieve(
     return [victim for victim in victims if victim.units]
 
 
-def _relocate(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True) -> str | None:
+def _relocate(trial: Trial, victim: _Victim, *, at_all: bool = True) -> str | None:
     """Take the victim's new places and drop those that are not free. Returns the reason for the last one dropped."""
     problem: str | None = None
     for unit in victim.relocation_units():
@@ -223,9 +241,9 @@ def _relocate(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True
             obstacle: str | None = "not all of its tasks have one"
         else:
             place = GangPlacement(tuple(victim.moved[index] for index in unit.indices), future=True)
-            obstacle = _obstacle(cluster, unit, place)
+            obstacle = _obstacle(trial.cluster, unit, place)
             if obstacle is None:
-                cluster.place(unit, place)
+                trial.take(unit, place)
                 continue
         problem = obstacle
         for index in unit.indices:
@@ -233,18 +251,18 @@ def _relocate(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True
     return problem
 
 
-def _relocate_all(cluster: ClusterResources, victims: Sequence[_Victim], dropped: list[str]) -> str | None:
+def _relocate_all(trial: Trial, victims: Sequence[_Victim], dropped: list[str]) -> str | None:
     """Relocate all victims as proposed, then reprieve those that need not move. Returns why a relocation is impossible."""
     for victim in victims:
-        problem = _relocate(cluster, victim)
+        problem = _relocate(trial, victim)
         if len(victim.moved) < len(victim.whole().indices):
             return f"there is no new place for {victim.job.id!r}: {problem or 'the proposal has none'}"
     for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
         while victim.units:
             unit = victim.relocation_units()[0]
-            if not cluster.original_place_is_free(unit):
+            if not trial.could_stay(unit):
                 break
-            cluster.restore(unit)  # its new place remains allocated, so that no other victim relies on it
+            trial.occupy(unit)  # its new place remains allocated, so that no other victim relies on it
             del victim.units[0 if unit.core else -1 :]
             for index in unit.indices:
                 del victim.moved[index]

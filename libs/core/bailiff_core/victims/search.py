@@ -1,9 +1,10 @@
 """General solver for reclaim and preempt: a lower bound per task type, then branch and bound over all candidates."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 
-from bailiff_core.model.units import Unit
-from bailiff_core.placement.gang import GangPlacement, place_unit
+from bailiff_core.model.units import Unit, reduced_to
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement, cannot_fit
 from bailiff_core.placement.joint_placement import place_jointly
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
@@ -11,17 +12,19 @@ from bailiff_core.quota.reclaim import Losses
 
 from .branch_and_bound import SetConstraint, Test, branch_and_bound, reprieve_all, reprieve_order
 from .candidates import EvictionChain, EvictionStep
-from .constraints import Constraints
-from .fit_oracle import FitOracle, PlacementOracle, QuotaOracle, SlotOracle, cannot_fit, single_requirement
+from .fit_oracle import FitOracle, PlacementOracle, SlotOracle, single_requirement
 from .knapsack import Knapsack, knapsack_for
-from .relocation import find_relocations, units_by_job, units_without_relocation
+from .relocation import find_relocations, gains_nothing_by_moving, units_by_job, units_without_relocation
 from .set_weights import SetWeights
-from .solver_interface import Problem, Solution
+from .trial import Problem, Solution, Trial
 
 RUNNER_UP_TRIES = 2
 IMPROVEMENTS = 5
 PLACEMENT_STEPS = 10_000
 RELOCATION_STEPS = 2_000
+DEEPER = 8  # times as many steps for each search within the search, where these gave up
+UNITS_PER_STEP = 8
+Arrangement = tuple[GangPlacement, dict[str, GangPlacement]]  # of the preemptor, and of victims by job
 
 
 class GeneralSolver:
@@ -29,32 +32,37 @@ class GeneralSolver:
 
     def solve(self, problem: Problem) -> Solution | None:
         """`Solver.solve`."""
-        return None if problem.action == "consolidate" else GeneralSearch(problem).run()
+        return None if problem.trial.action == "consolidate" else GeneralSearch(problem).run()
 
 
 class GeneralSearch:
     """One general search. bound: the most expensive of the cheapest sets for each task type alone."""
 
     def __init__(self, problem: Problem) -> None:
-        self.snapshot = problem.snapshot
-        self.cluster = problem.snapshot.cluster
+        self.trial = problem.trial
         self.unit = problem.unit
         self.candidates = problem.candidates()
         self.fragmentation = problem.index.fragmentation
-        self.constraints = problem.constraints
         self.budget = problem.budget
         self.knapsacks = problem.knapsacks
         self.needs = requirements_of_unit(problem.unit)
         self.bound: list[EvictionStep] = []
+        self._depth = 1  # times as many steps for each search within this one
         self._certain = True  # no set was rejected that other new placements of its victims might permit
-        self._simple = single_requirement(problem.unit) if not self.constraints.constrains_placement else None
+        self._arrangements: dict[object, Arrangement] = {}  # of accepted sets whose victims get places only together
+        self._simple = single_requirement(problem.unit) if not self.trial.constrains_placement else None
 
     def run(self) -> Solution:
         """The cheapest set that makes the unit fit and that the constraints of the action permit."""
         relaxed = self._relaxed()
         if relaxed is not None:
             return relaxed
-        return self._general()
+        while True:
+            found = self._general()
+            # Without a set or a proof the budget must be used: by giving more of it to the searches that gave up.
+            if found.victims is not None or found.proven or self.budget.remaining <= 0:
+                return found
+            self._depth *= DEEPER
 
     # --- each task type on its own: a lower bound, and for equal tasks the solution
 
@@ -63,7 +71,8 @@ class GeneralSearch:
         slots: Knapsack | None = None
         short = 0
         for need, indices in self.needs.items():
-            slots, short = knapsack_for(self.knapsacks, self.cluster, need, self.candidates, self.fragmentation, len(indices))
+            cluster = self.trial.cluster
+            slots, short = knapsack_for(self.knapsacks, cluster, need, self.candidates, self.fragmentation, len(indices))
             if short <= 0:
                 continue
             part = self.budget.part(self.budget.remaining // 2)
@@ -75,7 +84,7 @@ class GeneralSearch:
                 certain = False
             elif self.fragmentation.weight(steps) > self.fragmentation.weight(self.bound):
                 self.bound = steps
-        if not self.bound or self.constraints.rejects(self._units(self.bound)):
+        if not self.bound or self.trial.rejects(self._units(self.bound)):
             return None
         if self._simple is None and not self._fits_without(self.bound):
             return None
@@ -93,27 +102,27 @@ class GeneralSearch:
             self.budget.join(part)
             if other is None:
                 continue
-            if self.constraints.rejects(self._units(other)):
+            if self.trial.rejects(self._units(other)):
                 continue
             if not best or self.fragmentation.weight(other) < self.fragmentation.weight(best):
                 best = other
         return best
 
     def _fits_without(self, steps: Sequence[EvictionStep]) -> bool:
-        mark = self.snapshot.mark()
+        mark = self.trial.mark()
         for step in steps:
-            self.snapshot.evict(step.unit)
+            self.trial.evict(step.unit)
         part = self.budget.part(PLACEMENT_STEPS)
-        found = self.constraints.place(part)
+        found = self.trial.place(part)
         self.budget.join(part)
-        self.snapshot.rollback(mark)
+        self.trial.rollback(mark)
         return isinstance(found, GangPlacement)
 
     # --- any unit, any constraints
 
     def _general(self) -> Solution:
-        found = self._search_among(self._permitted(), with_relocations=False)
-        if found.victims is None and self.constraints.reclaim is not None and not self.constraints.has_limits:
+        found = self._search_among(list(self.trial.allowed_alone(self.candidates).values()), with_relocations=False)
+        if found.victims is None and self._may_move():
             relocating = self._search_among(list(self.candidates.chains.values()), with_relocations=True)
             if relocating.victims is not None:
                 relocating.proven = relocating.proven and found.proven
@@ -122,40 +131,22 @@ class GeneralSearch:
                 return relocating
         return found
 
-    def _permitted(self) -> list[EvictionChain]:
-        """For each job the steps that are permitted if no other job is evicted."""
-        chains = []
-        for chain in self.candidates.chains.values():
-            allowed: list[EvictionStep] = []
-            for step in chain:
-                if not self.constraints.allows(self._units([*allowed, step])):
-                    break
-                allowed.append(step)
-            if allowed:
-                chains.append(allowed)
-        return chains
+    def _may_move(self) -> bool:
+        """Whether victims that may not be taken may be moved."""
+        return self.trial.reclaim is not None and not self.trial.has_limits and self.trial.moves.forbidden is None
 
     def _search_among(self, chains: list[EvictionChain], *, with_relocations: bool) -> Solution:
-        mark = self.snapshot.mark()
-        all_steps = [step for chain in chains for step in chain]
-        for step in all_steps:
-            if self.constraints.has_limits:
-                self.snapshot.evict(step.unit)
-            else:
-                self.cluster.evict(step.unit)
-        inner_oracle: SlotOracle | PlacementOracle
-        if self._simple is not None:
-            inner_oracle = SlotOracle(self.cluster, *self._simple)
-        else:
-            inner_oracle = PlacementOracle(
-                self.cluster, self.unit, self.budget, self.constraints if self.constraints.constrains_placement else None
-            )
-        found = self._best(
-            QuotaOracle(inner_oracle, self.constraints) if self.constraints.has_limits else inner_oracle,
-            chains,
-            with_relocations=with_relocations,
+        mark = self.trial.mark()
+        for chain in chains:
+            for step in chain:
+                self.trial.evict(step.unit)
+        oracle = (
+            SlotOracle(self.trial, *self._simple)
+            if self._simple is not None
+            else PlacementOracle(self.trial, self.budget, depth=self._depth)
         )
-        self.snapshot.rollback(mark)
+        found = self._best(oracle, chains, with_relocations=with_relocations)
+        self.trial.rollback(mark)
         return found
 
     def _best(self, oracle: FitOracle, chains: list[EvictionChain], *, with_relocations: bool) -> Solution:
@@ -178,10 +169,10 @@ class GeneralSearch:
         def accept_whole(steps: list[EvictionStep], budget: StepBudget) -> bool:
             return (with_relocations or not _has_unneeded_victim(oracle, steps)) and accept(steps, budget)
 
-        constrained = self.constraints.constrains_set
+        constrained = self.trial.constrains_set
         best = self._first(oracle, order, chains, accept)
         limit = weights.of(best) if best else None
-        part = self.budget.part(self.budget.remaining * 3 // 4)
+        part = self.budget.part(self.budget.remaining * 3 // 4 if best else self.budget.remaining)
         self._certain = True
         better, finished = branch_and_bound(
             oracle,
@@ -206,22 +197,31 @@ class GeneralSearch:
             if not runner_up or weights.of(runner_up) > weights.of(best):
                 break
             best, runner_up = runner_up, self._runner_up(oracle, order, runner_up, weights, accept) or best
-        return Solution(self.candidates, best, proven=proven, runner_up=runner_up, bound=self.bound)
+        place, relocations = self._arrangements.get(_key(best), (None, {}))
+        return Solution(
+            self.candidates,
+            best,
+            proven=proven,
+            runner_up=runner_up,
+            bound=self.bound,
+            place=place,
+            relocations=relocations,
+        )
 
     def _set_constraint(self, *, with_relocations: bool) -> SetConstraint | None:
-        """Incremental test of the constraints; with relocations, only of those that do not depend on them."""
-        if self.constraints.set_tests.any:
-            return _FullSetConstraint(self.constraints, with_relocations=with_relocations)
-        if self.constraints.reclaim is None or with_relocations:
+        """Incremental test of what the action permits; with relocations, only of those that do not depend on them."""
+        if self.trial.set_tests.any:
+            return _FullSetConstraint(self.trial, with_relocations=with_relocations)
+        if self.trial.reclaim is None or with_relocations:
             return None
-        return _LossConstraint(Losses(self.constraints.reclaim, self.snapshot.usage))
+        return _LossConstraint(Losses(self.trial.reclaim, self.trial.snapshot.usage))
 
     def _first(
         self, oracle: FitOracle, order: list[EvictionStep], chains: list[EvictionChain], accept: Test
     ) -> list[EvictionStep]:
         """A first set: the steps still evicted after all reprieves, in the first of several orders whose set is permitted."""
         best = self._reprieve_all(oracle, order, accept)
-        if best or not self.constraints.constrains_set:
+        if best or not self.trial.constrains_set:
             return best
         of_project: dict[str, dict[str, None]] = {}
         for chain in chains:
@@ -251,9 +251,9 @@ class GeneralSearch:
     ) -> list[EvictionStep]:
         """The lightest set found by reprieves if one of the heaviest victims, and the later steps of its job, are kept."""
         best: list[EvictionStep] = []
-        tries = RUNNER_UP_TRIES if isinstance(oracle, SlotOracle) else 1
+        tries = RUNNER_UP_TRIES if isinstance(oracle, SlotOracle) and not oracle.limited else 1
         for reprieved in sorted(victims, key=lambda step: -weights.of_step[step])[:tries]:
-            kept_steps = [step for step in order if step.job is reprieved.job and _follows(step, reprieved)]
+            kept_steps = [step for step in order if _follows(step, reprieved)]
             others = self._runner_up_without(oracle, order, kept_steps, accept)
             if others and (not best or weights.of(others) < weights.of(best)):
                 best = others
@@ -279,48 +279,62 @@ class GeneralSearch:
         """Final test of a complete set; with relocations, finding new placements costs steps."""
         units = self._units(steps)
         if not with_relocations:
-            return self.constraints.allows(units) and self.constraints.imbalance(units) is None
-        mark = self.cluster.mark()
+            return self._permits(units, units)
+        mark = self.trial.mark()
         moved: dict[str, GangPlacement] = {}
         place, moves = StepBudget(PLACEMENT_STEPS), StepBudget(RELOCATION_STEPS)
-        if isinstance(place_unit(self.cluster, self.unit, place, reserve=True), GangPlacement):
-            moved = find_relocations(self.cluster, steps, moves)
-        self.cluster.rollback(mark)
+        if isinstance(self.trial.place(place), GangPlacement):
+            moved = find_relocations(self.trial, steps, moves)
+        self.trial.rollback(mark)
         budget.charge(len(steps) + place.used + moves.used)
-        taken = units_without_relocation(units, moved)
-        if not self.constraints.allows(units, taken) or self.constraints.imbalance(taken) is not None:
-            self._certain = self._certain and self._never_acceptable(steps, budget)
-            return False
         earlier = dict.fromkeys(step.before for step in steps)
         # No unit may be evicted only to make another one relocatable, be it of the same job.
-        return not any(self._fits_with_restored(step.unit, budget) for step in steps if step not in earlier)
+        if any(self._fits_with_restored(step.unit, budget) for step in steps if step not in earlier):
+            return False
+        if self._permits(units, units_without_relocation(units, moved)):
+            return True
+        arrangement = self._arrangement(steps, budget) if self._certain else None
+        if arrangement is None:
+            return False
+        self._arrangements[_key(steps)] = arrangement
+        return True
 
-    def _never_acceptable(self, steps: Sequence[EvictionStep], budget: StepBudget) -> bool:
-        """Whether the constraints forbid the evicted set even if every victim is relocated that fits beside the preemptor alone.
+    def _permits(self, units: Sequence[Unit], taken: Sequence[Unit]) -> bool:
+        if not self.trial.allows(units, taken) or self.trial.imbalance(taken) is not None:
+            return False
+        return self.trial.move_violation(units, taken) is None
 
-        New placements are sought one after the other, beside one placement of the preemptor: others may relocate more.
+    def _arrangement(self, steps: Sequence[EvictionStep], budget: StepBudget) -> Arrangement | None:
+        """Places of the preemptor and of so many victims that the rest may be taken: by all ways to choose those that move.
+
+        They are not the places that one after the other would get. `None`: there are none, unless the search is not `_certain`.
         """
         units = self._units(steps)
-        movable: dict[tuple[str, int], None] = {}
-        merged = units_by_job(steps)
-        whole = dict.fromkeys(unit.job.id for unit in merged if unit.core)
-        for unit in (*(each for each in merged if each.core), *(each for each in units if each.job.id not in whole)):
-            part = budget.part(min(RELOCATION_STEPS, budget.remaining // 4))
-            found = place_jointly(self.cluster, [self.unit, unit], part)
+        for moving in _choices_to_move(units_by_job(steps), units, self.trial.moves.most):
+            if not budget.spend(1 + len(steps) // UNITS_PER_STEP):
+                budget.charge(budget.remaining)
+                self._certain = False
+                return None
+            indices = {(unit.job.id, index): None for unit in moving for index in unit.indices}
+            taken = [unit for unit in units if not all((unit.job.id, index) in indices for index in unit.indices)]
+            if not moving or not self._permits(units, taken):
+                continue
+            part = budget.part(RELOCATION_STEPS * self._depth)
+            found = place_jointly(self.trial.cluster, [self.unit, *moving], part)
             budget.join(part)
-            if found != "impossible":
-                movable.update(((unit.job.id, index), None) for index in unit.indices)
-        taken = [unit for unit in units if not all((unit.job.id, index) in movable for index in unit.indices)]
-        return not movable or not self.constraints.allows(units, taken)
+            if not isinstance(found, str):
+                return found[0], _by_job(moving, found[1:])
+            self._certain = self._certain and found == "impossible"
+        return None
 
     def _fits_with_restored(self, unit: Unit, budget: StepBudget) -> bool:
         """Whether the preemptor fits with this unit restored."""
-        mark = self.cluster.mark()
-        self.cluster.restore(unit)
-        fits, place = not cannot_fit(self.cluster, self.unit), StepBudget(PLACEMENT_STEPS)
+        mark = self.trial.mark()
+        self.trial.restore(unit)
+        fits, place = not cannot_fit(self.trial.cluster, self.unit), StepBudget(PLACEMENT_STEPS)
         if fits:
-            fits = isinstance(place_unit(self.cluster, self.unit, place, reserve=True), GangPlacement)
-        self.cluster.rollback(mark)
+            fits = isinstance(self.trial.place(place), GangPlacement)
+        self.trial.rollback(mark)
         budget.charge(place.used)
         return fits
 
@@ -329,16 +343,63 @@ class GeneralSearch:
         return [step.unit for step in sorted(steps, key=lambda step: step.age_key)]
 
 
+def _key(steps: Iterable[EvictionStep]) -> object:
+    """Equal for the same steps in any order."""
+    return tuple(sorted(step.age_key for step in steps))
+
+
+def _choices_to_move(jobs: Sequence[Unit], units: Iterable[Unit], most: int) -> Iterator[list[Unit]]:
+    """What of these jobs may move together: units of at most `most` of them. There may be very many choices."""
+    own: dict[str, list[Unit]] = {}
+    for unit in units:
+        own.setdefault(unit.job.id, []).append(unit)
+    chosen: list[tuple[Unit, ...]] = []
+    levels = [_ways_to_move(jobs[0], own[jobs[0].job.id])]
+    while levels:
+        del chosen[len(levels) - 1 :]
+        way = next(levels[-1], None)
+        if way is None:
+            levels.pop()
+            continue
+        chosen.append(way)
+        if len(chosen) == len(jobs):
+            yield [unit for of_job in chosen for unit in of_job]
+        else:
+            following, may_move = jobs[len(chosen)], sum(map(bool, chosen)) < most
+            levels.append(_ways_to_move(following, own[following.job.id]) if may_move else iter(((),)))
+
+
+def _ways_to_move(job: Unit, units: Sequence[Unit]) -> Iterator[tuple[Unit, ...]]:
+    """What of one job may move: of surplus any part; of a whole job all of it, or all but the first units in eviction order."""
+    yield ()
+    if gains_nothing_by_moving(job):
+        return
+    if not job.core:
+        for count in range(1, len(units) + 1):
+            yield from combinations(units, count)
+        return
+    for first in range(len(units)):
+        indices = tuple(sorted(index for each in units[first:] for index in each.indices))
+        yield (Unit(reduced_to(job.job, indices) if first else job.job, indices, core=True),)
+
+
+def _by_job(units: Sequence[Unit], places: Sequence[GangPlacement]) -> dict[str, GangPlacement]:
+    tasks: dict[str, list[TaskPlacement]] = {}
+    for unit, place in zip(units, places, strict=True):
+        tasks.setdefault(unit.job.id, []).extend(place.tasks)
+    return {name: GangPlacement(tuple(sorted(own, key=lambda task: task.index)), future=True) for name, own in tasks.items()}
+
+
 class _FullSetConstraint:
     """Tests the whole set on each change."""
 
-    def __init__(self, constraints: Constraints, *, with_relocations: bool) -> None:
-        self._constraints, self._with_relocations = constraints, with_relocations
+    def __init__(self, trial: Trial, *, with_relocations: bool) -> None:
+        self._trial, self._with_relocations = trial, with_relocations
         self._evicted: list[Unit] = []
 
     def push(self, step: EvictionStep) -> bool:
         self._evicted.append(step.unit)
-        return self._constraints.allows(self._evicted[::-1], [] if self._with_relocations else None)
+        return self._trial.allows(self._evicted[::-1], [] if self._with_relocations else None)
 
     def pop(self) -> None:
         self._evicted.pop()

@@ -16,10 +16,15 @@ MAX_PENDING = 16
 
 
 class ProposalDifference(Document):
-    """A proposal that searching again does not reproduce. seq: of its record; request: what it answers.
+    """A proposal that searching again does not reproduce.
 
-    proposed, computed: the two results; None: none. differing: paths of the fields, such as `explanation.proven`.
-    problem: why it cannot be what a search gave, whatever its content; then nothing is compared.
+    Attributes:
+        seq: Record of the proposal.
+        request: The request that it answers.
+        proposed: The recorded result; None: none.
+        computed: The result of searching again; None: none.
+        differing: Paths of the fields that differ, such as `explanation.proven`.
+        problem: Why no search can have given it, whatever its content; then nothing is compared.
     """
 
     seq: int
@@ -36,7 +41,9 @@ class ProposalDifference(Document):
 class Searched:
     """The result of searching again on the state after the record `seq`.
 
-    selection: the open one, None: none was open. problem: why no proposal can have been computed there.
+    Attributes:
+        selection: The open selection; None: none was open.
+        problem: Why no proposal can have been computed there.
     """
 
     seq: int

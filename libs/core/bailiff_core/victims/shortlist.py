@@ -6,26 +6,30 @@ every number of slots, as many of these nodes as slots are needed cost no more t
 used another node could use one of these instead.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bailiff_core.model.policy import PreemptionRules
+from bailiff_core.model.units import whole_job
 from bailiff_core.placement.allocation_index import AllocationIndex, Ints, PriorityLevel
 from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
+from bailiff_core.placement.equivalence_classes import EquivalenceClass
 from bailiff_core.placement.free_gpu_index import free_gpu_index_of
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
-from .candidates import EvictionStep
-from .constraints import Constraints
+from .candidates import CandidateGroups, Candidates, EvictionStep
+from .consolidation import FreeTotals
 from .fit_oracle import single_requirement
 from .infeasibility import nearest_solution_on
 from .knapsack import Knapsack
 from .objective import CostScale, EvictionCost
 from .slot_combinations import Option
-from .solver_interface import Problem, Solution
+from .trial import Problem, Solution, Trial
 
 MIN_ACTIVE_JOBS = 200  # with fewer active jobs, all of them are candidates of an exact search
 INITIAL_SIZE = 8
@@ -60,8 +64,12 @@ class _LevelColumns:
 class PriceBounds:
     """Lower bounds for a number of additional slots on each node: GPUs by priority, then work lost, as one integer.
 
-    `IMPOSSIBLE`: the node cannot gain them. taken: GPUs taken per priority. whole: nodes whose jobs are evicted whole.
-    broken: 1 for nodes that stay in use if no more GPUs than these are taken.
+    A bound of `IMPOSSIBLE` says that the node cannot gain them.
+
+    Attributes:
+        taken: GPUs taken per priority.
+        whole: Nodes whose jobs are evicted whole.
+        broken: 1 for nodes that stay in use if no more GPUs than these are taken.
     """
 
     prices: Ints
@@ -85,12 +93,30 @@ class PriceBounds:
 
 
 class Shortlist:
-    """Eligible nodes for tasks of one requirements, with jobs of these priorities as candidates."""
+    """Eligible nodes for tasks of one requirements, with jobs of these priorities as candidates.
+
+    Bounds are those of all jobs of these priorities. That more of them are no candidates is noticed where a node comes first.
+
+    Args:
+        groups: The candidates. Bounds do not hold for nodes of exempt jobs, which are on every list. None: all jobs of these
+            priorities.
+
+    Attributes:
+        classes: The classes of the candidates.
+    """
 
     def __init__(
-        self, allocation_index: AllocationIndex, cluster: ClusterResources, need: TaskRequirements, priorities: list[int]
+        self,
+        allocation_index: AllocationIndex,
+        cluster: ClusterResources,
+        need: TaskRequirements,
+        priorities: list[int],
+        groups: CandidateGroups | None = None,
     ) -> None:
         self.need = need
+        self._index = allocation_index
+        self._groups = groups
+        self.classes: Collection[EquivalenceClass] = () if groups is None else groups.evictable_classes
         self.priorities = priorities
         gpu_index = free_gpu_index_of(cluster, need)
         self.eligible_nodes, self.rows, self.free, self.place_of = (
@@ -109,7 +135,22 @@ class Shortlist:
         self._widest = max(int((self.free + self._cost_free).max(initial=0)), allocation_index.max_devices)
         self._devices = gpu_index.devices
         attainable = sum((level.gpus[self.rows] for level in self._levels), self.free + self._cost_free)
+        self._always: dict[int, None] = {}
+        self._looked_at: dict[int, None] = {}
+        for name in groups.exempt if groups is not None else ():
+            for number, share in allocation_index.of[name].nodes.items():
+                place = self.place_of.get(number)
+                if place is not None:
+                    self._always[place] = None
+                    attainable[place] += share.staying
         self._attainable = np.minimum(attainable, self._devices)
+
+    @classmethod
+    def of(cls, snapshot: SchedulingSnapshot, need: TaskRequirements, groups: CandidateGroups) -> "Shortlist":
+        """With the candidates of these groups."""
+        levels = snapshot.allocation_index.levels
+        priorities = sorted({group[1] for group in groups.evictable_classes} & levels.keys())
+        return cls(snapshot.allocation_index, snapshot.cluster, need, priorities, groups)
 
     def most_gains(self, short: int) -> int:
         """Upper bound of the slots that one node may gain."""
@@ -160,9 +201,8 @@ class Shortlist:
             below = below - column.gpus  # as few GPUs as possible of the highest priority
             part = column.least.take(column.first + np.minimum(np.maximum(missing - below, 0), column.gpus))
             taken.append((column, part))
-            if part.any():
-                missing = np.maximum(0, missing - part)
-                lost += column.lost.take(column.first + part)
+            missing = np.maximum(0, missing - part)
+            lost += column.lost.take(column.first + part)
         most, shift = int(lost.max(initial=0)), 0
         while (self._widest + 1) ** len(taken) * ((most >> shift) + 1) >= IMPOSSIBLE:
             shift += 1
@@ -178,16 +218,42 @@ class Shortlist:
         return PriceBounds(prices, unit, shift, taken, whole, broken, age)
 
     def first(self, size: int, bounds: list[PriceBounds]) -> EligibleNodes:
-        """The `size` nodes with the lowest bounds, for each number of slots."""
-        chosen: dict[int, None] = {}
+        """The `size` nodes with the lowest bounds, for each number of slots, and those of exempt jobs."""
+        chosen = dict(self._always)
         for bound in bounds:
-            places = np.arange(len(bound.prices))
-            if size < len(places):
-                worst = np.partition(bound.prices, size)[size]
-                places = np.flatnonzero(bound.prices <= worst)
-                places = places[np.lexsort((bound.tie_breakers(places), bound.prices[places]))[:size]]
-            chosen.update(dict.fromkeys(places[bound.prices[places] < IMPOSSIBLE].tolist()))
+            chosen.update(dict.fromkeys(self._lowest(size, bound, bounds)))
         return dict(self.eligible_nodes[at] for at in sorted(chosen))
+
+    def _lowest(self, size: int, bound: PriceBounds, bounds: list[PriceBounds]) -> list[int]:
+        count = size
+        while True:
+            places = np.flatnonzero(bound.prices < IMPOSSIBLE)
+            if count < len(places):
+                worst = np.partition(bound.prices[places], count)[count]
+                places = places[bound.prices[places] <= worst]
+                places = places[np.lexsort((bound.tie_breakers(places), bound.prices[places]))[:count]]
+            for place in places.tolist():
+                self._look_at(place, bounds)
+            able = places[bound.prices[places] < IMPOSSIBLE]
+            if len(able) >= size or len(places) < count:
+                found: list[int] = able[:size].tolist()
+                return found
+            count *= 2
+
+    def _look_at(self, place: int, bounds: list[PriceBounds]) -> None:
+        """Note how many slots the node cannot gain with the jobs on it that are candidates."""
+        if self._groups is None or place in self._looked_at:
+            return
+        self._looked_at[place] = None
+        row, of = int(self.rows[place]), self._index.of
+        gpus = [of[name].nodes[row].staying for name in self._index.on.get(row, ()) if self._is_candidate(name)]
+        most = (int(self.free[place]) + sum(gpus)) // self.need.gpus - int(self.slots[place]) if gpus else 0
+        for bound in bounds[most:]:
+            bound.prices[place] = IMPOSSIBLE
+
+    def _is_candidate(self, name: str) -> bool:
+        assert self._groups is not None
+        return name in self._groups.exempt or (self._index.of[name].group in self.classes and name not in self._groups.barred)
 
     def lowest_price_outside(self, chosen: EligibleNodes, bound: PriceBounds, scale: CostScale) -> LowestPrice | None:
         """The lowest bound among nodes not chosen; `None` if none of them can gain the slots."""
@@ -201,9 +267,9 @@ class Shortlist:
         tail, broken = divmod(tail, COUNT_BASE)
         jobs, tasks = divmod(tail, COUNT_BASE)
         classes, lost = divmod(price, bound.unit)
-        weight = scale.weight(self.priorities[0], EvictionCost(lost_gpu_ms=lost << bound.shift))
+        weight = scale.weight(0, EvictionCost(lost_gpu_ms=lost << bound.shift))
         if not bound.shift:
-            weight += scale.weight(self.priorities[0], EvictionCost(jobs=jobs, tasks=tasks)) + broken * scale.of_level[0]
+            weight += scale.weight(0, EvictionCost(jobs=jobs, tasks=tasks)) + broken * scale.of_level[0]
         for priority in self.priorities:
             classes, gpus = divmod(classes, self._widest + 1)
             weight += scale.weight(priority, EvictionCost(gpu_milli=1000 * gpus))
@@ -215,31 +281,31 @@ class ShortlistSolver:
 
     def solve(self, problem: Problem) -> Solution | None:
         """`Solver.solve`."""
-        return None if problem.action == "consolidate" else search_shortlist(problem)
+        return None if problem.trial.action == "consolidate" else search_shortlist(problem)
 
 
 def search_shortlist(problem: Problem) -> Solution | None:
     """The cheapest set, or a proof that there is none; `None` if all candidates have to be considered."""
-    snapshot, unit, action, budget = problem.snapshot, problem.unit, problem.action, problem.budget
+    trial, unit, budget = problem.trial, problem.unit, problem.budget
+    snapshot, action = trial.snapshot, trial.action
     simple = single_requirement(unit)
     if len(snapshot.state.active) < MIN_ACTIVE_JOBS or simple is None or not simple[0].gpus:
         return None
     groups = problem.index.groups(action, unit.job)
-    if groups is None:
-        return None
     need, wanted = simple
-    priorities = sorted({group[1] for group in groups.evictable_classes} & snapshot.allocation_index.levels.keys())
-    shortlist = Shortlist(snapshot.allocation_index, snapshot.cluster, need, priorities)
+    shortlist = Shortlist.of(snapshot, need, groups)
     max_slots = shortlist.most_slots()
     if max_slots < wanted:
-        nearest_nodes = shortlist.nearest(wanted)
-        names = [name for node in nearest_nodes for name in snapshot.allocation_index.on.get(node.number, ())]
-        candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
-        why = nearest_solution_on(snapshot, candidates, need, wanted, nearest_nodes, max_slots)
-        return Solution(candidates, proven=True, why=why)
-    if not priorities or not problem.index.prefers_shortlist(action, unit.job, problem.under_share):
+        return _impossible(problem, shortlist, groups, wanted, max_slots)
+    if not problem.index.prefers_shortlist(action, unit.job, problem.under_share):
         return None
+    if trial.reclaim is not None:
+        members, jobs = snapshot.equivalence_classes.groups, snapshot.state.jobs
+        shortlist.classes = [group for group in shortlist.classes if trial.reclaim.may_take(jobs[members[group][0][1]])]
     short = wanted - int(shortlist.slots.sum())
+    if short > 0 and not shortlist.classes and (why := _only_moves(problem, groups)):
+        nobody = problem.index.candidates_among(action, unit.job, (), groups, problem.under_share)
+        return Solution(nobody, proven=True, why=why)
     gains = shortlist.most_gains(short)
     if not 0 < gains <= MOST_GAINS:  # none where no GPUs are missing
         return None
@@ -253,8 +319,9 @@ def search_shortlist(problem: Problem) -> Solution | None:
             _add_connected(snapshot.allocation_index, shortlist, chosen)
         names = [name for node in chosen for name in snapshot.allocation_index.on.get(node.number, ())]
         candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
-        fragmentation = problem.index.fragmentation
-        knapsack = Knapsack(snapshot.cluster, need, candidates, fragmentation, single=short == 1, eligible=chosen)
+        allowed, fragmentation = Candidates(trial.allowed_alone(candidates)), problem.index.fragmentation
+        knapsack = Knapsack(snapshot.cluster, need, allowed, fragmentation, single=short == 1, eligible=chosen)
+        # Half of what is left, so that a search over all candidates can follow.
         part = budget.part(budget.remaining // 2)
         victims, certain = knapsack.cheapest(short, part)
         budget.join(part)
@@ -262,13 +329,36 @@ def search_shortlist(problem: Problem) -> Solution | None:
             return None
         if victims is not None and _is_proven(shortlist, chosen, knapsack, bounds, short, problem.index.scale, budget):
             break
-        if size >= len(shortlist.eligible_nodes):
-            return None
+        # A node outside the list might be cheaper: the list grows.
+        if all(size >= np.count_nonzero(bound.prices < IMPOSSIBLE) for bound in bounds):
+            # No other node gains anything. Under reclaim, jobs that may not be taken might still be moved.
+            return None if trial.reclaim is not None else _impossible(problem, shortlist, groups, wanted, wanted - 1)
         size *= 2
-    if problem.constraints.rejects([step.unit for step in victims]):
+    if trial.rejects([step.unit for step in victims]):
         return None
-    runner_up = _runner_up(knapsack, victims, short, problem.constraints, budget)
+    runner_up = _runner_up(knapsack, victims, short, trial, budget)
     return Solution(candidates, victims, proven=True, runner_up=runner_up, bound=victims)
+
+
+def _impossible(problem: Problem, shortlist: Shortlist, groups: CandidateGroups, wanted: int, most: int) -> Solution:
+    """The refusal where at most `most` of the `wanted` tasks fit with all permitted victims evicted."""
+    trial, on = problem.trial, problem.trial.snapshot.allocation_index.on
+    nearest_nodes = shortlist.nearest(wanted)
+    names = [name for node in nearest_nodes for name in on.get(node.number, ())]
+    candidates = problem.index.candidates_among(trial.action, problem.unit.job, names, groups, problem.under_share)
+    why = nearest_solution_on(trial, candidates, shortlist.need, wanted, nearest_nodes, most)
+    return Solution(candidates, proven=True, why=why)
+
+
+def _only_moves(problem: Problem, groups: CandidateGroups) -> str:
+    """Why no set suffices where each job alone is more than may be reclaimed; empty: one may, if it only moves jobs."""
+    trial, snapshot = problem.trial, problem.trial.snapshot
+    forbidden = trial.moves.forbidden
+    lacking = FreeTotals.of(trial.cluster).missing(problem.unit) if forbidden is None else f"nothing may be moved: {forbidden}"
+    if not groups.evictable_classes or lacking is None:
+        return ""
+    oldest = min(snapshot.equivalence_classes.groups[group][0] for group in groups.evictable_classes)
+    return f"{trial.violation([whole_job(snapshot.state.jobs[oldest[1]])])}; {lacking}"
 
 
 def _add_connected(allocation_index: AllocationIndex, shortlist: Shortlist, chosen: EligibleNodes) -> None:
@@ -313,13 +403,11 @@ def _costs_at_most(option: Option, least: LowestPrice) -> bool:
     return weight < least[0] or (weight == least[0] and steps <= least[1] and age_key[0][0] <= least[2])
 
 
-def _runner_up(
-    knapsack: Knapsack, steps: list[EvictionStep], short: int, constraints: Constraints, budget: StepBudget
-) -> list[EvictionStep]:
+def _runner_up(knapsack: Knapsack, steps: list[EvictionStep], short: int, trial: Trial, budget: StepBudget) -> list[EvictionStep]:
     heaviest = max(steps, key=lambda step: (step.weight, step.age_key))
     part = budget.part(budget.remaining // 4)
     other, _ = knapsack.cheapest(short, part, without=heaviest)
     budget.join(part)
     if other is None:
         return []
-    return [] if constraints.rejects([step.unit for step in other]) else other
+    return [] if trial.rejects([step.unit for step in other]) else other

@@ -7,7 +7,7 @@ from itertools import pairwise
 from bailiff_core.placement.step_budget import StepBudget
 
 from .candidates import EvictionStep
-from .fragmentation import Fragmentation
+from .objective import Fragmentation
 from .set_weights import tie_breakers
 
 COMBINATIONS_PER_STEP = 50
@@ -19,7 +19,11 @@ OptionKey = tuple[int, int, tuple[tuple[int, str, int], ...]]  # weight, number 
 
 @dataclass(slots=True)
 class Option:
-    """Evicting these steps of one component gains `gain` slots. key: total order, cheapest first; fragmentation included."""
+    """Evicting these steps of one component gains `gain` slots.
+
+    Attributes:
+        key: Total order, cheapest first; fragmentation included.
+    """
 
     gain: int
     key: OptionKey
@@ -55,8 +59,6 @@ def best_combination(
 
 def _relevant(parts: list[list[Option]], short: int) -> list[list[Option]]:
     """The `short` cheapest components for each gain: at most `short` components are used."""
-    if len(parts) <= short:
-        return parts
     most = min(short, max(options[-1].gain for options in parts))
     by_gain: list[list[tuple[OptionKey, int]]] = [[] for _ in range(most)]
     for at, options in enumerate(parts):
@@ -125,15 +127,18 @@ def _effort(choices: list[Choice], short: int) -> int:
 def _lightest_of_tied(choices: list[list[Choice]], short: int, fragmentation: Fragmentation) -> list[Option] | None:
     """Tied choices that gain exactly `short` slots, of least weight from fragmentation down; ties fall to younger jobs first.
 
-    For each excess over the least weight of each component, the reachable numbers of slots are the bits of one integer.
     `None`: too many different weights.
     """
+    # Which numbers of slots can be gained is kept as one integer: bit n is set if some choices gain n slots. Adding a component
+    # that gains g more shifts it by g; two ways to one excess are joined by `|`. A layer has one such integer for each excess
+    # over the least weights, so 3 components with excesses 0 or 5 need the entries 0, 5, 10 and 15, and not all 8 combinations.
     choices = sorted(choices, key=_ages_of_first_option, reverse=True)
     excesses: list[list[int]] = []
     for of_component in choices:
         weights = [option.key[0] % fragmentation.above if option is not None else 0 for _, option in of_component]
         excesses.append([weight - min(weights) for weight in weights])
-    highest, mask = sum(max(each) for each in excesses), (1 << short + 1) - 1
+    highest = sum(max(each) for each in excesses)
+    up_to_short = (1 << short + 1) - 1  # the bits 0 to `short`: more slots are never needed
     limit = 0
     while True:
         layers: list[dict[int, int]] = [{0: 1}]
@@ -142,7 +147,7 @@ def _lightest_of_tied(choices: list[list[Choice]], short: int, fragmentation: Fr
             for total, sums in layers[-1].items():
                 for gain, excess in enumerate(each):
                     if total + excess <= limit:
-                        after[total + excess] = after.get(total + excess, 0) | sums << gain & mask
+                        after[total + excess] = after.get(total + excess, 0) | sums << gain & up_to_short
             if len(after) > MAX_LAYERS:
                 return None
             layers.append(after)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bailiff_bus.envelope import DEAD_LETTER_HEADER
-from bailiff_bus.messages import DeadLetter
+from bailiff_bus.messages.dead_letters import DeadLetter
 from bailiff_bus.topics import Topic
 from bailiff_core.engine import RELEASE
 from bailiff_core.records import AUDIT_TYPES

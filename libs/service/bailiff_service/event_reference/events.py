@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from bailiff_bus.grants import readers, writers
-from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, RollupState
+from bailiff_bus.messages.rollups import RollupState
 from bailiff_bus.topics import TOPICS, Topic
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_core.records import AUDIT_TYPES
+from bailiff_service.field_descriptions import SECTION
 
 PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec, "RollupState": RollupState}
 
@@ -45,8 +48,8 @@ class Event:
 
     @property
     def text(self) -> str:
-        """The type's description: its docstring."""
-        return inspect.cleandoc(self.model.__doc__ or "")
+        """The type's description: its docstring, without the fields."""
+        return inspect.cleandoc(self.model.__doc__ or "").partition(SECTION)[0]
 
 
 def topics() -> list[Topic]:

@@ -10,18 +10,25 @@ from .schemas import DURATION_PATTERN, Json
 
 TIMES = {"expires", "deadline", "retry_at", "last_contact"}
 UNITS = {
-    "_milli": "thousandths", "_bytes": "bytes", "_gpu_ms": "GPU-ms", "_percent": "%", "memory_used": "bytes",
-    "by": "µs", "_mib_s": "MiB-seconds", "interval_ms": "ms",
-}  # fmt: skip
+    "_milli": "thousandths",
+    "_bytes": "bytes",
+    "_gpu_ms": "GPU-ms",
+    "_percent": "%",
+    "memory_used": "bytes",
+    "by": "µs",
+    "_mib_s": "MiB-seconds",
+    "interval_ms": "ms",
+}
 
 
 def field_table(schema: Json) -> str:
     required = schema.get("required", [])
     rows = [
-        f"| `{name}` | {_type_text(field)} | {_unit(name, field)} | {'required' if name in required else _default_text(field)} |"
+        f"| `{name}` | {_type_text(field)} | {_unit(name, field)} | {'required' if name in required else _default_text(field)} "
+        f"| {field.get('description', '').replace('|', '&#124;')} |"
         for name, field in schema.get("properties", {}).items()
     ]
-    return table("| field | type | unit | default |", rows) if rows else "No fields.\n"
+    return table("| field | type | unit | default | meaning |", rows) if rows else "No fields.\n"
 
 
 def _type_text(field: Json) -> str:

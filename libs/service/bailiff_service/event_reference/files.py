@@ -1,8 +1,7 @@
-"""Generates all files of the reference, and finds the stale ones."""
+"""Generates all files of the reference."""
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,6 +10,9 @@ from .asyncapi import asyncapi
 from .events import events
 from .pages import access_page, metrics_page, readme
 from .schemas import Json, json_schema
+
+REMOVABLE = "schemas/*.json"
+"""Those of record types that are gone."""
 
 
 @cache
@@ -23,32 +25,6 @@ def generated() -> dict[str, str]:
     files["access.md"] = access_page()
     files["metrics.md"] = metrics_page()
     return dict(sorted(files.items()))
-
-
-def write(folder: Path) -> list[str]:
-    """Bring the folder up to date. Returns the names of the changed files."""
-    changed = stale(folder)
-    files = generated()
-    for name in changed:
-        path = folder / name
-        if name not in files:
-            path.unlink()
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files[name], encoding="utf-8", newline="\n")
-    return changed
-
-
-def stale(folder: Path) -> list[str]:
-    """Names of files that are missing or outdated, and of schemas of removed types."""
-    files = generated()
-    found = {f"schemas/{path.name}" for path in folder.glob("schemas/*.json")}
-    wrong = {name for name, text in files.items() if _read(folder / name) != text.encode()}
-    return sorted(wrong | (found - files.keys()))
-
-
-def _read(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
 
 
 def json_text(value: Json) -> str:

@@ -32,7 +32,7 @@ AUDIT_HEADERS = {
     "ce_engine": "`release/digest/logic` of the engine.",
     "ce_policy": "The seq of the record that put the policy in force.",
     "ce_cause": "The cause: a seq, or `topic/partition/offset` of an input.",
-    "ce_inputs": "Next offsets of inputs, where changed: `topic/partition=offset,...`",
+    "ce_inputs": "Positions of inputs, where changed: `topic/partition=offset,...`, and ranges done ahead.",
     "ce_actor": "The requester: a login name, or an opaque id.",
     "ce_auth": "How the requester was authenticated: `none`, `acl` or `signed`.",
 }

@@ -1,5 +1,7 @@
 """Renders the Markdown pages of the reference."""
 
+from collections.abc import Collection
+
 from bailiff_bus.grants import PRINCIPALS
 from bailiff_bus.topics import Topic
 from bailiff_core.records import AUDIT_TYPES
@@ -98,14 +100,20 @@ def metrics_page() -> str:
     )
 
 
+def _groups(names: Collection[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "–"
+
+
 def access_page() -> str:
     """Principals and their rights."""
     rows = [
         f"| `{principal.name}` | {principal.purpose} | {_names(principal.writes)} | {_names(principal.reads)} "
-        f"| {_names(principal.checks, all_of='all')} | {', '.join(f'`{group}`' for group in principal.groups) or '–'} |"
+        f"| {_names(principal.checks, all_of='all')} | {_groups(principal.groups)} "
+        f"| {_groups(principal.watches)} |"
         for principal in PRINCIPALS.values()
     ]
-    head = "| user of Kafka | purpose | `Write` on topics | `Read` on topics | `DescribeConfigs` on topics | `Read` on groups |"
+    head = "| user of Kafka | purpose | `Write` on topics | `Read` on topics | `DescribeConfigs` on topics | `Read` on groups "
+    head += "| `Describe` on groups |"
     creators = ", ".join(f"`{principal.name}`" for principal in PRINCIPALS.values() if principal.creates_topics)
     return ACCESS_INTRO + table(head, rows) + ACCESS_END.format(creators=creators)
 

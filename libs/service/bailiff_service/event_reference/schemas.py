@@ -8,6 +8,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from bailiff_core.model.document import MAX_INTEGER, MICROSECONDS, parse_duration
+from bailiff_service.field_descriptions import describe_fields
 
 Json = dict[str, Any]
 
@@ -33,6 +34,7 @@ def json_schema(name: str, model: type[BaseModel], kind: type[Schemas] = Schemas
     schema = model.model_json_schema(schema_generator=kind, mode="serialization" if written else "validation")
     schema.pop("title", None)
     schema["description"] = inspect.cleandoc(model.__doc__ or "")
+    describe_fields(schema)
     head = {"$schema": DIALECT, "$id": f"urn:bailiff:{name}", "title": name}
     tidied = _tidied(schema, is_properties=False)
     assert isinstance(tidied, dict)

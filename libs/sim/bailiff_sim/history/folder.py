@@ -6,23 +6,31 @@ The bytes follow from the sources alone.
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from io import TextIOWrapper
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from bailiff_log.file_writing import replacing, write
 from bailiff_sim.cluster import Machine
+from bailiff_sim.text_files import text_of
 
 from .records import Attempt, HistoryJob, ProjectFact, Site, Tier
 
-FORMAT = 2
+FORMAT = 1
 MANIFEST, JOBS, POLICY = "history.json", "jobs.jsonl.gz", "policy.yaml"
 
 
 @dataclass(frozen=True)
 class History:
-    """What `history.json` has. checkpoint_every: the assumption in force when it was imported, µs; None: no checkpoints.
+    """What `history.json` has.
 
-    machines_seen: the machines are those in the record, not those of a configuration. not_simulated: sentences for the headline.
+    Attributes:
+        checkpoint_every: The assumption in force when it was imported, µs; None: no checkpoints.
+        machines_seen: The machines are those in the record, not those of a configuration.
+        not_simulated: Sentences for the headline.
     """
 
     scheduler: str
@@ -38,33 +46,21 @@ class History:
     not_simulated: tuple[str, ...] = ()
 
 
-class JobWriter:
-    """Writes `jobs.jsonl.gz`, the same bytes for the same jobs."""
-
-    def __init__(self, folder: Path) -> None:
-        self._raw = (folder / JOBS).open("wb")
-        self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, mtime=0, compresslevel=6)
-        self._text = TextIOWrapper(self._zip, encoding="utf-8", write_through=False)
-
-    def write(self, job: HistoryJob) -> None:
-        """Appends a job."""
-        self._text.write(json.dumps([*job[:-1], [list(attempt) for attempt in job.attempts]], ensure_ascii=False) + "\n")
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._text.close()
-        self._raw.close()
+@contextmanager
+def job_writer(folder: Path) -> Iterator[Callable[[HistoryJob], None]]:
+    """Writes `jobs.jsonl.gz` at the end of the block, the same bytes for the same jobs. Yields what appends a job."""
+    with (
+        replacing(folder / JOBS) as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as zipped,
+        TextIOWrapper(zipped, encoding="utf-8", write_through=False) as out,
+    ):
+        yield lambda job: print(json.dumps([*job[:-1], [list(each) for each in job.attempts]], ensure_ascii=False), file=out)
 
 
 def write_manifest(folder: Path, history: History) -> None:
     """Writes `history.json`."""
-    document = {
-        "bailiff_history": FORMAT,
-        **asdict(history),
-        "tiers": {name: tier._asdict() for name, tier in history.tiers.items()},
-        "projects": {name: project._asdict() for name, project in history.projects.items()},
-    }
-    (folder / MANIFEST).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    document = {"bailiff_history": FORMAT, **asdict(history)}
+    write(folder / MANIFEST, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
 def is_history(folder: Path) -> bool:
@@ -75,16 +71,10 @@ def is_history(folder: Path) -> bool:
 def read_manifest(folder: Path) -> History:
     """Reads `history.json`. Raises `ValueError` if the folder has none."""
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if found["bailiff_history"] != FORMAT:
-            raise ValueError(f"its format is {found['bailiff_history']}, and this release reads {FORMAT}")
-        machines = tuple(Machine(**{**each, "labels": tuple(map(tuple, each["labels"]))}) for each in found["machines"])
-        return History(
-            found["scheduler"], machines, {name: Tier(**each) for name, each in found["tiers"].items()},
-            {name: ProjectFact(**each) for name, each in found["projects"].items()}, found["checkpoint_every"],
-            found["machines_seen"], found["recorded"], found["left_out"], found["bad_lines"], tuple(found["certainty"]),
-            tuple(found["not_simulated"]),
-        )  # fmt: skip
+        text = (folder / MANIFEST).read_text(encoding="utf-8")
+        if (found := json.loads(text)["bailiff_history"]) != FORMAT:
+            raise ValueError(f"its format is {found}, and this release reads {FORMAT}")
+        return TypeAdapter(History).validate_json(text)
     except OSError as error:
         raise ValueError(f"{folder / MANIFEST}: {error.strerror}; bailiff import writes this folder") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -95,12 +85,12 @@ def read_jobs(folder: Path) -> Iterator[HistoryJob]:
     """Yields the jobs, by id. Raises `ValueError`."""
     path = folder / JOBS
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
+        with text_of(path, errors="strict") as lines:
             for line in lines:
                 *fields, attempts = json.loads(line)
                 made = tuple(Attempt._make((*each[:4], tuple(each[4]), each[5])) for each in attempts)
                 yield HistoryJob._make((*fields, made))
-    except (OSError, EOFError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: cannot be read: {error}") from None
 
 

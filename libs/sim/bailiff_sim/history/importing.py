@@ -9,8 +9,9 @@ from pathlib import Path
 import yaml
 
 from bailiff_core.humanize import count_text, nearest_text
+from bailiff_log.file_writing import write
 
-from .folder import POLICY, History, JobWriter, site_policy, write_manifest
+from .folder import POLICY, History, job_writer, site_policy, write_manifest
 from .recorded import Recorded
 from .records import BadLine, Site, Source
 from .store import Store
@@ -36,13 +37,11 @@ def import_history(source: Source, folder: Path, assumed: Assumptions, report_ba
             raise ValueError(
                 f"no job with GPUs that has run is in the files{bad}: {_left_out(store.skipped) or 'they are empty'}"
             )
-        recorded, writer = Recorded(store, source.names, assumed.checkpoint_every), JobWriter(folder)
-        try:
+        recorded = Recorded(store, source, assumed.checkpoint_every)
+        with job_writer(folder) as append:
             for job in store.jobs():
                 recorded.note(job)
-                writer.write(job)
-        finally:
-            writer.close()
+                append(job)
         site, peaks = source.site, Peaks(store.by_start())
         seen = not site.machines
         machines = site.machines or peaks.machines()
@@ -56,16 +55,23 @@ def import_history(source: Source, folder: Path, assumed: Assumptions, report_ba
         if gpus < peaks.total:
             site.unknown.append(f"the machines have {gpus} GPUs, but {peaks.total} were in use at once: some are missing")
         history = History(
-            site.scheduler, tuple(machines), dict(site.tiers), dict(site.projects), assumed.checkpoint_every, seen,
-            {**recorded.figures(), "most_gpus_in_use": peaks.total}, dict(store.skipped), store.bad,
+            site.scheduler,
+            tuple(machines),
+            dict(site.tiers),
+            dict(site.projects),
+            assumed.checkpoint_every,
+            seen,
+            {**recorded.figures(), "most_gpus_in_use": peaks.total},
+            dict(store.skipped),
+            store.bad,
             tuple(_certainty(source, recorded, store, assumed)),
             tuple(f"not simulated: {each}" for each in _not_simulated(site, store)),
-        )  # fmt: skip
+        )
         write_manifest(folder, history)
         what = "the order of its classes and the limits of its projects"
         head = f"# Written by bailiff import from the record of {site.scheduler}: {what}.\n"
         text = yaml.safe_dump(site_policy(site, gpus or peaks.total), sort_keys=False)
-        (folder / POLICY).write_text(head + text, encoding="utf-8")
+        write(folder / POLICY, head + text)
     finally:
         store.close()
         shutil.rmtree(place)

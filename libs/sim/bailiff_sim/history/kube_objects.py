@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from bailiff_sim.cluster import Machine
+from bailiff_sim.text_files import text_of
 
-from .lines import text_of
 from .records import BadLine
 from .slurm_config import model_name
 from .values import Unreadable, moment, shown
@@ -23,7 +23,12 @@ SUFFIX = {"": 1, "k": 1000, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 1 << 10, 
 
 
 class Seen(NamedTuple):
-    """An object. where: for messages; at: time of the audit event that has it, µs UTC; None: of a list."""
+    """An object.
+
+    Attributes:
+        where: For messages.
+        at: Time of the audit event that has it, µs UTC; None: of a list.
+    """
 
     where: str
     object: Mapping[str, Any]

@@ -11,21 +11,26 @@ from typing import Any
 
 from bailiff_core.humanize import count_text
 
-from .kube_objects import Seen, conditions, gpus_of_pod, machine, name_of, time_of, unreadable_of, uses_other_gpus
-from .records import SECOND, AttemptRow, BadLine, Found, Site, Skipped, Source, State, Tier
+from .kube_objects import conditions, gpus_of_pod, name_of, time_of, unreadable_of, uses_other_gpus
+from .kube_reader import EVENT_TIMES, KubeReader, created_at, involved
+from .records import SECOND, AttemptRow, BadLine, Found, Skipped, State, Tier
 from .values import Unreadable
 
 PREEMPTED_BY = re.compile(r"Preempted by (?:pod )?(\S+) on node ")
 INDEX = "batch.kubernetes.io/job-completion-index"
 REPLACED = 60 * SECOND  # a controller makes the next pod before the old one is gone, at most so long
 DISRUPTIONS: Mapping[str, State] = {
-    "PreemptionByScheduler": "preempted", "DeletionByTaintManager": "lost", "DeletionByPodGC": "lost",
-    "TerminationByKubelet": "lost", "EvictionByEvictionAPI": "requeued",
-}  # fmt: skip
+    "PreemptionByScheduler": "preempted",
+    "DeletionByTaintManager": "lost",
+    "DeletionByPodGC": "lost",
+    "TerminationByKubelet": "lost",
+    "EvictionByEvictionAPI": "requeued",
+}
 
 
 @dataclass
 class _Pod:
+    uid: str
     name: str
     created: int
     owner: str
@@ -40,23 +45,18 @@ class _Pod:
     preemptor: str = ""
 
 
-class Reader:
-    """Collects the objects; `rows` yields the attempts when all are read."""
+class Reader(KubeReader):
+    """Pods by job."""
 
     def __init__(self) -> None:
-        self.site = Site("kube-scheduler")
-        self.names: dict[str, str] = {}
+        super().__init__("kube-scheduler")
+        self.take_by_kind |= {"Pod": self._take_pod, "Event": self._take_event}
         self._pods: dict[str, _Pod] = {}
         self._preempted: dict[str, tuple[int, str]] = {}  # by the victim's uid: when, by whom
-        self._latest = self._other_gpus = self._assumed_end = 0
-
-    def read(self, files: Sequence[Path]) -> Source:
-        """The rows of the files."""
-        return Source(self.site, self.rows(files), self.names)
 
     def rows(self, files: Sequence[Path]) -> Iterator[Found]:
         """Attempts by pod."""
-        yield from unreadable_of(files, self._take)
+        yield from unreadable_of(files, self.take)
         if not self._pods:
             raise ValueError("the files have no Pod: kubectl get pods,events,nodes,priorityclasses --all-namespaces -o json")
         unseen = [uid for uid in self._preempted if uid not in self._pods]
@@ -66,46 +66,29 @@ class Reader:
                 pod.state, pod.preemptor, pod.end = "preempted", by or pod.preemptor, pod.end or at
         for key, pods in self._jobs().items():
             for pod in pods:
+                self.names[pod.uid] = self.names[pod.name] = key
                 yield from self._attempt(key, pod)
         self._say_unknown(len(unseen))
 
-    def _take(self, seen: Seen) -> None:
-        found, kind = seen.object, seen.object.get("kind")
-        if seen.at is not None:
-            self._latest = max(self._latest, seen.at)
-        if kind == "Pod":
-            self._take_pod(found)
-        elif kind == "Event":
-            self._take_event(found)
-        elif kind == "Node":
-            made = machine(found)
-            if made is not None:
-                self.site.machines.append(made)
-        elif kind == "PriorityClass":
-            never = found.get("preemptionPolicy") == "Never"
-            self.site.tiers[found["metadata"]["name"]] = Tier(int(found.get("value", 0)))
-            if never:
-                self.site.unknown.append(
-                    f"PriorityClass {found['metadata']['name']} never preempts; edit that in the policy.yaml"
-                )
+    def take_class(self, found: Mapping[str, Any]) -> None:
+        """Takes in a priority class."""
+        super().take_class(found)
+        if found.get("preemptionPolicy") == "Never":
+            name = found["metadata"]["name"]
+            self.site.unknown.append(f"PriorityClass {name} never preempts; edit that in the policy.yaml")
 
     def _take_pod(self, found: Mapping[str, Any]) -> None:
         meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
-        created = time_of(meta, "creationTimestamp")
-        if created is None:
-            raise Unreadable("metadata.creationTimestamp: expected a time, found nothing")
-        name = name_of(found)
         owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
         labels = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
-        pod = self._pods.setdefault(
-            str(meta["uid"]),
-            _Pod(name, created, f"{meta.get('namespace', '')}/{owner['name']}" if owner else "", str(labels.get(INDEX, "")),
-                 str(meta.get("namespace", ""))),
-        )  # fmt: skip
+        uid, namespace = str(meta["uid"]), str(meta.get("namespace", ""))
+        of_owner = f"{namespace}/{owner['name']}" if owner else ""
+        made = _Pod(uid, name_of(found), created_at(meta), of_owner, str(labels.get(INDEX, "")), namespace)
+        pod = self._pods.setdefault(uid, made)
         pod.gpus = gpus_of_pod(spec)
         self._other_gpus += uses_other_gpus(spec)
         value = spec.get("priority")
-        pod.tier = str(spec.get("priorityClassName") or ("" if value is None else f"priority-{value}"))
+        pod.tier = self.tier_of(spec, spec.get("priorityClassName"))
         if pod.tier and pod.gpus:
             self.site.tiers.setdefault(pod.tier, Tier(None if value is None else int(value)))
         pod.node = str(spec.get("nodeName") or pod.node)
@@ -133,25 +116,24 @@ class Reader:
         deleted = time_of(found["metadata"], "deletionTimestamp")
         if deleted is not None and pod.state == "running":
             pod.state, pod.end = "cancelled", pod.end or deleted
-        for at in (pod.start, pod.end, pod.created):
-            self._latest = max(self._latest, at or 0)
+        self.saw(pod.start, pod.end, pod.created)
 
     def _take_event(self, found: Mapping[str, Any]) -> None:
-        about = found.get("involvedObject") or found.get("regarding") or {}
+        about = involved(found)
         if found.get("reason") != "Preempted" or about.get("kind") != "Pod" or not about.get("uid"):
             return
-        at = time_of(found, "eventTime", "firstTimestamp", "deprecatedFirstTimestamp", "lastTimestamp")
+        at = time_of(found, *EVENT_TIMES, "lastTimestamp")
         if at is None:
             raise Unreadable("eventTime: expected a time, found nothing")
         by = PREEMPTED_BY.search(str(found.get("message") or found.get("note") or ""))
         self._preempted[str(about["uid"])] = at, by[1] if by and by[1] != "a" else ""
-        self._latest = max(self._latest, at)
+        self.saw(at)
 
     def _jobs(self) -> dict[str, list[_Pod]]:
         """Pods by job: those of one owner and index, or one after the other where the former was cut off."""
         jobs: dict[str, list[_Pod]] = {}
         slots: dict[str, list[str]] = {}
-        for uid, pod in sorted(self._pods.items(), key=lambda each: (each[1].created, each[1].name)):
+        for pod in sorted(self._pods.values(), key=lambda each: (each.created, each.name)):
             key = pod.name
             if pod.owner and pod.index:
                 key = f"{pod.owner}/{pod.index}"
@@ -162,7 +144,6 @@ class Reader:
                 if not free:
                     of_owner.append(key)
             jobs.setdefault(key, []).append(pod)
-            self.names[uid] = self.names[pod.name] = key
         return jobs
 
     def _attempt(self, key: str, pod: _Pod) -> Iterator[Found]:
@@ -176,9 +157,17 @@ class Reader:
             )
         else:
             yield AttemptRow(
-                key, min(pod.created, pod.start), pod.start, max(pod.start, pod.end or self._latest), pod.state, pod.gpus,
-                nodes=(pod.node,), project=pod.project, tier=pod.tier, preemptor=pod.preemptor,
-            )  # fmt: skip
+                key,
+                min(pod.created, pod.start),
+                pod.start,
+                max(pod.start, pod.end or self._latest),
+                pod.state,
+                pod.gpus,
+                nodes=(pod.node,),
+                project=pod.project,
+                tier=pod.tier,
+                preemptor=pod.preemptor,
+            )
 
     def _say_unknown(self, unseen: int) -> None:
         unknown = self.site.unknown
@@ -192,8 +181,7 @@ class Reader:
             unknown.append(
                 f"GPUs and run times of {count_text(unseen, 'preempted pod')}: only an Event is left; they are in no figure"
             )
-        if self._other_gpus:
-            unknown.append("GPU slices (MIG, time slicing) and resource claims: they are not counted")
+        self.say_other_gpus()
         if not self.site.machines:
             unknown.append(
                 "the machines: no Node is in the files; those on which pods ran are taken, with the most GPUs seen in use"

@@ -67,22 +67,48 @@ def recorded_run(folder: Path, workload: Workload, policy: Policy) -> Run:
     ends = [job.ended for job in stats.jobs.values() if job.ended is not None]
     last = max((time for time, _ in workload.demands()), default=workload.begin)
     return Run(
-        f"recorded: {history.scheduler}", 0, stats.jobs, stats, {}, workload.begin, max([*ends, last]), last, workload.capacity(),
-        {each.name: each.quota.gpu_milli or 0 for each in policy.projects}, {},
-    )  # fmt: skip
+        f"recorded: {history.scheduler}",
+        0,
+        stats.jobs,
+        stats,
+        {},
+        workload.begin,
+        max([*ends, last]),
+        last,
+        workload.capacity(),
+        {each.name: each.quota.gpu_milli or 0 for each in policy.projects},
+        {},
+    )
 
 
 def from_history(folder: Path, policy: Policy, choices: Choices) -> FromLog:
-    """A history as `what-if` compares it. policy: in force in the simulation of how it was. Raises as `trace` does."""
+    """Converts an imported history to `what-if` input.
+
+    Args:
+        folder: What `bailiff import` wrote.
+        policy: The policy of the baseline run.
+        choices: How its jobs are taken.
+
+    Raises:
+        ValueError: The folder is not a complete history.
+    """
     source = trace(folder)
     history = read_manifest(folder)
     workload = assemble(source, machines(folder), choices, 0)
     run = recorded_run(folder, workload, policy)
     assumptions = [*history.certainty, "a job runs at the same speed on every placement"]
     return FromLog(
-        workload, Delays(), [(workload.begin, -1, policy)], run.stats, workload.begin, run.end, {}, assumptions,
-        history.not_simulated, history.scheduler,
-    )  # fmt: skip
+        workload,
+        Delays(),
+        [(workload.begin, -1, policy)],
+        run.stats,
+        workload.begin,
+        run.end,
+        {},
+        assumptions,
+        history.not_simulated,
+        history.scheduler,
+    )
 
 
 def _default(policy: Policy) -> str:
@@ -103,11 +129,24 @@ def _trace_jobs(
         if taken[name] > 1:
             name = f"{name[:55]}.{taken[name]}"
         tasks = job.node_count if job.gpus % job.node_count == 0 else 1
-        yield job, TraceJob(
-            name, job.submitted, work, job.gpus, job.gpu_milli, job.gpus // tasks, named(job.project) if job.project else "",
-            job.tier, ENDS.get(job.attempts[-1].state, "cancelled"), gpu_models=(job.model,) if job.model in models else (),
-            run_time_limit=job.limit, cpu_milli=job.cpu_milli // tasks, memory_bytes=job.memory_bytes // tasks,
-        )  # fmt: skip
+        yield (
+            job,
+            TraceJob(
+                name,
+                job.submitted,
+                work,
+                job.gpus,
+                job.gpu_milli,
+                job.gpus // tasks,
+                named(job.project) if job.project else "",
+                job.tier,
+                ENDS.get(job.attempts[-1].state, "cancelled"),
+                gpu_models=(job.model,) if job.model in models else (),
+                run_time_limit=job.limit,
+                cpu_milli=job.cpu_milli // tasks,
+                memory_bytes=job.memory_bytes // tasks,
+            ),
+        )
 
 
 def _note(stats: RunStats, job: HistoryJob, made: TraceJob, class_name: str, value: int, every: int | None) -> None:

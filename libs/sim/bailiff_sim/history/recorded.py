@@ -1,14 +1,13 @@
 """What the old scheduler did: preemptions, GPU-hours lost to them, waiting times. Counted job by job, without keeping them."""
 
 from array import array
-from collections.abc import Mapping
 
 from bailiff_sim.metrics import spread
 
-from .records import HOUR, SECOND, Attempt, HistoryJob
+from .records import HOUR, SECOND, Attempt, HistoryJob, Source
 from .store import Store
 
-NEXT_START = 120 * SECOND  # a job that starts on a victim's node within this time is taken for its likely preemptor
+NEXT_START = 120 * SECOND  # the first job that starts on a victim's node in this time, and could preempt it, likely did
 MOST_PAIRS = 20
 
 
@@ -42,10 +41,10 @@ def waited(job: HistoryJob) -> int | None:
 
 
 class Recorded:
-    """Feed it each job with `note`; `figures` has the result in hours and GPU-hours. names: see `Source`."""
+    """Feed it each job with `note`; `figures` has the result in hours and GPU-hours."""
 
-    def __init__(self, store: Store, names: Mapping[str, str], checkpoint_every: int | None) -> None:
-        self._store, self._names, self._every = store, names, checkpoint_every
+    def __init__(self, store: Store, source: Source, checkpoint_every: int | None) -> None:
+        self._store, self._names, self._site, self._every = store, source.names, source.site, checkpoint_every
         self.jobs = self.preemptions = self.jobs_preempted = self.not_back = self.unmeasured = self.lost_nodes = self.requeued = 0
         self.rows_again = self.running = self.untimed = 0
         self._used = self._ran = self._lost = 0.0
@@ -99,7 +98,8 @@ class Recorded:
             by = self._store.of(self._names.get(attempt.preemptor, attempt.preemptor))
             self.named += 1
         elif attempt.nodes and attempt.end is not None:
-            by, inferred = self._store.started_after(job.name, attempt.end, NEXT_START, attempt.nodes), True
+            next_jobs = self._store.started_after(job.name, attempt.end, NEXT_START, attempt.nodes)
+            by, inferred = next((each for each in next_jobs if not self._site.forbids(each[1], job.tier)), None), True
         if by is not None:
             key = (*by, job.project, job.tier, inferred)
             self._pairs[key] = self._pairs.get(key, 0) + 1
@@ -107,23 +107,43 @@ class Recorded:
     def figures(self) -> dict[str, object]:
         """All figures as JSON; durations in hours."""
         return {
-            "jobs": self.jobs, "from": self.first, "to": self.last, "gpu_hours_used": self._used / HOUR,
-            "preemptions": self.preemptions, "jobs_preempted": self.jobs_preempted, "preempted_and_not_back": self.not_back,
-            "preemptions_of_unknown_length": self.unmeasured, "preemptors_named": self.named,
-            "ended_by_a_machine": self.lost_nodes, "requeued_otherwise": self.requeued, "still_running": self.running,
-            "gpu_hours_preempted": self._ran / HOUR, "gpu_hours_lost": self._lost / HOUR,
+            "jobs": self.jobs,
+            "from": self.first,
+            "to": self.last,
+            "gpu_hours_used": self._used / HOUR,
+            "preemptions": self.preemptions,
+            "jobs_preempted": self.jobs_preempted,
+            "preempted_and_not_back": self.not_back,
+            "preemptions_of_unknown_length": self.unmeasured,
+            "preemptors_named": self.named,
+            "ended_by_a_machine": self.lost_nodes,
+            "requeued_otherwise": self.requeued,
+            "still_running": self.running,
+            "gpu_hours_preempted": self._ran / HOUR,
+            "gpu_hours_lost": self._lost / HOUR,
             "waiting": {name or "all": spread(list(values)) for name, values in sorted(self._waits.items()) if name},
             "victims": [
-                {"project": project, "class": tier, "preemptions": int(of[0]), "gpu_hours_preempted": of[1] / HOUR,
-                 "gpu_hours_lost": of[2] / HOUR}
+                {
+                    "project": project,
+                    "class": tier,
+                    "preemptions": int(of[0]),
+                    "gpu_hours_preempted": of[1] / HOUR,
+                    "gpu_hours_lost": of[2] / HOUR,
+                }
                 for (project, tier), of in sorted(self._victims.items(), key=lambda each: (-each[1][0], each[0]))
             ],
             "pairs": [
-                {"preemptor_project": a, "preemptor_class": b, "victim_project": c, "victim_class": d, "inferred": inferred,
-                 "preemptions": count}
+                {
+                    "preemptor_project": a,
+                    "preemptor_class": b,
+                    "victim_project": c,
+                    "victim_class": d,
+                    "inferred": inferred,
+                    "preemptions": count,
+                }
                 for (a, b, c, d, inferred), count in sorted(self._pairs.items(), key=lambda each: (-each[1], each[0]))
             ][:MOST_PAIRS],
-        }  # fmt: skip
+        }
 
 
 def _gpus(job: HistoryJob) -> float:

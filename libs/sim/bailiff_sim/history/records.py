@@ -13,7 +13,12 @@ ENDS_A_JOB: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 
 
 class BadLine(NamedTuple):
-    """A line or object that cannot be read. where: file and line, or file and object; field: its column or path."""
+    """A line or object that cannot be read.
+
+    Attributes:
+        where: File and line, or file and object.
+        field: Its column or path.
+    """
 
     where: str
     field: str
@@ -98,15 +103,26 @@ class HistoryJob(NamedTuple):
     attempts: tuple[Attempt, ...]
 
 
-class Tier(NamedTuple):
-    """A level of priority, as the old scheduler had it. value: None if the files do not say."""
+@dataclass(frozen=True)
+class Tier:
+    """A level of priority, as the old scheduler had it. value: None if the files do not say.
+
+    preempts: the tiers whose jobs its own may preempt; None: the files do not say, so those of a lower value.
+    """
 
     value: int | None = None
     preemptible: bool = True
+    preempts: tuple[str, ...] | None = None
 
 
-class ProjectFact(NamedTuple):
-    """An account, queue or namespace. gpu_limit: a hard cap; weight: of its fair share; None: not given."""
+@dataclass(frozen=True)
+class ProjectFact:
+    """An account, queue or namespace.
+
+    Attributes:
+        gpu_limit: A hard cap; None: not given.
+        weight: Weight of its fair share; None: not given.
+    """
 
     parent: str = ""
     gpu_quota: int | None = None
@@ -116,10 +132,12 @@ class ProjectFact(NamedTuple):
 
 @dataclass
 class Site:
-    """What is known beside the jobs. unknown: sentences about what the files do not say. not_simulated: about what they say, but
-    the simulation leaves out.
+    """What is known beside the jobs.
 
-    unmeasured_preemptions: those that are known, but not how long the job had run.
+    Attributes:
+        unknown: Sentences about what the files do not say.
+        not_simulated: About what they say, but the simulation leaves out.
+        unmeasured_preemptions: Those that are known, but not how long the job had run.
     """
 
     scheduler: str
@@ -130,9 +148,21 @@ class Site:
     not_simulated: list[str] = field(default_factory=list)
     unmeasured_preemptions: int = 0
 
+    def forbids(self, preemptor: str, victim: str) -> bool:
+        """Whether a job of this tier cannot have preempted one of that, by what the files say."""
+        by, of = self.tiers.get(preemptor, Tier()), self.tiers.get(victim, Tier())
+        if by.preempts is not None:
+            return victim not in by.preempts
+        return by.value is not None and of.value is not None and by.value <= of.value
+
 
 class Source(NamedTuple):
-    """A source of rows. site: complete once `rows` is exhausted. names: of preemptors, id as recorded to job."""
+    """A source of rows.
+
+    Attributes:
+        site: Complete once `rows` is exhausted.
+        names: Of preemptors, id as recorded to job.
+    """
 
     site: Site
     rows: Iterable[Found]

@@ -6,16 +6,33 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from bailiff_core.humanize import count_text
+from bailiff_sim.text_files import numbered_lines
 
 from . import slurm_values as slurm
-from .lines import numbered_lines
 from .records import SECOND, AttemptRow, BadLine, Found, Site, Skipped, Source, State, Tier
 from .values import Unreadable, elapsed, is_ambiguous, moment, shown
 
 FIELDS = (
-    "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "Submit", "Eligible", "Start", "End", "Elapsed",
-    "TimelimitRaw", "State", "ReqTRES", "AllocTRES", "NNodes", "NodeList", "Suspended",
-)  # fmt: skip
+    "JobID",
+    "JobIDRaw",
+    "JobName",
+    "User",
+    "Account",
+    "Partition",
+    "QOS",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "Elapsed",
+    "TimelimitRaw",
+    "State",
+    "ReqTRES",
+    "AllocTRES",
+    "NNodes",
+    "NodeList",
+    "Suspended",
+)
 COMMAND = f"sacct --allusers --duplicates --parsable2 --format={','.join(FIELDS)} --starttime=2026-01-01 > sacct.txt"
 FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "reason", "constraints", "container")
 GPU_COLUMNS = ("alloctres", "reqtres", "allocgres", "reqgres")
@@ -26,7 +43,12 @@ JOB, WHEN = ("jobid", "jobidraw"), ("submit", "start", "end", "state")
 
 @dataclass(frozen=True)
 class Options:
-    """How the file was written. fields: its columns, if it has no header; tier: the column that is the level of priority."""
+    """How the file was written.
+
+    Attributes:
+        fields: Its columns, if it has no header.
+        tier: The column that is the level of priority.
+    """
 
     timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     delimiter: str = "|"
@@ -53,13 +75,13 @@ class _Reader:
             for number, line in numbered_lines(path):
                 if not line:
                     continue
-                if not self._columns and self._header(path, line):
+                if not self._columns and self._read_header(path, line):
                     continue
                 yield self._row(f"{path.name}:{number}", line)
         self._say_unknown()
 
-    def _header(self, path: Path, line: str) -> bool:
-        """Sets the columns; whether the line was the header."""
+    def _read_header(self, path: Path, line: str) -> bool:
+        """Sets the columns. Returns whether the line was the header."""
         given = [name.strip() for name in self._options.fields]
         first = [name.strip().lower() for name in line.split(self._options.delimiter)]
         is_header = any(name in first for name in JOB) and "state" in first
@@ -105,22 +127,8 @@ class _Reader:
             state = slurm.state(row["state"])
             if job.waiting > 1 or state == "pending":
                 return Skipped("had not started", job.waiting)
-            for column in (
-                "submit",
-                "eligible",
-                "start",
-                "end",
-                "elapsed",
-                "suspended",
-                "timelimitraw",
-                "timelimit",
-                *GPU_COLUMNS,
-                "nodelist",
-                "nnodes",
-            ):
-                check = _CHECKS.get(column)
-                if check is not None:
-                    check(row.get(column, ""), self._options.timezone)
+            for column, check in _CHECKS.items():
+                check(row.get(column, ""), self._options.timezone)
         except Unreadable as error:
             return BadLine(where, column, str(error))
         return self._attempt(where, job, state, row)
@@ -162,11 +170,24 @@ class _Reader:
             self._site.tiers.setdefault(tier, Tier())
         cpu_milli, memory = slurm.cpus_and_memory(row.get("alloctres", ""))
         return AttemptRow(
-            job.job, submitted, start, end if end is not None else start + (ran or 0), state, gpus.number,
-            component=job.component, ran=ran, node_count=max(1, gpus.nodes or 1), nodes=slurm.nodes(row.get("nodelist", "")),
-            user=row.get("user", ""), project=row.get("account", ""), tier=tier, model=gpus.model,
-            limit=slurm.time_limit(row.get("timelimitraw", row.get("timelimit", ""))), cpu_milli=cpu_milli, memory_bytes=memory,
-        )  # fmt: skip
+            job.job,
+            submitted,
+            start,
+            end if end is not None else start + (ran or 0),
+            state,
+            gpus.number,
+            component=job.component,
+            ran=ran,
+            node_count=max(1, gpus.nodes or 1),
+            nodes=slurm.nodes(row.get("nodelist", "")),
+            user=row.get("user", ""),
+            project=row.get("account", ""),
+            tier=tier,
+            model=gpus.model,
+            limit=slurm.time_limit(row.get("timelimitraw", row.get("timelimit", ""))),
+            cpu_milli=cpu_milli,
+            memory_bytes=memory,
+        )
 
     def _submitted(self, row: Mapping[str, str]) -> int:
         """When the job could start at the earliest: after what it waited for (--dependency, --begin, a hold)."""
@@ -248,16 +269,20 @@ def _tres(text: str, _local: ZoneInfo) -> None:
     slurm.cpus_and_memory(text)
 
 
-def _submit(text: str, local: ZoneInfo) -> None:
-    moment(text, local)
-
-
 _CHECKS: Mapping[str, Callable[[str, ZoneInfo], object]] = {
-    "submit": _submit, "eligible": _time, "start": _time, "end": _time, "nnodes": _number,
+    "submit": moment,
+    "eligible": _time,
+    "start": _time,
+    "end": _time,
     "elapsed": lambda text, _: elapsed(text) if text else None,
     "suspended": lambda text, _: elapsed(text) if text else None,
-    "timelimitraw": lambda text, _: slurm.time_limit(text), "timelimit": lambda text, _: slurm.time_limit(text),
-    "alloctres": _tres, "reqtres": lambda text, _: slurm.tres(text),
-    "allocgres": lambda text, _: slurm.gres(text), "reqgres": lambda text, _: slurm.gres(text),
+    "timelimitraw": lambda text, _: slurm.time_limit(text),
+    "timelimit": lambda text, _: slurm.time_limit(text),
+    "alloctres": _tres,
+    "reqtres": lambda text, _: slurm.tres(text),
+    "allocgres": lambda text, _: slurm.gres(text),
+    "reqgres": lambda text, _: slurm.gres(text),
     "nodelist": lambda text, _: slurm.nodes(text),
-}  # fmt: skip
+    "nnodes": _number,
+}
+"""Checks by column, in the order in which faults are reported."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bailiff_sim.cluster import Machine
+from bailiff_sim.text_files import numbered_lines
 
 from . import slurm_values as slurm
-from .lines import numbered_lines
 from .records import ProjectFact, Site, Tier
 from .values import Unreadable, shown
 
@@ -102,10 +102,13 @@ def _nodes(where: str, pairs: Mapping[str, str], counts: Mapping[str, slurm.Gpus
             if gpus.number:
                 found.append(
                     Machine(
-                        name, gpus.number, model_name(gpus.model), cpu_milli=1000 * _cpus(pairs),
+                        name,
+                        gpus.number,
+                        model_name(gpus.model),
+                        cpu_milli=1000 * _cpus(pairs),
                         memory_bytes=MIB * int(pairs.get("realmemory", "0") or 0),
                     )
-                )  # fmt: skip
+                )
     except ValueError as error:
         raise ValueError(f"{where}: NodeName={pairs['nodename']}: {error}") from None
     return found
@@ -161,7 +164,12 @@ def _qos(path: Path, cluster_mode: str) -> dict[str, Tier]:
         if not row["priority"].isdecimal():
             raise ValueError(f"{where}: Priority: expected a whole number, found {shown(row['priority'])}")
         mode = row.get("preemptmode", "cluster")
-        found[row["name"]] = Tier(int(row["priority"]), "OFF" not in (cluster_mode if mode == "cluster" else mode).upper())
+        mode = (cluster_mode if mode == "cluster" else mode).upper()
+        preempts = None
+        if "preempt" in row:
+            own = [row["name"]] if "WITHIN" in mode else []
+            preempts = tuple(dict.fromkeys([*filter(None, row["preempt"].split(",")), *own]))
+        found[row["name"]] = Tier(int(row["priority"]), "OFF" not in mode, preempts)
     return found
 
 

@@ -10,20 +10,52 @@ from .values import Unreadable, elapsed, shown, whole
 
 JOB_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([^\]]*)\]))?(?:\+(\d+))?(\..+)?")
 STATES: dict[str, State] = {
-    "COMPLETED": "succeeded", "FAILED": "failed", "TIMEOUT": "failed", "OUT_OF_MEMORY": "failed", "DEADLINE": "failed",
-    "BOOT_FAIL": "lost", "NODE_FAIL": "lost", "CANCELLED": "cancelled", "REVOKED": "cancelled", "PREEMPTED": "preempted",
-    "REQUEUED": "requeued", "REQUEUE_HOLD": "requeued", "SPECIAL_EXIT": "requeued", "LAUNCH_FAILED": "lost",
+    "COMPLETED": "succeeded",
+    "FAILED": "failed",
+    "TIMEOUT": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "DEADLINE": "failed",
+    "BOOT_FAIL": "lost",
+    "NODE_FAIL": "lost",
+    "CANCELLED": "cancelled",
+    "REVOKED": "cancelled",
+    "PREEMPTED": "preempted",
+    "REQUEUED": "requeued",
+    "REQUEUE_HOLD": "requeued",
+    "SPECIAL_EXIT": "requeued",
+    "LAUNCH_FAILED": "lost",
     "RECONFIG_FAIL": "lost",
-    "RUNNING": "running", "SUSPENDED": "running", "COMPLETING": "running", "RESIZING": "running", "STOPPED": "running",
-    "STAGE_OUT": "running", "SIGNALING": "running", "CONFIGURING": "running",
-    "PENDING": "pending", "REQUEUE_FED": "pending", "RESV_DEL_HOLD": "pending",
-}  # fmt: skip
+    "RUNNING": "running",
+    "SUSPENDED": "running",
+    "COMPLETING": "running",
+    "RESIZING": "running",
+    "STOPPED": "running",
+    "STAGE_OUT": "running",
+    "SIGNALING": "running",
+    "CONFIGURING": "running",
+    "PENDING": "pending",
+    "REQUEUE_FED": "pending",
+    "RESV_DEL_HOLD": "pending",
+}
 SHORT = {
-    "CD": "COMPLETED", "F": "FAILED", "TO": "TIMEOUT", "OOM": "OUT_OF_MEMORY", "DL": "DEADLINE", "BF": "BOOT_FAIL",
+    "CD": "COMPLETED",
+    "F": "FAILED",
+    "TO": "TIMEOUT",
+    "OOM": "OUT_OF_MEMORY",
+    "DL": "DEADLINE",
+    "BF": "BOOT_FAIL",
     "NF": "NODE_FAIL",
-    "CA": "CANCELLED", "RV": "REVOKED", "PR": "PREEMPTED", "RQ": "REQUEUED", "R": "RUNNING", "S": "SUSPENDED", "CG": "COMPLETING",
-    "RS": "RESIZING", "PD": "PENDING", "CF": "CONFIGURING",
-}  # fmt: skip
+    "CA": "CANCELLED",
+    "RV": "REVOKED",
+    "PR": "PREEMPTED",
+    "RQ": "REQUEUED",
+    "R": "RUNNING",
+    "S": "SUSPENDED",
+    "CG": "COMPLETING",
+    "RS": "RESIZING",
+    "PD": "PENDING",
+    "CF": "CONFIGURING",
+}
 NO_LIMIT = ("", "UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET")
 MOST_NODES = 100_000
 MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)")

@@ -28,7 +28,12 @@ INSERT = (
 
 
 class Store:
-    """Rows on disk. skipped: number of lines left out, by reason; bad: number of those that cannot be read."""
+    """Rows on disk.
+
+    Attributes:
+        skipped: Number of lines left out, by reason.
+        bad: Number of those that cannot be read.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._database = sqlite3.connect(folder / "attempts.sqlite", isolation_level=None)
@@ -90,14 +95,14 @@ class Store:
         ).fetchone()
         return found
 
-    def started_after(self, job: str, at: int, within: int, nodes: Collection[str]) -> tuple[str, str] | None:
-        """Project and tier of the first job that started on one of the nodes after `at`; None if none did within that time."""
+    def started_after(self, job: str, at: int, within: int, nodes: Collection[str]) -> list[tuple[str, str]]:
+        """Project and tier of the jobs that started on one of the nodes within that time after `at`, in order."""
         self._database.execute("create index if not exists by_start on attempts (began)")
         rows = self._database.execute(
             "select project, tier, nodes from attempts where began between ? and ? and job != ? order by began, job limit 200",
             (at, at + within, job),
         )
-        return next(((project, tier) for project, tier, on in rows if not set(on.split()).isdisjoint(nodes)), None)
+        return [(project, tier) for project, tier, on in rows if not set(on.split()).isdisjoint(nodes)]
 
     def close(self) -> None:
         """Closes the file."""
@@ -127,7 +132,17 @@ def _job(name: str, rows: list[AttemptRow]) -> HistoryJob:
     attempts = tuple(Attempt(row.start, row.end, row.ran, row.state, row.nodes, row.preemptor) for row in lead)
     models = {row.model for row in parts.values()}
     return HistoryJob(
-        name, first.user, first.project, first.tier, min(row.submitted for row in rows), sum(row.gpus for row in parts.values()),
-        first.gpu_milli, sum(row.node_count for row in parts.values()), first.model if len(models) == 1 else "", first.limit,
-        sum(row.cpu_milli for row in parts.values()), sum(row.memory_bytes for row in parts.values()), attempts,
-    )  # fmt: skip
+        name,
+        first.user,
+        first.project,
+        first.tier,
+        min(row.submitted for row in rows),
+        sum(row.gpus for row in parts.values()),
+        first.gpu_milli,
+        sum(row.node_count for row in parts.values()),
+        first.model if len(models) == 1 else "",
+        first.limit,
+        sum(row.cpu_milli for row in parts.values()),
+        sum(row.memory_bytes for row in parts.values()),
+        attempts,
+    )

@@ -2,85 +2,94 @@
 
 import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Annotated, Literal, get_args
 from zoneinfo import ZoneInfo
 
 import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, ValidationError
+from pydantic_core import PydanticCustomError
 
-from .lines import text_of
+from bailiff_bus.validation_errors import describe_errors
+from bailiff_sim.text_files import text_of
+
 from .records import SECOND, AttemptRow, BadLine, Found, Site, Skipped, Source, State, Tier
 from .slurm_config import model_name
 from .values import Unreadable, elapsed, moment, shown, zone
 
-COLUMNS = (
-    "job", "submitted", "started", "ended", "run_time", "gpus", "nodes", "node_count", "user", "project", "class", "state",
-    "preempted_by", "gpu_model", "time_limit",
-)  # fmt: skip
-NEEDED = ("job", "submitted", "started", "gpus")
-STATES: dict[str, State] = {
-    name: name for name in ("succeeded", "failed", "cancelled", "preempted", "lost", "requeued", "running", "pending")
-}
 UNITS = {"seconds": SECOND, "milliseconds": 1000, "minutes": 60 * SECOND, "hours": 3600 * SECOND}
-KEYS = ("columns", "delimiter", "times", "timezone", "durations", "states", "priorities", "not_preemptible", "scheduler")
+Column = Literal[
+    "job",
+    "submitted",
+    "started",
+    "ended",
+    "run_time",
+    "gpus",
+    "nodes",
+    "node_count",
+    "user",
+    "project",
+    "class",
+    "state",
+    "preempted_by",
+    "gpu_model",
+    "time_limit",
+]
+NEEDED: tuple[Column, ...] = ("job", "submitted", "started", "gpus")
 
 
-@dataclass(frozen=True)
-class Mapped:
-    """columns: of the table, by our name. times: `iso`, `seconds` or `milliseconds` since 1970, or a format of strptime.
+def _has_needed(columns: Mapping[Column, str]) -> Mapping[Column, str]:
+    missing: list[str] = [name for name in NEEDED if name not in columns]
+    if "ended" not in columns and "run_time" not in columns:
+        missing.append("ended or run_time")
+    if missing:
+        raise PydanticCustomError("columns_missing", "also {missing}", {"missing": ", ".join(missing)})
+    return columns
 
-    durations: a unit, or `clock` for 1-02:03:04. states: our state by theirs. priorities: value by class.
+
+MAX_MAPPING = 20_000
+
+
+class Mapped(BaseModel):
+    """The file that says which column is what.
+
+    Attributes:
+        columns: Of the table, by our name.
+        times: `iso`, `seconds` or `milliseconds` since 1970, or a format of strptime.
+        durations: A unit, or `clock` for 1-02:03:04.
+        states: Our state by theirs.
+        priorities: Value by class.
     """
 
-    columns: Mapping[str, str]
-    delimiter: str = ","
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+    columns: Annotated[dict[Column, str], AfterValidator(_has_needed)]
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     times: str = "iso"
-    timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    durations: str = "seconds"
-    states: Mapping[str, State] = field(default_factory=dict)
-    priorities: Mapping[str, int] = field(default_factory=dict)
+    timezone: Annotated[ZoneInfo, BeforeValidator(lambda name: zone(str(name)))] = ZoneInfo("UTC")
+    durations: Literal["clock", "seconds", "milliseconds", "minutes", "hours"] = "seconds"
+    states: dict[str, State] = {}
+    priorities: dict[str, StrictInt] = {}
     not_preemptible: tuple[str, ...] = ()
     scheduler: str = "the old scheduler"
 
 
 def mapping(path: Path) -> Mapped:
     """Reads the file. Raises `ValueError` with the field that is wrong."""
+    with text_of(path) as file:
+        text = file.read(MAX_MAPPING + 1)
+    if len(text) > MAX_MAPPING:
+        raise ValueError(f"{path}: more than {MAX_MAPPING} characters: not a mapping of columns")
     try:
-        with text_of(path) as text:
-            found = yaml.safe_load(text)
+        return Mapped.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:
         raise ValueError(f"{path}: not YAML: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: expected fields such as columns, found {shown(str(found))}")
-    _among(path, "", found, KEYS)
-    columns = found.get("columns") or {}
-    _among(path, "columns.", columns, COLUMNS)
-    missing = [name for name in NEEDED if name not in columns]
-    if "ended" not in columns and "run_time" not in columns:
-        missing.append("ended or run_time")
-    if missing:
-        raise ValueError(f"{path}: columns: expected also {', '.join(missing)}")
-    states = {str(theirs): str(ours) for theirs, ours in (found.get("states") or {}).items()}
-    for theirs, ours in states.items():
-        if ours not in STATES:
-            raise ValueError(f"{path}: states.{theirs}: expected one of {', '.join(STATES)}, found {shown(ours)}")
-    durations = found.get("durations", "seconds")
-    if durations != "clock" and durations not in UNITS:
-        raise ValueError(f"{path}: durations: expected clock or one of {', '.join(UNITS)}, found {shown(str(durations))}")
-    priorities = found.get("priorities") or {}
-    if not all(isinstance(value, int) for value in priorities.values()):
-        raise ValueError(f"{path}: priorities: expected a whole number for each class")
-    delimiter = str(found.get("delimiter", ","))
-    if len(delimiter) != 1:
-        raise ValueError(f"{path}: delimiter: expected one character, found {shown(delimiter)}")
-    return Mapped(
-        {name: str(column) for name, column in columns.items()}, delimiter, str(found.get("times", "iso")),
-        zone(str(found.get("timezone", "UTC"))), durations, {theirs: STATES[ours] for theirs, ours in states.items()},
-        {str(name): value for name, value in priorities.items()}, tuple(map(str, found.get("not_preemptible") or ())),
-        str(found.get("scheduler", Mapped.scheduler)),
-    )  # fmt: skip
+    except RecursionError:
+        raise ValueError(f"{path}: nested too deeply") from None
+    except ValidationError as error:
+        raise ValueError(f"{path}: {describe_errors(error.errors(include_url=False))}") from None
 
 
 def read(path: Path, how: Mapped) -> Source:
@@ -92,7 +101,7 @@ def read(path: Path, how: Mapped) -> Source:
         ("preempted_by", "which job preempted which: no column preempted_by"),
         ("nodes", "on which machines jobs ran: no column nodes"),
         ("state", "how jobs ended: no column state, so all count as succeeded"),
-    ):  # fmt: skip
+    ):
         if name not in how.columns:
             site.unknown.append(meaning)
     if "class" in how.columns and not how.priorities:
@@ -124,7 +133,7 @@ def _rows(path: Path, how: Mapped, site: Site) -> Iterator[Found]:
 
 
 def _attempt(where: str, row: Mapping[str, str], how: Mapped, site: Site) -> Found:
-    column = "job"
+    column: Column = "job"
     try:
         if not row["job"]:
             raise Unreadable("expected an id, found nothing")
@@ -159,15 +168,31 @@ def _attempt(where: str, row: Mapping[str, str], how: Mapped, site: Site) -> Fou
     if tier:
         site.tiers.setdefault(tier, Tier(None, tier not in how.not_preemptible))
     return AttemptRow(
-        row["job"], min(submitted, start), start, end, state, gpus, ran=ran, node_count=max(1, count), nodes=nodes,
-        user=row.get("user", ""), project=row.get("project", ""), tier=tier, model=model_name(model) if model else "",
-        limit=limit, preemptor=row.get("preempted_by", ""), gpu_milli=gpu_milli,
-    )  # fmt: skip
+        row["job"],
+        min(submitted, start),
+        start,
+        end,
+        state,
+        gpus,
+        ran=ran,
+        node_count=max(1, count),
+        nodes=nodes,
+        user=row.get("user", ""),
+        project=row.get("project", ""),
+        tier=tier,
+        model=model_name(model) if model else "",
+        limit=limit,
+        preemptor=row.get("preempted_by", ""),
+        gpu_milli=gpu_milli,
+    )
+
+
+STATES: tuple[State, ...] = get_args(State)
 
 
 def _state(text: str, how: Mapped) -> State:
-    found = how.states.get(text, STATES.get(text.lower()))
-    if found is None:
+    found = how.states.get(text, text.lower())
+    if found not in STATES:
         raise Unreadable(
             f"expected a state that the mapping names under states, or one of {', '.join(STATES)}; found {shown(text)}"
         )
@@ -219,11 +244,3 @@ def _whole(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100_000:
         raise Unreadable(f"expected a whole number, 1 or more, found {shown(text)}")
     return int(text)
-
-
-def _among(path: Path, prefix: str, found: object, known: tuple[str, ...]) -> None:
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: {prefix or 'file'}: expected fields, found {shown(str(found))}")
-    for name in found:
-        if name not in known:
-            raise ValueError(f"{path}: {prefix}{name}: no such field; expected some of {', '.join(known)}")

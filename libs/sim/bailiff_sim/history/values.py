@@ -25,16 +25,18 @@ def zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=65_536)
 def moment(text: str, local: ZoneInfo, fold: int = 0) -> int:
-    """µs UTC of `2026-03-01T12:00:00` in the zone, of a time with its own offset, or of seconds since 1970."""
-    if text.isdecimal():
-        return int(text) * SECOND
+    """As `date_and_time`, or of seconds since 1970."""
+    return int(text) * SECOND if text.isdecimal() else date_and_time(text, local, fold)
+
+
+def date_and_time(text: str, local: ZoneInfo, fold: int = 0) -> int:
+    """µs UTC of `2026-03-01T12:00:00` in the zone, or of a time with its own offset."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise Unreadable(f"expected a time such as 2026-03-01T12:00:00, found {shown(text)}") from None
     aware = found if found.tzinfo else found.replace(tzinfo=local, fold=fold)
-    since = aware.astimezone(UTC) - EPOCH
-    return since // timedelta(microseconds=1)
+    return (aware - EPOCH) // timedelta(microseconds=1)
 
 
 def is_ambiguous(text: str, local: ZoneInfo) -> bool:

@@ -1,1 +1,1 @@
-"""Trace loaders: one module per trace or format, from rows to jobs."""
+"""Traces: `published` says how the rows of a table become jobs, `catalogue` names the tables."""

@@ -4,12 +4,9 @@ Each minute needs enough replicas of one GPU for its tokens; when the number fal
 """
 
 from collections import Counter
-from importlib.resources.abc import Traversable
-from pathlib import Path
 
-from .files import shipped
 from .jobs import Trace, TraceJob
-from .rows import SECOND, Row, table
+from .rows import SECOND, Row, shipped, table
 
 MINUTE = 60 * SECOND
 TOKENS_PER_SECOND = 1_000  # assumed per replica, prompt and generated tokens together
@@ -18,14 +15,14 @@ TIERS = {"serving": "inference"}
 NOTES = (f"replicas are computed: one GPU each, {TOKENS_PER_SECOND} tokens per second, adjusted every minute",)
 
 
-def load(source: Path | Traversable | None = None, variant: str = "code") -> Trace:
-    """Loads the service `code` or `conv`, or a file with the same columns."""
+def load(variant: str) -> Trace:
+    """Loads the service `code` or `conv`."""
     tokens: Counter[int] = Counter()
 
     def request(row: Row) -> None:
         tokens[row.moment("TIMESTAMP") // MINUTE] += row.count("ContextTokens") + row.count("GeneratedTokens")
 
-    table(source or shipped("azure-llm-inference-2023", f"AzureLLMInferenceTrace_{variant}.csv.gz"), COLUMNS, request)
+    table(shipped("azure-llm-inference-2023", f"AzureLLMInferenceTrace_{variant}.csv.gz"), COLUMNS, request)
     replicas = {minute: -(-tokens[minute] // (60 * TOKENS_PER_SECOND)) for minute in range(min(tokens), max(tokens) + 1)}
     jobs, running = list[TraceJob](), list[int]()
     for minute in (*replicas, max(replicas) + 1):

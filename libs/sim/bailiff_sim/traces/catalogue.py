@@ -8,36 +8,33 @@ from pathlib import Path
 from bailiff_sim.cluster import Machine, machines
 from bailiff_sim.history import load
 
-from . import azure, chronus, clusters, kalos, muri, openb, philly, tiresias, user_traces
+from . import azure, clusters
 from .jobs import Trace, TraceJob
+from .published import ACME, CHRONUS, HELIOS, KALOS, MURI, OPENB, PHILLY, SLURM, SPOT, TIRESIAS
 from .rows import TraceProblem
 
 SHIPPED: Mapping[str, Callable[[], Trace]] = {
-    "philly-2017": philly.load,
-    **{f"alibaba-openb-2023/{name}": partial(openb.load, variant=name) for name in ("default", "gpuspec33", "gpushare100")},
-    **{f"chronus-philly-slo/{name}": partial(chronus.load, variant=name) for name in ("MIX1", "MIX2")},
-    **{f"muri-philly-priority/{name}": partial(muri.load, variant=name) for name in ("trace1", "trace2", "trace3", "trace4")},
-    "acme-kalos-sample": kalos.load,
-    **{f"azure-llm-inference-2023/{name}": partial(azure.load, variant=name) for name in ("code", "conv")},
-    "tiresias-60": tiresias.load,
+    **{each.name: each.load for each in (PHILLY, *OPENB.values(), *CHRONUS.values(), *MURI.values(), KALOS)},
+    **{f"azure-llm-inference-2023/{name}": partial(azure.load, name) for name in ("code", "conv")},
+    TIRESIAS.name: TIRESIAS.load,
 }
 FORMATS: Mapping[str, Callable[[Path], Trace]] = {
     "history": load.trace,
-    "slurm": user_traces.slurm,
-    "helios": user_traces.helios,
-    "acme": user_traces.acme,
-    "spot-2026": user_traces.spot,
-    "philly": philly.load,
-    "openb": openb.load,
-    "chronus": chronus.load,
-    "muri": partial(muri.load, variant="trace2"),
-    "tiresias": tiresias.load,
+    "slurm": SLURM.load,
+    "helios": HELIOS.load,
+    "acme": ACME.load,
+    "spot-2026": SPOT.load,
+    "philly": PHILLY.load,
+    "openb": OPENB["default"].load,
+    "chronus": CHRONUS["MIX1"].load,
+    "muri": MURI["trace2"].load,
+    "tiresias": TIRESIAS.load,
 }
 CLUSTERS: Mapping[str, Callable[[], list[Machine]]] = {
-    "alibaba-openb-2023": openb.cluster,
+    "alibaba-openb-2023": clusters.openb,
     "alibaba-pai-2020": clusters.pai,
     "alibaba-lingjun-2023": clusters.lingjun,
-    "philly-2017": lambda: machines(philly.CLUSTER),
+    PHILLY.name: lambda: machines(PHILLY.cluster),
 }
 
 

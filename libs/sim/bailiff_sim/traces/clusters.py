@@ -1,9 +1,8 @@
-"""Machines of real clusters: Alibaba PAI 2020 and Lingjun 2023."""
+"""Machines of real clusters of Alibaba: PAI 2020, openb 2023 and Lingjun 2023."""
 
 from bailiff_sim.cluster import GIB, Machine
 
-from .files import shipped
-from .rows import Row, table
+from .rows import Row, shipped, table
 
 LINGJUN_GPUS = 8  # per host; not in the topology file
 
@@ -22,6 +21,17 @@ def pai() -> list[Machine]:
 
     columns = ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu")
     return table(shipped("alibaba-pai-2020-machines", "pai_machine_spec.csv.gz"), columns, machine)
+
+
+def openb() -> list[Machine]:
+    """The 1,213 machines with GPUs of openb 2023 (ATC '23)."""
+
+    def machine(row: Row) -> Machine:
+        cpu, memory = row.count("cpu_milli"), row.count("memory_mib") << 20
+        return Machine(row.text("sn"), row.count("gpu"), row.text("model"), cpu_milli=cpu, memory_bytes=memory)
+
+    columns = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+    return table(shipped("alibaba-openb-2023", "openb_node_list_gpu_node.csv"), columns, machine)
 
 
 def lingjun() -> list[Machine]:

@@ -1,22 +1,26 @@
 """The common trace model: jobs, a default cluster, and omitted rows."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 from bailiff_sim.cluster import Machine
 from bailiff_sim.workload import End
 
-from .rows import Row, TraceProblem
+from .rows import Row, TraceProblem, shipped, table
 
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
     """One job of a trace. Times in µs; the origin of `submitted` is the trace's.
 
-    gpu_milli: thousandths of a GPU for a job with a GPU share; else 1000. tier: the trace's name of its class; empty: none.
-    deadline: µs after the submission. run_time_limit: of each attempt, µs.
+    Attributes:
+        gpu_milli: Thousandths of a GPU for a job with a GPU share; else 1000.
+        tier: The trace's name of its class; empty: none.
+        deadline: µs after the submission.
+        run_time_limit: Of each attempt, µs.
     """
 
     name: str
@@ -39,8 +43,11 @@ class TraceJob:
 class Trace:
     """A loaded trace.
 
-    tiers: default priority class per tier. cluster: default cluster. left_out: number of rows left out, by reason. notes: for the
-    user, printed above the results.
+    Attributes:
+        tiers: Default priority class per tier.
+        cluster: Default cluster.
+        left_out: Number of rows left out, by reason.
+        notes: For the user, printed above the results.
     """
 
     name: str
@@ -74,10 +81,46 @@ def named(text: str, prefix: str = "") -> str:
     return found or "none"
 
 
-def job_name(row: Row, column: str, taken: dict[str, int]) -> str:
-    """Returns `job-` and the row's id. taken: line of each name so far. Raises `TraceProblem` for a duplicate."""
-    found = named(row.text(column), "job-")
-    if found in taken:
-        raise TraceProblem(f"{row.file}:{row.line}: {column}: {row.text(column)!r} is a duplicate of line {taken[found]}")
-    taken[found] = row.line
-    return found
+class Jobs(LeftOut):
+    """The jobs of one file, so far: their names, and what is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: dict[str, int] = {}
+
+    def name(self, row: Row, column: str) -> str:
+        """Returns `job-` and the row's id. Raises `TraceProblem` for a duplicate."""
+        found = named(row.text(column), "job-")
+        if found in self._lines:
+            raise TraceProblem(
+                f"{row.file}:{row.line}: {column}: {row.text(column)!r} is a duplicate of line {self._lines[found]}"
+            )
+        self._lines[found] = row.line
+        return found
+
+
+@dataclass(frozen=True)
+class Format:
+    """A table with a job in each row.
+
+    Attributes:
+        job: Makes the job of a row; None: it is left out.
+        file: The table in `traces_data`, if Bailiff brings it.
+    """
+
+    name: str
+    columns: Sequence[str]
+    job: Callable[[Row, Jobs], TraceJob | None]
+    cluster: str
+    tiers: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    file: str = ""
+    delimiter: str = ","
+
+    def load(self, source: Path | None = None) -> Trace:
+        """Reads the bundled table, or a file with the same columns. Raises `TraceProblem`."""
+        read = Jobs()
+        table_file = shipped(*self.file.split("/")) if source is None else source
+        jobs = table(table_file, self.columns, lambda row: self.job(row, read), self.delimiter)
+        tiers = dict.fromkeys((job.tier for job in jobs if job.tier), "") | dict(self.tiers)
+        return Trace(self.name, jobs, self.cluster, tiers, left_out=read.counts, notes=self.notes)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.resource_vector import Bounds
 
-from .files import shipped
-from .rows import Row, table
+from .rows import Row, shipped, table
 
 DAY = 86_400_000_000
 

@@ -1,21 +1,23 @@
 """Reads trace tables; errors name file, line and column."""
 
 import csv
-import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from importlib.resources import files
 from importlib.resources.abc import Traversable
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from bailiff_sim.history.values import Unreadable, date_and_time
+from bailiff_sim.text_files import text_of
 
 T = TypeVar("T")
 MAX_ERRORS = 20
 SECOND = 1_000_000
 LONGEST = 10 * 366 * 86_400 * SECOND
-GZIP = b"\x1f\x8b"
+UTC = ZoneInfo("UTC")
 
 
 class TraceProblem(Exception):
@@ -51,17 +53,20 @@ class Row:
     def moment(self, column: str) -> int:
         """Parses a date and time, UTC by default, and returns µs UTC. Raises `TraceProblem`."""
         try:
-            found = datetime.fromisoformat(self.text(column))
-        except ValueError:
+            return date_and_time(self.text(column), UTC)
+        except Unreadable:
             raise self.fault(column, "a date and time such as 2017-10-09 07:01:55") from None
-        since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-        return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds
 
     def choice(self, column: str, among: Mapping[str, T]) -> T:
         """Looks the value up in `among`. Raises `TraceProblem`."""
         if self.text(column) not in among:
             raise self.fault(column, " or ".join(among) if len(among) < 8 else f"one of {', '.join(among)}")
         return among[self.text(column)]
+
+    def word(self, column: str, among: Mapping[str, object]) -> str:
+        """The value, which must be one of these. Raises `TraceProblem`."""
+        self.choice(column, among)
+        return self.text(column)
 
     def fault(self, column: str, expected: str) -> TraceProblem:
         """Returns the error for a value."""
@@ -76,6 +81,11 @@ class Row:
         if not found.is_finite():
             raise self.fault(column, expected)
         return found
+
+
+def shipped(*parts: str) -> Traversable:
+    """Path of a file in `traces_data`."""
+    return files("bailiff_sim").joinpath("traces_data", *parts)
 
 
 def table(source: Path | Traversable, columns: Sequence[str], make: Callable[[Row], T | None], delimiter: str = ",") -> list[T]:
@@ -103,10 +113,7 @@ def table(source: Path | Traversable, columns: Sequence[str], make: Callable[[Ro
 def _rows(source: Path | Traversable, columns: Sequence[str], delimiter: str) -> Iterator[Row | TraceProblem]:
     name = source.name
     try:
-        with source.open("rb") as file:
-            zipped = file.read(2) == GZIP
-        with source.open("rb") as file, gzip.open(file) if zipped else file as plain:
-            text = TextIOWrapper(plain, encoding="utf-8-sig", newline="")
+        with text_of(source, errors="strict") as text:
             lines = csv.reader(text, delimiter=delimiter, strict=True)
             header = [each.strip() for each in next(lines, [])]
             missing = [column for column in columns if column not in header]
@@ -122,7 +129,7 @@ def _rows(source: Path | Traversable, columns: Sequence[str], delimiter: str) ->
                     yield TraceProblem(f"{name}:{lines.line_num}: expected {len(header)} values, found {len(values)}")
                 else:
                     yield Row(name, lines.line_num, dict(zip(header, values, strict=False)))
-    except OSError as error:
-        raise TraceProblem(f"{source}: cannot be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error, EOFError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
         raise TraceProblem(f"{name}: {error}") from None
+    except ValueError as error:  # its text names the file
+        raise TraceProblem(str(error)) from None

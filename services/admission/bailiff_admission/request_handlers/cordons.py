@@ -2,10 +2,9 @@
 
 import hashlib
 
-from bailiff_bus.messages import NodeInventory
-from bailiff_bus.messages.requests import CORDONED
+from bailiff_bus.messages.reports import NodeInventory
 from bailiff_core.model.state import Node
-from bailiff_core.records.facts import NodeDrained, NodeUndrained, RequestId
+from bailiff_core.records.facts import CORDONED, NodeDrained, NodeUndrained, RequestId
 from bailiff_core.records.payload import Fact
 
 

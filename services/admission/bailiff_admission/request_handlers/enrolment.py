@@ -4,18 +4,19 @@ An agent enrols with its inventory: by a certificate of the root key for its nam
 permit for its key.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from bailiff_admission.agent_values import AgentValues
 from bailiff_bus.envelope import Envelope
-from bailiff_bus.messages import NodeInventory, ReportBody
+from bailiff_bus.messages.reports import NodeInventory, ReportBody
+from bailiff_core.admission.rejected import Rejected
+from bailiff_core.humanize import approval_advice
 from bailiff_core.model.state import EnrolledNode, PoolState
 from bailiff_core.records.facts import NodeEnrolled, NodeJoined, NodeWaiting
 from bailiff_core.records.payload import Fact
 from bailiff_log.encryption import is_encryption_key
 from bailiff_log.enrolment import is_enrolment_signed
 from bailiff_log.message_signatures import check_sender, check_signature, trust_of
-
-from .rejected import Rejected
 
 MINUTE = 60_000_000
 MAX_WAITING_PER_MINUTE = 10
@@ -45,7 +46,7 @@ def check_report_sender(state: PoolState, envelope: Envelope, report: ReportBody
     enrolled = _enrolled(state, envelope, report, at) if isinstance(report, NodeInventory) else None
     if enrolled is not None:
         return CheckedReport(counts=True, fact=enrolled)
-    advice = f"if it is genuine: bailiff node approve {node} {key}"
+    advice = approval_advice(node)
     if known is not None:
         return Rejected("second-key", f"{node} is enrolled with another key than {key}; {advice}")
     waiting = state.waiting_nodes.get(node)
@@ -101,9 +102,13 @@ def _by_permit(state: PoolState, envelope: Envelope, report: NodeInventory, at: 
     elif permit.key != key:
         return None
     return NodeEnrolled(
-        node=report.node, key=key, encryption_key=shown.encryption_key, by="operator" if permit.token_key is None else "token",
+        node=report.node,
+        key=key,
+        encryption_key=shown.encryption_key,
+        by="operator" if permit.token_key is None else "token",
         permitted_by=permit.seq,
-    )  # fmt: skip
+        token_signature=shown.token_signature if permit.token_key is not None else None,
+    )
 
 
 def _by_certificate(state: PoolState, envelope: Envelope, report: NodeInventory, at: int) -> NodeEnrolled | None:
@@ -113,7 +118,13 @@ def _by_certificate(state: PoolState, envelope: Envelope, report: NodeInventory,
     certificate = check_sender(envelope, trust_of(state), {"node"}, at)
     if certificate is None or certificate.name != report.node or certificate.encryption_key is None:
         return None
-    return NodeEnrolled(node=report.node, key=certificate.key, encryption_key=certificate.encryption_key, by="certificate")
+    return NodeEnrolled(
+        node=report.node,
+        key=certificate.key,
+        encryption_key=certificate.encryption_key,
+        by="certificate",
+        certificate=certificate,
+    )
 
 
 def _few_new(state: PoolState) -> bool:
@@ -122,18 +133,16 @@ def _few_new(state: PoolState) -> bool:
     return recent < MAX_WAITING_PER_MINUTE
 
 
-@dataclass(slots=True)
-class SignedTimes:
-    """The newest time that each incarnation has signed, which rises with each of its messages. Rebuilt after a restart.
+class SignedTimes(AgentValues[int]):
+    """The newest time that each agent has signed, which rises with each of its messages.
 
     Without it a kept heartbeat, sent again and again, would show a dead node as alive.
     """
 
-    newest: dict[str, int] = field(default_factory=dict)
-
-    def replayed(self, report: ReportBody, time: int) -> Rejected | None:
+    def replayed(self, state: PoolState, report: ReportBody, time: int) -> Rejected | None:
         """A rejection unless the message is newer than all before it."""
-        if time <= self.newest.get(report.incarnation, -1):
+        newest = self.get(report.node, report.incarnation)
+        if newest is not None and time <= newest:
             return Rejected("replayed", f"{report.node} has sent newer reports: this one was stored before, or out of order")
-        self.newest[report.incarnation] = time
+        self.put(state, report.node, report.incarnation, time)
         return None

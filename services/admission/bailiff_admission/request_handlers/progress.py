@@ -1,11 +1,10 @@
 """`bailiff.eviction-progress`: evictions that the executor starts, preemptions that it abandons."""
 
-from bailiff_bus.messages import AbandonPreemption, StartEviction
+from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.model.state import Eviction, Job, PoolState
 from bailiff_core.records.facts import EvictionStarted, PreemptionAbandoned
 from bailiff_core.records.payload import Fact
-
-from .rejected import Rejected
 
 
 def facts_of_progress(state: PoolState, progress: StartEviction | AbandonPreemption) -> list[Fact] | Rejected:
@@ -18,14 +17,14 @@ def facts_of_progress(state: PoolState, progress: StartEviction | AbandonPreempt
         begun = plan is not None and any(_started(state, victim, plan.seq) for victim in plan.victims)
         if plan is None or plan.abandoned is not None or begun:
             return []
-        return [PreemptionAbandoned(preemption=progress.preemption, reason=progress.reason)]
+        return [PreemptionAbandoned.saying(progress)]
     job = state.jobs.get(progress.job)
     if job is None or job.attempt != progress.attempt:
         return []
     waiting = [eviction for eviction in _evictions(job) if eviction.decided_seq == progress.decided_by]
     if not any(eviction.started_seq is None and eviction.cancel_seq is None for eviction in waiting):
         return []
-    return [EvictionStarted(job=progress.job, attempt=progress.attempt, decided_by=progress.decided_by)]
+    return [EvictionStarted.saying(progress)]
 
 
 def _started(state: PoolState, name: str, plan: int) -> bool:

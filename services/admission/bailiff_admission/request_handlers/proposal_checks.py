@@ -7,7 +7,7 @@ it cannot know: that is the proposer's claim, which the auditor and every replay
 
 from collections.abc import Callable, Iterator
 
-from bailiff_bus.messages import ProposalBatch
+from bailiff_bus.messages.proposals import ProposalBatch
 from bailiff_core.actions.requesting import MAX_SELECTION_REQUESTS
 from bailiff_core.model.placement_ranges import count_of
 from bailiff_core.model.proposal import Excluded, Proposal

@@ -1,13 +1,13 @@
 """`bailiff.proposals`: proposals of victim selection."""
 
-from bailiff_bus.messages import ProposalBatch
+from bailiff_bus.messages.proposals import ProposalBatch
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.records.payload import Fact
 
 from .proposal_checks import invalid_batch
-from .rejected import Rejected
 
 
 def facts_of_proposal(state: PoolState, proposal: ProposalBatch) -> list[Fact] | Rejected:
@@ -23,8 +23,4 @@ def facts_of_proposal(state: PoolState, proposal: ProposalBatch) -> list[Fact] |
     problem = invalid_batch(state.selection, proposal)
     if problem is not None:
         return Rejected("invalid-proposal", problem)
-    return [
-        ProposalReceived(
-            selection=proposal.selection, computed_at=proposal.computed_at, logic=proposal.logic, proposals=proposal.proposals
-        )
-    ]
+    return [ProposalReceived.saying(proposal)]

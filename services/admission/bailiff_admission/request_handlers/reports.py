@@ -1,33 +1,31 @@
 """`bailiff.node-reports`: reports of agents; accepted from the joined incarnation only, each number once."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from bailiff_bus.messages import (
-    DeviceReport,
+from bailiff_admission.agent_values import AgentValues
+from bailiff_bus.messages.devices import DeviceReport, ShareExceededReport, TaskIdleReport
+from bailiff_bus.messages.reports import (
     EvictionStageReport,
     NodeHeartbeat,
     NodeInventory,
     ReportBody,
-    ShareExceededReport,
     TaskCancelEvictionRefusedReport,
     TaskEvictionCancelledReport,
     TaskExitedReport,
-    TaskIdleReport,
     TaskProgressReport,
     TaskReleasedReport,
+    TaskReport,
     TaskResumedReport,
     TaskStartedReport,
     TaskStartRefusedReport,
     TrackedTask,
 )
-from bailiff_bus.messages.reports import TaskReport
+from bailiff_core.admission.rejected import Rejected
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
     MAX_DEVICES,
-    EvictionStage,
     EvictionStageReached,
     NodeJoined,
     NodeRefused,
@@ -49,42 +47,39 @@ from bailiff_core.records.payload import Fact
 from .attach import facts_of_attachment
 from .cordons import facts_of_cordon
 from .devices import facts_of_device, facts_of_quarantined
-from .rejected import Rejected
-
-_OLD_STAGES: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # reported by agents of earlier releases
 
 
 @dataclass(slots=True)
 class ReportNumbers:
-    """The newest report number of each incarnation, to drop repeats and detect gaps. Rebuilt after a restart.
+    """The newest report number of each agent, to drop repeats and detect gaps. Rebuilt after a restart.
 
     A gap remains until the missing report or an inventory arrives.
     """
 
-    newest: dict[str, int] = field(default_factory=dict)
-    inventoried: set[str] = field(default_factory=set)
+    newest: AgentValues[int] = field(default_factory=AgentValues)
+    inventoried: AgentValues[bool] = field(default_factory=AgentValues)
 
-    def take(self, report: ReportBody, joined: Node | None) -> str:
-        """`next`, `repeat`, or `gap`. joined: the node, where this incarnation is the one that joined.
+    def take(self, state: PoolState, report: ReportBody) -> str:
+        """`next`, `repeat`, or `gap`.
 
         For an incarnation that is new to this writer, numbering starts after the inventory in the log.
         """
-        known = self.newest.get(report.incarnation)
+        known, joined = self.newest.get(report.node, report.incarnation), joined_node(state, report)
         oldest_repeat = known if known is not None else joined.last_report if joined is not None else -1
         if isinstance(report, NodeHeartbeat):
             return "next" if known is None or report.number <= known else "gap"
         if report.number <= oldest_repeat:
             return "repeat"
         if isinstance(report, NodeInventory):
-            self.inventoried.add(report.incarnation)
+            self.inventoried.put(state, report.node, report.incarnation, True)
         elif known is not None and report.number > known + 1:
             return "gap"
-        self.newest[report.incarnation] = report.number
+        self.newest.put(state, report.node, report.incarnation, report.number)
         return "next"
 
     def complete(self, report: ReportBody) -> bool:
-        """Whether the incarnation has sent this writer an inventory: an earlier writer may have missed reports."""
-        return report.incarnation in self.inventoried
+        """Whether the agent has sent this writer an inventory: an earlier writer may have missed reports."""
+        return self.inventoried.get(report.node, report.incarnation) is not None
 
 
 def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact] | Rejected:
@@ -147,39 +142,31 @@ def _chosen(state: PoolState, node: Node, task: Task, devices: tuple[str, ...]) 
 
 
 def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: TaskReport) -> list[Fact]:
-    at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     cancelling = any(eviction is not None and eviction.cancel_seq is not None for eviction in (job.eviction, task.eviction))
     match report:
         case TaskStartedReport() if task.state == "starting":
-            return [TaskStarted(**at, devices=_chosen(state, node, task, report.devices))]
+            return [TaskStarted.saying(report, devices=_chosen(state, node, task, report.devices))]
         case TaskStartRefusedReport() if task.state == "starting":
-            return [TaskStartRefused(**at, reason=report.reason)]
-        case EvictionStageReport() if _is_new(task, report):
-            return [_staged(at, report)]
+            return [TaskStartRefused.saying(report)]
+        case EvictionStageReport() if _is_new(task, report) or _has_shortened(job, task, report):
+            return [EvictionStageReached.saying(report)]
         case TaskProgressReport() if task.state in ("starting", "running") and _is_new_progress(task, report):
-            fields = {
-                name: getattr(report, name) for name in ("step", "total_steps", "step_rate_milli", "checkpoint", "checkpoint_age")
-            }
-            return [TaskProgressed(**at, **fields)]
+            return [TaskProgressed.saying(report)]
         case TaskResumedReport() if task.state in ("starting", "running") and task.resumed_step is None:
             lost = 0 if job.step is None else max(0, job.step + 1 - report.step)
-            fields = {name: getattr(report, name) for name in ("step", "from_attempt", "skipped_checkpoints")}
-            return [TaskResumed(**at, **fields, steps_lost=lost)]
+            return [TaskResumed.saying(report, steps_lost=lost)]
         case TaskExitedReport() if task.state in ("starting", "running"):
-            return [_exit(at, report.exit_code, report)]
+            return [TaskExited.saying(report)]
         case TaskReleasedReport():
-            readings = {"before": report.before, "after": report.after}
-            hosts = {"host_before": report.host_before, "host_after": report.host_after}
-            return [TaskReleased.model_validate({**at, **readings, **hosts, "evidence": report.evidence})]
+            return [TaskReleased.saying(report)]
         case ShareExceededReport() if task.state == "running":
-            over = {"device": report.device, "used_bytes": report.used_bytes, "share_bytes": report.share_bytes}
-            return [ShareExceeded.model_validate({**at, **over})]
+            return [ShareExceeded.saying(report)]
         case TaskIdleReport() if task.state == "running" and report.idle != (task.idle_since is not None):
-            return [TaskIdle(**at, idle=report.idle, duration=report.duration)]
+            return [TaskIdle.saying(report)]
         case TaskEvictionCancelledReport() if cancelling and not task.eviction_cancelled:
-            return [TaskEvictionCancelled(**at)]
+            return [TaskEvictionCancelled.saying(report)]
         case TaskCancelEvictionRefusedReport() if cancelling:
-            return [TaskCancelEvictionRefused(**at)]
+            return [TaskCancelEvictionRefused.saying(report)]
     return []
 
 
@@ -190,14 +177,18 @@ def _is_new(task: Task, stage: Stage) -> bool:
     return stage.stage not in task.stage_times and not getattr(task, stage.stage, False)
 
 
+def _has_shortened(job: Job, task: Task, stage: Stage) -> bool:
+    """Whether the node says that it carries out a shortened grace, which the log has ordered and does not show yet."""
+    eviction = task.eviction or job.eviction
+    if stage.stage != "noticed" or stage.kill_after is None or eviction is None or eviction.shortened_seq is None:
+        return False
+    return task.kill_after is not None and stage.kill_after <= eviction.grace < task.kill_after
+
+
 def _is_new_progress(task: Task, report: TaskProgressReport) -> bool:
     """Whether the report has progress beyond the state; a restarted agent repeats reports."""
     saved = report.checkpoint is not None and report.checkpoint.step != task.checkpoint_step
     return saved or (report.step is not None and (task.step is None or report.step > task.step))
-
-
-def _staged(at: dict[str, Any], stage: Stage) -> EvictionStageReached:
-    return EvictionStageReached(**at, **{name: getattr(stage, name) for name in Stage.model_fields})
 
 
 def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact] | Rejected:
@@ -210,20 +201,7 @@ def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact] | Reject
     if numbers > MAX_DEVICES:
         text = f"{report.node} would have {numbers} devices with those that are gone and still in use; at most {MAX_DEVICES}"
         return Rejected("too-many-devices", text)
-    joined = NodeJoined(
-        node=report.node,
-        number=len(state.nodes) if number is None else number,
-        incarnation=report.incarnation,
-        machine_id=report.machine_id,
-        boot_id=report.boot_id,
-        report_number=report.number,
-        cpu_milli=report.cpu_milli,
-        memory_bytes=report.memory_bytes,
-        max_tasks=report.max_tasks,
-        labels=report.labels,
-        devices=report.devices,
-        checkpoint_store=report.checkpoint_store,
-    )
+    joined = NodeJoined.saying(report, number=len(state.nodes) if number is None else number, report_number=report.number)
     dirty, cordon = facts_of_quarantined(known, report), facts_of_cordon(known, report)
     if known is None:
         return [joined, *dirty, *cordon]
@@ -248,23 +226,17 @@ def _reconciled(state: PoolState, node: Node, report: NodeInventory) -> list[Fac
 
 
 def _caught_up(state: PoolState, job: Job, task: Task, node: Node, entry: TrackedTask) -> list[Fact]:
-    at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
+    at = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     facts: list[Fact] = []
     if task.state == "starting":
-        facts.append(TaskStarted(**at, devices=_chosen(state, node, task, entry.devices)))
-    known = [stage.stage for stage in entry.stages]
-    old = [Stage(stage=name) for name in _OLD_STAGES if getattr(entry, name) and name not in known]
-    facts.extend(_staged(at, stage) for stage in (*old, *entry.stages) if _is_new(task, stage))
+        facts.append(TaskStarted.model_validate({**at, "devices": _chosen(state, node, task, entry.devices)}))
+    new = (stage for stage in entry.stages if _is_new(task, stage) or _has_shortened(job, task, stage))
+    facts.extend(EvictionStageReached.saying(stage, **at) for stage in new)
     if entry.state != "running" and task.state != "exited" and entry.exit_code is not None:
-        facts.append(_exit(at, entry.exit_code, entry))
+        facts.append(TaskExited.saying(entry, node=node.name))
     if entry.state == "released":
-        facts.append(TaskReleased(**at))
+        facts.append(TaskReleased.model_validate(at))
     return facts
-
-
-def _exit(at: dict[str, Any], code: int, fields: TaskExitedReport | TrackedTask) -> TaskExited:
-    known = {name: getattr(fields, name) for name in ("reason", "step", "unobserved", "done")}
-    return TaskExited(**at, exit_code=code, **known)
 
 
 def orphans_of(state: PoolState, report: NodeInventory) -> list[TrackedTask]:

@@ -19,12 +19,15 @@ PoolQueryParam = Annotated[PoolQuery, Depends()]
 Period = Literal["minute", "hour", "day", "month"]
 Key = Literal["user", "project", "priority_class", "job", "minute", "hour", "day", "month"]
 PERIODS: dict[str, timedelta] = {
-    "minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1), "month": timedelta(days=28),
-}  # fmt: skip
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "month": timedelta(days=28),
+}
 DEFAULT_SPAN = timedelta(days=7)
 OLDEST = datetime(1, 1, 1, tzinfo=UTC)
 MAX_PERIODS = 4000
-FIGURES = ("used", "borrowed", "lost", "lost_other", "waiting")
+FIGURES = ("used", "borrowed", "lost", "lost_other", "restart", "waiting")
 MILLI_SECONDS = 3_600_000  # milli-GPU-seconds and GPU-ms in a GPU-hour
 By = Annotated[
     list[Key] | None,
@@ -38,8 +41,9 @@ class Figures(BaseModel):
 
     used: float = Field(description="GPUs of tasks, from the order to start until their release is proven.")
     borrowed: float = Field(description="The part of `used` above the quota of the job's project.")
-    lost: float = Field(description="Work lost to preemption: since the last checkpoint, and the restart cost.")
+    lost: float = Field(description="Work lost to preemption: since the last checkpoint.")
     lost_other: float = Field(description="Work lost to other ends of attempts that were started again: drains, failures, …")
+    restart: float = Field(description="What the policy assumes that all these restarts cost; not part of what is lost.")
     waiting: float = Field(description="GPUs that pending jobs requested.")
     preemptions: int = Field(description="Attempts, or parts of them, that a preemption ended.")
     jobs: int = Field(description="Jobs with any of these.")
@@ -82,9 +86,16 @@ class Accounting(BaseModel):
 
 @router.get("/pools/{pool}/accounting", response_model=Accounting, summary="GPU-hours by user, project, class, job and time")
 async def accounting(
-    query: PoolQueryParam, by: By = None, from_: given.From = None, to: given.To = None, user: given.Users = None,
-    project: given.Projects = None, priority_class: given.Classes = None, job: given.Jobs = None, limit: Limit = 10_000,
-) -> JsonResponse:  # fmt: skip
+    query: PoolQueryParam,
+    by: By = None,
+    from_: given.From = None,
+    to: given.To = None,
+    user: given.Users = None,
+    project: given.Projects = None,
+    priority_class: given.Classes = None,
+    job: given.Jobs = None,
+    limit: Limit = 10_000,
+) -> JsonResponse:
     """Default: the last seven days in one row. GPU-hours are rounded to a millionth; the totals are rounded after summing."""
     keys = list(dict.fromkeys(by or ()))
     period = _period(keys)
@@ -148,15 +159,20 @@ def _parts(period: Period | None, begin: str, end: str) -> tuple[str, str]:
 def _statement(keys: Sequence[str], period: Period | None) -> str:
     """Parameters: pool, from, the end of what is known within the window, to, the four filters, limit.
 
-    Amounts are summed exactly: used, borrowed and waiting as milli-GPU-seconds, lost as GPU-ms.
+    Amounts are summed exactly: used, borrowed and waiting as milli-GPU-seconds, lost and restart as GPU-ms.
     """
     begin, end = "greatest(u.from_at, $2::timestamptz)", "least(u.to_at, $3::timestamptz)"
     parts, length = _parts(period, begin, end)
     when = f"date_trunc('{period}', l.from_at AT TIME ZONE 'UTC')" if period is not None else "NULL::timestamp"
     columns = {
-        "time": "part", "user": "j.user_name", "user_verified": "j.user_verified", "project": "j.project",
-        "priority_class": "x.priority_class", "job": "x.job", "submitted_seq": "x.submitted_seq",
-    }  # fmt: skip
+        "time": "part",
+        "user": "j.user_name",
+        "user_verified": "j.user_verified",
+        "project": "j.project",
+        "priority_class": "x.priority_class",
+        "job": "x.job",
+        "submitted_seq": "x.submitted_seq",
+    }
     wanted = {"time": period is not None, "user_verified": "user" in keys, "submitted_seq": "job" in keys}
     chosen = [name for name in columns if wanted.get(name, name in keys)]
     listed = ", ".join(f'{columns[name]} AS "{name}"' for name in chosen)
@@ -166,19 +182,19 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
         WITH x AS (
             SELECT u.job, u.submitted_seq, u.priority_class, part, u.used_gpu_milli * {length} AS used,
                 u.borrowed_gpu_milli * {length} AS borrowed, u.waiting_gpu_milli * {length} AS waiting,
-                0::numeric AS lost, 0::numeric AS lost_other, 0 AS preemptions
+                0::numeric AS lost, 0::numeric AS lost_other, 0::numeric AS restart, 0 AS preemptions
             FROM job_usage u CROSS JOIN LATERAL {parts} parts
             WHERE u.pool = $1 AND tstzrange(u.from_at, u.to_at) && tstzrange($2, $3)
             UNION ALL
             SELECT l.job, l.submitted_seq, l.priority_class, {when}, 0, 0, 0,
-                CASE WHEN l.cause = 'preemption' THEN l.lost_gpu_ms ELSE 0 END,
-                CASE WHEN l.cause = 'preemption' THEN 0 ELSE l.lost_gpu_ms END,
+                CASE WHEN l.cause = 'preemption' THEN l.work_gpu_ms ELSE 0 END,
+                CASE WHEN l.cause = 'preemption' THEN 0 ELSE l.work_gpu_ms END, l.restart_gpu_ms,
                 CASE WHEN l.cause = 'preemption' THEN 1 ELSE 0 END
             FROM lost_work l WHERE l.pool = $1 AND l.from_at >= $2 AND l.from_at < $4
         )
         SELECT {listed + ", " if chosen else ""}{f"grouping({columns[chosen[0]]})" if chosen else "1"} AS total,
             sum(used) AS used, sum(borrowed) AS borrowed, sum(waiting) AS waiting, sum(lost) AS lost,
-            sum(lost_other) AS lost_other, sum(preemptions)::int AS preemptions,
+            sum(lost_other) AS lost_other, sum(restart) AS restart, sum(preemptions)::int AS preemptions,
             count(DISTINCT (x.job, x.submitted_seq))::int AS jobs
         FROM x LEFT JOIN jobs j ON j.pool = $1 AND j.job = x.job AND j.submitted_seq = x.submitted_seq
         WHERE ($5::text[] IS NULL OR j.user_name = ANY($5)) AND ($6::text[] IS NULL OR j.project = ANY($6))
@@ -194,23 +210,29 @@ def _capacity_statement(period: Period | None) -> str:
 
 
 def _answer(
-    keys: Sequence[str], period: Period | None, begin: datetime, end: datetime, known: datetime | None, rows: list[Record],
-    capacity: list[Record], limit: int,
-) -> dict[str, Any]:  # fmt: skip
+    keys: Sequence[str],
+    period: Period | None,
+    begin: datetime,
+    end: datetime,
+    known: datetime | None,
+    rows: list[Record],
+    capacity: list[Record],
+    limit: int,
+) -> dict[str, Any]:
     total = rows[0] if rows and (rows[0]["total"] or not keys) else None
     listed = [row for row in rows if row is not total or not keys][:limit]
     named = ("time", "user", "user_verified", "project", "priority_class", "job", "submitted_seq")
     return {
-        "from": begin, "to": end, "known_until": known, "by": list(keys),
-        "rows": [
-            {name: _value(row, name) for name in named} | _figures(row)
-            for row in listed if row["jobs"]
-        ],
+        "from": begin,
+        "to": end,
+        "known_until": known,
+        "by": list(keys),
+        "rows": [{name: _value(row, name) for name in named} | _figures(row) for row in listed if row["jobs"]],
         "more": len(rows) - (1 if keys else 0) > limit,
         "totals": _figures(total),
         "capacity_gpu_hours": _hours(sum(row["amount"] for row in capacity)),
         "capacity": [{"time": _value(row, "time"), "gpu_hours": _hours(row["amount"])} for row in capacity if period is not None],
-    }  # fmt: skip
+    }
 
 
 def _value(row: Record, name: str) -> Any:

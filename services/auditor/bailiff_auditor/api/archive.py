@@ -29,9 +29,13 @@ class Archive:
         """Create the connection pool. It connects on first use. Raises `MustStop` for an invalid address."""
         try:
             self._pool = await asyncpg.create_pool(
-                self._dsn, min_size=0, max_size=self._connections, timeout=CONNECT_TIMEOUT, command_timeout=self._timeout + 1.0,
+                self._dsn,
+                min_size=0,
+                max_size=self._connections,
+                timeout=CONNECT_TIMEOUT,
+                command_timeout=self._timeout + 1.0,
                 server_settings=self._session("bailiff-api"),
-            )  # fmt: skip
+            )
         except ValueError as error:
             raise MustStop(ExitCode.SETTINGS, f"BAILIFF_POSTGRES: {error}") from None
 
@@ -104,6 +108,8 @@ class Archive:
 
     def _session(self, name: str) -> dict[str, str]:
         return {
-            "application_name": name, "default_transaction_read_only": "on",
-            "statement_timeout": str(int(self._timeout * 1000)), "idle_in_transaction_session_timeout": "60000",
-        }  # fmt: skip
+            "application_name": name,
+            "default_transaction_read_only": "on",
+            "statement_timeout": str(int(self._timeout * 1000)),
+            "idle_in_transaction_session_timeout": "60000",
+        }

@@ -44,10 +44,12 @@ After = Annotated[
 Begin = Annotated[
     str | None,
     Query(
-        alias="from", description="Where to start without a position: `now`, `start`, or a seq.", max_length=20,
+        alias="from",
+        description="Where to start without a position: `now`, `start`, or a seq.",
+        max_length=20,
         pattern=r"^(now|start|[0-9]{1,18})$",
     ),
-]  # fmt: skip
+]
 LastEventId = Annotated[str | None, Header(description="The last event received: resume after it.", max_length=10_000)]
 
 
@@ -76,19 +78,26 @@ LIVE: dict[str, Any] = {"response_class": Response}
 
 @router.get("/pools/{pool}/events", summary="Records of one pool, live", responses=_example("pool-a:118:5f0c1d2e"), **LIVE)
 async def events_of_pool(
-    request: Request, pool: given.PoolName, wanted: Annotated[Wanted, Depends()], from_: Begin = None, after: After = None,
+    request: Request,
+    pool: given.PoolName,
+    wanted: Annotated[Wanted, Depends()],
+    from_: Begin = None,
+    after: After = None,
     last_event_id: LastEventId = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """Each record once, in order. After a disconnect, send Last-Event-ID to resume."""
     return await _stream(request, [pool], wanted, from_, after, last_event_id)
 
 
 @router.get("/events", summary="Records of several pools, live", responses=_example("pool-a:118:5f0c1d2e,pool-b:-1"), **LIVE)
 async def events(
-    request: Request, wanted: Annotated[Wanted, Depends()],
+    request: Request,
+    wanted: Annotated[Wanted, Depends()],
     pool: Annotated[list[given.Text] | None, given.several("This pool. Default: all.", "pool-a")] = None,
-    from_: Begin = None, after: After = None, last_event_id: LastEventId = None,
-) -> Response:  # fmt: skip
+    from_: Begin = None,
+    after: After = None,
+    last_event_id: LastEventId = None,
+) -> Response:
     """Each record once, in order per pool, including new pools. `id` has the position in every pool."""
     return await _stream(request, pool, wanted, from_, after, last_event_id)
 

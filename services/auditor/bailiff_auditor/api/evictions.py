@@ -8,6 +8,8 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
+from bailiff_core.model.proposal import Explanation
+from bailiff_core.views import Gpus
 from bailiff_log import read_model
 from bailiff_service.json_response import JsonResponse
 
@@ -37,10 +39,10 @@ class EvictionItem(BaseModel):
     for_class: str | None
     for_priority: int | None
     reason: str | None
-    gpus: int | None
-    lost_gpu_hours: float | None
-    cost: Any = Field(description="Cost levels, as in the decision.")
-    explanation: Any = Field(description="As in the decision.")
+    gpus: Gpus | None = Field(description="Of the evicted tasks; null: it has not ended.")
+    work_lost_gpu_ms: int | None = Field(description="Work since its last checkpoint; null: it has not ended.")
+    restart_gpu_ms: int | None = Field(description="What the policy assumes that its restart costs.")
+    explanation: Explanation | None = Field(description="As in the decision.")
     stages: dict[str, datetime] = Field(description=f"Time of each stage, of a gang its last task's: {', '.join(STAGES)}.")
     until_released_s: float | None
     until_resumed_s: float | None
@@ -58,20 +60,20 @@ def _eviction(row: Record) -> dict[str, Any]:
     item = dict(row)
     times = {stage: item.pop(f"{stage}_at") for stage in STAGES}
     item["stages"] = {stage: at for stage, at in times.items() if at is not None}
-    for name in ("cost", "explanation"):
-        item[name] = orjson.Fragment(item[name]) if item[name] is not None else None
+    item["explanation"] = orjson.Fragment(item["explanation"]) if item["explanation"] is not None else None
     return item
 
 
 EVICTIONS = Listing(
     "evictions",
     f"""SELECT e.decided_seq, e.decided_at, e.job, e.submitted_seq, e.attempt, e.tasks, j.project, j.user_name AS "user",
-        j.user_verified, j.priority_class, e.cause, e.action, e.for_job, e.for_class, e.for_priority, e.reason, e.gpus,
-        e.lost_gpu_ms / 3600000.0::float8 AS lost_gpu_hours, e.cost, e.explanation,
+        j.user_verified, j.priority_class, e.cause, e.action, e.for_job, e.for_class, e.for_priority, e.reason,
+        l.gpu_milli / 1000.0::float8 AS gpus,
+        l.work_gpu_ms AS work_lost_gpu_ms, l.restart_gpu_ms, e.explanation,
         extract(epoch FROM e.released_at - e.decided_at)::float8 AS until_released_s,
         extract(epoch FROM e.resumed_at - e.decided_at)::float8 AS until_resumed_s, e.outcome,
         {", ".join(f"e.{stage}_at" for stage in STAGES)}
-        FROM evictions e LEFT JOIN jobs j USING (pool, job, submitted_seq)""",  # noqa: S608 - our own names
+        FROM evictions e LEFT JOIN jobs j USING (pool, job, submitted_seq) LEFT JOIN LATERAL eviction_loss(e) l ON true""",  # noqa: S608 - our own names
     {"decided_seq": "e.decided_seq", "job": "e.job"},
     _eviction,
 )
@@ -79,14 +81,20 @@ EVICTIONS = Listing(
 
 @router.get("/pools/{pool}/evictions", response_model=EvictionPage, summary="Evictions")
 async def evictions(
-    query: Annotated[PoolQuery, Depends()], paging: given.Pages, job: given.Jobs = None,
+    query: Annotated[PoolQuery, Depends()],
+    paging: given.Pages,
+    job: given.Jobs = None,
     for_job: Annotated[list[given.Text] | None, given.several("Only for this job.", "serve-1")] = None,
-    project: given.Projects = None, priority_class: given.Classes = None, user: given.Users = None, node: given.Nodes = None,
+    project: given.Projects = None,
+    priority_class: given.Classes = None,
+    user: given.Users = None,
+    node: given.Nodes = None,
     reason: given.Reasons = None,
     action: given.Actions = None,
     outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "preempted")] = None,
-    from_: given.From = None, to: given.To = None,
-) -> JsonResponse:  # fmt: skip
+    from_: given.From = None,
+    to: given.To = None,
+) -> JsonResponse:
     """Filters apply to the victim; `from` and `to` to the time of the decision."""
     where = in_pool("e.pool")
     where.add("e.job = ANY(?)", job)

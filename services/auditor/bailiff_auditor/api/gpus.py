@@ -48,7 +48,7 @@ class NodeGpus(BaseModel):
     """A node's GPUs."""
 
     node: str
-    gpus: list[GpuItem]
+    devices: list[GpuItem]
 
 
 class GpuMap(BaseModel):
@@ -78,7 +78,7 @@ class AllocationItem(BaseModel):
     task: int
     kind: str
     node: str
-    gpus: list[int]
+    devices: list[int] = Field(description="Numbers of its GPUs on the node.")
     project: str | None
     user: str | None
     user_verified: bool | None
@@ -116,8 +116,10 @@ async def _gpus(reading: Reading, at: datetime | None, seq: int | None, node: st
     for row in await reading.fetch(
         f"""SELECT g.node, g.gpu, g.id, g.model, g.state, g.fault FROM gpu_states g
             WHERE g.pool = $1 AND {condition} AND ($3::text IS NULL OR g.node = $3) ORDER BY g.node, g.gpu""",  # noqa: S608
-        key, at_value, node,
-    ):  # fmt: skip
+        key,
+        at_value,
+        node,
+    ):
         gpu = {**row, "holders": []}
         found.setdefault(gpu.pop("node"), {})[gpu["gpu"]] = gpu
     condition, at_value = _interval_condition("h", at, seq)
@@ -127,8 +129,10 @@ async def _gpus(reading: Reading, at: datetime | None, seq: int | None, node: st
             FROM gpu_allocations h LEFT JOIN jobs j USING (pool, job, submitted_seq)
             WHERE h.pool = $1 AND {condition} AND ($3::text IS NULL OR h.node = $3)
             ORDER BY h.node, h.from_seq, h.job, h.task, h.kind""",  # noqa: S608 - our own names
-        key, at_value, node,
-    ):  # fmt: skip
+        key,
+        at_value,
+        node,
+    ):
         holder = dict(row)
         devices = found.get(holder.pop("node"), {})
         for number in holder.pop("gpus"):
@@ -142,7 +146,7 @@ async def gpu_map(query: PoolQueryParam, at: given.At = None, seq: given.AtSeq =
     """Now, at a time, or after a record."""
     async with query.reading() as reading:
         found = await _gpus(reading, at, seq, None)
-        whole = [{"node": node, "gpus": list(gpus.values())} for node, gpus in found.items()]
+        whole = [{"node": node, "devices": list(gpus.values())} for node, gpus in found.items()]
         return reading.answer({"at": at, "seq": seq, "allocations_seq": reading.pool["allocations_seq"], "nodes": whole})
 
 
@@ -161,7 +165,7 @@ async def one_gpu(
 
 GPU_ALLOCATIONS = Listing(
     "gpu_allocations",
-    """SELECT h.job, h.submitted_seq, h.attempt, h.task, h.kind, h.node, h.gpus, j.project, j.user_name AS "user",
+    """SELECT h.job, h.submitted_seq, h.attempt, h.task, h.kind, h.node, h.gpus AS devices, j.project, j.user_name AS "user",
        j.user_verified, j.priority_class, h.from_seq, h.from_at, h.to_seq, h.to_at FROM gpu_allocations h
        LEFT JOIN jobs j USING (pool, job, submitted_seq)""",
     {"from_seq": "h.from_seq", "job": "h.job", "submitted_seq": "h.submitted_seq", "task": "h.task", "kind": "h.kind"},
@@ -170,11 +174,17 @@ GPU_ALLOCATIONS = Listing(
 
 @router.get("/pools/{pool}/allocations", response_model=AllocationPage, summary="Allocations over time")
 async def allocations(
-    query: PoolQueryParam, paging: given.Pages, node: given.Nodes = None,
+    query: PoolQueryParam,
+    paging: given.Pages,
+    node: given.Nodes = None,
     gpu: Annotated[int | None, Query(description="Only on this GPU number; use with `node`.", ge=0, le=1_000_000)] = None,
-    job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None, user: given.Users = None,
-    from_: given.From = None, to: given.To = None,
-) -> JsonResponse:  # fmt: skip
+    job: given.Jobs = None,
+    project: given.Projects = None,
+    priority_class: given.Classes = None,
+    user: given.Users = None,
+    from_: given.From = None,
+    to: given.To = None,
+) -> JsonResponse:
     """Allocations and reservations of tasks. `from` and `to`: those that overlap this interval."""
     where = in_pool("h.pool")
     where.add("h.node = ANY(?)", node)

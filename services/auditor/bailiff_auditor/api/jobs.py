@@ -3,11 +3,14 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-import orjson
 from asyncpg import Record
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
+from bailiff_core.explain import PENDING_RECORDS, pending_reason_in
+from bailiff_core.explain.pending_records import CONCLUSIVE
+from bailiff_core.records import AUDIT_TYPES
+from bailiff_core.views import JobState, JobView, Moment, PendingReason
 from bailiff_service.json_response import JsonResponse
 from bailiff_service.problems import not_found
 
@@ -17,34 +20,21 @@ from .query import Listing, PoolQuery, Reading, in_pool
 
 router = APIRouter(tags=["jobs"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
-State = Literal[
-    "waiting", "pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled", "evicted",
-    "timed-out",
-]  # fmt: skip
 
 
-class JobItem(BaseModel):
-    """A submission of a job."""
+StateFilter = Literal[JobState, "evicted", "timed-out"]
 
-    job: str
-    submitted_seq: int = Field(description="The record that accepted it. A job name can be submitted again later.")
-    project: str | None
-    user: str | None = Field(description="An opaque id.")
-    user_verified: bool | None = Field(
-        description="Whether the user signed the submission, or whoever signed it vouched for the user; as recorded."
-    )
-    priority_class: str | None
-    tasks: int | None
-    gpus: float | None
-    state: str
-    attempt: int | None
-    submitted_at: datetime
-    first_started_at: datetime | None
-    waited_s: float | None = Field(description="From submission to first start.")
-    ended_at: datetime | None
+
+class ArchivedJob(JobView):
+    """A submission of a job, and how it ended."""
+
+    first_started_at: Moment | None
+    waited_s: Annotated[float | None, Field(description="From submission to first start.")]
     ended_seq: int | None
-    outcome: str | None
-    reason: str | None = Field(description="Reason of the outcome.")
+    outcome: Annotated[
+        str | None, Field(description="succeeded, failed, cancelled, evicted or timed-out; the state of the last two is failed.")
+    ]
+    reason: Annotated[str | None, Field(description="Reason of the outcome.")]
 
 
 class AttemptItem(BaseModel):
@@ -63,40 +53,25 @@ class AttemptItem(BaseModel):
     ran_s: float | None
     outcome: str | None
     cause: str | None
-    lost_gpu_hours: float | None
+    work_lost_gpu_ms: int | None = Field(description="Work since its last checkpoint; null: nothing was requeued.")
+    restart_gpu_ms: int | None = Field(description="What the policy assumes that its restart costs.")
 
 
-class JobDetails(JobItem):
+class JobHistory(ArchivedJob, PendingReason):
     """A job with its attempts and evictions."""
 
-    pending_reason: str | None = Field(description="The newest recorded reason why the job is pending, while it is pending.")
-    pending_reason_at: datetime | None = Field(description="When that reason was recorded.")
     attempts: list[AttemptItem]
     evictions: list[EvictionItem]
 
 
-class QueueItem(BaseModel):
+class QueuedJob(JobView, PendingReason):
     """A job without an allocation: pending, paused or reserved."""
-
-    job: str
-    submitted_seq: int
-    project: str | None
-    user: str | None
-    user_verified: bool | None
-    priority_class: str | None
-    tasks: int | None
-    gpus: float | None
-    state: str
-    submitted_at: datetime
-    reason: str | None = Field(description="Why it is pending, from the newest record that says so.")
-    reason_seq: int | None
-    reason_at: datetime | None
 
 
 class JobPage(BaseModel):
     """A page of jobs."""
 
-    items: list[JobItem]
+    items: list[ArchivedJob]
     next: str | None = Field(description="Pass as `cursor` for the next page; null: last page.")
 
 
@@ -110,21 +85,26 @@ class AttemptPage(BaseModel):
 class QueuePage(BaseModel):
     """A page of the queue."""
 
-    items: list[QueueItem]
+    items: list[QueuedJob]
     next: str | None
 
 
-JOB = """j.job, j.submitted_seq, j.project, j.user_name AS "user", j.user_verified, j.priority_class, j.tasks,
-    j.gpu_milli / 1000.0::float8 AS gpus, j.state, j.attempt, j.submitted_at, j.first_started_at,
-    extract(epoch FROM j.first_started_at - j.submitted_at)::float8 AS waited_s, j.ended_at, j.ended_seq, j.outcome, j.reason"""
+VIEW = """j.job, j.submitted_seq, coalesce(j.project, '') AS project, coalesce(j.user_name, '') AS "user",
+    coalesce(j.user_verified, false) AS user_verified, coalesce(j.priority_class, '') AS priority_class,
+    coalesce(j.tasks, 0) AS tasks, coalesce(j.gpu_milli, 0) / 1000.0::float8 AS gpus, j.state,
+    coalesce(j.attempt, 0) AS attempt, j.submitted_at, j.ended_at"""
+JOB = f"""{VIEW}, j.first_started_at, extract(epoch FROM j.first_started_at - j.submitted_at)::float8 AS waited_s, j.ended_seq,
+    j.outcome, j.reason"""
 SORTED_BY = {
     "submitted": {"submitted_seq": "j.submitted_seq", "job": "j.job"},
     "ended": {
-        "by_end": f"coalesce(j.ended_seq, {given.LARGEST})", "submitted_seq": "j.submitted_seq", "job": "j.job",
+        "by_end": f"coalesce(j.ended_seq, {given.LARGEST})",
+        "submitted_seq": "j.submitted_seq",
+        "job": "j.job",
     },
     "gpus": {"by_gpus": "coalesce(j.gpu_milli, 0)", "submitted_seq": "j.submitted_seq", "job": "j.job"},
     "job": {"job": "j.job", "submitted_seq": "j.submitted_seq"},
-}  # fmt: skip
+}
 
 
 def _sorted_by(name: str) -> Listing:
@@ -149,25 +129,35 @@ ATTEMPTS = Listing(
     "attempts",
     """SELECT a.job, a.submitted_seq, a.attempt, a.action, a.nodes, a.placed_seq, a.placed_at, a.started_at, a.ended_at,
        a.ended_seq, extract(epoch FROM a.ended_at - a.started_at)::float8 AS ran_s, a.outcome, a.cause,
-       a.lost_gpu_ms / 3600000.0::float8 AS lost_gpu_hours
-       FROM attempts a JOIN jobs j USING (pool, job, submitted_seq)""",
+       l.work_gpu_ms::bigint AS work_lost_gpu_ms, l.restart_gpu_ms::bigint AS restart_gpu_ms
+       FROM attempts a JOIN jobs j USING (pool, job, submitted_seq)
+       LEFT JOIN attempt_loss l ON (l.pool, l.job, l.submitted_seq, l.attempt) = (a.pool, a.job, a.submitted_seq, a.attempt)""",
     {"submitted_seq": "a.submitted_seq", "attempt": "a.attempt", "job": "a.job"},
     _attempt,
 )
-PENDING = """LEFT JOIN LATERAL (SELECT r.seq, r.time, r.value FROM records r WHERE r.pool = j.pool AND r.job = j.job
-    AND r.seq > j.submitted_seq AND r.type LIKE 'JobPending.%' ORDER BY r.seq DESC LIMIT 1) w ON true"""
+SAYS_WHY, OF_THE_STATE = (
+    ", ".join(f"'{name}'" for name in names) for names in ([kind.NAME for kind in PENDING_RECORDS], CONCLUSIVE)
+)
+PENDING = f"""LEFT JOIN LATERAL (SELECT r.seq, r.time, r.type, r.value FROM records r WHERE r.pool = j.pool AND r.job = j.job
+    AND r.seq > j.submitted_seq AND split_part(r.type, '.', 1) IN ({SAYS_WHY})
+    AND (r.type NOT LIKE 'PreemptionRefused.%' OR convert_from(r.value, 'UTF8')::json->>'reason' IN ({OF_THE_STATE}))
+    ORDER BY r.seq DESC LIMIT 1) w ON true"""  # noqa: S608 - our own names
+
+
+def _pending_reason(seq: int | None, time: datetime | None, name: str | None, value: bytes | None) -> dict[str, Any]:
+    kind = AUDIT_TYPES.get(f"bailiff.audit.{name}")
+    found = pending_reason_in(kind.model_validate_json(value)) if kind is not None and value is not None else None
+    return {"pending_reason": found[1] if found is not None else None, "pending_reason_seq": seq, "pending_reason_at": time}
 
 
 def _queued(row: Record) -> dict[str, Any]:
     found = dict(row)
-    value = found.pop("value")
-    return {**found, "reason": orjson.loads(value).get("reason") if value is not None else None}
+    return found | _pending_reason(*(found.pop(name) for name in ("pending_seq", "pending_at", "pending_type", "pending_record")))
 
 
 QUEUE = Listing(
     "queue",
-    f"""SELECT j.job, j.submitted_seq, j.project, j.user_name AS "user", j.user_verified, j.priority_class, j.tasks,
-        j.gpu_milli / 1000.0::float8 AS gpus, j.state, j.submitted_at, w.seq AS reason_seq, w.time AS reason_at, w.value
+    f"""SELECT {VIEW}, w.seq AS pending_seq, w.time AS pending_at, w.type AS pending_type, w.value AS pending_record
         FROM jobs j {PENDING}""",  # noqa: S608 - our own names
     {"submitted_seq": "j.submitted_seq", "job": "j.job"},
     _queued,
@@ -177,16 +167,21 @@ QUEUE = Listing(
 
 @router.get("/pools/{pool}/jobs", response_model=JobPage, summary="Jobs")
 async def jobs(
-    query: PoolQueryParam, paging: given.Pages, job: given.Jobs = None, project: given.Projects = None,
+    query: PoolQueryParam,
+    paging: given.Pages,
+    job: given.Jobs = None,
+    project: given.Projects = None,
     priority_class: given.Classes = None,
-    user: given.Users = None, node: given.Nodes = None,
-    state: Annotated[list[State] | None, given.several("Only in this state now.", "running")] = None,
+    user: given.Users = None,
+    node: given.Nodes = None,
+    state: Annotated[list[StateFilter] | None, given.several("Only in this state now, or with this outcome.", "running")] = None,
     outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "failed")] = None,
     reason: Annotated[list[given.Text] | None, given.several("Only ended for this reason.", "")] = None,
     contains: Annotated[given.Text | None, Query(description="Only jobs whose name contains this.", examples=["train"])] = None,
     sort: Annotated[Literal["submitted", "ended", "gpus", "job"], Query(description="Not ended: newest.")] = "submitted",
-    from_: given.From = None, to: given.To = None,
-) -> JsonResponse:  # fmt: skip
+    from_: given.From = None,
+    to: given.To = None,
+) -> JsonResponse:
     """Submissions, newest first unless sorted otherwise. `from` and `to` apply to the submission time."""
     where = in_pool("j.pool")
     where.add("j.job = ANY(?)", job)
@@ -194,7 +189,7 @@ async def jobs(
     where.add("j.project = ANY(?)", project)
     where.add("j.priority_class = ANY(?)", priority_class)
     where.add("j.user_name = ANY(?)", user)
-    where.add("j.state = ANY(?)", state)
+    where.add("(j.state = ANY(?) OR j.outcome = ANY(?))", state)
     where.add("j.outcome = ANY(?)", outcome)
     where.add("j.reason = ANY(?)", reason)
     where.add(
@@ -207,11 +202,8 @@ async def jobs(
     return await query.page(JOBS[sort], where, paging)
 
 
-@router.get("/pools/{pool}/jobs/{job}", response_model=JobDetails, summary="One job, with its attempts and evictions")
-async def job_details(
-    query: PoolQueryParam, job: given.JobName,
-    submitted_seq: given.Submission = None,
-) -> JsonResponse:  # fmt: skip
+@router.get("/pools/{pool}/jobs/{job}", response_model=JobHistory, summary="One job, with its attempts and evictions")
+async def job_history(query: PoolQueryParam, job: given.JobName, submitted_seq: given.Submission = None) -> JsonResponse:
     """The newest submission of this name, or the one given by `submitted_seq`."""
     async with query.reading() as reading:
         row = await submission(reading, job, submitted_seq)
@@ -220,10 +212,11 @@ async def job_details(
         of_job = "WHERE {0}.pool = $1 AND {0}.job = $2 AND {0}.submitted_seq = $3 ORDER BY {1}"
         attempts = await reading.fetch(f"{ATTEMPTS.select} {of_job.format('a', 'a.attempt')}", *key)
         evictions = await reading.fetch(f"{EVICTIONS.select} {of_job.format('e', 'e.decided_seq')}", *key)
-        pending = await reading.fetch(f"SELECT w.value, w.time FROM jobs j {PENDING} {of_job.format('j', 'j.job')}", *key)  # noqa: S608 - ours
-        value = pending[0]["value"] if row["state"] in ("pending", "reserved") else None
-        found["pending_reason"] = orjson.loads(value).get("reason") if value is not None else None
-        found["pending_reason_at"] = pending[0]["time"] if value is not None else None
+        (pending,) = await reading.fetch(
+            f"SELECT w.seq, w.time, w.type, w.value FROM jobs j {PENDING} {of_job.format('j', 'j.job')}",  # noqa: S608 - ours
+            *key,
+        )
+        found |= _pending_reason(*pending) if row["state"] in ("pending", "reserved") else _pending_reason(None, None, None, None)
         found["attempts"] = [ATTEMPTS.shape(each) for each in attempts]
         found["evictions"] = [EVICTIONS.shape(each) for each in evictions]
         return reading.answer(found)
@@ -234,8 +227,10 @@ async def submission(reading: Reading, job: str, seq: int | None) -> Record:
     rows = await reading.fetch(
         f"SELECT {JOB} FROM jobs j WHERE j.pool = $1 AND j.job = $2 AND ($3::bigint IS NULL OR j.submitted_seq = $3)"  # noqa: S608
         " ORDER BY j.submitted_seq DESC LIMIT 1",
-        reading.pool["id"], job, seq,
-    )  # fmt: skip
+        reading.pool["id"],
+        job,
+        seq,
+    )
     if not rows:
         at = f" submitted by record {seq}" if seq is not None else ""
         raise not_found(f"no job {job!r}{at} in the archive of {reading.pool['name']}")
@@ -252,13 +247,19 @@ async def attempts_of(query: PoolQueryParam, job: given.JobName, paging: given.P
 
 @router.get("/pools/{pool}/attempts", response_model=AttemptPage, summary="Attempts")
 async def attempts(
-    query: PoolQueryParam, paging: given.Pages, job: given.Jobs = None, project: given.Projects = None,
+    query: PoolQueryParam,
+    paging: given.Pages,
+    job: given.Jobs = None,
+    project: given.Projects = None,
     priority_class: given.Classes = None,
-    user: given.Users = None, node: given.Nodes = None, action: given.Actions = None,
+    user: given.Users = None,
+    node: given.Nodes = None,
+    action: given.Actions = None,
     outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "preempted")] = None,
     reason: given.Reasons = None,
-    from_: given.From = None, to: given.To = None,
-) -> JsonResponse:  # fmt: skip
+    from_: given.From = None,
+    to: given.To = None,
+) -> JsonResponse:
     """Attempts of jobs. `from` and `to` apply to the placement time."""
     where = in_pool("a.pool")
     where.add("a.job = ANY(?)", job)
@@ -276,9 +277,12 @@ async def attempts(
 
 @router.get("/pools/{pool}/queue", response_model=QueuePage, summary="Queue")
 async def queue(
-    query: PoolQueryParam, paging: given.Pages, project: given.Projects = None, priority_class: given.Classes = None,
+    query: PoolQueryParam,
+    paging: given.Pages,
+    project: given.Projects = None,
+    priority_class: given.Classes = None,
     user: given.Users = None,
-) -> JsonResponse:  # fmt: skip
+) -> JsonResponse:
     """Pending, paused and reserved jobs, in submission order, with the pending reason."""
     where = in_pool("j.pool")
     where.plain("j.ended_seq IS NULL AND j.state IN ('pending', 'paused', 'reserved')")

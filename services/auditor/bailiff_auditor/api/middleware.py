@@ -12,9 +12,10 @@ from bailiff_service.problems import ApiError, problem
 from bailiff_service.rate_limits import RateLimit, network_of
 
 ALWAYS = (
-    (b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'none'"),
-)  # fmt: skip
+)
 SCHEME = b"bearer "
 WRONG_PER_MINUTE = 20
 

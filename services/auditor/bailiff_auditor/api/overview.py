@@ -36,10 +36,10 @@ class RangeFigures(BaseModel):
     ended: int
     waited_mean_s: float | None = Field(description="From submission to first start, of those that started.")
     waited_p95_s: float | None
-    preempted: int = Field(description="Evictions by preemption, decided in this time.")
-    lost_gpu_hours: float = Field(
-        description="Work lost in this time, to preemption and otherwise; the sum of accounting's `lost` and `lost_other`."
-    )
+    preempted: int = Field(description="Attempts, or parts of them, ended by preemption: accounting's `preemptions`.")
+    lost_gpu_hours: float = Field(description="Work lost to preemption: accounting's `lost`.")
+    lost_other_gpu_hours: float = Field(description="Work lost otherwise: accounting's `lost_other`.")
+    restart_gpu_hours: float = Field(description="What the policy assumes that the restarts cost: accounting's `restart`.")
 
 
 class Overview(BaseModel):
@@ -58,8 +58,8 @@ class Overview(BaseModel):
 POINTS = """SELECT s.bucket, s.gpus, s.waiting, (SELECT coalesce(sum(c.gpu_milli), 0)::float8 / 1000 FROM gpu_capacity c
         WHERE c.pool = $1 AND tstzrange(c.from_at, c.to_at) @> s.newest) AS capacity
     FROM (SELECT least($5, greatest(0, floor(extract(epoch FROM time - $2) / $4)))::int AS bucket, max(time) AS newest,
-        avg(used_gpu_milli)::float8 / 1000 AS gpus,
-        avg(greatest(0, requested_gpu_milli - used_gpu_milli))::float8 / 1000 AS waiting
+        avg(used[1])::float8 / 1000 AS gpus,
+        avg(greatest(0, requested[1] - used[1]))::float8 / 1000 AS waiting
         FROM project_usage WHERE pool = $1 AND project = '' AND time >= $2 AND time < $3 GROUP BY 1) s ORDER BY 1"""
 STARTED = """SELECT {project} AS project, count(*) AS started,
     avg(extract(epoch FROM first_started_at - submitted_at))::float8 AS waited_mean_s,
@@ -67,18 +67,27 @@ STARTED = """SELECT {project} AS project, count(*) AS started,
     FROM jobs WHERE pool = $1 AND first_started_at >= $2 AND first_started_at < $3 GROUP BY 1"""
 SUBMITTED = """SELECT {project} AS project, count(*) AS submitted
     FROM jobs WHERE pool = $1 AND submitted_at >= $2 AND submitted_at < $3 GROUP BY 1"""
-PREEMPTED = """SELECT {project} AS project, count(*) AS preempted FROM evictions e JOIN jobs j USING (pool, job, submitted_seq)
-    WHERE e.pool = $1 AND e.decided_at >= $2 AND e.decided_at < $3 AND e.cause = 'preemption' GROUP BY 1"""
-LOST = """SELECT {project} AS project, coalesce(sum(l.lost_gpu_ms), 0)::float8 / 3600000 AS lost_gpu_hours
+LOST = """SELECT {project} AS project, count(*) FILTER (WHERE l.cause = 'preemption') AS preempted,
+    coalesce(sum(l.work_gpu_ms) FILTER (WHERE l.cause = 'preemption'), 0)::float8 / 3600000 AS lost_gpu_hours,
+    coalesce(sum(l.work_gpu_ms) FILTER (WHERE l.cause != 'preemption'), 0)::float8 / 3600000 AS lost_other_gpu_hours,
+    coalesce(sum(l.restart_gpu_ms), 0)::float8 / 3600000 AS restart_gpu_hours
     FROM lost_work l JOIN jobs j USING (pool, job, submitted_seq)
     WHERE l.pool = $1 AND l.from_at >= $2 AND l.from_at < $3 GROUP BY 1"""  # as accounting counts it
 ENDED = """SELECT {project} AS project, count(DISTINCT (a.job, a.submitted_seq)) AS ended
     FROM attempts a JOIN jobs j USING (pool, job, submitted_seq)
     WHERE a.pool = $1 AND a.ended_at >= $2 AND a.ended_at < $3 AND j.ended_seq = a.ended_seq GROUP BY 1"""
-QUESTIONS = (SUBMITTED, STARTED, ENDED, PREEMPTED, LOST)
+QUESTIONS = (SUBMITTED, STARTED, ENDED, LOST)
 NO_FIGURES: Mapping[str, Any] = {
-    "submitted": 0, "started": 0, "ended": 0, "waited_mean_s": None, "waited_p95_s": None, "preempted": 0, "lost_gpu_hours": 0.0,
-}  # fmt: skip
+    "submitted": 0,
+    "started": 0,
+    "ended": 0,
+    "waited_mean_s": None,
+    "waited_p95_s": None,
+    "preempted": 0,
+    "lost_gpu_hours": 0.0,
+    "lost_other_gpu_hours": 0.0,
+    "restart_gpu_hours": 0.0,
+}
 
 
 @router.get("/pools/{pool}/overview", response_model=Overview, summary="Use, waiting times and preemptions in a time range")
@@ -97,11 +106,14 @@ async def overview(
         found = sorted(by_project.values(), key=lambda row: (-row["lost_gpu_hours"], -row["preempted"], row["project"]))
         return reading.answer(
             {
-                "from": begin, "to": until, "interval_s": length,
+                "from": begin,
+                "to": until,
+                "interval_s": length,
                 "points": [{**_values(row), "time": begin + timedelta(seconds=row["bucket"] * length)} for row in rows],
-                "pool": of_pool.get("", {"project": "", **NO_FIGURES}), "projects": found[:MOST_PROJECTS],
+                "pool": of_pool.get("", {"project": "", **NO_FIGURES}),
+                "projects": found[:MOST_PROJECTS],
             }
-        )  # fmt: skip
+        )
 
 
 def _values(row: Any) -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 
+from bailiff_core.views import Moment, NodeView
 from bailiff_service.json_response import JsonResponse
 
 from . import parameters as given
@@ -44,25 +45,18 @@ class PoolPage(BaseModel):
     items: list[PoolItem]
 
 
-class NodeItem(BaseModel):
+class ArchivedNode(NodeView):
     """A node's current state."""
 
-    node: str
-    state: str | None = Field(examples=["ready"])
-    since: datetime | None
-    drained: str | None = Field(description="Drain mode; empty: schedulable.")
-    gpus: int | None
-    gpu_model: str | None
-    cpus: float | None
-    memory_bytes: int | None
-    joined_at: datetime | None
-    machine_id: str | None
+    since: Annotated[Moment | None, Field(description="When it was seen last to be ready, unreachable or lost.")]
+    drain: Annotated[str | None, Field(description="Drain mode; null: schedulable.")]
+    joined_at: Moment | None
 
 
 class NodePage(BaseModel):
     """A page of nodes."""
 
-    items: list[NodeItem]
+    items: list[ArchivedNode]
     next: str | None
 
 
@@ -72,21 +66,33 @@ async def _pools(connection: Any, name: str | None) -> list[dict[str, Any]]:
             (SELECT size, sealed_at FROM seals WHERE pool = d.id ORDER BY size DESC LIMIT 1) s ON true
             WHERE $1::text IS NULL OR d.name = $1 ORDER BY d.name""",  # noqa: S608 - our own names
         name,
-    )  # fmt: skip
+    )
     same = (
-        "partition", "identity", "next_seq", "next_offset", "head_hash", "head_time", "epoch", "broken", "broken_since",
-        "measured_at", "allocations_seq", "sealed_at",
-    )  # fmt: skip
+        "partition",
+        "identity",
+        "next_seq",
+        "next_offset",
+        "head_hash",
+        "head_time",
+        "epoch",
+        "broken",
+        "broken_since",
+        "measured_at",
+        "allocations_seq",
+        "sealed_at",
+    )
     return [
         {
             "pool": row["name"],
-            "first_seq": row.get("first_seq", 0), **{name: row[name] for name in same}, "ok": not row["broken"],
+            "first_seq": row.get("first_seq", 0),
+            **{name: row[name] for name in same},
+            "ok": not row["broken"],
             "archived_at": row["written_at"],
             "behind": max(0, row["log_end"] - row["next_offset"]) if row["log_end"] is not None else None,
             "sealed": row["sealed"] or 0,
         }
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 @router.get("/pools", response_model=PoolPage, summary="Pools and their archive state")
@@ -104,10 +110,16 @@ async def one_pool(query: PoolQueryParam) -> JsonResponse:
         return reading.answer(found)
 
 
+HAS_TASKS = """EXISTS (SELECT FROM gpu_allocations h WHERE h.pool = n.pool AND h.node = n.node AND h.to_seq IS NULL
+    AND h.kind = 'allocated')"""
+STATE = f"""CASE WHEN n.state = 'ready' AND n.drained <> '' THEN CASE WHEN {HAS_TASKS} THEN 'draining' ELSE 'drained' END
+    ELSE n.state END"""  # as `node_state` of the client says it
 NODES = Listing(
     "nodes",
-    """SELECT n.node, n.state, n.since, coalesce(n.drained, '') AS drained, n.gpus, n.gpu_model,
-       n.cpu_milli / 1000.0::float8 AS cpus, n.memory_bytes, n.joined_at, n.machine_id FROM nodes n""",
+    f"""SELECT n.node, {STATE} AS state, n.since, nullif(n.drained, '') AS drain,
+       coalesce(n.gpu_milli, 0) / 1000.0::float8 AS gpus, coalesce(n.gpu_models, '{{}}') AS gpu_models,
+       coalesce(n.cpu_milli, 0) AS cpu_milli, coalesce(n.memory_bytes, 0) AS memory_bytes, n.joined_at,
+       coalesce(n.machine_id, '') AS machine_id FROM nodes n""",  # noqa: S608 - our own names
     {"node": "n.node"},
     order="asc",
 )
@@ -115,11 +127,13 @@ NODES = Listing(
 
 @router.get("/pools/{pool}/nodes", response_model=NodePage, summary="Nodes")
 async def nodes(
-    query: PoolQueryParam, paging: given.Pages, node: given.Nodes = None,
+    query: PoolQueryParam,
+    paging: given.Pages,
+    node: given.Nodes = None,
     state: Annotated[list[given.Text] | None, given.several("Only in this state now.", "ready")] = None,
-) -> JsonResponse:  # fmt: skip
+) -> JsonResponse:
     """Current state, by name."""
     where = in_pool("n.pool")
     where.add("n.node = ANY(?)", node)
-    where.add("n.state = ANY(?)", state)
+    where.add(f"({STATE}) = ANY(?)", state)
     return await query.page(NODES, where, paging)

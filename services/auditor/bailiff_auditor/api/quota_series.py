@@ -27,10 +27,10 @@ OF_POOL = "SELECT seq FROM project_usage WHERE pool = $1 AND project = '' AND ti
 BOUNDS = f"""SELECT coalesce(({OF_POOL} <= $2 ORDER BY time DESC LIMIT 1), ({OF_POOL} > $2 ORDER BY time LIMIT 1)) AS first,
     ({OF_POOL} < $3 ORDER BY time DESC LIMIT 1) AS last"""
 MEANS = """SELECT project, least($6, greatest(-1, floor(extract(epoch FROM time - $2) / $3)))::int AS bucket,
-    avg(used_gpu_milli)::float8 / 1000 AS gpus, avg(quota_gpu_milli)::float8 / 1000 AS quota,
-    avg(share_gpu_milli)::float8 / 1000 AS fair_share, avg(above)::float8 / 1000 AS borrowed,
+    avg(used[1])::float8 / 1000 AS gpus, avg(quota[1])::float8 / 1000 AS quota,
+    avg(fair_share[1])::float8 / 1000 AS fair_share, avg(above)::float8 / 1000 AS borrowed,
     max(above)::float8 / 1000 AS max_borrowed
-    FROM (SELECT *, CASE WHEN quota_gpu_milli IS NOT NULL THEN greatest(0, used_gpu_milli - quota_gpu_milli) END AS above
+    FROM (SELECT *, CASE WHEN quota[1] IS NOT NULL THEN greatest(0, used[1] - quota[1]) END AS above
         FROM project_usage WHERE pool = $1 AND seq BETWEEN $4 AND $5) samples
     GROUP BY 1, 2"""
 
@@ -88,10 +88,12 @@ async def _series(reading: Reading, from_: datetime | None, to: datetime | None,
     hours = [min(length, span - at * length) / 3600 for at in range(count)]
     projects = [_project(name, values, hours) for name, values in _by_project(rows, count).items()]
     return {
-        "from": begin, "to": until, "interval_s": length,
+        "from": begin,
+        "to": until,
+        "interval_s": length,
         "times": [begin + timedelta(seconds=at * length) for at in range(count)],
         "projects": sorted(projects, key=lambda each: (-each["borrowed_gpu_hours"], each["project"])),
-    }  # fmt: skip
+    }
 
 
 def _by_project(rows: Sequence[Record], count: int) -> Mapping[str, list[Record | None]]:

@@ -78,7 +78,7 @@ async def log(
     from_offset: Annotated[int, Query(description="First Kafka offset.", ge=0, le=given.LARGEST)] = 0,
     limit: Annotated[int, Query(description="Maximum number of messages.", ge=1, le=2000)] = 500,
     wait: Annotated[float, Query(description="Long poll: seconds to wait if there are no messages yet.", ge=0, le=30)] = 0,
-) -> JsonResponse:  # fmt: skip
+) -> JsonResponse:
     """Every message of the partition including orphans, byte for byte: sufficient to verify chain, seals and replay."""
     archived = query.archive.archived()
     async with query.reading() as reading:
@@ -99,12 +99,15 @@ async def log(
     go_on = rows[-1]["offset"] + 1 if len(rows) == limit else end
     return JsonResponse(
         {
-            "pool": row["name"], "partition": row["partition"], "identity": row["identity"], "end_offset": end,
+            "pool": row["name"],
+            "partition": row["partition"],
+            "identity": row["identity"],
+            "end_offset": end,
             "next_offset": go_on,
             "messages": messages,
         },
         headers={"cache-control": "no-store"},
-    )  # fmt: skip
+    )
 
 
 async def _raw(reading: Reading, from_offset: int, limit: int) -> list[Record]:

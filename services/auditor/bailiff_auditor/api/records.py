@@ -73,9 +73,13 @@ OF_JOB = """EXISTS (SELECT FROM jobs j WHERE j.pool = r.pool AND j.job = r.job A
 
 
 def narrow(
-    where: Where, job: list[str] | None, project: list[str] | None, priority_class: list[str] | None = None,
-    user: list[str] | None = None, type_: list[str] | None = None,
-) -> None:  # fmt: skip
+    where: Where,
+    job: list[str] | None,
+    project: list[str] | None,
+    priority_class: list[str] | None = None,
+    user: list[str] | None = None,
+    type_: list[str] | None = None,
+) -> None:
     """Add the filters shared by record queries."""
     where.add(ABOUT_JOBS, job)
     where.add(OF_JOB.format("j.project = ANY(?)"), project)
@@ -92,10 +96,16 @@ ToSeq = Annotated[int | None, Query(description="Before this record.", ge=0, le=
 
 @router.get("/pools/{pool}/records", response_model=RecordPage, summary="Records")
 async def records(
-    query: PoolQueryParam, paging: given.Pages, from_seq: FromSeq = None, to_seq: ToSeq = None,
+    query: PoolQueryParam,
+    paging: given.Pages,
+    from_seq: FromSeq = None,
+    to_seq: ToSeq = None,
     type_: given.Types = None,
-    job: given.Jobs = None, project: given.Projects = None, from_: given.From = None, to: given.To = None,
-) -> JsonResponse:  # fmt: skip
+    job: given.Jobs = None,
+    project: given.Projects = None,
+    from_: given.From = None,
+    to: given.To = None,
+) -> JsonResponse:
     """Facts and decisions in the order of the log."""
     where = in_pool("r.pool")
     where.add("r.seq >= ?", from_seq)
@@ -114,13 +124,19 @@ async def record(query: PoolQueryParam, seq: given.SeqPath) -> JsonResponse:
 
 @router.get("/pools/{pool}/decisions", response_model=RecordPage, summary="Decisions")
 async def decisions(
-    query: PoolQueryParam, paging: given.Pages,
+    query: PoolQueryParam,
+    paging: given.Pages,
     type_: given.Types = None,
-    job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None, user: given.Users = None,
-    node: given.Nodes = None, action: given.Actions = None,
+    job: given.Jobs = None,
+    project: given.Projects = None,
+    priority_class: given.Classes = None,
+    user: given.Users = None,
+    node: given.Nodes = None,
+    action: given.Actions = None,
     reason: given.Reasons = None,
-    from_: given.From = None, to: given.To = None,
-) -> JsonResponse:  # fmt: skip
+    from_: given.From = None,
+    to: given.To = None,
+) -> JsonResponse:
     """Decisions. `node`: where the job was placed at that time."""
     where = in_pool("r.pool")
     where.plain("r.decision")
@@ -149,8 +165,9 @@ async def _details(query: PoolQuery, seq: int, *, only_decisions: bool) -> JsonR
     async with query.reading() as reading:
         rows = await reading.fetch(
             f'SELECT {COLUMNS}, r."offset", r.appended_at, r.headers {FROM} WHERE r.pool = $1 AND r.seq = $2',
-            reading.pool["id"], seq,
-        )  # fmt: skip
+            reading.pool["id"],
+            seq,
+        )
         if not rows:
             raise not_found(
                 f"no record {seq} in the archive of {query.name}: records before {reading.pool['next_seq']} are archived"

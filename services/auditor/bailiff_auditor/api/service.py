@@ -51,13 +51,17 @@ class ApiService:
         await self._archive.open()
         server = Server(
             uvicorn.Config(
-                application(self._archive, self.streams, self._metrics, self._token, config.api_hosts), lifespan="off",
-                log_config=None, log_level="critical", access_log=False, server_header=False,
+                application(self._archive, self.streams, self._metrics, self._token, config.api_hosts),
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
                 limit_concurrency=config.api_streams + OTHER_CONNECTIONS,
                 timeout_graceful_shutdown=STREAMS_END_S,
                 ws="none",
             )
-        )  # fmt: skip
+        )
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         logger().info("serving the query API", at=f"{self.address}/v1/openapi.json")
         try:

@@ -18,9 +18,8 @@ NODE_TYPES = "(r.type LIKE 'Node%' OR r.type LIKE 'Device%' OR r.type LIKE 'Drai
 
 @router.get("/pools/{pool}/jobs/{job}/timeline", response_model=RecordPage, summary="Timeline of a job")
 async def job_timeline(
-    query: PoolQueryParam, job: given.JobName, paging: given.Pages,
-    submitted_seq: given.Submission = None,
-) -> JsonResponse:  # fmt: skip
+    query: PoolQueryParam, job: given.JobName, paging: given.Pages, submitted_seq: given.Submission = None
+) -> JsonResponse:
     """Every record about the job, including preemptions that evicted it."""
     async with query.reading() as reading:
         row = await submission(reading, job, submitted_seq)
@@ -46,14 +45,14 @@ async def node_timeline(query: PoolQueryParam, node: given.NodeName, paging: giv
     return await query.page(RECORDS, where, paging)
 
 
-@router.get(
-    "/pools/{pool}/projects/{project}/timeline", response_model=RecordPage,
-    summary="Timeline of a project",
-)  # fmt: skip
+@router.get("/pools/{pool}/projects/{project}/timeline", response_model=RecordPage, summary="Timeline of a project")
 async def project_timeline(
-    query: PoolQueryParam, project: Annotated[str, Path(max_length=256, pattern=given.WITHOUT_NUL, examples=["research"])],
-    paging: given.Pages, from_: given.From = None, to: given.To = None,
-) -> JsonResponse:  # fmt: skip
+    query: PoolQueryParam,
+    project: Annotated[str, Path(max_length=256, pattern=given.WITHOUT_NUL, examples=["research"])],
+    paging: given.Pages,
+    from_: given.From = None,
+    to: given.To = None,
+) -> JsonResponse:
     """Records about jobs of the project."""
     where = in_pool("r.pool")
     where.add(OF_JOB.format("j.project = ?"), project)

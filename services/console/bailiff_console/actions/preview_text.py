@@ -2,20 +2,43 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NotRequired
+
+from typing_extensions import TypedDict
 
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.preview import Forecast
-from bailiff.render.serializers.drains import AffectedRow
-from bailiff.render.serializers.jobs import gpus_of_tasks
+from bailiff.render.serializers.victims import AffectedView, affected
 from bailiff_core.humanize import count_text
 from bailiff_core.model.grace import grace_of
-from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.state import Job, Node, PoolState
-from bailiff_core.model.work_lost import counted_gpu_milli, lost_gpu_ms
+from bailiff_core.model.units import has_resources
+from bailiff_core.model.work_lost import NO_LOSS, eviction_loss
 from bailiff_core.records import decisions
+from bailiff_core.views import Effect, chosen_victim, tasks_of, victim_view
 
 MOST_NAMED = 8
+
+
+class ErrorRow(TypedDict):
+    """Why a request would be rejected. location: the field, if any. line: in the submitted document."""
+
+    location: str
+    detail: str
+    line: NotRequired[int | None]
+
+
+class PreviewAnswer(TypedDict):
+    """The effects of a request. errors: why it would be rejected now, or may not be made."""
+
+    sentences: list[str]
+    affected: list[AffectedView]
+    errors: list[ErrorRow]
+
+
+def error_row(detail: str) -> ErrorRow:
+    """An error of the whole request."""
+    return {"location": "", "detail": detail}
 
 
 @dataclass
@@ -23,13 +46,12 @@ class Preview:
     """sentences: the effects, in order. affected: rows of affected jobs. errors: why the request would be rejected now."""
 
     sentences: list[str] = field(default_factory=list)
-    affected: list[AffectedRow] = field(default_factory=list)
+    affected: list[AffectedView] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> PreviewAnswer:
         """As JSON."""
-        errors = [{"location": "", "detail": text} for text in self.errors]
-        return {"sentences": self.sentences, "affected": self.affected, "errors": errors}
+        return {"sentences": self.sentences, "affected": self.affected, "errors": [error_row(text) for text in self.errors]}
 
 
 def job_of(state: PoolState, name: str) -> Job:
@@ -47,47 +69,59 @@ def node_of(state: PoolState, name: str) -> Node:
     return state.nodes[state.node_numbers[name]]
 
 
-def newly_placed(found: Forecast, baseline: Forecast, except_job: str) -> dict[str, list[str]]:
-    """Nodes by job, of jobs that are placed only because of the request. except_job: a job to omit."""
-    before = baseline.placed()
-    return {job: nodes for job, nodes in found.placed().items() if job != except_job and job not in before}
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Jobs that get resources only because of the request, with the nodes: they start, or run already and get more tasks."""
+
+    starts: dict[str, list[str]]
+    grows: dict[str, list[str]]
+
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.grows)
+
+    def text(self) -> str:
+        """`a (n1) and b (n2) can start, c (n1) can get more tasks`."""
+        parts = [f"{_named(self.starts)} can start"] if self.starts else []
+        parts += [f"{_named(self.grows)} can get more tasks"] if self.grows else []
+        return ", ".join(parts)
+
+    def rows(self, state: PoolState) -> Iterator[AffectedView]:
+        """state: after the forecast."""
+        effects: tuple[tuple[Effect, dict[str, list[str]]], ...] = (("starts", self.starts), ("grows", self.grows))
+        for effect, gained in effects:
+            for name, nodes in gained.items():
+                job = state.jobs[name]
+                yield affected(job, job.tasks, victim_view(state, job, job.tasks, NO_LOSS, effect, nodes), 0)
 
 
-def row(state: PoolState, job: Job, effect: str, to: Sequence[str] = (), tasks: Sequence[int] | None = None) -> AffectedRow:
+def gains(found: Forecast, baseline: Forecast, except_job: str = "") -> Gains:
+    """except_job: a job to omit."""
+    return Gains(
+        _gained(found.placed(), baseline.placed(), except_job),
+        _gained(found.grown(), baseline.grown(), except_job),
+    )
+
+
+def _gained(found: dict[str, list[str]], before: dict[str, list[str]], except_job: str) -> dict[str, list[str]]:
+    return {job: nodes for job, nodes in found.items() if job != except_job and job not in before}
+
+
+def _named(gained: dict[str, list[str]]) -> str:
+    return listed(f"{name} ({first_of(nodes)})" for name, nodes in gained.items())
+
+
+def row(state: PoolState, job: Job, effect: Effect, to: Sequence[str] = (), tasks: Sequence[int] | None = None) -> AffectedView:
     members = [task for task in job.tasks if tasks is None or task.index in tasks]
-    return {
-        "job": job.id,
-        "priority_class": job.class_name,
-        "priority": job.priority,
-        "effect": effect,
-        "to": list(to),
-        "tasks": ranges(task.index for task in members),
-        "gpus": gpus_of_tasks(job.group(task.index) for task in members),
-        "grace_s": grace_of(state, job) // 1_000_000,
-        "lost_gpu_ms": lost_gpu_ms(state, job, counted_gpu_milli(state, job, members)),
-    }
+    leaving = [task for task in members if has_resources(task)]
+    loss = eviction_loss(state, job, leaving, whole=tasks is None, moved=effect != "ends")
+    return affected(job, members, victim_view(state, job, members, loss, effect, to), grace_of(state, job))
 
 
-def starting(state: PoolState, gained: dict[str, list[str]]) -> Iterator[AffectedRow]:
-    for name, nodes in gained.items():
-        yield {**row(state, state.jobs[name], "starts", nodes), "grace_s": 0, "lost_gpu_ms": 0}
-
-
-def victims(state: PoolState, found: Forecast) -> Iterator[AffectedRow]:
+def victims(state: PoolState, found: Forecast) -> Iterator[AffectedView]:
     for decision in found.now:
         for choice in decision.victims if isinstance(decision, decisions.PreemptionDecided) else ():
-            effect = (
-                "reservation moves"
-                if choice.reserved
-                else "migrates"
-                if choice.relocated
-                else "shrinks"
-                if choice.tasks
-                else "evicted"
-            )
-            tasks = list(numbers(choice.tasks)) if choice.tasks else None
-            found_row = row(state, state.jobs[choice.job], effect, found.nodes(choice.moved_to), tasks)
-            yield {**found_row, "lost_gpu_ms": choice.lost_gpu_ms}
+            view, job = chosen_victim(state, choice), state.jobs[choice.job]
+            yield affected(job, tasks_of(job, choice.tasks), view, grace_of(state, job))
 
 
 def jobs_ahead(state: PoolState, job: str) -> str:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import ValidationError
 
-from bailiff_bus.messages import RequestBody
-from bailiff_bus.validation_errors import describe_errors, value_text
+from bailiff_bus.validation_errors import describe_errors
+from bailiff_core.humanize import value_text
+from bailiff_core.records.request import RequestBody
 from bailiff_service.policy_files import no_such_field, strict_faults
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
@@ -18,14 +19,14 @@ from .request_types import KINDS, POLICY, SUBMIT
 COMMON_FIELDS = {"kind": True, "id": False}
 ID = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 T = TypeVar("T")
-MAX_JOB, MAX_POLICY = 65_536, 262_144  # characters
+MAX_JOB, MAX_POLICY, MAX_REASON = 65_536, 262_144, 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
     """One request: body is the message, or None with the job file or policy in `yaml`. id: makes retries idempotent.
 
-    expected_revision, enforce: of a policy.
+    expected_revision, enforce, lose_permissions, reason: of a policy.
     """
 
     kind: str
@@ -34,6 +35,8 @@ class ParsedRequest:
     id: str = ""
     expected_revision: int | None = None
     enforce: bool = False
+    lose_permissions: bool = False
+    reason: str = ""
 
 
 def fields_of(raw: bytes, allowed: Mapping[str, bool]) -> dict[str, Any]:
@@ -89,15 +92,21 @@ def parse_request(raw: bytes) -> ParsedRequest:
 
 def _policy(raw: bytes) -> ParsedRequest:
     """A policy, and the revision that it was made from: it does not overwrite a change that its author has not seen."""
-    fields = fields_of(raw, {**COMMON_FIELDS, "yaml": True, "expected_revision": True, "enforce": False})
-    revision, enforce = fields["expected_revision"], fields.get("enforce", False)
+    optional = dict.fromkeys(("enforce", "lose_permissions", "reason"), False)
+    fields = {"reason": "", **fields_of(raw, {**COMMON_FIELDS, "yaml": True, "expected_revision": True, **optional})}
+    revision = fields["expected_revision"]
+    flags = {name: fields.get(name, False) for name in ("enforce", "lose_permissions")}
     errors = []
     if isinstance(revision, bool) or not isinstance(revision, int) or not 0 <= revision < 1 << 62:
         errors.append(_error("expected_revision", f"expected the number of a record, found {value_text(revision)}"))
-    if not isinstance(enforce, bool):
-        errors.append(_error("enforce", f"expected true or false, found {value_text(enforce)}"))
+    errors += [
+        _error(name, f"expected true or false, found {value_text(flag)}")
+        for name, flag in flags.items()
+        if not isinstance(flag, bool)
+    ]
     _unless_invalid(None, errors)
-    return ParsedRequest(POLICY, None, text_in(fields, "yaml", MAX_POLICY), _id_in(fields), revision, enforce)
+    reason = text_in(fields, "reason", MAX_REASON)
+    return ParsedRequest(POLICY, None, text_in(fields, "yaml", MAX_POLICY), _id_in(fields), revision, reason=reason, **flags)
 
 
 def _id_in(fields: Mapping[str, Any]) -> str:

@@ -1,45 +1,75 @@
 """Requests of signed-in users: authorized, previewed, published in their name; waits for the outcome."""
 
-import asyncio
 import time
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import yaml
+from typing_extensions import TypedDict
 
 from bailiff.client.client import Client, Outcome
 from bailiff.client.job_again import document_again
 from bailiff.client.job_spec import ends_of_copies, spec_copy
+from bailiff.client.requester import lost_by
 from bailiff.render.serializers.policy import policy_in_force
-from bailiff_bus.messages import ApplyPolicy, ReadJobSpec, RequestBody, SubmitJob
 from bailiff_console.auth.permissions import ACTIONS, OF_NODES, denied, logs_denied
 from bailiff_console.auth.principal import Principal
 from bailiff_console.auth.requester import RequesterNames
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
+from bailiff_core.permissions import Requester
+from bailiff_core.records.job_requests import ReadJobSpec, SubmitJob
+from bailiff_core.records.pool_requests import ApplyPolicy
+from bailiff_core.records.request import RequestBody
 from bailiff_log.reader import Entry
 from bailiff_log.spec_copies import new_reader
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
 from .outcomes import GrantAnswers, PendingOutcomes
 from .pool_access import FollowedPool, Pools
-from .preview_text import job_of
+from .preview_text import error_row, job_of
 from .request_parser import ParsedRequest
 from .request_types import POLICY, SUBMIT
 from .worker import Worker
 
 OUTCOME_TIMEOUT_S = 10.0
+CONFIRMATION = "lose_permissions"
+CONFIRM = "Nothing is applied unless you confirm that you lose permissions."
+
+
+class RequestOutcome(TypedDict):
+    """What admission answered. accepted: null: nothing yet; the request is in Kafka. seq: of the record."""
+
+    id: str
+    job: str
+    accepted: bool | None
+    seq: int | None
+    code: str
+    reason: str
+
+
+class ReadableSpec(TypedDict):
+    """The private part of a job. yaml: a file to submit it again."""
+
+    spec: dict[str, Any]
+    yaml: str
 
 
 class RequestService:
     """names: under which names users' requests are sent. now: clock, µs UTC."""
 
     def __init__(
-        self, pools: Pools, client: Client, worker: Worker, *, names: RequesterNames, outcome_timeout: float = OUTCOME_TIMEOUT_S,
+        self,
+        pools: Pools,
+        client: Client,
+        worker: Worker,
+        *,
+        names: RequesterNames,
+        outcome_timeout: float = OUTCOME_TIMEOUT_S,
         now: Callable[[], int] = lambda: time.time_ns() // 1000,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.names = names
         self._pools, self._client, self.worker, self._now = pools, client, worker, now
         self._outcome_timeout = outcome_timeout
@@ -57,28 +87,38 @@ class RequestService:
         self.pending_outcomes.take(entry)
         self.grant_answers.take(entry)
 
-    async def request(self, name: str, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
+    async def request(self, name: str, principal: Principal, parsed: ParsedRequest) -> RequestOutcome:
         """Publish the request. `accepted` is null if its outcome is not known in time. Raises `ApiError`, `ClientError`."""
         followed = self.followed(name)
         body, job, project = await self._read(followed.state, principal, parsed)
         self._allow(principal, parsed.kind, job, project, followed.state)
+        lost = [] if parsed.lose_permissions else lost_by(followed.state, body, self.names.requester(principal, followed.state))
+        if lost:
+            raise invalid(*(ErrorDetail(location=CONFIRMATION, detail=f"{text} {CONFIRM}") for text in lost))
         id = parsed.id or uuid.uuid4().hex  # noqa: A001 - of the request
         actor = self.names.actor(principal)
         body = body.model_copy(update={"vouched_by": self.names.sign_in(principal)})
-        outcome = self._known_outcome(followed.state, id, self._client.content_digest(name, body, id, actor))
+        outcome = self._known_outcome(followed.state, id, actor, self._client.content_digest(name, body, id, actor))
         if outcome is None:
-            with self.pending_outcomes.awaited(id) as pending:
-                await self._client.request(name, body, id=id, actor=actor)
-                if (await asyncio.wait({pending}, timeout=self._outcome_timeout))[0]:
-                    outcome = pending.result()
-        result: dict[str, Any] = {"id": id, "job": job, "accepted": None, "seq": None, "code": "", "reason": ""}
-        if outcome is not None:
-            result |= {"accepted": outcome.accepted, "seq": outcome.seq, "code": outcome.code, "reason": outcome.reason}
-        return result
+            owner, sending = (
+                self._client.owner_of_ids(followed.state, actor),
+                self._client.request(name, body, id=id, actor=actor),
+            )
+            outcome = await self.pending_outcomes.outcome_of(id, owner, sending, self._outcome_timeout)
+        if outcome is None:
+            return {"id": id, "job": job, "accepted": None, "seq": None, "code": "", "reason": ""}
+        return {
+            "id": id,
+            "job": job,
+            "accepted": outcome.accepted,
+            "seq": outcome.seq,
+            "code": outcome.code,
+            "reason": outcome.reason,
+        }
 
-    def _known_outcome(self, state: PoolState, id: str, digest: str) -> Outcome | None:  # noqa: A002
+    def _known_outcome(self, state: PoolState, id: str, actor: str, digest: str) -> Outcome | None:  # noqa: A002
         """The outcome if the same request was made before. Raises `ApiError` if the id was used for a different request."""
-        known = state.requests.get(request_key(self._client.source, id))
+        known = state.requests.get(request_key(self._client.source, id, self._client.owner_of_ids(state, actor)))
         if known is not None and known.digest != digest:
             raise ApiError(409, f"request id {id} was used for a different request (#{known.seq}): choose a new id")
         return Outcome(True, known.seq) if known is not None else None
@@ -88,30 +128,33 @@ class RequestService:
         state = self.followed(name).state
         if parsed.kind == POLICY:
             return await self._preview_policy(state, principal, parsed)
-        fields: dict[str, Any] = {"kind": parsed.kind, "now": self._now(), "project": own_project(principal)}
+        fields: dict[str, Any] = {"kind": parsed.kind, "now": self._now()}
         if parsed.body is None:
-            fields["yaml"] = parsed.yaml
-            project = (await self.worker.run("job", {"yaml": parsed.yaml, "project": own_project(principal)}, state))["project"]
+            fields |= self._job_fields(principal, parsed.yaml)
+            project = (await self.worker.run("job", fields, state))["project"]
             job = ""
         else:
-            fields["body"] = parsed.body.model_dump_json()
+            requester = self.names.requester(principal, state)
+            fields |= {"body": parsed.body.model_dump_json(), "requester": _as_fields(requester)}
             job = "" if parsed.kind in OF_NODES else _job(parsed.body)
             project = job_of(state, job).project if job else ""
         found = await self.worker.run("preview", fields, state)
         forbidden = self._denied(principal, parsed.kind, job, project, state)
         if forbidden is not None:
-            found["errors"] = [{"location": "", "detail": forbidden}, *found["errors"]]
+            others = [error for error in found["errors"] if error["detail"] != forbidden]
+            found["errors"] = [error_row(forbidden), *others]
         return found
 
     async def _preview_policy(self, state: PoolState, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
-        fields = {"yaml": parsed.yaml, "now": self._now(), "enforce": parsed.enforce}
-        found = await self.worker.run("plan-policy", fields, state)
+        found = await self.plan_policy(state.pool, principal, parsed.yaml, enforce=parsed.enforce)
         errors = list(found["errors"])
         if parsed.expected_revision != state.policy_revision:
-            errors.append({"location": "", "detail": f"another policy, #{state.policy_revision}, is in force: reload it"})
+            errors.append(error_row(f"another policy, #{state.policy_revision}, is in force: reload it"))
+        if found["loses_permissions"] and not parsed.lose_permissions:
+            errors.append({"location": CONFIRMATION, "detail": CONFIRM})
         forbidden = self._denied(principal, POLICY, "", "", state)
         if forbidden is not None:
-            errors.insert(0, {"location": "", "detail": forbidden})
+            errors.insert(0, error_row(forbidden))
         return {"sentences": found["sentences"], "affected": [], "errors": errors}
 
     def permissions(self, name: str, principal: Principal, job: str) -> dict[str, str | None]:
@@ -134,7 +177,7 @@ class RequestService:
         self._allow(principal, kind, job, job_of(state, job).project if job in state.jobs else "", state)
         return state
 
-    async def spec(self, name: str, principal: Principal, job: str) -> dict[str, Any]:
+    async def spec(self, name: str, principal: Principal, job: str) -> ReadableSpec:
         """The private part of the job, and its job file to submit it again. Raises `ApiError`, `ClientError`."""
         state = self.allow_job(name, principal, "spec", job)
         if job not in state.jobs:
@@ -143,7 +186,7 @@ class RequestService:
         ends = await ends_of_copies(self._client)
         body = ReadJobSpec(job=job, encryption_key=public)
         outcome = await self.request(name, principal, ParsedRequest("spec", body))
-        if not outcome["accepted"]:
+        if not outcome["accepted"] or outcome["seq"] is None:
             raise ApiError(503 if outcome["accepted"] is None else 403, outcome["reason"] or "admission does not answer")
         found, missing = await spec_copy(self._client, name, state.jobs[job], outcome["seq"], ends, private)
         if found is None:
@@ -161,15 +204,19 @@ class RequestService:
 
     async def plan(self, name: str, principal: Principal, yaml: str) -> dict[str, Any]:
         """What would happen to this job if it were submitted now."""
-        return await self.worker.run(
-            "plan", {"yaml": yaml, "now": self._now(), "project": own_project(principal)}, self.followed(name).state
-        )
+        fields = {**self._job_fields(principal, yaml), "now": self._now()}
+        return await self.worker.run("plan", fields, self.followed(name).state)
 
-    async def plan_policy(self, name: str, yaml: str, *, enforce: bool = False) -> dict[str, Any]:
-        """What this policy would change now."""
-        return await self.worker.run(
-            "plan-policy", {"yaml": yaml, "now": self._now(), "enforce": enforce}, self.followed(name).state
-        )
+    def _job_fields(self, principal: Principal, yaml: str) -> dict[str, Any]:
+        """What the worker needs to read a job of this user."""
+        return {"yaml": yaml, "project": own_project(principal), "user": self.names.actor(principal)}
+
+    async def plan_policy(self, name: str, principal: Principal, yaml: str, *, enforce: bool = False) -> dict[str, Any]:
+        """What this policy would change now, also for the user."""
+        state = self.followed(name).state
+        requester = _as_fields(self.names.requester(principal, state))
+        fields = {"yaml": yaml, "now": self._now(), "enforce": enforce, "requester": requester}
+        return await self.worker.run("plan-policy", fields, state)
 
     def policy(self, name: str) -> dict[str, Any]:
         """The policy in force."""
@@ -190,10 +237,10 @@ class RequestService:
             if found["policy"] is None:
                 raise invalid(*map(ErrorDetail.model_validate, found["errors"]))
             policy = Policy.model_validate_json(found["policy"])
-            apply = ApplyPolicy(policy=policy, enforce=parsed.enforce, expected_revision=parsed.expected_revision)
-            return apply, "", ""
+            made_from, reason = parsed.expected_revision, parsed.reason
+            return ApplyPolicy(policy=policy, enforce=parsed.enforce, expected_revision=made_from, reason=reason), "", ""
         assert parsed.kind == SUBMIT
-        found = await self.worker.run("job", {"yaml": parsed.yaml, "project": own_project(principal)}, state)
+        found = await self.worker.run("job", self._job_fields(principal, parsed.yaml), state)
         if found["job"] is None:
             raise invalid(*map(ErrorDetail.model_validate, found["errors"]))
         submit = SubmitJob.model_validate_json(found["job"])
@@ -207,3 +254,7 @@ def _job(body: RequestBody) -> str:
 def own_project(principal: Principal) -> str | None:
     """Default project of a submitted job: the user's, if there is exactly one."""
     return principal.projects[0] if principal.projects is not None and len(principal.projects) == 1 else None
+
+
+def _as_fields(requester: Requester) -> dict[str, str]:
+    return {"actor": requester.actor, "auth": requester.auth}

@@ -1,23 +1,12 @@
-"""Request kinds of the page and the messages they are published as."""
+"""Request kinds of the page, and the messages they are published as."""
 
 from collections.abc import Mapping
 
-from bailiff_bus.messages import (
-    CancelJob,
-    DrainNode,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    RequestBody,
-    ResumeJob,
-    ScaleJob,
-    SetPriorityClass,
-    UndrainNode,
-)
+from bailiff_core.records.facts import DrainNode, JobChange, RequestBody, UndrainNode
+from bailiff_core.records.request import RECORDS
 
 SUBMIT = "submit"
 POLICY = "policy"
 KINDS: Mapping[str, type[RequestBody]] = {
-    "cancel": CancelJob, "pause": PauseJob, "resume": ResumeJob, "migrate": MigrateJob, "evict": EvictJob, "scale": ScaleJob,
-    "set": SetPriorityClass, "drain": DrainNode, "undrain": UndrainNode,
-}  # fmt: skip
+    body.VERB: body for body in RECORDS if issubclass(body, JobChange | DrainNode | UndrainNode)
+}

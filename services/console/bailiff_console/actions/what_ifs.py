@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
+from typing_extensions import TypedDict
 
 from bailiff.client.errors import ExitCode
+from bailiff.simulation.comparison import Comparison
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_console.auth.principal import Principal
 from bailiff_service.logs import logger
@@ -25,6 +27,19 @@ State = Literal["reading", "simulating", "done", "failed", "cancelled"]
 RUNNING = ("reading", "simulating")
 
 
+class WhatIfStatus(TypedDict):
+    """One what-if. done, of: records read, or cycles simulated, and the total; of 0: unknown yet. report: its address."""
+
+    id: str
+    pool: str
+    state: State
+    done: int
+    of: int
+    result: Comparison | None
+    report: str | None
+    detail: str
+
+
 @dataclass
 class WhatIf:
     """One what-if. done, of: records read, or cycles simulated, and the total."""
@@ -35,19 +50,25 @@ class WhatIf:
     state: State = "reading"
     done: int = 0
     of: int = 0
-    result: dict[str, Any] | None = None
+    result: Comparison | None = None
     report: str = ""
     detail: str = ""
     started_at: float = 0.0
     work: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> WhatIfStatus:
         """As JSON."""
         report = f"/api/what-ifs/{self.id}/report" if self.report else None
         return {
-            "id": self.id, "pool": self.pool, "state": self.state, "done": self.done, "of": self.of, "result": self.result,
-            "report": report, "detail": self.detail,
-        }  # fmt: skip
+            "id": self.id,
+            "pool": self.pool,
+            "state": self.state,
+            "done": self.done,
+            "of": self.of,
+            "result": self.result,
+            "report": report,
+            "detail": self.detail,
+        }
 
 
 class WhatIfs:

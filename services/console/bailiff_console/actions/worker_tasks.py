@@ -3,21 +3,27 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from bailiff.client import live_plan
 from bailiff.client.job_request import Fault, fault_of, job_in
+from bailiff.client.live_plan import LivePlan
 from bailiff.client.preview import at
+from bailiff.client.requester import lost_by
 from bailiff.policy.policy_diff import changes
 from bailiff.policy.policy_effects import policy_effects
 from bailiff.render.record_text.phrases import demand_text
-from bailiff_bus.messages import SubmitJob
 from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
-from bailiff_service.policy_files import Faults, line_of, policy_from
-from bailiff_service.yaml_files import Lines, UnreadableFile, parse_untrusted_yaml
+from bailiff_core.permissions import Requester
+from bailiff_core.records.job_requests import SubmitJob
+from bailiff_core.records.pool_requests import ApplyPolicy
+from bailiff_service.policy_files import Faults, policy_from
+from bailiff_service.yaml_files import Lines, UnreadableFile, line_of, parse_untrusted_yaml
 
-from .preview_text import Preview
+from .preview_text import ErrorRow, Preview
 from .previews import preview
 from .request_types import KINDS, SUBMIT
 
@@ -28,6 +34,31 @@ MAX_SENTENCES = 60
 DEFAULT_PROJECT = "default"
 
 
+class JobPlan(TypedDict):
+    """What would happen to a job. answer: null: the job has errors, and nothing was planned."""
+
+    errors: list[ErrorRow]
+    demand: str
+    job: str
+    project: str
+    answer: LivePlan | None
+    sentences: list[str]
+
+
+class PolicyPlan(TypedDict):
+    """What a policy would change. diff: a line per field. harms: jobs, or the user, would lose something.
+
+    loses_permissions: the user would, and must confirm it. rejected: admission would reject it.
+    """
+
+    errors: list[ErrorRow]
+    diff: list[str]
+    sentences: list[str]
+    harms: bool
+    loses_permissions: bool
+    rejected: bool
+
+
 def run_task(task: str, fields: Fields, state: PoolState) -> TaskResult:
     """The result as JSON. `state` is only read. Raises `ClientError`."""
     return TASKS[task](fields, state)
@@ -35,10 +66,14 @@ def run_task(task: str, fields: Fields, state: PoolState) -> TaskResult:
 
 def _job(fields: Fields, state: PoolState) -> TaskResult:
     """The job described by a YAML text, and the project it will be in."""
-    job, faults = job_in(fields["yaml"], fields.get("project"))
+    job, faults = _read(fields, state)
     if job is None:
         return {"errors": _error_rows(faults), "job": None, "project": ""}
     return {"errors": [], "job": job.model_dump_json(), "project": project_of(state, job.demand)}
+
+
+def _read(fields: Fields, state: PoolState) -> tuple[SubmitJob | None, list[Fault]]:
+    return job_in(fields["yaml"], fields.get("project"), (state, fields["user"]))
 
 
 def project_of(state: PoolState, demand: JobDemand) -> str:
@@ -51,7 +86,7 @@ def project_of(state: PoolState, demand: JobDemand) -> str:
 
 def _plan(fields: Fields, state: PoolState) -> TaskResult:
     """What would happen to the job if it were submitted now."""
-    job, faults = job_in(fields["yaml"], fields.get("project"))
+    job, faults = _read(fields, state)
     if job is None:
         return {"errors": _error_rows(faults), "demand": "", "answer": None, "sentences": [], "job": "", "project": ""}
     answer, sentences = live_plan.predict(at(state, fields["now"]), job.demand, fields["now"])
@@ -62,8 +97,9 @@ def _plan(fields: Fields, state: PoolState) -> TaskResult:
 def _preview(fields: Fields, state: PoolState) -> TaskResult:
     if fields["kind"] != SUBMIT:
         body = KINDS[fields["kind"]].model_validate_json(fields["body"])
-        return preview(state, body, fields["now"]).to_data()
-    job, faults = job_in(fields["yaml"], fields.get("project"))
+        requester = Requester(**fields["requester"])
+        return {**preview(state, requester, body, fields["now"]).to_data()}
+    job, faults = _read(fields, state)
     if job is None:
         return {**Preview().to_data(), "errors": _error_rows(faults)}
     return _submission(state, job, fields["now"])
@@ -73,40 +109,34 @@ def _submission(state: PoolState, job: SubmitJob, now: int) -> TaskResult:
     answer, sentences = live_plan.predict(at(state, now), job.demand, now)
     victims = answer["decision"]["victims"] if answer["decision"] is not None else []
     rejected = [answer["reason"]] if answer["outcome"] == "rejected" else []
-    result = Preview([] if rejected else sentences, errors=rejected).to_data()
-    result["affected"] = [
-        {
-            "job": each["job"],
-            "priority_class": state.jobs[each["job"]].class_name,
-            "priority": each["priority"],
-            "effect": "migrates" if each["moved_to"] else "evicted" if each["stopped"] else "shrinks",
-            "to": list(dict.fromkeys(each["moved_to"])),
-            "tasks": "",
-            "gpus": f"{each['gpus']:g}",
-            "grace_s": 0,
-            "lost_gpu_ms": round(each["lost_gpu_seconds"] * 1000),
-        }
-        for each in victims
-    ]
+    result: TaskResult = {**Preview([] if rejected else sentences, errors=rejected).to_data()}
+    result["affected"] = [{**each, "gpus_text": f"{each['gpus']:g}", "grace_s": 0} for each in victims]
     return result
 
 
 def _plan_policy(fields: Fields, state: PoolState) -> TaskResult:
     """The differences of this policy from the one in force, and their immediate effects."""
     policy, faults = policy_in(fields["yaml"])
+    harmless = {"harms": False, "loses_permissions": False, "rejected": False}
     if policy is None:
-        return {"errors": _error_rows(faults), "diff": [], "sentences": [], "harms": False, "rejected": False}
+        return {"errors": _error_rows(faults), "diff": [], "sentences": [], **harmless}
     diff = changes(state.rules, policy)
     if not diff:
         same = ["It is identical to the policy in force: nothing would change."]
-        return {"errors": [], "diff": diff, "sentences": same, "harms": False, "rejected": False}
+        return {"errors": [], "diff": diff, "sentences": same, **harmless}
     effects = policy_effects(at(state, fields["now"]), policy, enforce=bool(fields.get("enforce")))
-    sentences = effects.sentences()
+    lost = lost_by(state, ApplyPolicy(policy=policy), Requester(**fields["requester"]))
+    sentences = [*lost, *effects.sentences()]
     more = len(sentences) - MAX_SENTENCES
     sentences = [*sentences[:MAX_SENTENCES], *([f"And {count_text(more, 'more effect')}."] if more > 0 else [])]
     return {
-        "errors": [], "diff": diff, "sentences": sentences, "harms": effects.harms, "rejected": bool(effects.rejected),
-    }  # fmt: skip
+        "errors": [],
+        "diff": diff,
+        "sentences": sentences,
+        "harms": effects.harms or bool(lost),
+        "loses_permissions": bool(lost),
+        "rejected": bool(effects.rejected),
+    }
 
 
 def _policy(fields: Fields, _: PoolState) -> TaskResult:
@@ -135,5 +165,9 @@ def _error_rows(faults: Iterable[Fault]) -> list[TaskResult]:
 
 
 TASKS: Mapping[str, Callable[[Fields, PoolState], TaskResult]] = {
-    "job": _job, "plan": _plan, "preview": _preview, "plan-policy": _plan_policy, "policy": _policy,
-}  # fmt: skip
+    "job": _job,
+    "plan": _plan,
+    "preview": _preview,
+    "plan-policy": _plan_policy,
+    "policy": _policy,
+}

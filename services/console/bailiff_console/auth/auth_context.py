@@ -93,19 +93,23 @@ def build_auth_context(settings: AuthSettings) -> AuthContext:
         proxies=proxies,
         roles=read_roles(settings.console_roles) if settings.console_roles is not None else None,
         sessions=Sessions(
-            settings.console_session_idle_s, settings.console_session_most_s, tokens_of(settings, secret, "session"), revocations,
+            settings.console_session_idle_s,
+            settings.console_session_most_s,
+            tokens_of(settings, secret, "session"),
+            revocations,
             lambda name, groups: auth.principal(name, groups),
         ),
         changes=RateLimit(settings.console_posts_per_minute, "requests by one user"),
         sign_ins=RateLimit(settings.console_sign_ins_per_minute, "sign-ins from one address"),
         local_token=local_token,
         login_states=LoginStates(tokens_of(settings, secret, "signing in"), revocations),
-        header_auth=HeaderAuth(proxies, settings.console_user_header,
-        settings.console_groups_header) if mode == "header" else None,
+        header_auth=HeaderAuth(proxies, settings.console_user_header, settings.console_groups_header)
+        if mode == "header"
+        else None,
         provider=Provider(settings) if mode == "oidc" else None,
         port_tokens=tokens_of(settings, secret, "ports"),
         used_links=revocations,
-    )  # fmt: skip
+    )
     return auth
 
 

@@ -12,19 +12,19 @@ JSON = "application/json"
 OWN_SITES = ("same-origin", "none")
 
 
-def check_reading(headers: Mapping[str, str]) -> None:
-    """Raises `ApiError` if Sec-Fetch-Site names another site."""
+def check_reading(headers: Mapping[str, str], origin: str) -> None:
+    """Raises `ApiError` if another site's page asks, as Sec-Fetch-Site or Origin says: its streams would take up places, too."""
     site = headers.get("sec-fetch-site")
     if site is not None and site not in OWN_SITES:
         raise ApiError(403, "cross-site request rejected")
+    sender = headers.get("origin")
+    if sender is not None and sender != origin:
+        raise ApiError(403, f"request from origin {sender[:100]}; this console's origin is {origin}")
 
 
 def check_change(headers: Mapping[str, str], origin: str, session: Session) -> None:
     """Raises `ApiError` unless the request comes from the console's own page in this session."""
-    check_reading(headers)
-    sender = headers.get("origin")
-    if sender is not None and sender != origin:
-        raise ApiError(403, f"request from origin {sender[:100]}; this console's origin is {origin}")
+    check_reading(headers, origin)
     token = headers.get(TOKEN_HEADER, "")
     if not hmac.compare_digest(token.encode(), session.csrf.encode()):
         raise ApiError(403, f"header {TOKEN_HEADER} does not match this session: reload the page (GET /api/me returns the token)")

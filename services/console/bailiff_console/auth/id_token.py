@@ -19,9 +19,16 @@ class InvalidIdToken(Exception):
 
 
 def verified_claims(
-    token: str, keys: Sequence[Mapping[str, Any]], *, issuer: str, client_id: str, nonce: str, algorithms: Sequence[str],
-    access_token: str | None = None, now: float | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    token: str,
+    keys: Sequence[Mapping[str, Any]],
+    *,
+    issuer: str,
+    client_id: str,
+    nonce: str,
+    algorithms: Sequence[str],
+    access_token: str | None = None,
+    now: float | None = None,
+) -> dict[str, Any]:
     """The verified claims. keys: the provider's JWKs. Raises `InvalidIdToken`."""
     decoded = _verified(token, keys, algorithms)
     expected: Any = {

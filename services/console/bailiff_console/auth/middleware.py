@@ -18,6 +18,7 @@ from .sessions import Session
 READING = ("GET", "HEAD")
 CHANGING = ("POST", "DELETE")
 OPEN = ("/healthz", "/readyz")
+TYPING = "/api/shells/"
 POLL_S = 5.0
 MAX_DISCARDED = 8  # multiples of the maximum body size
 
@@ -87,11 +88,11 @@ class AuthMiddleware:
         if path.startswith("/auth/") and method in READING and auth.local_token is None:
             auth.count_sign_in(address)
         elif path == "/api" or path.startswith("/api/"):
-            check_reading(headers)
+            check_reading(headers, origin)
             if session is None:
                 raise ApiError(401, "not signed in, or the session has expired: /auth/sign-in")
         if method in CHANGING:
-            self._check_change(headers, method, origin, session)
+            self._check_change(headers, method, path, origin, session)
         return session
 
     def _check_proxy_user(self, session: Session | None, peer: str, scope: Scope, path: str) -> Session | None:
@@ -113,13 +114,14 @@ class AuthMiddleware:
         session.principal = principal
         return session
 
-    def _check_change(self, headers: Mapping[str, str], method: str, origin: str, session: Session | None) -> None:
+    def _check_change(self, headers: Mapping[str, str], method: str, path: str, origin: str, session: Session | None) -> None:
         if session is None:
             raise ApiError(401, "not signed in, or the session has expired: /auth/sign-in")
         check_change(headers, origin, session)
         if method == "POST":
             check_json(headers)
-        self._auth.changes.hit(session.principal.name)
+        if not path.startswith(TYPING):  # as many as keys are pressed; the shell was one change
+            self._auth.changes.hit(session.principal.name)
 
     async def _while_signed_in(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application. A streaming response ends when the session ends."""

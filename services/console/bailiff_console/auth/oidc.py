@@ -74,10 +74,16 @@ class Provider:
         discovery = await self._discovery_document()
         login_state = LoginState(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48), to)
         address = prepare_grant_uri(
-            discovery["authorization_endpoint"], client_id=self._client_id, response_type="code", redirect_uri=self.redirect_uri,
-            scope=self._settings.oidc_scopes, state=login_state.state, nonce=login_state.nonce,
-            code_challenge=create_s256_code_challenge(login_state.verifier), code_challenge_method="S256",
-        )  # fmt: skip
+            discovery["authorization_endpoint"],
+            client_id=self._client_id,
+            response_type="code",
+            redirect_uri=self.redirect_uri,
+            scope=self._settings.oidc_scopes,
+            state=login_state.state,
+            nonce=login_state.nonce,
+            code_challenge=create_s256_code_challenge(login_state.verifier),
+            code_challenge_method="S256",
+        )
         return login_state, address
 
     async def finish(self, login_state: LoginState, code: str, issuer: str | None) -> tuple[str, tuple[str, ...], str]:
@@ -88,7 +94,7 @@ class Provider:
             raise InvalidIdToken("the response is from another issuer than the configured one")
         token, access = await self._exchange(discovery, login_state, code)
         claims = await self._claims(discovery, token, access, login_state.nonce)
-        return self._identity(claims)
+        return self._identity(await self._with_user_info(discovery, claims, access))
 
     async def sign_out_address(self) -> str | None:
         """The provider's sign-out URL, if it publishes one."""
@@ -101,9 +107,13 @@ class Provider:
 
     async def _claims(self, discovery: Mapping[str, Any], token: str, access: str | None, nonce: str) -> dict[str, Any]:
         checks: dict[str, Any] = {
-            "issuer": self._issuer, "client_id": self._client_id, "nonce": nonce, "access_token": access,
-            "algorithms": self._settings.oidc_algorithms, "now": self._now(),
-        }  # fmt: skip
+            "issuer": self._issuer,
+            "client_id": self._client_id,
+            "nonce": nonce,
+            "access_token": access,
+            "algorithms": self._settings.oidc_algorithms,
+            "now": self._now(),
+        }
         try:
             return verified_claims(token, await self._published_keys(discovery), **checks)
         except UnknownKey:
@@ -111,11 +121,23 @@ class Provider:
                 raise
             return verified_claims(token, await self._published_keys(discovery, refresh=True), **checks)
 
+    async def _with_user_info(self, discovery: Mapping[str, Any], claims: dict[str, Any], access: str | None) -> dict[str, Any]:
+        """The claims; where they do not name the user, with what UserInfo says of the same subject."""
+        at = discovery.get("userinfo_endpoint")
+        if self._settings.oidc_name_claim in claims or access is None or not isinstance(at, str) or not is_protected(at):
+            return claims
+        found = await self._json("GET", at, headers={"authorization": f"Bearer {access}"})
+        if found.get("sub") != claims.get("sub"):
+            raise InvalidIdToken("the provider's UserInfo endpoint answered for another subject")
+        return {**found, **claims}
+
     def _identity(self, claims: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
         claim = self._settings.oidc_name_claim
         name = usable_name(claims.get(claim))
         if name is None:
-            raise InvalidIdToken(f"the ID token has no usable name in the claim {claim} (BAILIFF_OIDC_NAME_CLAIM)")
+            raise InvalidIdToken(
+                f"the ID token has no usable name in the claim {claim}, nor has UserInfo (BAILIFF_OIDC_NAME_CLAIM)"
+            )
         if claim == "email" and claims.get("email_verified") is not True:
             raise InvalidIdToken("the e-mail address is not verified by the provider and cannot be the user name")
         groups = claims.get(self._settings.oidc_groups_claim)
@@ -126,9 +148,11 @@ class Provider:
 
     async def _exchange(self, discovery: Mapping[str, Any], login_state: LoginState, code: str) -> tuple[str, str | None]:
         form = {
-            "grant_type": "authorization_code", "code": code, "redirect_uri": self.redirect_uri,
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.redirect_uri,
             "code_verifier": login_state.verifier,
-        }  # fmt: skip
+        }
         auth: httpx.BasicAuth | None = None
         secret = secret_of(self._settings.oidc_client_secret)
         methods = discovery.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
@@ -166,12 +190,12 @@ class Provider:
                 self._keys_at = self._now()
             return self._keys
 
-    async def _json(self, method: str, address: str, **given: Any) -> dict[str, Any]:
+    async def _json(self, method: str, address: str, headers: Mapping[str, str] | None = None, **given: Any) -> dict[str, Any]:
         if self._http is None and self._tls is None:
             self._tls = await asyncio.to_thread(httpx.create_ssl_context)  # reads every certificate of this machine
         http = self._http or httpx.AsyncClient(timeout=TIMEOUT_S, verify=self._tls or True)
         try:
-            answer = await http.request(method, address, headers={"accept": "application/json"}, **given)
+            answer = await http.request(method, address, headers={"accept": "application/json", **(headers or {})}, **given)
             found = answer.json() if answer.status_code == 200 else None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ProviderError(f"{method} {address}: {type(error).__name__}: {error}") from None

@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 
-from bailiff_core.model.identity import JobAction
+from bailiff_core.model.identity import JOB_ACTIONS, JobAction
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import Requester, job_denial, name_denial, operator_denial, submission_denial
+from bailiff_core.records.job_requests import JobChange
+from bailiff_core.records.request import RECORDS
 
 from .principal import Principal
 
 ACTIONS: Mapping[str, JobAction] = {
-    "cancel": "cancel", "pause": "pause", "resume": "resume", "migrate": "migrate", "evict": "evict", "scale": "scale",
-    "set": "set_class", "attach": "attach", "spec": "spec",
-}  # fmt: skip
+    body.VERB if issubclass(body, JobChange) else action: action
+    for body in RECORDS
+    for action in JOB_ACTIONS
+    if action == body.SENDER
+}
+"""By kind of request, what it does to a job."""
 OF_JOBS = ("submit", *ACTIONS)
 OF_NODES = ("drain", "undrain")
 OF_OPERATORS = (*OF_NODES, "policy")

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from bailiff_bus.envelope import Auth
-from bailiff_core.model.identity import SignIn
+from bailiff_core.model.identity import Auth, SignIn
 from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import Requester
 from bailiff_log.signatures import known_keys

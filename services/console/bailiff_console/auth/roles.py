@@ -7,9 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bailiff_bus.validation_errors import describe_errors
-from bailiff_service.policy_files import line_of
 from bailiff_service.settings import SettingsError
-from bailiff_service.yaml_files import UnreadableFile, read_yaml
+from bailiff_service.yaml_files import UnreadableFile, line_of, read_yaml
 
 from .principal import Principal
 

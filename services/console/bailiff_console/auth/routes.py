@@ -3,10 +3,11 @@
 import hmac
 import time
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
+from typing_extensions import TypedDict
 
 from bailiff_core.records.wire import time_text
 from bailiff_service.problems import ApiError
@@ -53,8 +54,23 @@ def auth_context_of(request: Request) -> AuthContext:
 WithAuth = Annotated[AuthContext, Depends(auth_context_of)]
 
 
-@router.get("/api/me")
-async def me(session: Annotated[Session, Depends(signed_in)], auth: WithAuth) -> dict[str, Any]:
+class CurrentUser(TypedDict):
+    """The signed-in user. projects: those that the user may submit to; null: all.
+
+    csrf: the token that requests need. sign_out: whether there is something to sign out of. time: the server's clock.
+    """
+
+    name: str
+    mode: Literal["local", "header", "oidc"]
+    operator: bool
+    projects: list[str] | None
+    csrf: str
+    sign_out: bool
+    time: str
+
+
+@router.get("/api/me", tags=["session"])
+async def me(session: Annotated[Session, Depends(signed_in)], auth: WithAuth) -> CurrentUser:
     """The signed-in user, its roles, the CSRF token, and the server's clock."""
     principal, mode = session.principal, auth.settings.console_sign_in
     return {

@@ -42,9 +42,14 @@ class Sessions:
     """idle, most: maximum time without a request, and lifetime, s. principal_of: looks up the user's current roles."""
 
     def __init__(
-        self, idle: float, most: float, tokens: Tokens, revocations: Revocations, principal_of: PrincipalOf,
+        self,
+        idle: float,
+        most: float,
+        tokens: Tokens,
+        revocations: Revocations,
+        principal_of: PrincipalOf,
         now: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._idle, self._most, self._now = idle, most, now
         self._tokens, self._revocations, self._principal_of = tokens, revocations, principal_of
         self._open: WeakValueDictionary[str, Session] = WeakValueDictionary()
@@ -63,7 +68,7 @@ class Sessions:
         if data is None:
             return None
         if len(data) != COOKIE_FIELDS:
-            return None  # of an earlier release
+            return None  # of another release
         id_, name, groups, started_at, noted, subject = data
         session = self._open.get(id_)
         if session is None:

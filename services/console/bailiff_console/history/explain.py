@@ -9,21 +9,21 @@ from fastapi import APIRouter, Query, Request
 from bailiff.audit.log_positions import moment
 from bailiff.explain import explanations
 from bailiff.explain.explanations import Explained, Log
-from bailiff.render.record_text.lines import lines
-from bailiff.render.serializers.job_details import job_details
-from bailiff.render.serializers.policy import class_rows
+from bailiff.render.record_text.lines import lines_about
+from bailiff.render.serializers.job_details import JobDetails, job_details
+from bailiff.render.serializers.policy import ClassRow, class_rows
 from bailiff_bus.port import Message
 from bailiff_console.live.follower import PoolFollower
 from bailiff_console.live.pools import Pools
-from bailiff_core.explain import jobs_of
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, Wire, decode
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused
 from bailiff_core.records.facts import ProposalReceived
+from bailiff_core.records.subjects import jobs_of
 from bailiff_service.json_response import JsonResponse
 from bailiff_service.problems import ApiError, invalid, invalid_value, not_found
 
-from .record_reader import messages_at, wires_from
+from .record_reader import job_records, wires_from
 
 router = APIRouter()
 NODE = re.compile(r"(?P<node>[^/@]+)(/(gpu)?(?P<device>[0-9]+))?@(?P<when>.+)")
@@ -44,11 +44,10 @@ class PoolLog(Log):
     async def wires(self) -> AsyncGenerator[tuple[int, Wire], None]:
         followed = self._followed
         if self._job is not None:
-            offsets = followed.job_index.of(self._job)
-            if offsets is None:
+            places = followed.job_index.of(self._job, followed.state)
+            if places is None:
                 raise not_found(f"{self._job} ended too long ago for the console to have its records: see the archive")
-            for message in await messages_at(followed.bus, followed.place.partition, offsets):
-                wire = Wire(message.headers, message.value)
+            for wire in await job_records(followed.bus, followed.place.partition, places):
                 yield decode(wire).seq, wire
             return
         head = followed.state.seq
@@ -91,7 +90,7 @@ async def log_around(followed: PoolFollower, record: Record) -> PoolLog:
     return PoolLog(followed, first=first, last=record.seq + OUTCOME_WITHIN)
 
 
-@router.get("/api/pools/{pool}/explain/{about:path}")
+@router.get("/api/pools/{pool}/explain/{about:path}", response_model=Explained, tags=["history"])
 async def explain(
     request: Request, pool: str, about: str, all_candidates: Annotated[bool, Query(alias="all")] = False
 ) -> JsonResponse:
@@ -145,26 +144,22 @@ def job_of(followed: PoolFollower, name: str) -> Any:
     return job
 
 
-@router.get("/api/pools/{pool}/jobs/{name}")
+class JobPage(JobDetails):
+    """A job with its priority class; null: the policy has none of this name any more."""
+
+    class_row: ClassRow | None
+
+
+@router.get("/api/pools/{pool}/jobs/{name}", response_model=JobPage, tags=["history"])
 async def job(request: Request, pool: str, name: str) -> JsonResponse:
-    """Details of one job, as `bailiff describe`, with its priority class and user."""
+    """Details of one job, as `bailiff describe`, with its priority class."""
     pools: Pools = request.app.state.pools
     followed = pools.get(pool)
     job_of(followed, name)
     history = [decode(wire) async for _, wire in PoolLog(followed, job=name).wires()]
     records = [record for record in history if name in jobs_of(record)]
     found, live = job_of(followed, name), followed.state
-    job_lines = [line for record in records for line in _lines_about(lines(record, live), name)]
+    job_lines = [line for record in records for line in lines_about(record, name, live)]
     details = job_details(live, found, live.now, records, [f"{line.day} {line}" for line in job_lines])
     classes = [row for row in class_rows(live) if row["priority_class"] == found.class_name]
-    user = found.user or followed.view_cache.owners.get(name, "")
-    return JsonResponse(
-        {**details, "class": classes[0] if classes else None, "user": user}, headers={"cache-control": "no-store"}
-    )
-
-
-def _lines_about(found: list[Any], name: str) -> list[Any]:
-    """Of a preemption's lines, the one of this victim; for its preemptor, and for other records, all lines."""
-    return [
-        line for line in found if "→" in line.statement.subject and line.statement.subject.startswith((f"{name} ", f"{name}/"))
-    ] or found
+    return JsonResponse({**details, "class_row": classes[0] if classes else None}, headers={"cache-control": "no-store"})

@@ -11,8 +11,9 @@ from bailiff.audit.log_positions import moment
 from bailiff.render.serializers.times import moment as text_of
 from bailiff_console.live.change import Show
 from bailiff_console.live.follower import PoolFollower
-from bailiff_console.live.pool_projection import PoolProjection
+from bailiff_console.live.pool_projection import PoolProjection, PoolSnapshot
 from bailiff_console.live.pools import Pools
+from bailiff_core.views import Moment
 from bailiff_service.json_response import JsonResponse
 from bailiff_service.problems import ErrorDetail, invalid, invalid_value, not_found
 
@@ -22,6 +23,15 @@ router = APIRouter()
 SHOWN: Show = frozenset({"nodes", "jobs", "projects", "queue"})
 MAX_SNAPSHOTS, MAX_BYTES = 16, 16 * 1024 * 1024
 EXPECTED = "a time such as 2026-01-31T12:00:00Z, or an age such as -10m"
+
+
+class PastSnapshot(PoolSnapshot):
+    """A snapshot, with begin and end of the log."""
+
+    first_seq: int
+    head_seq: int
+    first_time: Moment | None
+    head_time: Moment | None
 
 
 class SnapshotCache:
@@ -54,7 +64,7 @@ def _members(name: str, at: PointInTime) -> bytes:
     return pool_projection.members(SHOWN)
 
 
-@router.get("/api/pools/{pool}/snapshot")
+@router.get("/api/pools/{pool}/snapshot", response_model=PastSnapshot, tags=["history"])
 async def at(
     request: Request,
     pool: str,
@@ -79,9 +89,11 @@ async def at(
         async with followed.history.at(seq=seq, time=micros, end=followed.state.seq) as then:
             members = await snapshot_cache.of(followed, then)
     span = {
-        "first_seq": 0, "head_seq": followed.state.seq, "first_time": text_of(followed.view_cache.first_record_at),
+        "first_seq": 0,
+        "head_seq": followed.state.seq,
+        "first_time": text_of(followed.view_cache.first_record_at),
         "head_time": text_of(followed.state.now),
-    }  # fmt: skip
+    }
     return JsonResponse(b"{%b,%b}" % (members, orjson.dumps(span)[1:-1]), headers={"cache-control": "no-store"})
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from bailiff_console.live.view_cache import ViewCache
 from bailiff_core.engine import STATE_SCHEMA
-from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
+from bailiff_core.fold.snapshot import from_snapshot, snapshot_parts
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead
 from bailiff_core.records.wire import time_value
@@ -25,6 +25,7 @@ from bailiff_service.logs import logger
 
 FORMAT = 1
 LEVEL = 1  # of compression: already reduces a state to a tenth
+PART = 1 << 20  # bytes of a state compressed at a time
 MIN_GAP = 4000  # records between two snapshots
 
 
@@ -101,36 +102,60 @@ class Snapshots:
         at = bisect_right(kept, seq, key=lambda each: each.seq)
         return (not at or seq - kept[at - 1].seq >= gap) and (at == len(kept) or kept[at].seq - seq >= gap // 2)
 
-    def keep(self, moment: PointInTime, state: bytes | None = None) -> None:
-        """Write a snapshot; above the maximum, drop the one with the smallest gap. state: already serialized, if given."""
-        state = state or to_snapshot(moment.state)
+    def keep(self, moment: PointInTime, state: Path | None = None) -> None:
+        """Write a snapshot; above the maximum, drop the one with the smallest gap. state: already written, if given."""
+        state = state or self.write_state(moment)
+        if state is None:
+            return
         about = {
-            "format": FORMAT, "schema": STATE_SCHEMA, "head": asdict(moment.head), "offset": moment.offset,
+            "format": FORMAT,
+            "schema": STATE_SCHEMA,
+            "head": asdict(moment.head),
+            "offset": moment.offset,
             "view_cache": moment.view_cache.to_data(),
-        }  # fmt: skip
+        }
         path = self.folder / f"{moment.seq:012d}.past"
         kept = [each for each in self._all() if each.seq != moment.seq]
         self._kept = sorted([*kept, _SnapshotFile(moment.seq, time_value(moment.head.time), path)], key=lambda each: each.seq)
-        self._later(self._write, path, json.dumps(about).encode(), state)
+        self._later(self._compress, path, json.dumps(about).encode(), state)
         while len(self._kept) > self.most:
             gaps = [
                 (after.seq - before.seq, at) for at, (before, after) in enumerate(zip(self._kept, self._kept[2:], strict=False))
             ]
             self._drop(self._kept[min(gaps)[1] + 1])
 
-    def _write(self, path: Path, about: bytes, state: bytes) -> None:
-        """Runs in the writer thread: compressing a large state takes too long for the event loop."""
-        draft = path.with_suffix(".draft")
+    def write_state(self, moment: PointInTime) -> Path | None:
+        """Write the state, uncompressed and in parts, for `keep`, in any thread. None: it cannot be written."""
+        path = self.folder / f"{moment.seq:012d}.state"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(about + b"\n" + zlib.compress(state, LEVEL))
+            with path.open("wb") as file:
+                file.writelines(snapshot_parts(moment.state))
+        except OSError as error:
+            self._failed(error)
+            return None
+        return path
+
+    def _compress(self, path: Path, about: bytes, state: Path) -> None:
+        """Runs in the writer thread: compressing a large state takes too long for the event loop."""
+        draft, compressor = path.with_suffix(".draft"), zlib.compressobj(LEVEL)
+        try:
+            with state.open("rb") as parts, draft.open("wb") as file:
+                file.write(about + b"\n")
+                while part := parts.read(PART):
+                    file.write(compressor.compress(part))
+                file.write(compressor.flush())
             draft.replace(path)
         except OSError as error:
-            if self.fault is None:
-                logger(pool=self.pool).warning("cannot write snapshots; point-in-time queries will be slow", why=str(error))
-            self.fault = f"{self.folder}: {error.strerror or error}"
+            self._failed(error)
         else:
             self.fault = None
+        _unlink(state)
+
+    def _failed(self, error: OSError) -> None:
+        if self.fault is None:
+            logger(pool=self.pool).warning("cannot write snapshots; point-in-time queries will be slow", why=str(error))
+        self.fault = f"{self.folder}: {error.strerror or error}"
 
     def flush(self) -> None:
         """Wait until all snapshots are on disk."""

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import islice, takewhile
+from pathlib import Path
 
 from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
 from bailiff_core.fold import apply
 from bailiff_core.fold.keys import log_keys
-from bailiff_core.fold.snapshot import to_snapshot
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.wire import time_text
@@ -125,8 +125,8 @@ class _Replay:
         except TimeoutError:
             raise unavailable("cannot read the log from Kafka: timeout") from None
 
-    def _fold(self, batch: list[Entry], end: int) -> tuple[int, bytes | None]:
-        """Fold in a worker thread. Returns the number of folded entries, and the state if a snapshot is due."""
+    def _fold(self, batch: list[Entry], end: int) -> tuple[int, Path | None]:
+        """Fold in a worker thread. Returns the number of folded entries, and the written state if a snapshot is due."""
         moment = self.moment
         for folded, entry in enumerate(batch, 1):
             record = entry.record
@@ -134,7 +134,7 @@ class _Replay:
             moment.view_cache.take(record, moment.state)
             moment.head, moment.offset = head_after(entry, moment.state), entry.offset + 1
             if record.cycle_end and self._snapshots.wants(record.seq, end):
-                return folded, to_snapshot(moment.state)
+                return folded, self._snapshots.write_state(moment)
         return len(batch), None
 
 

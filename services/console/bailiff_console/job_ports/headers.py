@@ -4,9 +4,16 @@ from collections.abc import Iterable
 
 Headers = list[tuple[bytes, bytes]]
 HOP_BY_HOP = {
-    b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect",
+    b"connection",
+    b"keep-alive",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+    b"expect",
     b"http2-settings",
-}  # fmt: skip
+}
 NOT_FOR_JOBS = (b"authorization", b"proxy-authorization", b"forwarded", b"x-real-ip", b"referer", b"x-csrf-token")
 NOT_FOR_BROWSERS = (b"strict-transport-security", b"clear-site-data", b"alt-svc", b"proxy-authenticate", b"set-cookie2")
 OWN_COOKIES = (b"bailiff", b"__host-bailiff", b"__secure-bailiff")

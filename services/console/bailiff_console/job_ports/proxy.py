@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 import h11
 
+from bailiff_console.attach_grants import NotThere
 from bailiff_service.logs import logger
 from bailiff_service.problems import ApiError
 
@@ -15,7 +16,7 @@ from .headers import to_browser, to_job
 from .http_peer import HttpPeer, pass_body, pass_bytes
 from .messages import Answer, redirect
 from .targets import JobHosts
-from .tunnels import NotThere, Tunnels
+from .tunnels import Tunnels
 from .visitors import Visitor, Visitors
 
 MAX_CONNECTIONS = 1000
@@ -29,9 +30,14 @@ class JobPortProxy:
     """console: the console's address. own_headers: names of headers that a proxy before us sets, which jobs do not get."""
 
     def __init__(
-        self, visitors: Visitors, tunnels: Tunnels, hosts: JobHosts, console: str, own_headers: Iterable[str] = (),
+        self,
+        visitors: Visitors,
+        tunnels: Tunnels,
+        hosts: JobHosts,
+        console: str,
+        own_headers: Iterable[str] = (),
         check_every_s: float = CHECK_EVERY_S,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._visitors, self._tunnels, self._hosts = visitors, tunnels, hosts
         self._console, self._own_headers, self._check_every_s = console, tuple(own_headers), check_every_s
         self._connections: set[asyncio.Task[None]] = set()

@@ -14,7 +14,7 @@ from bailiff_service.problems import ApiError, not_found
 from .targets import Target
 from .visitors import Visitors
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 
 def visitors_of(request: Request) -> Visitors:

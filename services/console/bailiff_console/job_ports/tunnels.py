@@ -4,12 +4,11 @@ import asyncio
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from bailiff.render.record_text.tasks import ATTACH_ENDS
-from bailiff_bus.messages import AttachJob
-from bailiff_console.actions.request_parser import ParsedRequest
 from bailiff_console.actions.request_service import RequestService
+from bailiff_console.attach_grants import NotThere, granted
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import AttachReady
+from bailiff_core.records.job_requests import AttachJob
 from bailiff_service.problems import ApiError
 from bailiff_service.rate_limits import RateLimit
 from bailiff_service.tunnel_tls import PortClosed, TunnelIdentity, connect_port
@@ -17,12 +16,7 @@ from bailiff_service.tunnel_tls import PortClosed, TunnelIdentity, connect_port
 from .targets import Target
 from .visitors import Visitor
 
-AGENT_ANSWERS_WITHIN_S = 10.0
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class NotThere(Exception):
-    """The port cannot be reached now, but may be later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +78,7 @@ class Tunnels:
         target, identity = visitor.target, TunnelIdentity.new()
         self.grants.hit(visitor.principal.name)
         body = AttachJob(job=target.job, task=target.task, port=target.port, client_certificate=identity.certificate)
-        outcome = await self.request_service.request(target.pool, visitor.principal, ParsedRequest("attach", body))
-        if outcome["accepted"] is None:
-            raise NotThere("Admission does not answer.")
-        if not outcome["accepted"]:
-            if outcome["code"] == "not-running":
-                raise NotThere(f"{outcome['reason']}.")
-            raise ApiError(403, outcome["reason"])
-        answer = await self.request_service.grant_answers.answer(target.pool, outcome["seq"], AGENT_ANSWERS_WITHIN_S)
-        if not isinstance(answer, AttachReady):
-            why = ATTACH_ENDS[answer.reason] if answer is not None else "it does not answer"
-            raise NotThere(f"The node agent of {target.job} does not open the port: {why}.")
+        answer = await granted(self.request_service, target.pool, visitor.principal, body)
         self._tidy(target.pool)
         return Tunnel(identity, answer)
 

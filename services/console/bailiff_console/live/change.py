@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+PARTS = {"unlisted": "jobs"}
+"""Of which part removed rows are, where the name is another."""
 SHOWN = frozenset({"nodes", "jobs", "projects", "queue", "events", "telemetry"})
 Show = frozenset[str]
 Rows = Mapping[str, bytes]
@@ -35,7 +37,7 @@ class Change:
     position: Position
     head: bytes  # the members seq, time and pool
     rows: Mapping[str, Rows]  # by part: nodes, jobs, projects
-    removed: Mapping[str, Sequence[str]]
+    removed: Mapping[str, Sequence[str]]  # by part, and `unlisted` jobs
     queue: bytes | None = None
     classes: bytes | None = None
     events: Sequence[bytes] = ()
@@ -58,12 +60,14 @@ class Change:
         """Approximate size in bytes."""
         return (
             sum(len(row) for rows in self.rows.values() for row in rows.values())
-            + len(self.queue or b"") + sum(map(len, self.events)) + 500
-        )  # fmt: skip
+            + len(self.queue or b"")
+            + sum(map(len, self.events))
+            + 500
+        )
 
     def _members(self, show: Show) -> list[bytes]:
         updated = [b'"%b":%b' % (part.encode(), members(rows)) for part, rows in self.rows.items() if part in show and rows]
-        removed = {part: names for part, names in self.removed.items() if part in show and names}
+        removed = {part: names for part, names in self.removed.items() if PARTS.get(part, part) in show and names}
         found = [self.head, b'"updated":{%b}' % b",".join(updated), b'"removed":' + orjson.dumps(removed)]
         if self.queue is not None and show & {"queue", "jobs"}:
             found.append(b'"queue":' + self.queue)
@@ -84,17 +88,24 @@ def merged(changes: Sequence[Change]) -> Change:
         for part, names in change.removed.items():
             for name in names:
                 removed.setdefault(part, {})[name] = None
-                rows.get(part, {}).pop(name, None)
+                rows.get(PARTS.get(part, part), {}).pop(name, None)
         for part, fresh in change.rows.items():
             rows.setdefault(part, {}).update(fresh)
-            for name in fresh:
-                removed.get(part, {}).pop(name, None)
+            for gone in (gone for other, gone in removed.items() if PARTS.get(other, other) == part):
+                for name in fresh:
+                    gone.pop(name, None)
     queues = [change.queue for change in changes if change.queue is not None]
     classes = [change.classes for change in changes if change.classes is not None]
     return Change(
-        changes[0].before, changes[-1].position, changes[-1].head, rows, {part: list(names) for part, names in removed.items()},
-        queues[-1] if queues else None, classes[-1] if classes else None, [line for change in changes for line in change.events],
-    )  # fmt: skip
+        changes[0].before,
+        changes[-1].position,
+        changes[-1].head,
+        rows,
+        {part: list(names) for part, names in removed.items()},
+        queues[-1] if queues else None,
+        classes[-1] if classes else None,
+        [line for change in changes for line in change.events],
+    )
 
 
 def packed(data: Any) -> bytes:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from bailiff_core.explain import jobs_of
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.subjects import jobs_of
 
 EVERYTHING = (facts.PolicyApplied, facts.ClockStepped)  # they change priorities or every recorded time
 PREEMPTION_RECORDS = (

@@ -6,6 +6,7 @@ folded from its start, and every subscriber gets a fresh snapshot.
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +20,10 @@ from bailiff_console.history.snapshots import PointInTime, Snapshots
 from bailiff_console.history.state_at import StateHistory, head_after
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.wire import UnreadableRecord
+from bailiff_log.job_index import JobIndex
 from bailiff_log.projection import Projection, StateDiverged
 from bailiff_log.reader import Entry
+from bailiff_log.snapshot_file import SnapshotDraft
 from bailiff_service.gc_tuning import freeze_objects, unfreeze_and_collect
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
@@ -30,7 +33,6 @@ from bailiff_service.race import race
 from .change import Show, event
 from .change_tracker import ChangeTracker
 from .event_lines import event_lines
-from .job_index import JobIndex
 from .pool_projection import PoolProjection
 from .subscribers import MIN_INTERVAL_S, Subscribers
 from .telemetry_history import TelemetryHistory
@@ -56,6 +58,7 @@ class PoolFollower:
             bus, place.name, place.partition, Snapshots(self._folder / "past", place.name, most_snapshots)
         )
         self.subscribers = Subscribers()
+        self._watched = Counter[str]()
         self.fault: str | None = None
         self.ready = False
         self.on_record: Callable[[Entry], None] = lambda _: None
@@ -73,7 +76,7 @@ class PoolFollower:
     def _reset(self, *, resume: bool) -> None:
         """Start from the saved state, or from the first record."""
         self.view_cache, self.job_index = ViewCache(), JobIndex()
-        self.pool_projection = PoolProjection(self.place.name, self.view_cache)
+        self.pool_projection = PoolProjection(self.place.name, self.view_cache, self._watched)
         self.log_projection = _CachedProjection(self, self.bus, self._metrics, self._folder if resume else None)
         self._opened, self.ready = False, False
         self.reading += 1
@@ -176,6 +179,18 @@ class PoolFollower:
 
     # --- besides the log
 
+    def watch(self, job: str) -> None:
+        """The live rows include this job, until `unwatch`."""
+        self._watched[job] += 1
+        if self.ready:
+            self.pool_projection.watch(self.state, job)
+
+    def unwatch(self, job: str) -> None:
+        """Undo one `watch`."""
+        self._watched[job] -= 1
+        if self._watched[job] <= 0:
+            del self._watched[job]
+
     def snapshot_event(self, show: Show) -> bytes:
         """The first events for a subscriber of these parts."""
         known = bool(self._telemetry) and "telemetry" in show
@@ -197,10 +212,8 @@ class PoolFollower:
         record, state = entry.record, self.log_projection.state
         if record.seq == 0:
             self.view_cache.clear()  # the saved state was not confirmed: the log is read from its start
-            self.job_index.clear()
             self.history.snapshots.forget()
         self.view_cache.take(record, state)
-        self.job_index.take(entry, state)
         if record.cycle_end and self.history.snapshots.wants(record.seq, self.log_projection.reader.known_end):
             self.history.snapshots.keep(PointInTime(state, self.view_cache, head_after(entry, state), entry.offset + 1))
         if self.ready:
@@ -214,7 +227,7 @@ class PoolFollower:
         """Save the view cache next to the projection's snapshot of the same record."""
         draft = self._view_cache_file.with_suffix(".draft")
         draft.write_text(
-            json.dumps({"seq": seq, "view_cache": self.view_cache.to_data(), "job_index": self.job_index.to_data()}),
+            json.dumps({"seq": seq, "view_cache": self.view_cache.to_data()}),
             encoding="utf-8",
         )
         draft.replace(self._view_cache_file)
@@ -230,7 +243,7 @@ class PoolFollower:
             if found["seq"] != self.log_projection.state.seq:
                 return False
             self.view_cache.restore(ViewCache.from_data(found["view_cache"]))
-            self.job_index.restore(found["job_index"])
+            self.job_index.load(self.log_projection.state)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
         return True
@@ -245,11 +258,19 @@ class _CachedProjection(Projection):
 
     def __init__(self, followed: PoolFollower, bus: Bus, metrics: Metrics, snapshots: Path | None) -> None:
         place = followed.place
-        super().__init__(bus, place.name, place.partition, metrics, snapshots=snapshots, observe=followed.on_entry)
+        super().__init__(
+            bus,
+            place.name,
+            place.partition,
+            metrics,
+            snapshots=snapshots,
+            observe=followed.on_entry,
+            job_index=followed.job_index,
+        )
         self._followed = followed
 
-    def save_snapshot(self, state: bytes, now: int, digest: Entry) -> None:
-        super().save_snapshot(state, now, digest)
+    def save_snapshot(self, draft: SnapshotDraft, digest: Entry) -> None:
+        super().save_snapshot(draft, digest)
         try:
             if self.unwritable is None:
                 self._followed.save_view_cache(digest.record.seq - 1)

@@ -1,47 +1,102 @@
 """Rows of one pool as serialized JSON, updated incrementally for the jobs and nodes that records changed.
 
+There are rows of the jobs that hold or get resources, of the first pending ones, and of the newest that wait outside the queue: a
+pool may have a hundred thousand jobs, of which `/jobs` has pages.
+
 `rebuild` renders every row; `update` renders changed jobs and nodes and returns the change. Both give the same rows.
 """
 
+from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from itertools import islice
+from typing import Any, NotRequired
 
 import orjson
+from typing_extensions import TypedDict
 
-from bailiff.client import projects
+from bailiff.render.serializers import projects
+from bailiff.render.serializers.jobs import job_state
 from bailiff.render.serializers.nodes import NodeRow, node_row
-from bailiff.render.serializers.policy import class_rows
-from bailiff.render.serializers.pools import pool_row
+from bailiff.render.serializers.policy import ClassRow, class_rows
+from bailiff.render.serializers.pools import PoolRow, pool_row
 from bailiff.render.serializers.times import moment
 from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.views import Moment
 
 from .change import Change, Position, Rows, Show, event, members, packed
 from .change_tracker import ChangeTracker
-from .rows import holders_of, live_job, live_project, node_cells
+from .event_lines import EventLine
+from .rows import LiveJob, LiveNode, LiveProject, holders_of, live_job, live_node, live_project
 from .view_cache import ViewCache
 
-LONG_QUEUE = 300  # a longer queue is sent at most once per LONG_QUEUE_TICKS
-LONG_QUEUE_TICKS = 5
+MAX_PENDING = 300  # rows, the first of the queue
+MAX_ASIDE = 300  # rows of each state outside the queue, the newest
 MAX_EVENTS = 300
 
 
-class PoolProjection:
-    """position: of the record that the rows reflect. events: the newest event lines, serialized."""
+class PoolSnapshot(TypedDict):
+    """The pool after the record `seq`: the parts that were asked for. queue: names of the first pending jobs, in order."""
 
-    def __init__(self, name: str, view_cache: ViewCache) -> None:
+    seq: int
+    time: Moment | None
+    pool: PoolRow | None
+    nodes: NotRequired[dict[str, LiveNode]]
+    jobs: NotRequired[dict[str, LiveJob]]
+    projects: NotRequired[dict[str, LiveProject]]
+    queue: NotRequired[list[str]]
+    classes: list[ClassRow]
+    events: NotRequired[list[EventLine]]
+
+
+class ChangedRows(TypedDict, total=False):
+    """New rows by name."""
+
+    nodes: dict[str, LiveNode]
+    jobs: dict[str, LiveJob]
+    projects: dict[str, LiveProject]
+
+
+class RemovedRows(TypedDict, total=False):
+    """Names of removed rows. jobs: they have ended. unlisted: jobs that have not, and are no longer among the rows."""
+
+    jobs: list[str]
+    unlisted: list[str]
+    projects: list[str]
+
+
+class PoolChange(TypedDict):
+    """Changes up to the record `seq`. queue, classes: if they changed. events: new ones."""
+
+    seq: int
+    time: Moment | None
+    pool: PoolRow | None
+    updated: ChangedRows
+    removed: RemovedRows
+    queue: NotRequired[list[str]]
+    classes: NotRequired[list[ClassRow]]
+    events: NotRequired[list[EventLine]]
+
+
+class PoolProjection:
+    """position: of the record that the rows reflect. events: the newest event lines, serialized.
+
+    watched: jobs that have rows as long as they have not ended.
+    """
+
+    def __init__(self, name: str, view_cache: ViewCache, watched: Collection[str] = ()) -> None:
         self.position = Position(name, -1, "")
         self.events: deque[bytes] = deque(maxlen=MAX_EVENTS)
-        self._view_cache = view_cache
+        self._view_cache, self._watched = view_cache, watched
         self._nodes: dict[str, bytes] = {}
         self._jobs: dict[str, bytes] = {}
         self._projects: dict[str, bytes] = {}
         self._node_rows: dict[int, NodeRow] = {}
         self._jobs_on: dict[int, dict[str, None]] = {}  # by node number
         self._nodes_of: dict[str, frozenset[int]] = {}  # by job
+        self._aside: dict[str, list[tuple[int, str]]] = {}  # seq and name of jobs outside the queue, ascending, by state
+        self._aside_as: dict[str, tuple[str, int]] = {}  # state and seq by job
         self._queue: list[str] = []
-        self._queue_sent = 0
-        self._ticks = 0
         self._head = b""
         self._classes = b"[]"
         self._snapshots: dict[Show, bytes] = {}
@@ -50,18 +105,21 @@ class PoolProjection:
         """Render every row."""
         for rows in (self._nodes, self._jobs, self._projects, self._node_rows, self._jobs_on, self._nodes_of):
             rows.clear()
+        self._aside.clear()
+        self._aside_as.clear()
         self._queue = []
         self.update(state, hash_, ChangeTracker(everything=True), [], orphans)
 
     def update(self, state: PoolState, hash_: str, tracker: ChangeTracker, events: Iterable[bytes], orphans: int = 0) -> Change:
         """Render the rows of changed jobs and nodes. Returns the change."""
         before, self.position = self.position, Position(self.position.pool, state.seq, hash_)
-        self._ticks += 1
-        names = dict.fromkeys([*state.jobs, *self._jobs]) if tracker.everything else tracker.jobs
+        names = dict.fromkeys([*state.jobs, *self._aside_as]) if tracker.everything else tracker.jobs
         numbers = dict.fromkeys(state.nodes) if tracker.everything else dict(tracker.nodes)
         for name in names:
             self._track_nodes(state, name, numbers)
-        jobs, removed_jobs = self._update_jobs(state, names)
+            self._track_aside(state, name)
+        queue = list(islice((name for name in state.queue if name not in state.active), MAX_PENDING))
+        jobs, removed_jobs, unlisted = self._update_jobs(state, names, queue)
         nodes = self._update_nodes(state, numbers)
         project_rows, removed_projects = self._update_projects(state)
         lines = list(events)
@@ -73,9 +131,22 @@ class PoolProjection:
         self._head = b'"seq":%d,"time":%b,"pool":%b' % (state.seq, orjson.dumps(moment(state.now)), orjson.dumps(row))
         self._snapshots.clear()
         return Change(
-            before, self.position, self._head, {"nodes": nodes, "jobs": jobs, "projects": project_rows},
-            {"jobs": removed_jobs, "projects": removed_projects}, self._changed_queue(state), classes, lines,
-        )  # fmt: skip
+            before,
+            self.position,
+            self._head,
+            {"nodes": nodes, "jobs": jobs, "projects": project_rows},
+            {"jobs": removed_jobs, "unlisted": unlisted, "projects": removed_projects},
+            self._changed_queue(queue),
+            classes,
+            lines,
+        )
+
+    def watch(self, state: PoolState, name: str) -> None:
+        """Render the row of a watched job, which the next snapshot has."""
+        job = state.jobs.get(name)
+        if name not in self._jobs and job is not None and job.phase not in ENDED:
+            self._jobs[name] = packed(live_job(state, job, self._view_cache))
+            self._snapshots.clear()
 
     def snapshot_event(self, show: Show) -> bytes:
         """The server-sent event `snapshot` with all rows of these parts."""
@@ -122,25 +193,44 @@ class PoolProjection:
         else:
             self._nodes_of.pop(name, None)
 
-    def _update_jobs(self, state: PoolState, names: Iterable[str]) -> tuple[Rows, list[str]]:
+    def _track_aside(self, state: PoolState, name: str) -> None:
+        """Update in which state the job waits outside the queue, if it does."""
+        job = state.jobs.get(name)
+        held = job is None or job.phase in ENDED or name in state.active or name in state.indices.queued
+        after = (job_state(job), job.seq) if job is not None and not held else None
+        before = self._aside_as.get(name)
+        if before == after:
+            return
+        if before is not None:
+            found = self._aside[before[0]]
+            del found[bisect_left(found, (before[1], name))], self._aside_as[name]
+        if after is not None:
+            insort(self._aside.setdefault(after[0], []), (after[1], name))
+            self._aside_as[name] = after
+
+    def _update_jobs(self, state: PoolState, names: Iterable[str], queue: list[str]) -> tuple[Rows, list[str], list[str]]:
+        """New rows, and the jobs without one from now on: those that have ended, and the others."""
+        aside = [name for found in self._aside.values() for _, name in found[-MAX_ASIDE:]]
+        shown = {**state.active, **dict.fromkeys(queue), **dict.fromkeys(aside)}
+        shown.update((name, None) for name in self._watched if name in state.jobs and state.jobs[name].phase not in ENDED)
         changed: dict[str, bytes] = {}
-        removed: list[str] = []
-        for name in names:
+        fresh = [name for name in shown if name not in self._jobs]
+        for name in dict.fromkeys([*(name for name in names if name in shown), *fresh]):
+            _put(self._jobs, changed, name, live_job(state, state.jobs[name], self._view_cache))
+        removed, unlisted = list[str](), list[str]()
+        for name in [name for name in self._jobs if name not in shown]:
+            del self._jobs[name]
             job = state.jobs.get(name)
-            if job is None or job.phase in ENDED:
-                if self._jobs.pop(name, None) is not None:
-                    removed.append(name)
-                continue
-            _put(self._jobs, changed, name, live_job(state, job, self._view_cache))
-        return changed, removed
+            (removed if job is None or job.phase in ENDED else unlisted).append(name)
+        return changed, removed, unlisted
 
     def _update_nodes(self, state: PoolState, numbers: Iterable[int]) -> Rows:
         changed: dict[str, bytes] = {}
         for number in numbers:
             node = state.nodes[number]
             placed: list[Job] = [state.jobs[name] for name in self._jobs_on.get(number, ())]
-            row = node_row(node, holders_of(node, placed))
-            _put(self._nodes, changed, node.name, node_cells(row))
+            row = node_row(state, node, holders_of(node, placed))
+            _put(self._nodes, changed, node.name, live_node(row))
             row["devices"] = []  # kept for sums only
             self._node_rows[number] = row
         return changed
@@ -157,13 +247,11 @@ class PoolProjection:
             del self._projects[name]
         return changed, removed
 
-    def _changed_queue(self, state: PoolState) -> bytes | None:
-        pending = [name for name in state.queue if name not in state.active]
-        due = len(pending) <= LONG_QUEUE or self._ticks - self._queue_sent >= LONG_QUEUE_TICKS
-        if pending == self._queue or not due:
+    def _changed_queue(self, queue: list[str]) -> bytes | None:
+        if queue == self._queue:
             return None
-        self._queue, self._queue_sent = pending, self._ticks
-        return packed(pending)
+        self._queue = queue
+        return packed(queue)
 
 
 def _put(rows: dict[str, bytes], changed: dict[str, bytes], name: str, row: Any) -> None:

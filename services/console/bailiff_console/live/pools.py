@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import orjson
+from typing_extensions import TypedDict
 
 from bailiff.client.client import Client
 from bailiff.render.serializers.times import moment
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, Span
+from bailiff_core.views import Moment
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.problems import not_found, unavailable
@@ -23,13 +25,39 @@ POLL_S = 2.0
 BEHIND_FROM = 50  # messages: a smaller lag is normal
 
 
+class KafkaState(TypedDict):
+    """Whether Kafka answers, and since when it does not."""
+
+    answers: bool
+    since: Moment | None
+
+
+class ConsoleState(TypedDict):
+    """What the console has of a pool. archive: whether it answers. behind: messages of the log not read yet.
+
+    behind_s: since Kafka does not answer. fault: why the log cannot be followed.
+    """
+
+    kafka: bool
+    kafka_since: Moment | None
+    archive: bool
+    behind_s: int
+    behind: int
+    fault: str | None
+
+
 class Pools:
     """watch: connection with a short timeout, to probe Kafka. snapshots: maximum number per pool. now: clock, µs UTC."""
 
     def __init__(
-        self, bus: Bus, watch: Bus, metrics: Metrics, folder: Path, snapshots: int = 64,
+        self,
+        bus: Bus,
+        watch: Bus,
+        metrics: Metrics,
+        folder: Path,
+        snapshots: int = 64,
         now: Callable[[], int] = lambda: time.time_ns() // 1000,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._bus, self._watch, self._metrics, self._folder, self._now = bus, watch, metrics, folder, now
         self._snapshots = snapshots
         self._followed: dict[str, PoolFollower] = {}
@@ -66,7 +94,7 @@ class Pools:
         return found if found is not None and found.ready else None
 
     @property
-    def kafka(self) -> dict[str, object]:
+    def kafka(self) -> KafkaState:
         """answers: whether Kafka answers; since: when it stopped answering, or None."""
         since = self._silent_since
         return {"answers": since is None and self._probed, "since": moment(since)}
@@ -76,11 +104,14 @@ class Pools:
         since = self._silent_since
         span = self._spans.get(found.place.partition)
         behind = max(0, span.end - found.log_projection.offset) if span is not None else 0
-        data = {
-            "kafka": self.kafka["answers"], "kafka_since": self.kafka["since"], "archive": self.archive_answers(),
+        data: ConsoleState = {
+            "kafka": self.kafka["answers"],
+            "kafka_since": self.kafka["since"],
+            "archive": self.archive_answers(),
             "behind_s": 0 if since is None else (self._now() - since) // 1_000_000,
-            "behind": behind if behind >= BEHIND_FROM else 0, "fault": found.fault,
-        }  # fmt: skip
+            "behind": behind if behind >= BEHIND_FROM else 0,
+            "fault": found.fault,
+        }
         return event("state", orjson.dumps(data))
 
     # --- running
@@ -112,9 +143,10 @@ class Pools:
     async def _discover(self, group: asyncio.TaskGroup) -> None:
         taken = {each.place.partition for each in self._followed.values()}
         fresh = {
-            partition: span.end for partition, span in self._spans.items()
+            partition: span.end
+            for partition, span in self._spans.items()
             if partition not in taken and span.end > span.begin and self._ends.get(partition) != span.end
-        }  # fmt: skip
+        }
         if not fresh:
             return
         found = await Client(self._watch, source="console").pools()

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from bailiff.render.serializers.times import moment
 from bailiff_bus.envelope import InvalidMessage, unwrap
-from bailiff_bus.messages import NodeTelemetry
-from bailiff_bus.messages.telemetry import DeviceTelemetry
+from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, Reader
 from bailiff_bus.topics import TELEMETRY
 from bailiff_core.model.mig import listed_devices
+from bailiff_core.views import Moment
 from bailiff_service.logs import logger
 from bailiff_service.pool_ownership import IDLE_WAIT_S
 
@@ -23,6 +25,19 @@ RETRY_S = 10.0  # when the topic does not exist
 READ = 2000
 BACKLOG = 5000  # messages of each partition that are read at the start, for the history
 POOLS_WITHIN_S = 30.0
+
+
+class NodeTelemetryRow(TypedDict):
+    """Measurements of a node's devices: busy percent, memory used and in total in bytes; null: unknown."""
+
+    at: Moment | None
+    devices: list[tuple[int | None, int | None, int | None]]
+
+
+class TelemetryByNode(TypedDict):
+    """The nodes measured since the last event."""
+
+    nodes: dict[str, NodeTelemetryRow]
 
 
 class Telemetry:
@@ -41,7 +56,7 @@ class Telemetry:
                 finally:
                     await reader.close()
             except KeyError:
-                pass  # agents of an earlier release do not send telemetry
+                pass  # nobody has made the topic yet
             except (BusUnavailable, OffsetOutOfRange) as error:
                 logger().info("telemetry is unavailable", why=str(error))
             await asyncio.sleep(RETRY_S)

@@ -6,7 +6,26 @@ Of each node an hour in steps of ten seconds and a day in steps of ten minutes; 
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from typing_extensions import TypedDict
+
+
+class NodeTelemetryHistory(TypedDict):
+    """Samples of a node, oldest first: times in seconds UTC, and percent by device; null: unknown."""
+
+    step_s: int
+    times: list[int]
+    busy: list[list[int | None]]
+    memory: list[list[int | None]]
+
+
+class Utilisation(TypedDict):
+    """Mean busy percent of the measured GPUs, oldest first. Times are seconds UTC."""
+
+    step_s: int
+    times: list[int]
+    busy: list[float]
+
 
 Sample = tuple[int | None, int | None, int | None]
 STEP_S, STEPS = 10, 360
@@ -81,7 +100,7 @@ class TelemetryHistory:
         for name in [name for name in self._nodes if name not in known]:
             del self._nodes[name]
 
-    def of_node(self, node: str, since: int | None = None) -> dict[str, Any]:
+    def of_node(self, node: str, since: int | None = None) -> NodeTelemetryHistory:
         """The node's samples, oldest first: times in seconds, and by device percent or null. since: default the short steps."""
         kept = self._nodes.get(node) or _Node()
         step, points = (STEP_S, list(kept.short)) if since is None else kept.since(since)
@@ -93,7 +112,7 @@ class TelemetryHistory:
             "memory": [[_value(point.memory, device) for point in points] for device in range(width)],
         }
 
-    def of_pool(self, since: int) -> dict[str, Any]:
+    def of_pool(self, since: int) -> Utilisation:
         """Mean busy percent of the measured GPUs, per minute from `since` on."""
         points = [point for point in self._pool if point[0] >= since]
         return {

@@ -10,9 +10,11 @@ GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
 _QUANTITY = re.compile(r"^([0-9.]+(?:[eE][-+]?[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
 _UNITS: dict[str | None, Decimal] = {
-    None: Decimal(1), "m": Decimal("0.001"), **{unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", 1)},
+    None: Decimal(1),
+    "m": Decimal("0.001"),
+    **{unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", 1)},
     **{f"{unit}i": Decimal(1024) ** n for n, unit in enumerate("KMGTPE", 1)},
-}  # fmt: skip
+}
 
 
 class BadPodSpec(Exception):
@@ -56,7 +58,7 @@ def _counted(total: dict[str, Decimal]) -> PodResources:
         raise BadPodSpec("a pod requests either whole GPUs or MIG devices of one profile")
     return PodResources(
         gpus, _up(total.get("cpu", Decimal(0)) * 1000), _up(total.get("memory", Decimal(0))), profiles[0] if profiles else None
-    )  # fmt: skip
+    )
 
 
 def _requests(container: dict[str, Any]) -> dict[str, Decimal]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bailiff_bus.messages import AttachEndedReport, AttachReadyReport, AttachStartedReport, AttachTask
+from bailiff_bus.messages.commands import AttachTask
+from bailiff_bus.messages.reports import AttachEndedReport, AttachReadyReport, AttachStartedReport
 from bailiff_core.records.facts import AttachEnd
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.reporter import Reporter
@@ -60,7 +61,7 @@ class Attachments:
         key, number = TaskKey(command.job, command.attempt, str(command.task)), command.ordered_by.seq
         self._open[number] = key
         self._store()
-        opened = self._opener_of(key, command.port)
+        opened = self._opener_of(key, command.port, shell=command.shell)
         if isinstance(opened, str):
             self._ended(number, opened)
             return
@@ -70,7 +71,7 @@ class Attachments:
                 certificate_bytes(command.client_certificate),
                 open=opened,
                 started=lambda: self._report(number, AttachStartedReport),
-                ended=lambda reason: self._ended(number, reason),
+                ended=lambda reason: self._ended(number, self._reason(reason, key, shell=command.shell)),
                 connections=1 if command.port is None else MAX_PORT_CONNECTIONS,
             )
             address = await self.server.expect(expected, command.valid_for / 1_000_000)
@@ -80,8 +81,13 @@ class Attachments:
             return
         self._report(number, AttachReadyReport, {"address": address, "fingerprint": self.server.fingerprint})
 
-    def _opener_of(self, key: TaskKey, port: int | None) -> Callable[[], Awaitable[Streams]] | AttachEnd:
-        """What connects to the task's terminal or port, or why nobody can attach."""
+    def _reason(self, reason: AttachEnd, key: TaskKey, *, shell: bool) -> AttachEnd:
+        """That a shell has ended is not the task's end."""
+        task = self.tasks.get(key)
+        return "detached" if shell and reason == "task-ended" and task is not None and task.state == "running" else reason
+
+    def _opener_of(self, key: TaskKey, port: int | None, *, shell: bool) -> Callable[[], Awaitable[Streams]] | AttachEnd:
+        """What connects to the task's terminal or port, or to a shell beside it, or why nobody can attach."""
         task = self.tasks.get(key)
         if task is None or task.state != "running":
             return "not-running"
@@ -89,6 +95,9 @@ class Attachments:
             return "not-offered"
         if port is not None:
             return lambda: self._connect_to_port(key, port)
+        if shell:
+            runtime = self.context.runtimes[task.runtime]
+            return (lambda: runtime.open_shell(key)) if runtime.has_shell(key) else "no-shell"
         path = self.context.runtimes[task.runtime].terminal_path(key)
         return (lambda: _connect(path)) if path is not None else "no-terminal"
 

@@ -1,12 +1,18 @@
 """Connections to a port of this machine on which a task listens, and nobody else."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+
+from bailiff_node_agent.runtime.host_processes import looking
 
 from .server import CHUNK, Streams
 
 LISTENING = "0A"
+MAX_OPEN_FILES = 100_000
 LOCAL = {"0100007F", "00000000"}
 """127.0.0.1 and 0.0.0.0, as the kernel writes them."""
 LOCAL_6 = {"0" * 32, *(f"{'0' * 16}FFFF0000{address}" for address in LOCAL)}
@@ -23,22 +29,16 @@ async def connect_to_listener(port: int, pids: Callable[[], Iterable[int]]) -> S
     Another job of this machine may listen there. The sockets that listen are the same before and after the connection is made,
     so it is with one of them.
     """
-    before = await asyncio.to_thread(_checked, port, pids)
+    before = await looking(_listening, port)
+    if not before:
+        raise NobodyListens(f"nobody listens on 127.0.0.1:{port}")
+    if not await looking(lambda: _have_sockets(pids(), before)):
+        raise NobodyListens(f"a process of another task listens on port {port}")
     streams = await asyncio.open_connection("127.0.0.1", port, limit=CHUNK)
-    if await asyncio.to_thread(_listening, port) != before:
+    if await looking(_listening, port) != before:
         streams[1].transport.abort()
         raise NobodyListens(f"who listens on port {port} has changed")
     return streams
-
-
-def _checked(port: int, pids: Callable[[], Iterable[int]]) -> set[int]:
-    """The sockets that listen on this port, if all are the task's."""
-    found = _listening(port)
-    if not found:
-        raise NobodyListens(f"nobody listens on 127.0.0.1:{port}")
-    if not found <= _sockets_of(pids()):
-        raise NobodyListens(f"a process of another task listens on port {port}")
-    return found
 
 
 def _listening(port: int) -> set[int]:
@@ -57,19 +57,18 @@ def _listening(port: int) -> set[int]:
     return found
 
 
-def _sockets_of(pids: Iterable[int]) -> set[int]:
-    """The inodes of all sockets of these processes."""
-    found = set()
+def _have_sockets(pids: Iterable[int], wanted: set[int]) -> bool:
+    """Whether these processes have all of these sockets among their first 100,000 open files."""
+    missing, links = {f"socket:[{inode}]" for inode in wanted}, islice(_open_files(pids), MAX_OPEN_FILES)
+    while missing and (link := next(links, None)) is not None:
+        missing.discard(link)
+    return not missing
+
+
+def _open_files(pids: Iterable[int]) -> Iterator[str]:
+    """What the open files of these processes are links to."""
     for pid in pids:
-        try:
-            handles = list(Path(f"/proc/{pid}/fd").iterdir())
-        except (FileNotFoundError, ProcessLookupError, PermissionError):  # exited, or not to be looked into
-            continue
-        for handle in handles:
-            try:
-                target = str(handle.readlink())
-            except OSError:  # closed meanwhile
-                continue
-            if target.startswith("socket:["):
-                found.add(int(target[8:-1]))
-    return found
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as handles:  # exited, or not to be looked into
+            for handle in handles:
+                with suppress(OSError):  # closed meanwhile
+                    yield os.readlink(handle.path)  # noqa: PTH115 - there may be a hundred thousand

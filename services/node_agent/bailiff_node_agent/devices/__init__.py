@@ -1,14 +1,22 @@
 """The node's GPUs: which there are, which processes use them, and the proof that they are free again.
 
-`inventory` is the interface and `registry` lists the implementations: NVML, and simulated devices such as `8xH100-80GB`. Nothing
+`inventory` is the interface and `registry` lists the implementations: NVML, a kubelet, and plug-ins of other packages. Nothing
 here starts, stops or signals a process, talks to Kafka, or decides who gets a GPU.
 """
 
-from .inventory import Device, DeviceInventory, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver, Pod, check_count, query
+from .inventory import (
+    Device,
+    DeviceInventory,
+    DeviceProblem,
+    DeviceUnavailable,
+    DeviceUsage,
+    NoDriver,
+    check_count,
+    query,
+)
 from .nvml import NvmlInventory
-from .registry import InventoryContext, inventory_plugin
+from .registry import inventory_plugin
 from .release import DeviceReading, ReleaseProof, prove_release, read_devices
-from .simulated import SimulatedInventory
 
 __all__ = [
     "Device",
@@ -17,12 +25,9 @@ __all__ = [
     "DeviceReading",
     "DeviceUnavailable",
     "DeviceUsage",
-    "InventoryContext",
     "NoDriver",
     "NvmlInventory",
-    "Pod",
     "ReleaseProof",
-    "SimulatedInventory",
     "check_count",
     "inventory_plugin",
     "prove_release",

@@ -4,10 +4,11 @@ No driver is read and no device is named: slot 3 is some GPU of the node, and th
 """
 
 from bailiff_kubernetes.resources import labels_of
+from bailiff_node_agent.runtime import Pod
 from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
-from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE
+from bailiff_node_agent.runtime.kubernetes.published import MIG_RESOURCE
 
-from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, Pod
+from .inventory import Device, DeviceInventory, DeviceProblem, DeviceUnavailable, DeviceUsage
 
 MIB = 1 << 20
 MAX_MEGABYTES = 1 << 30
@@ -17,11 +18,9 @@ IN_USE = 1 << 30
 NOT_OFFERED = "the node's device plugin offers one device less than the node has"
 
 
-class ClusterInventory:
+class ClusterInventory(DeviceInventory):
     """The slots of one node."""
 
-    blocking = False
-    users = None
     chooser = "kubernetes"
 
     def __init__(self, node: ClusterNode) -> None:
@@ -54,18 +53,13 @@ class ClusterInventory:
             raise DeviceUnavailable(f"its pod {pod} was removed without a reported end: nothing proves that it is free")
         return DeviceUsage(IN_USE if device_id in self._node.holders() else 0, ())
 
-    def utilization(self, device_id: str) -> int | None:  # noqa: ARG002 - nobody measures it
-        return None
-
     def problems(self) -> dict[str, DeviceProblem]:
         return {slot: DeviceProblem("driver", NOT_OFFERED) for slot in self._node.unhealthy()}
 
     def holders(self) -> dict[str, frozenset[Pod]]:
-        """The pod that has each slot, whosever it is."""
         return {slot: frozenset({pod}) for slot, pod in self._node.holders().items()}
 
     def accept(self, device_id: str) -> None:
-        """An operator vouches that the slot is free: it is in doubt no longer."""
         self._node.accept(device_id)
 
     def _memory(self, resource: str) -> int:

@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from bailiff_core.records.facts import MAX_DEVICES
-from bailiff_node_agent.runtime import DeviceUsers
+from bailiff_node_agent.runtime import DeviceUsers, Pod
 
 Seen = TypeVar("Seen")
-Pod = tuple[str, str]
-"""Namespace and name."""
 
 
 class NoDriver(Exception):
@@ -61,37 +59,50 @@ class DeviceProblem:
     lasts: bool = False
 
 
-class DeviceInventory(Protocol):
-    """A node's devices.
+class DeviceInventory:
+    """A node's devices; as it stands, of a node without any. Every kind of driver has a subclass.
 
     blocking: calls may block for a while, so they belong into a thread. users: receives which process uses which device;
     None where the driver counts usage by process itself. chooser: the runtime that chooses which devices a task gets; None where
     the log does.
     """
 
-    blocking: bool
+    blocking = False
+    chooser: str | None = None
 
     @property
-    def chooser(self) -> str | None: ...
-
-    @property
-    def users(self) -> DeviceUsers | None: ...
+    def users(self) -> DeviceUsers | None:
+        return None
 
     def list(self) -> list[Device]:
         """All devices. A MIG device that no longer exists, or a card that was partitioned, is left out."""
-        ...
+        return []
 
     def usage(self, device_id: str) -> DeviceUsage:
         """What uses the device: nothing, if it is a MIG device that no longer exists."""
-        ...
+        raise DeviceUnavailable(f"there is no device {device_id} on this node")
 
-    def utilization(self, device_id: str) -> int | None:
+    def utilization(self, device_id: str) -> int | None:  # noqa: ARG002
         """The device's present utilization in percent; None where it is not measured."""
-        ...
+        return None
 
     def problems(self) -> dict[str, DeviceProblem]:
         """What is wrong now, by device, and events since the last call."""
-        ...
+        return {}
+
+    def holders(self) -> dict[str, frozenset[Pod]]:
+        """The pods that hold each device, where a kubelet gives them out, whosever they are: several where they share it.
+
+        Raises `OSError`.
+        """
+        return {}
+
+    def away(self) -> str:
+        """Why the inventory cannot give out its devices now; empty: it can."""
+        return ""
+
+    def accept(self, device_id: str) -> None:
+        """An operator vouches that the device is free, whatever the inventory doubts."""
 
 
 def check_count(count: int) -> None:

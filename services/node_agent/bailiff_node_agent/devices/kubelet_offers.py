@@ -7,22 +7,15 @@ breaks no device, and no pod that runs: the devices that were offered last stand
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
-from bailiff_node_agent.runtime.kubernetes.pod_resources import KubeletUnavailable
+from bailiff_node_agent.runtime.kubernetes.pod_resources import KubeletUnavailable, PodResources
 from bailiff_service.logs import logger
-
-
-class Kubelet(Protocol):
-    """The part of the pod-resources API that is read here."""
-
-    def allocatable(self) -> dict[str, str]: ...
 
 
 class KubeletOffers:
     """is_device: whether a resource of this name is one of devices. grace_s: so long it may offer none. Any thread may ask."""
 
-    def __init__(self, kubelet: Kubelet, is_device: Callable[[str], bool], grace_s: float) -> None:
+    def __init__(self, kubelet: PodResources, is_device: Callable[[str], bool], grace_s: float) -> None:
         self._kubelet, self._is_device, self._grace_s = kubelet, is_device, grace_s
         self.known: dict[str, str] = {}
         """The resource of each device that was ever offered."""

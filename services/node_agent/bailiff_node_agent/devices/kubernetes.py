@@ -10,10 +10,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from bailiff_node_agent.runtime.kubernetes.pod_resources import MIG_RESOURCE, KubeletUnavailable, PodResources
-from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
+from bailiff_node_agent.runtime import Pod
+from bailiff_node_agent.runtime.kubernetes.pod_resources import KubeletUnavailable, PodResources
+from bailiff_node_agent.runtime.kubernetes.published import MIG_RESOURCE, PublishedDevices
 
-from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver, Pod
+from .inventory import Device, DeviceInventory, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
 from .kubelet_offers import KubeletOffers
 from .nvml import NvmlInventory
 
@@ -22,7 +23,7 @@ HELD_BYTES = 1 << 30
 """In use on a held device whose memory nobody can read."""
 
 
-class KubernetesInventory:
+class KubernetesInventory(DeviceInventory):
     """kubelet_socket: of the pod-resources API. resource: of whole GPUs, such as `nvidia.com/gpu`.
 
     Other resources of the same vendor whose names begin with `mig-` are MIG devices of that profile. grace_s: so long the kubelet
@@ -30,7 +31,6 @@ class KubernetesInventory:
     """
 
     blocking = True
-    users = None
     chooser = "kubernetes"
 
     def __init__(self, kubelet_socket: Path, resource: str, grace_s: float, published: PublishedDevices | None = None) -> None:
@@ -98,11 +98,9 @@ class KubernetesInventory:
         return published or self._offers.known
 
     def away(self) -> str:
-        """Why no pod with devices can be placed here: the kubelet, or its device plugin, is away for too long. Empty: it can."""
         return self._offers.away()
 
     def holders(self) -> dict[str, frozenset[Pod]]:
-        """The pods that hold each device, whosever they are: several where they share it. Raises `KubeletUnavailable`."""
         found: dict[str, frozenset[Pod]] = {}
         for each in self._resources.pod_devices():
             for device in each.devices:

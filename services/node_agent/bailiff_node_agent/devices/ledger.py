@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from bailiff_bus.messages import TaskAssignment
+from bailiff_bus.messages.commands import TaskAssignment
 from bailiff_node_agent.disk.storage import Storage
 
 from .inventory import Device

@@ -8,7 +8,7 @@ from typing import Any
 
 from bailiff_service.logs import logger
 
-from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
+from .inventory import Device, DeviceInventory, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
 from .links import islands
 from .mig import NO_INSTANCE, PREFIX, affected, is_partitioned, mig_devices
 from .nvml_processes import processes
@@ -25,7 +25,7 @@ REMAPS = "rows of its memory are to be remapped, or could not be remapped"
 NO_UUID = "the driver gives it no UUID, so no job can be bound to it"
 
 
-class NvmlInventory:
+class NvmlInventory(DeviceInventory):
     """The library is loaded on construction, so that the module can be imported on a machine without a driver.
 
     A card in MIG mode is listed as its MIG devices. A GPU that has no UUID, or could not be read at the first listing, is listed
@@ -33,8 +33,6 @@ class NvmlInventory:
     """
 
     blocking = True
-    users = None
-    chooser = None
 
     def __init__(self) -> None:
         try:

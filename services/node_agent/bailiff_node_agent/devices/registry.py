@@ -1,36 +1,16 @@
-"""The inventories that a node can have, by its setting `gpus`. A new kind of device adds one entry to `PLUGINS`."""
+"""The inventories that a node can have, by its setting `gpus`: those in `PLUGINS`, and plug-ins of other packages.
+
+A package adds one by an entry point of the group `bailiff.devices` that names an `InventoryPlugin`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib.metadata import entry_points
 
-from bailiff_node_agent.runtime.plugin import KubernetesSettings
+from bailiff_node_agent.runtime import NodeParts
 
 from .inventory import DeviceInventory, NoDriver
 from .nvml import NvmlInventory
-from .simulated import SimulatedInventory
-
-if TYPE_CHECKING:
-    from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
-    from bailiff_node_agent.runtime.kubernetes.published import PublishedDevices
-
-
-@dataclass(frozen=True)
-class InventoryContext:
-    """spec: the setting `gpus`. identify: identity of a pid's process, None once it has exited. faults: for simulated devices.
-
-    kubernetes: for devices that a kubelet gives out. cluster_node: for those of which only the API server knows.
-    published: what a DRA driver publishes for the node.
-    """
-
-    spec: str
-    node: str
-    identify: Callable[[int], int | None]
-    faults: Path
-    kubernetes: KubernetesSettings
-    cluster_node: "ClusterNode | None" = None
-    published: "PublishedDevices | None" = None
 
 
 @dataclass(frozen=True)
@@ -41,20 +21,20 @@ class InventoryPlugin:
 
     matches: Callable[[str], bool]
     real: bool
-    open: Callable[[InventoryContext], DeviceInventory]
+    open: Callable[[NodeParts], DeviceInventory]
 
 
-def _of_kubelet(given: InventoryContext) -> DeviceInventory:
+def _of_kubelet(parts: NodeParts) -> DeviceInventory:
     from .kubernetes import KubernetesInventory  # late: only nodes with a kubelet have its dependencies
 
-    if given.cluster_node is not None:
+    if parts.cluster_node is not None:
         from .cluster import ClusterInventory
 
-        return ClusterInventory(given.cluster_node)
-    settings = given.kubernetes
+        return ClusterInventory(parts.cluster_node)
+    settings = parts.settings.kubernetes
     try:
         inventory = KubernetesInventory(
-            settings.pod_resources_socket, settings.gpu_resource, settings.kubelet_grace_s, given.published
+            settings.pod_resources_socket, settings.gpu_resource, settings.kubelet_grace_s, parts.published
         )
         inventory.list()
     except (ImportError, OSError) as problem:
@@ -65,15 +45,17 @@ def _of_kubelet(given: InventoryContext) -> DeviceInventory:
 PLUGINS = (
     InventoryPlugin(lambda spec: spec == "nvml", real=True, open=lambda _: NvmlInventory()),
     InventoryPlugin(lambda spec: spec == "kubernetes", real=True, open=_of_kubelet),
-    InventoryPlugin(
-        lambda _: True,
-        real=False,
-        open=lambda given: SimulatedInventory(given.spec, given.node, given.identify, given.faults),
-    ),
+    InventoryPlugin(lambda spec: spec == "0", real=False, open=lambda _: DeviceInventory()),
 )
-"""The first that matches is taken."""
 
 
 def inventory_plugin(spec: str) -> InventoryPlugin:
-    """The inventory that the setting `gpus` names."""
-    return next(each for each in PLUGINS if each.matches(spec))
+    """The inventory that the setting `gpus` names. Raises `ValueError` for an unknown one."""
+    installed: list[InventoryPlugin] = [each.load() for each in entry_points(group="bailiff.devices")]
+    found = next((each for each in (*PLUGINS, *installed) if each.matches(spec)), None)
+    if found is None:
+        raise ValueError(
+            f"gpus: {spec!r} is neither nvml nor kubernetes, nor 0 for none; "
+            "simulated GPUs such as 8xH100-80GB need the package bailiff-devstack beside the agent"
+        )
+    return found

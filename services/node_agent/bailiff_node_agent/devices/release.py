@@ -1,10 +1,12 @@
 """The proof that a GPU is free again. An exit code alone is not enough to give it to the next task."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from .inventory import DeviceInventory, DeviceUnavailable, Pod, query
+from bailiff_node_agent.runtime import Pod
+
+from .inventory import DeviceInventory, DeviceUnavailable, query
 from .system_programs import is_of_system
 
 MIB = 1 << 20
@@ -51,7 +53,7 @@ def read_devices(inventory: DeviceInventory, device_ids: Sequence[str]) -> tuple
 async def prove_release(
     inventory: DeviceInventory,
     device_ids: Sequence[str],
-    pids_of_task: Callable[[], Collection[int]],
+    pids_of_task: Callable[[], Awaitable[Collection[int]]],
     baseline: Mapping[str, int],
     deadline_s: float,
     poll: float,
@@ -74,7 +76,7 @@ async def prove_release(
     deadline = loop.time() + deadline_s
     of_task = set(seen_pids)
     while True:
-        living = set(pids_of_task())
+        living = set(await pids_of_task())
         of_task |= living
         after = await query(inventory, read_devices, inventory, device_ids)
         before = before or after

@@ -56,6 +56,12 @@ class EvictionStore:
             self._journal.add(asdict(eviction))
             self._running[eviction.key] = eviction
 
+    def shorten(self, eviction: RunningEviction) -> None:
+        """The same eviction with earlier deadlines."""
+        assert eviction.kill_boottime_us < self._running[eviction.key].kill_boottime_us
+        self._journal.add(asdict(eviction))
+        self._running[eviction.key] = eviction
+
     def reached(self, key: str, stage: str) -> None:
         eviction = replace(self._running[key], stage=stage)
         self._journal.add(asdict(eviction))

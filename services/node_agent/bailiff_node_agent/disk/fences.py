@@ -19,7 +19,7 @@ class JobFence:
 
     floor: the highest position of earlier attempts; commands up to it are stale."""
 
-    attempt: int | None
+    attempt: int
     highest: Position
     floor: Position | None = None
     tasks: dict[int, Position] = field(default_factory=dict)
@@ -27,8 +27,6 @@ class JobFence:
     def verdict(self, attempt: int, task: int, position: Position) -> Verdict:
         if position > self.highest:
             return "new"
-        if self.attempt is None:  # a mark of the whole job
-            return "same" if position == self.highest else "stale"
         if attempt != self.attempt or (self.floor is not None and position <= self.floor):
             return "stale"
         mark = self.tasks.get(task)
@@ -107,11 +105,6 @@ class Fences:
             return "stale"
         return "same" if of_job == "same" and all(at == position for at in marks) else "new"
 
-    def forget_job(self, job: str) -> None:
-        """Only for a job that no command can name any more. The fences of its devices stay."""
-        if job in self._jobs:
-            self._record({"forget": job})
-
     def _record(self, entry: Entry) -> None:
         self._journal.add(entry)
         self._apply(entry)
@@ -131,15 +124,11 @@ class Fences:
                 match marked:
                     case {"job": str(job), "attempt": int(attempt), "tasks": [*tasks]}:
                         self._jobs.setdefault(job, JobFence(attempt, position)).obey(attempt, tasks, position)
-                    case {"job": str(job)}:
-                        self._jobs[job] = JobFence(None, position)
                 for device in marked["devices"]:
                     self._devices[device] = position
             case {"job": str(job), "attempt": attempt, "floor": floor, "highest": highest, "marks": [*marks]}:
                 by_task = {task: (epoch, seq) for task, epoch, seq in marks}
                 self._jobs[job] = JobFence(attempt, tuple(highest), tuple(floor) if floor else None, by_task)
-            case {"forget": str(job)}:
-                self._jobs.pop(job, None)
             case _:
                 raise ValueError(f"fences: unknown entry {entry}")
 

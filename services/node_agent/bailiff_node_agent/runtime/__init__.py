@@ -5,6 +5,7 @@ nothing: no Kafka, no message types, no policy and no deadlines of their own, an
 `port` is the interface, `registry` lists the implementations, `supervisor` is the small process beside each task.
 """
 
+from .host_processes import memory_of, pids_of
 from .plugin import NodeParts, RuntimePlugin
 from .port import (
     Capabilities,
@@ -12,6 +13,7 @@ from .port import (
     Exit,
     JobMessage,
     Launch,
+    Pod,
     Running,
     Runtime,
     Steps,
@@ -22,7 +24,6 @@ from .port import (
     WorkloadRef,
 )
 from .registry import open_runtimes
-from .simulated_tasks import SimulatedMachine
 
 __all__ = [
     "Capabilities",
@@ -31,15 +32,17 @@ __all__ = [
     "JobMessage",
     "Launch",
     "NodeParts",
+    "Pod",
     "Running",
     "Runtime",
     "RuntimePlugin",
-    "SimulatedMachine",
     "Steps",
     "TaskKey",
     "TaskStillRunning",
     "UnknownTask",
     "User",
     "WorkloadRef",
+    "memory_of",
     "open_runtimes",
+    "pids_of",
 ]

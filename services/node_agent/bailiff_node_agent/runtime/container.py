@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from bailiff_node_agent.runtime.supervisor import safe_open
 from bailiff_node_agent.runtime.supervisor.daemon import await_task, write_exit, write_running
 from bailiff_node_agent.runtime.supervisor.host import boottime_us, write_json
 from bailiff_node_agent.runtime.supervisor.lease import LEASE_EXPIRED, Lease
@@ -26,13 +27,13 @@ from bailiff_node_agent.runtime.supervisor.socket_server import ControlDir
 from bailiff_node_agent.runtime.supervisor.watchdog import Watchdog
 
 from .docker_engine import Engine, EngineError, EngineUnavailable, pids_of
+from .port import OUT_OF_MEMORY
 
 RETRY_S = 1.0
 START_TIMEOUT_S = 10.0
 LOST_AFTER_S = 300.0  # how long to query an unavailable engine for the exit code of a removed container
 REMOVE_TIMEOUT_S = 60.0
 CANNOT_START, NO_SUCH_COMMAND = 126, 127
-OUT_OF_MEMORY = "out of memory: it used more than its memory limit"
 Reply = TypeVar("Reply")
 
 
@@ -52,7 +53,7 @@ class Output:
     """
 
     def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = safe_open.open_log(path)
         self.since = 0
         self._written: dict[int, int] = {}
         """How many chunks of each second, from `since` on, are in the log."""
@@ -193,11 +194,7 @@ class Container:
                     with contextlib.suppress(EngineError):
                         output.write(engine.output(self._name, output.since))
                     self.code = state["ExitCode"]
-                    self.error = (
-                        "out of memory: it used more than its memory limit"
-                        if state.get("OOMKilled")
-                        else state.get("Error") or None
-                    )
+                    self.error = OUT_OF_MEMORY if state.get("OOMKilled") else state.get("Error") or None
                     return
                 output.write(engine.output(self._name, output.since))
                 unavailable_since = None

@@ -5,16 +5,13 @@ Everything that the job has written there is untrusted input.
 
 import json
 import os
-import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.supervisor.journal import MAX_COUNT, MAX_JOURNAL_BYTES, parse_message
 
 from .port import JobMessage, Steps, User
-from .supervisor import notice, steps
+from .supervisor import safe_open, steps
 
 MAX_READ_BYTES = 4 * MAX_JOURNAL_BYTES
 JOURNAL = "messages.jsonl"
@@ -28,18 +25,6 @@ def prepare(folder: Path, user: User | None = None) -> None:
     if user is not None:
         os.fchown(handle, user.uid, user.gid)
     os.close(handle)
-
-
-def write_notice(
-    task_dir: Path, folder: Path, payload: Mapping[str, Any], soft_us: int, hard_us: int, *, is_only_task: bool
-) -> None:
-    """Publish an eviction notice in the control directory `folder`. Deadlines: boot-time µs."""
-    notice.write_notice(str(task_dir), str(folder), dict(payload), soft_us, hard_us, is_only_task=is_only_task)
-
-
-def withdraw_notice(task_dir: Path, folder: Path) -> None:
-    """Remove notice and deadlines."""
-    notice.withdraw_notice(str(task_dir), str(folder))
 
 
 def write_deadlines(task_dir: Path, term_us: int, kill_us: int) -> None:
@@ -88,14 +73,11 @@ class JournalReader:
     def _read(self) -> None:
         """The task's user may have put anything in its place; lines that no supervisor would write are skipped."""
         try:
-            handle = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            handle = safe_open.open_file(str(self._path.parent), JOURNAL)
         except OSError:
             return
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(handle)
-            return
         with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
             if status.st_ino != self._inode or status.st_size < self._offset:
                 self._inode, self._offset = status.st_ino, 0
             file.seek(self._offset)

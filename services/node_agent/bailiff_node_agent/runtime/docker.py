@@ -22,6 +22,7 @@ from bailiff_node_agent.runtime.supervisor.processes import Process, read_proces
 from bailiff_service.logs import logger
 
 from .docker_engine import Engine, EngineError, EngineUnavailable, pids_of
+from .host_processes import looking
 from .plugin import NodeParts, RuntimePlugin
 from .port import Capabilities, DeviceUsers, Exit, Launch, Running, TaskKey
 from .process_tree import resident_bytes
@@ -37,6 +38,7 @@ LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "4"}}  # 2
 MIN_MEMORY = 6 << 20
 _ROOT = Path(__file__).parents[2]
 _SUPERVISOR = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from bailiff_node_agent.runtime.container import main; main()"
+_SHELL = _SUPERVISOR.replace("runtime.container", "runtime.container_shell")
 
 
 class DockerRuntime(SupervisedRuntime):
@@ -46,6 +48,7 @@ class DockerRuntime(SupervisedRuntime):
     """
 
     capabilities = Capabilities(images=True)
+    shell_flags = ()
     supervisor = ("-c", _SUPERVISOR)
     inherited = ("PATH", "HOME", "DOCKER_CONFIG")
 
@@ -69,26 +72,35 @@ class DockerRuntime(SupervisedRuntime):
         return states
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
-        task = self._known(key)
+        task = self.folders.known(key)
         if not (task / "terminating.json").exists():
             until = {"until_boottime_us": boottime_us() + int(grace_s * 1_000_000)}
             await asyncio.to_thread(write_durably, task / "terminating.json", json.dumps(until).encode())
-        self._wake(key)
+        self._supervisors.wake(task)
 
     async def kill(self, key: TaskKey) -> None:
-        task = self._known(key)
+        task = self.folders.known(key)
         request = {"until_boottime_us": 0, "kill": True}
         await asyncio.to_thread(write_durably, task / "terminating.json", json.dumps(request).encode())
-        self._wake(key)
+        self._supervisors.wake(task)
         repeat_at = 0.0
-        while not has_exited(task) and (self._processes(key) or not repeat_at):
+        while not has_exited(task) and ((processes := await looking(self._processes, key)) or not repeat_at):
             if time.monotonic() >= repeat_at:
                 repeat_at = time.monotonic() + 1.0
                 await self._for_each_container(f"task_dir={task}", _kill if is_supervised(task) else Engine.remove)
-            for process in self._processes(key):
+            for process in processes:
                 with contextlib.suppress(PermissionError):
                     send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
+
+    def has_shell(self, key: TaskKey) -> bool:
+        return (self.folders.task(key) / "container.json").exists()
+
+    async def open_shell(self, key: TaskKey) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        container = read_json(self.folders.known(key) / "container.json")
+        if container is None:
+            raise FileNotFoundError(f"{key} does not run")
+        return await self._opened_shell(_SHELL, {"engine": self._url, "container": container["id"]})
 
     def memory(self, key: TaskKey) -> int:
         return sum(map(resident_bytes, self.pids(key)))
@@ -100,9 +112,6 @@ class DockerRuntime(SupervisedRuntime):
         await super().close()
 
     # --- the supervisor and its container
-
-    def control_dir(self, key: TaskKey) -> Path:
-        return self._control_dirs / str(key)
 
     def _has_own_control_dir(self, launch: Launch) -> bool:  # noqa: ARG002 - every container is given one
         return True
@@ -122,7 +131,7 @@ class DockerRuntime(SupervisedRuntime):
         """The container, in the format of the engine's API."""
         key, real = launch.key, self._devices is None
         labels = {**self._labels, "job": key.job, "attempt": str(key.attempt), "task": key.task}
-        labels |= {"folder": str(self._tasks), "task_dir": str(self.task_dir(key))}
+        labels |= {"folder": str(self.folders.parents[0]), "task_dir": str(self.folders.task(key))}
         devices = [{"Driver": "", "DeviceIDs": [*launch.device_ids], "Capabilities": [["gpu"]]}]
         pinned = [{"Name": "memlock", "Soft": -1, "Hard": -1}]  # GPUs copy from pinned memory
         memory = max(MIN_MEMORY, launch.memory_bytes) if launch.memory_bytes else 0
@@ -173,7 +182,7 @@ class DockerRuntime(SupervisedRuntime):
     # --- the engine
 
     def _processes(self, key: TaskKey) -> list[Process]:
-        container = read_json(self.task_dir(key) / "container.json")
+        container = read_json(self.folders.task(key) / "container.json")
         processes = map(read_process, pids_of(container["id"]) if container is not None else ())
         return sorted(process for process in processes if process is not None)
 
@@ -186,7 +195,7 @@ class DockerRuntime(SupervisedRuntime):
 
     async def _remove_container(self, key: TaskKey) -> bool:
         """Whether the engine answered."""
-        return await self._for_each_container(f"task_dir={self.task_dir(key)}", Engine.remove)
+        return await self._for_each_container(f"task_dir={self.folders.task(key)}", Engine.remove)
 
     async def _for_each_container(self, label: str, act: Callable[[Engine, str], None], *, strays_only: bool = False) -> bool:
         """Call `act` with every container that has this label. Whether the engine answered."""
@@ -207,7 +216,9 @@ class DockerRuntime(SupervisedRuntime):
 
     async def _kill_strays(self) -> None:
         await super()._kill_strays()
-        self._strays_removed = await self._for_each_container(f"folder={self._tasks}", Engine.remove, strays_only=True)
+        self._strays_removed = await self._for_each_container(
+            f"folder={self.folders.parents[0]}", Engine.remove, strays_only=True
+        )
 
     async def _watch_engine(self) -> None:
         """Log when the engine stops and starts answering; remove stray containers once it answers again."""

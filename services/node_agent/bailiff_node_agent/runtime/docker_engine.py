@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +13,7 @@ import requests
 import urllib3
 from docker.errors import APIError, DockerException
 
-TIMEOUT_S = 15.0
+TIMEOUT_S, STARTS_WITHIN_S, POLL_S = 15.0, 10.0, 0.05
 Reply = TypeVar("Reply")
 
 
@@ -73,6 +75,27 @@ class Engine:
         with _translated_errors():
             more = {"since": since} if since else {}
             yield from self._connected().logs(container, stream=True, follow=True, timestamps=True, **more)
+
+    def execute(self, container: str, command: list[str], env: dict[str, str]) -> tuple[str, socket.socket]:
+        """Run the command beside the container's own, with a terminal: its id, and the terminal's bytes."""
+        made = self._call(lambda client: client.exec_create(container, command, stdin=True, tty=True, environment=env))
+        with _translated_errors():
+            stream = self._connected().exec_start(made["Id"], tty=True, socket=True)
+            return str(made["Id"]), socket.socket(fileno=os.dup(stream.fileno()))
+
+    def pid_of(self, execution: str) -> int | None:
+        """The pid, on this machine, of a command that `execute` has started; None where it cannot be started."""
+        for _ in range(int(STARTS_WITHIN_S / POLL_S)):
+            found = self._call(lambda client: client.exec_inspect(execution))
+            if found["Pid"] or found["ExitCode"] is not None:
+                return int(found["Pid"]) or None
+            time.sleep(POLL_S)
+        return None
+
+    def resize(self, execution: str, rows: int, columns: int) -> None:
+        """The size of its terminal."""
+        with contextlib.suppress(EngineError):
+            self._call(lambda client: client.exec_resize(execution, height=rows, width=columns))
 
     def signal(self, container: str, number: int) -> None:
         """Send this signal to its main process, if it runs."""

@@ -5,59 +5,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
+
 from .port import DeviceUsers, Runtime
-from .simulated_tasks import SimulatedMachine
 
 if TYPE_CHECKING:
     from .kubernetes.cluster_view import ClusterNode
     from .kubernetes.published import PublishedDevices
 
 
-class KubernetesSettings(Protocol):
-    """The agent's settings of the runtime `kubernetes`."""
-
-    @property
-    def kubeconfig(self) -> Path | None: ...
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def kubelet_dir(self) -> Path: ...
-
-    @property
-    def pod_resources_socket(self) -> Path: ...
-
-    @property
-    def gpu_resource(self) -> str: ...
-
-    @property
-    def dra_driver(self) -> str: ...
-
-    @property
-    def dra_device_class(self) -> str: ...
-
-    @property
-    def dra_mig_device_class(self) -> str: ...
-
-    @property
-    def dra_shared_device_class(self) -> str: ...
-
-    @property
-    def dra_uuid_attribute(self) -> str: ...
-
-    @property
-    def kubelet_grace_s(self) -> float: ...
-
-    @property
-    def placement_timeout_s(self) -> float: ...
-
-    @property
-    def tolerated_taints(self) -> tuple[str, ...]: ...
-
-
-class RuntimeSettings(Protocol):
-    """The agent's settings that runtimes read (settings.py)."""
+class PartsSettings(Protocol):
+    """The agent's settings that runtimes and inventories read. The settings name the runtimes, so nothing here imports them."""
 
     @property
     def cgroups(self) -> bool: ...
@@ -89,18 +47,19 @@ class RuntimeSettings(Protocol):
 
 @dataclass(frozen=True)
 class NodeParts:
-    """What a runtime may use of its node.
+    """What runtimes and inventories may use of their node.
 
-    folder: the node's state folder. devices: receives which process uses which device; None where a driver reports it.
-    machine: the node's simulated tasks. labels: identify the node in another system, such as on containers.
+    node: its name. gpus: its setting that says where the devices come from. folder: the node's state folder.
+    devices: receives which process uses which device; None where a driver reports it.
+    labels: identify the node in another system, such as on containers.
     cluster_node: what the API server says about the node, where nothing else of it is within reach.
     published: what a DRA driver publishes for the node.
     """
 
     node: str
+    gpus: str
     folder: Path
-    settings: RuntimeSettings
-    machine: SimulatedMachine
+    settings: PartsSettings
     devices: DeviceUsers | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     cluster_node: "ClusterNode | None" = None

@@ -5,6 +5,9 @@ internal; the agent passes `Running.instance` on and never interprets it. All ti
 runtime whose times come from another clock converts them by their age when it reads them.
 """
 
+# ruff: noqa: B027 - a runtime without a capability leaves what it is for empty
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,6 +16,13 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from bailiff_kubernetes.task_keys import task_key
+
+Pod = tuple[str, str]
+"""Namespace and name."""
+
+
+OUT_OF_MEMORY = "out of memory: it used more than its memory limit"
+"""The error of a container that was killed for it."""
 
 
 class UnknownTask(Exception):
@@ -60,7 +70,7 @@ class Capabilities:
     name its processes, so that their memory can be counted. sees_release: it sees on the node itself that a task has ended;
     otherwise all that proves it is what another system says. notices: delivers eviction notices, steps and messages between
     node and job; without it a task gets TERM at once. outlives_agent: tasks continue without the agent, so the runtime must
-    enforce the node's lease by itself.
+    enforce the node's lease by itself. simulated: its tasks are no processes, so they run on any node.
     """
 
     images: bool = False
@@ -69,6 +79,7 @@ class Capabilities:
     notices: bool = True
     outlives_agent: bool = True
     starts_slowly: bool = False
+    simulated: bool = False
     sees_release: bool = True
 
 
@@ -209,64 +220,61 @@ class DeviceUsers(Protocol):
         ...
 
 
-class Runtime(Protocol):
-    """Starts, watches and stops tasks. See `Capabilities` for what may be missing."""
+class Runtime(ABC):
+    """Starts, watches and stops tasks. What a runtime does not have it leaves as it is here; see `Capabilities`."""
 
     @property
+    @abstractmethod
     def capabilities(self) -> Capabilities:
         """What this runtime can do."""
-        ...
 
+    @abstractmethod
     async def adopt(self) -> list[Running | Exit]:
         """Every task that earlier agents started here and that was not forgotten. Called once, before anything else.
 
         `wait_exit` does not repeat an `Exit` that was returned here.
         """
-        ...
 
+    @abstractmethod
     async def start(self, launch: Launch) -> Running | Exit:
         """Start the task, once per key: for a key that was started before, return its present state.
 
         The first call returns `Running`, also for a task that has exited meanwhile, and `wait_exit` returns its exit. It returns
         `Exit` only where the task was lost before it began; `wait_exit` does not repeat that one.
         """
-        ...
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
         """Deliver an eviction notice with its deadlines. A later notice replaces an earlier one."""
-        ...
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
         """Have TERM and KILL sent at these times even if the agent is down by then."""
-        ...
 
     async def cancel_eviction(self, key: TaskKey) -> None:
         """Withdraw notice and deadlines. Idempotent; does nothing without a notice."""
-        ...
 
     def propose_step(self, key: TaskKey, step: int, *, agreed: bool) -> None:
         """The step at which the gang is to checkpoint: proposed, to be confirmed by the job, or agreed."""
-        ...
 
-    def steps(self, key: TaskKey) -> Steps:
+    def steps(self, key: TaskKey) -> Steps:  # noqa: ARG002
         """The progress that the job publishes."""
-        ...
+        return Steps()
 
-    def messages(self, key: TaskKey, after: int = 0) -> list[JobMessage]:
+    def messages(self, key: TaskKey, after: int = 0) -> list[JobMessage]:  # noqa: ARG002
         """The job's messages with a number above `after`; of each type at least the newest."""
-        ...
+        return []
 
     async def wait_message(self) -> TaskKey:
         """Wait for a task that sent a message or confirmed a step. May return a task without a new message."""
-        ...
+        never: asyncio.Future[TaskKey] = asyncio.get_running_loop().create_future()
+        return await never
 
+    @abstractmethod
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         """Send TERM. Processes that outlive the main process are not killed until `grace_s` is over."""
-        ...
 
+    @abstractmethod
     async def kill(self, key: TaskKey) -> None:
         """Kill every process of the task. `wait_exit` returns when they are gone."""
-        ...
 
     def renew(self, until_us: int, grace_us: int) -> None:
         """Renew the node's lease: tasks may run until then without the agent.
@@ -274,38 +282,65 @@ class Runtime(Protocol):
         After that the runtime stops each task by itself: notice and TERM at once, KILL when the grace is over. There is no
         limit before the first call. Not called for runtimes whose tasks do not outlive the agent.
         """
-        ...
 
+    @abstractmethod
     async def wait_exit(self) -> Exit:
         """The next task that has exited; each is returned once. Raises where an exit cannot be read."""
-        ...
 
-    def pids(self, key: TaskKey) -> tuple[int, ...]:
+    def pids(self, key: TaskKey) -> tuple[int, ...]:  # noqa: ARG002
         """All living processes of the task on this machine, ascending; empty for an unknown task, or where they are not visible.
 
-        After its `Exit` these are processes that escaped their supervisor; `kill` ends them as well.
+        After its `Exit` these are processes that escaped their supervisor; `kill` ends them as well. It reads all processes of
+        the machine: the agent calls `host_processes.pids_of`.
         """
-        ...
+        return ()
 
-    def memory(self, key: TaskKey) -> int:
+    def memory(self, key: TaskKey) -> int:  # noqa: ARG002
         """Host memory in use by the task, bytes, as far as the host reports it."""
-        ...
+        return 0
 
-    def log_path(self, key: TaskKey) -> Path | None:
+    def log_path(self, key: TaskKey) -> Path | None:  # noqa: ARG002
         """The task's log file on this machine; None where it writes none. Raises `UnknownTask`."""
-        ...
+        return None
 
-    def terminal_path(self, key: TaskKey) -> Path | None:
+    def terminal_path(self, key: TaskKey) -> Path | None:  # noqa: ARG002
         """The socket of the task's terminal; None where it has none. Raises `UnknownTask`."""
-        ...
+        return None
 
+    def has_shell(self, key: TaskKey) -> bool:  # noqa: ARG002
+        """Whether a shell can be opened beside the running task."""
+        return False
+
+    async def open_shell(self, key: TaskKey) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A shell beside the running task, as its user and with its resources; it speaks the frames of a terminal.
+
+        Only where it has one. Raises `OSError`.
+        """
+        raise NotImplementedError(f"{key}: no shell")
+
+    def task_pods(self) -> set[Pod]:
+        """Every pod on this node that is a task's, also of one that is just being started."""
+        return set()
+
+    def pod_of(self, key: TaskKey) -> Pod | None:  # noqa: ARG002
+        """The task's pod; None where tasks are none."""
+        return None
+
+    async def may_be_task(self, namespace: str, name: str) -> bool:  # noqa: ARG002
+        """Whether this pod is a task's, or may be one for all that is known."""
+        return False
+
+    @property
+    def left(self) -> Mapping[Path, str]:
+        """What tasks have left that could not be removed since the agent has started, and why."""
+        return {}
+
+    @abstractmethod
     async def forget(self, key: TaskKey) -> None:
         """Remove everything kept about a task whose `Exit` was returned, its log included if it lies in the task's folder.
 
         The key could then be started again; the fences on disk forbid it.
         """
-        ...
 
     async def close(self) -> None:
         """Stop watching. The tasks continue."""
-        ...

@@ -14,11 +14,13 @@ from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
-from bailiff_node_agent.runtime.supervisor.processes import Process, send
+from bailiff_node_agent.runtime.supervisor.processes import Process, read_process, send
 from bailiff_service.logs import logger
 
-from .cgroups import Cgroups
-from .plugin import NodeParts, RuntimePlugin, RuntimeSettings
+from . import job_files
+from .cgroups import Cgroups, mounts
+from .host_processes import looking
+from .plugin import NodeParts, PartsSettings, RuntimePlugin
 from .port import Capabilities, DeviceUsers, Launch, TaskKey
 from .process_tree import resident_bytes, task_environment, task_processes
 from .supervised import POLL_S, SupervisedRuntime, ids_of
@@ -26,6 +28,7 @@ from .task_record import read_json
 
 _SUPERVISOR = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from supervisor.main import main; main()"
 """Only the supervisor package is on its path: importing the whole agent would cost each task tens of megabytes."""
+_SHELL = _SUPERVISOR.replace("supervisor.main", "supervisor.shell")
 _ISOLATION = _SUPERVISOR.replace("supervisor.main", "supervisor.isolation")
 KEPT = ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR")
 """Variables with the folders of the agent that a task needs, besides its control directory. The agent sets them, not the job."""
@@ -46,26 +49,41 @@ class ProcessRuntime(SupervisedRuntime):
         self._cgroups, self._hidden = cgroups, hidden
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
-        running = read_json(self._known(key) / "running.json")
-        terminating = self.task_dir(key) / "terminating.json"
+        running = read_json(self.folders.known(key) / "running.json")
+        terminating = self.folders.task(key) / "terminating.json"
         request = read_json(terminating) or {}
         if running is None or request.get("by_supervisor"):
             return
         until = {"until_boottime_us": boottime_us() + int(grace_s * 1_000_000)}
         await asyncio.to_thread(write_durably, terminating, json.dumps(until).encode())
-        for process in self._processes(key):
+        for process in await looking(self._processes, key):
             if process.session == running["pid"]:
                 send(process, signal.SIGTERM)
 
     async def kill(self, key: TaskKey) -> None:
-        self._known(key)
+        self.folders.known(key)
         if self._cgroups:
             self._cgroups.kill(key)
         # Killed processes no longer fork, so each round leaves only what was forked during the scan before it.
-        while tree := self._processes(key):
+        while tree := await looking(self._processes, key):
             for process in tree:
                 send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
+        self._supervisors.wake(self.folders.task(key))  # it may have been stopped; it has the exit to record
+
+    def has_shell(self, key: TaskKey) -> bool:
+        """Only in a cgroup of the task: without one it would neither have the task's limits nor end with it."""
+        return self._cgroups is not None and self._cgroups.folder(key).is_dir()
+
+    async def open_shell(self, key: TaskKey) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        running = read_json(self.folders.known(key) / "running.json")
+        if self._cgroups is None or running is None:
+            raise FileNotFoundError(f"{key} does not run")
+        group = self._cgroups.folder(key)
+        owner = self.folders.control(key).stat()  # the agent has made it for the user of the task
+        about = {name: running[name] for name in ("pid", "started")}
+        about |= {"uid": owner.st_uid, "gid": owner.st_gid, "cgroup": str(group)}
+        return await self._opened_shell(_SHELL, about)
 
     def memory(self, key: TaskKey) -> int:
         if self._cgroups and (charged := self._cgroups.memory(key)):
@@ -91,36 +109,60 @@ class ProcessRuntime(SupervisedRuntime):
             "control_dir": str(control),
             "user": ids_of(user),
             "tty": launch.tty,
-            "working_dir": launch.working_dir or inherited.get("HOME", "/"),
+            "working_dir": launch.working_dir,
+            "home": inherited.get("HOME", "/"),
             "log": str(log),
             "is_only_task": launch.is_only_task,
             "cgroup": str(group) if group is not None else None,
             "hidden": [str(path.absolute()) for path in self._hidden] if user is None else [],
+            "read_only": [str(path) for path in mounts()] if group is not None else [],
             "kept": [str(control), *(launch.env[name] for name in KEPT if launch.env.get(name))],
         }
 
     def _processes(self, key: TaskKey) -> list[Process]:
         in_group = partial(self._cgroups.pids, key) if self._cgroups else tuple
-        return task_processes(key, self.task_dir(key), self.control_dir(key), in_group)
+        return task_processes(key, self.folders.task(key), self.folders.control(key), in_group)
+
+    async def _strays(self) -> list[Process]:
+        """With those that only the cgroup of a task knows whose folder is gone."""
+        found = await super()._strays()
+        return found if self._cgroups is None else [*found, *await looking(self._in_groups, self._cgroups)]
+
+    def _in_groups(self, cgroups: Cgroups) -> list[Process]:
+        pids = {pid for name in cgroups.others(self._names()) for pid in cgroups.pids(name)}
+        return [process for pid in sorted(pids) if (process := read_process(pid)) is not None]
+
+    async def _kill_strays(self) -> None:
+        await super()._kill_strays()
+        if self._cgroups:
+            for name in self._cgroups.others(self._names()):
+                await job_files.removing(self._cgroups.remove, name)
+
+    def _names(self) -> set[str]:
+        return {folder.name for folder in self.folders.tasks()}
 
     async def _clean_up(self, key: TaskKey) -> None:
         if self._cgroups:
-            self._cgroups.remove(key)
+            await job_files.removing(self._cgroups.remove, key)
 
     async def _clean_up_lost(self, key: TaskKey) -> None:
         """Nothing: its cgroup is removed when the task is forgotten."""
 
 
+def cgroups_of(folder: Path, root: Path | None = None) -> Cgroups | None:
+    """Those of the tasks of the node with this state folder; one host may have two agents of one name."""
+    own = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
+    return Cgroups.on_this_host(f"{folder.name}-{own}", root)
+
+
 def _open(parts: NodeParts) -> ProcessRuntime:
-    settings, cgroups = parts.settings, None
-    if settings.cgroups and settings.durable:
-        own = hashlib.sha256(str(parts.folder.absolute()).encode()).hexdigest()[:12]  # one host may have two agents of one name
-        cgroups = Cgroups.on_this_host(f"{parts.node}-{own}", settings.cgroup_root)
+    settings = parts.settings
+    cgroups = cgroups_of(parts.folder, settings.cgroup_root) if settings.cgroups and settings.durable else None
     hidden = settings.hidden if _isolates(settings) else ()
     return ProcessRuntime(parts.folder, devices=parts.devices, cgroups=cgroups, hidden=hidden)
 
 
-def _isolates(settings: RuntimeSettings) -> bool:
+def _isolates(settings: PartsSettings) -> bool:
     """Whether tasks that run as the agent's own user are isolated; where that is not possible, a line in the log says so."""
     if not settings.isolate_jobs or not settings.durable or (settings.run_as == "submitter" and os.geteuid() == 0):
         return False

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from bailiff_node_agent.runtime.supervisor.host import boot_id
@@ -9,6 +10,9 @@ from bailiff_node_agent.runtime.supervisor.processes import Process, descendants
 
 from .port import TaskKey
 from .task_record import is_supervised, read_json
+
+MAX_ARGUMENTS = 8 << 20
+"""More than Linux gives to the arguments and environment of a new process."""
 
 
 def task_environment(key: TaskKey, control_dir: Path) -> dict[str, str]:
@@ -27,9 +31,14 @@ def task_processes(key: TaskKey, task_dir: Path, control_dir: Path, in_cgroup: C
     if running and not exited and is_supervised(task_dir):
         return sorted({*descendants({running["supervisor_pid"]}, processes), *in_group})
     marks = {f"{name}={value}".encode() for name, value in task_environment(key, control_dir).items()}
+    elsewhere = _supervised(task_dir.parent, processes, but=task_dir)  # it may claim to be anything: it is another task's
     this_boot = running is not None and running["boot_id"] == boot_id()
     oldest = running["supervisor_started"] if running and this_boot else 0
-    roots = [process for process in processes if process.started >= oldest and marks <= _environment_of(process.pid)] + in_group
+    roots = [
+        process
+        for process in processes
+        if process.started >= oldest and process.pid not in elsewhere and marks <= _environment_of(process.pid)
+    ] + in_group
     if running and not exited and this_boot:
         # The main process is killed with its supervisor. While its session has processes, its pid is not reused.
         pid, started = running["pid"], running["started"]
@@ -47,7 +56,10 @@ def stray_processes(tasks: Path, control_dirs: Path, program: str) -> list[Proce
     prefixes = (f"{tasks}/".encode(), f"{control_dirs}/".encode())
     processes = scan()
     roots, supervisors = set(), set()
+    elsewhere = _supervised(tasks, processes)
     for process in processes:
+        if process.pid in elsewhere:
+            continue
         marks = [item.partition(b"=")[2] for item in _environment_of(process.pid) if item.startswith(b"BAILIFF_CONTROL_DIR=")]
         command = _command_of(process.pid)
         if program.encode() in command:
@@ -61,6 +73,16 @@ def stray_processes(tasks: Path, control_dirs: Path, program: str) -> list[Proce
     return sorted(found) or sorted(process for process in processes if process.pid in roots)
 
 
+def _supervised(tasks: Path, processes: list[Process], but: Path | None = None) -> set[int]:
+    """Pids of the processes of tasks that have a supervisor, and of these supervisors. but: the folder of a task left out."""
+    supervisors = set[int]()
+    for folder in tasks.iterdir():
+        with suppress(FileNotFoundError):  # removed meanwhile
+            if folder != but and (running := read_json(folder / "running.json")) and is_supervised(folder):
+                supervisors.add(running["supervisor_pid"])
+    return supervisors | {process.pid for process in descendants(supervisors, processes)}
+
+
 def is_alive(process: Process) -> bool:
     """Whether it still runs: the pid with the same start time."""
     now = read_process(process.pid)
@@ -68,17 +90,20 @@ def is_alive(process: Process) -> bool:
 
 
 def _command_of(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:  # exited
-        return []
+    return _proc(pid, "cmdline").split(b"\0")
 
 
 def _environment_of(pid: int) -> set[bytes]:
+    return set(_proc(pid, "environ").split(b"\0"))
+
+
+def _proc(pid: int, name: str) -> bytes:
+    """What a process has in its memory; empty where it has exited, or is of another user. It may claim that it is gigabytes."""
     try:
-        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-    except OSError:  # exited, or of another user
-        return set()
+        with Path(f"/proc/{pid}/{name}").open("rb") as file:
+            return file.read(MAX_ARGUMENTS)
+    except OSError:
+        return b""
 
 
 def resident_bytes(pid: int) -> int:

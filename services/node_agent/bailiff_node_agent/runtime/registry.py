@@ -1,20 +1,22 @@
-"""The runtimes that a node can have, by name. A new runtime adds one line to `MODULES`."""
+"""The runtimes that a node can have, by name: those below, and plug-ins of other packages.
+
+A package adds one by an entry point of the group `bailiff.runtimes` that names a `RuntimePlugin`. Every node of an agent that
+runs where such a package is installed has its runtime.
+"""
 
 from collections.abc import Iterable
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from .plugin import NodeParts, RuntimePlugin
 from .port import Runtime
 
 MODULES = {
-    "simulated": "bailiff_node_agent.runtime.simulated",
     "process": "bailiff_node_agent.runtime.process",
     "docker": "bailiff_node_agent.runtime.docker",
     "kubernetes": "bailiff_node_agent.runtime.kubernetes",
 }
 """Each module defines `PLUGIN`. It is imported once a node has that runtime, so its dependencies can be optional."""
-EVERY_NODE = ("simulated",)
-"""Nodes have these without naming them."""
 
 
 def plugin(name: str) -> RuntimePlugin:
@@ -26,5 +28,7 @@ def plugin(name: str) -> RuntimePlugin:
 
 
 def open_runtimes(names: Iterable[str], parts: NodeParts) -> dict[str, Runtime]:
-    """The node's runtimes, by name."""
-    return {name: plugin(name).open(parts) for name in dict.fromkeys([*EVERY_NODE, *names])}
+    """The node's runtimes, by name: those of plug-ins first."""
+    installed: list[RuntimePlugin] = [each.load() for each in entry_points(group="bailiff.runtimes")]
+    plugins = [*sorted(installed, key=lambda each: each.name), *map(plugin, dict.fromkeys(names))]
+    return {each.name: each.open(parts) for each in plugins}

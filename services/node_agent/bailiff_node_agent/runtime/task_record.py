@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from bailiff_node_agent.disk.storage import DamagedFile
+from bailiff_node_agent.runtime.supervisor import safe_open
 from bailiff_node_agent.runtime.supervisor.host import boot_id, boottime_us
 
 from .port import Exit, Running, TaskKey
+
+MAX_JSON_BYTES = 16 << 20
 
 
 class TaskRecord:
@@ -73,11 +76,11 @@ def is_supervised(folder: Path) -> bool:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in the file; None where there is no file. Raises `DamagedFile`."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(safe_open.read(str(path.parent), path.name, MAX_JSON_BYTES))
     except FileNotFoundError:
         return None
-    except ValueError:
-        content = None
+    except (OSError, ValueError, RecursionError) as problem:
+        raise DamagedFile(str(path), str(problem)) from None
     if not isinstance(content, dict):
         raise DamagedFile(str(path), "it holds no JSON object")
     return content

@@ -2,35 +2,33 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from bailiff_bus.messages import (
-    CancelEviction,
-    CheckpointAtStep,
-    Evict,
+from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict
+from bailiff_bus.messages.reports import (
     TaskCancelEvictionRefusedReport,
     TaskEvictionCancelledReport,
     TaskReleasedReport,
     TaskStartRefusedReport,
 )
+from bailiff_core.model.evictions import IRREVERSIBLE_STAGES
 from bailiff_core.model.grace import default_term_after
+from bailiff_core.records.facts import Stage
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.devices import read_devices
 from bailiff_node_agent.disk import RunningEviction
 from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.reporter import Reporter
-from bailiff_node_agent.runtime import TaskKey, UnknownTask
+from bailiff_node_agent.runtime import TaskKey, UnknownTask, pids_of
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .exits import ExitHandler
 from .message_pump import MessagePump
 from .stages import TERMINATED, EvictionStages, notice_facts, stages_until, stuck_in
 from .task_table import LocalTask, TaskTable
-
-IRREVERSIBLE_STAGES = ("yielding", "term_sent", "kill_sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +55,29 @@ class EvictionDriver:
                 how = {"disruption_budgets": "respect"} if command.respect_budgets else {}
                 self._begin(task, command.grace, command.term_after, command.cause, command.for_job, how)
             else:
+                await self._shorten(task, command.grace, command.term_after)
                 for stage in task.stages.values():
                     if stage is not None:
                         self.stages.report(task, stage)
+
+    async def _shorten(self, task: LocalTask, grace: int, term_after: int | None) -> None:
+        """Carry out the running eviction within this grace, if that is earlier."""
+        async with task.lock:
+            known = self.context.evictions.get(str(task.key))
+            if known is None or task.state != "running" or grace >= known.grace_us + known.kill_after_us:
+                return
+            term_us = min(known.grace_us, term_after or 0, grace)
+            eviction = replace(known, grace_us=term_us, kill_after_us=grace - term_us)
+            self.context.evictions.shorten(eviction)
+            if "noticed" in task.stages:
+                runtime = self.context.runtimes[task.runtime]
+                term_at, kill_at = eviction.term_boottime_us, eviction.kill_boottime_us
+                await runtime.deadlines(task.key, term_at, kill_at)
+                if TERMINATED not in task.stages:
+                    await runtime.notice(task.key, _notice(eviction), term_at, kill_at)
+                elapsed = task.stages["noticed"].elapsed if task.stages["noticed"] is not None else 0
+                task.stages["noticed"] = Stage(stage="noticed", elapsed=elapsed, **notice_facts(eviction))
+        self.background.spawn(self._drive(task, eviction))
 
     def evict_all(self, grace: int, reason: str) -> None:
         """Every running task whose eviction has not begun."""
@@ -102,10 +120,14 @@ class EvictionDriver:
             stage="begun",
             boot_id=self.context.incarnation.boot_id,
             detail={
-                "reason": reason, "preemptor": preemptor, "attached": attached, "step": steps.published,
-                "step_rate_milli": steps.pace, "how": dict(how),
+                "reason": reason,
+                "preemptor": preemptor,
+                "attached": attached,
+                "step": steps.published,
+                "step_rate_milli": steps.pace,
+                "how": dict(how),
             },
-        )  # fmt: skip
+        )
         self.context.evictions.begin(eviction)
         self.background.spawn(self._drive(task, eviction))
 
@@ -118,10 +140,14 @@ class EvictionDriver:
                     return
                 if "noticed" not in task.stages:
                     task.before = read_devices(self.context.inventory, task.devices)
-                    task.pids = runtime.pids(task.key)
+                    task.pids = await pids_of(runtime, task.key)
                     await runtime.deadlines(task.key, term_at, kill_at)
+                    if task.state != "running":
+                        return
+                    # As with TERM below: reported before it is delivered, written after it.
+                    self.stages.reach(task, eviction, "noticed", write=False, **notice_facts(eviction))
                     await runtime.notice(task.key, _notice(eviction), term_at, kill_at)
-                    self.stages.reach(task, eviction, "noticed", **notice_facts(eviction))
+                    self.stages.write(eviction, "noticed")
             await self._sleep_until(term_at)
             async with task.lock:
                 if task.state != "running" or not self._is_current(task, eviction):
@@ -134,16 +160,19 @@ class EvictionDriver:
                     await runtime.terminate(task.key, (kill_at - term_at) / 1_000_000)
                     self.stages.terminated(task, eviction)
             await self._sleep_until(kill_at)
-            if task.state == "running":
+            if task.state == "running" and self._is_current(task, eviction):
                 self.stages.reach(task, eviction, "kill_sent", stuck_in=stuck_in(task.stages))
                 await runtime.kill(task.key)
         except UnknownTask:
             return  # it has exited and was forgotten meanwhile
 
     def _is_current(self, task: LocalTask, eviction: RunningEviction) -> bool:
-        """It was not cancelled meanwhile, nor cancelled and followed by another one."""
+        """It was not cancelled or shortened meanwhile, nor cancelled and followed by another one."""
         now = self.context.evictions.get(str(task.key))
-        return now is not None and now.notice_boottime_us == eviction.notice_boottime_us
+        return now is not None and (now.notice_boottime_us, now.kill_boottime_us) == (
+            eviction.notice_boottime_us,
+            eviction.kill_boottime_us,
+        )
 
     async def _sleep_until(self, boot: int) -> None:
         """On the boot-time clock, which counts suspended time; the event loop's may not."""

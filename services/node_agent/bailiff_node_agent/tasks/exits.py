@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bailiff_bus.messages import TaskExitedReport, TaskReleasedReport
+from bailiff_bus.messages.reports import TaskExitedReport, TaskReleasedReport
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.reporter import Reporter
 from bailiff_node_agent.runtime import Exit, Runtime

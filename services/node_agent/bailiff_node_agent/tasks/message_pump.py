@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from bailiff_bus.messages import TaskProgressReport, TaskResumedReport
+from bailiff_bus.messages.reports import TaskProgressReport, TaskResumedReport
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.reporter import Reporter

@@ -1,44 +1,16 @@
 """Which pods hold the node's devices, by the kubelet's word: its tasks', and those of others."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
 
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.device_quarantine import DeviceQuarantine, LastUser
-from bailiff_node_agent.devices import Pod, query, read_devices
-from bailiff_node_agent.runtime import Runtime, TaskKey
+from bailiff_node_agent.devices import query, read_devices
+from bailiff_node_agent.runtime import Runtime
 
 from .task_table import TaskTable
 
 
-@runtime_checkable
-class HeldByPods(Protocol):
-    """An inventory whose devices are given to pods, also to those of others. A shared device has several."""
-
-    def holders(self) -> Mapping[str, frozenset[Pod]]: ...
-
-
-@runtime_checkable
-class HasPods(Protocol):
-    """A runtime whose tasks are pods."""
-
-    def task_pods(self) -> set[Pod]: ...
-
-    def pod_of(self, key: TaskKey) -> Pod: ...
-
-    async def may_be_task(self, namespace: str, name: str) -> bool: ...
-
-
-def pod_of(runtime: Runtime, key: TaskKey) -> Pod | None:
-    """The task's pod; None where tasks are none."""
-    pods: object = runtime
-    return pods.pod_of(key) if isinstance(pods, HasPods) else None
-
-
-async def watch_foreign_pods(
-    context: AgentContext, inventory: HeldByPods, runtime: HasPods, tasks: TaskTable, quarantine: DeviceQuarantine
-) -> None:
+async def watch_foreign_pods(context: AgentContext, runtime: Runtime, tasks: TaskTable, quarantine: DeviceQuarantine) -> None:
     """Keep the devices that pods of others hold out of the pool, for as long as they hold them.
 
     One that a task has to itself is its own. One that tasks share may have such a pod beside them: whoever can create pods in
@@ -48,7 +20,7 @@ async def watch_foreign_pods(
     while True:
         await asyncio.sleep(context.device_poll_s)
         try:
-            holders = await query(context.inventory, inventory.holders)
+            holders = await query(context.inventory, context.inventory.holders)
         except OSError as problem:
             if is_known:  # one warning an outage
                 context.log().warning("it is unknown which pods hold devices", why=str(problem))

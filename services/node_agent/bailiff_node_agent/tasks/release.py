@@ -5,7 +5,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from bailiff_bus.messages import TaskReleasedReport
+from bailiff_bus.messages.reports import TaskReleasedReport
 from bailiff_core.records.facts import HostReading
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
@@ -13,10 +13,9 @@ from bailiff_node_agent.device_quarantine import DeviceQuarantine, LastUser, rea
 from bailiff_node_agent.devices import prove_release
 from bailiff_node_agent.devices.ledger import ShareLedger
 from bailiff_node_agent.reporter import Reporter
-from bailiff_node_agent.runtime import Runtime, TaskKey, UnknownTask
+from bailiff_node_agent.runtime import Runtime, TaskKey, UnknownTask, memory_of, pids_of
 from bailiff_node_agent.scratch import Scratch
 
-from .pods import pod_of
 from .task_table import LocalTask, TaskTable
 
 
@@ -35,19 +34,19 @@ class Releaser:
         """Wait until the task's devices are free; quarantine those that are not free in time; then report the release."""
         context = self.context
         runtime = context.runtimes[task.runtime]
-        living = runtime.pids(task.key)
+        living = await pids_of(runtime, task.key)
         host_before = await self._host_reading(task, living)
         if living:
             self.background.spawn(_kill(runtime, task.key))  # processes that escaped their supervisor; their grace is over
         if task.exit_code != 0:
             await self.quarantine.check()  # whether a device broke under the task must be known before its release
         is_shared = self.shares.part(str(task.key)) is not None
-        pod = pod_of(runtime, task.key)
+        pod = runtime.pod_of(task.key)
         while True:
             proof = await prove_release(
                 context.inventory,
                 task.devices,
-                lambda: runtime.pids(task.key),
+                lambda: pids_of(runtime, task.key),
                 self.quarantine.baseline,
                 context.release_timeout_s,
                 context.release_poll_s,
@@ -63,7 +62,7 @@ class Releaser:
                 break  # quarantined devices stay out of use; the task's other resources are free
             context.log().error("processes of an exited task do not end", job=task.key.job, pids=proof.blockers)
         if runtime.capabilities.host_resources:
-            await asyncio.to_thread(self.scratch.remove, task.key)
+            await self._remove_scratch(task.key)
         host_after = await self._host_reading(task, proof.living)
         task.state = "released"
         before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))
@@ -76,8 +75,18 @@ class Releaser:
         runtime = self.context.runtimes[task.runtime]
         if not runtime.capabilities.host_resources:
             return None
-        scratch = await asyncio.to_thread(self.scratch.used, task.key)
-        return HostReading(processes=len(living), memory_bytes=runtime.memory(task.key), scratch_bytes=scratch)
+        scratch = await self.scratch.used(task.key)
+        memory = await memory_of(runtime, task.key)
+        return HostReading(
+            processes=len(living), memory_bytes=memory, scratch_bytes=scratch.bytes, scratch_is_more=not scratch.is_all
+        )
+
+    async def _remove_scratch(self, key: TaskKey) -> None:
+        """Its name is free at once. The rest is waited for as long as a device: no task keeps its GPUs by files."""
+        removal = self.background.spawn(self.scratch.remove(key))
+        done, _ = await asyncio.wait([removal], timeout=self.context.release_timeout_s)
+        if not done:
+            self.context.log().warning("the removal of a task's scratch folder goes on after its release", job=key.job)
 
     def received(self, number: int) -> None:
         """Kafka has this report and all before it: tasks whose release they report are forgotten."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bailiff_bus.messages import EvictionStageReport
+from bailiff_bus.messages.reports import EvictionStageReport
 from bailiff_core.records.facts import EvictionStage, Stage
 from bailiff_node_agent.disk import EvictionStore, RunningEviction
 from bailiff_node_agent.reporter import Reporter
@@ -16,8 +16,12 @@ from .task_table import LocalTask
 TERMINATED: Literal["terminated"] = "terminated"  # on disk only: TERM was really sent
 DURABLE_STAGES: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # on disk with their eviction, in this order
 TASK_STAGES: tuple[EvictionStage, ...] = (
-    "acknowledged", "checkpoint_started", "saving_in_flight", "checkpoint_committed", "yielding",
-)  # fmt: skip
+    "acknowledged",
+    "checkpoint_started",
+    "saving_in_flight",
+    "checkpoint_committed",
+    "yielding",
+)
 AGENT_STAGES = ("term_sent", "kill_sent")
 
 
@@ -30,22 +34,29 @@ class EvictionStages:
     reporter: Reporter
 
     def reach(
-        self, task: LocalTask, eviction: RunningEviction, stage: EvictionStage, *, report: bool = True, **facts: Any
+        self,
+        task: LocalTask,
+        eviction: RunningEviction,
+        stage: EvictionStage,
+        *,
+        report: bool = True,
+        write: bool = True,
+        **facts: Any,
     ) -> None:
-        """The task reaches the stage now. Does nothing if it was reached before."""
+        """The task reaches the stage now. Does nothing if it was reached before. write: to disk, too, where it is durable."""
         if stage in task.stages:
             return
         elapsed = max(0, self.clock_and_ids.boot() - eviction.notice_boottime_us)
         task.stages[stage] = reached = Stage(stage=stage, elapsed=elapsed, **facts)
-        if stage in DURABLE_STAGES:
-            self._write(eviction, stage)
+        if write and stage in DURABLE_STAGES:
+            self.write(eviction, stage)
         if report:
             self.report(task, reached)
 
     def terminated(self, task: LocalTask, eviction: RunningEviction) -> None:
         """TERM was sent."""
         task.stages[TERMINATED] = None
-        self._write(eviction, TERMINATED)
+        self.write(eviction, TERMINATED)
 
     def record_supervisor_stages(self, task: LocalTask, end: Exit, *, report: bool = True) -> None:
         """The stages that the supervisor carried out without the agent."""
@@ -60,7 +71,8 @@ class EvictionStages:
         """Report a reached stage."""
         self.reporter.report_task(task.key, task.ordered_by, EvictionStageReport, **stage.model_dump())
 
-    def _write(self, eviction: RunningEviction, stage: str) -> None:
+    def write(self, eviction: RunningEviction, stage: str) -> None:
+        """Write the stage to disk, for the next agent."""
         if self.evictions.get(eviction.key) is not None:
             self.evictions.reached(eviction.key, stage)
 

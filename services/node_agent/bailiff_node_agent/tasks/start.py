@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from bailiff_bus.messages import StartTask, TaskAssignment, TaskStartedReport, TaskStartRefusedReport
+from bailiff_bus.messages.commands import StartTask, TaskAssignment
+from bailiff_bus.messages.reports import TaskStartedReport, TaskStartRefusedReport
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
+from bailiff_node_agent.checkpoints import newest
 from bailiff_node_agent.device_quarantine import DeviceQuarantine
 from bailiff_node_agent.devices.ledger import ShareLedger, part_of
 from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.environment import SecretMissing, environment, host_folders
 from bailiff_node_agent.reporter import Reporter
-from bailiff_node_agent.runtime import Exit, Launch, TaskKey, User, WorkloadRef
+from bailiff_node_agent.runtime import Exit, Launch, TaskKey, User, WorkloadRef, job_files
 from bailiff_node_agent.scratch import Scratch
-from bailiff_node_agent.users import NotRunnable, first_inaccessible, make_owned
+from bailiff_node_agent.users import NotRunnable, first_inaccessible, make_owned, refuse_link
 
 from .exits import ExitHandler
 from .release import Releaser
@@ -91,10 +93,10 @@ class TaskStarter:
         name = command.spec.runtime
         if name not in self.context.runtimes:
             return f"this node has no runtime {name!r}; it has {', '.join(self.context.runtimes)}"
-        chooses = self.context.inventory.chooser
-        if assigned.devices and chooses is not None and name not in (chooses, "simulated"):
+        chooses, is_simulated = self.context.inventory.chooser, self.context.runtimes[name].capabilities.simulated
+        if assigned.devices and chooses not in (None, name) and not is_simulated:
             return f"the kubelet gives out this node's GPUs: a job with GPUs runs as a pod here, with the runtime {chooses}"
-        if not self.context.is_on_node and name not in (chooses, "simulated"):
+        if not self.context.is_on_node and name != chooses and not is_simulated:
             return "this node's agent runs elsewhere and reaches it by the Kubernetes API alone: only pods run here"
         if part_of(assigned, ()) is not None and not self.context.runtimes[name].capabilities.shares_gpus:
             return f"the runtime {name} cannot share a GPU on this node: request whole GPUs"
@@ -127,14 +129,22 @@ class TaskStarter:
         capabilities = context.runtimes[command.spec.runtime].capabilities
         try:
             user = self._user(command) if capabilities.host_resources else None
+            checkpoints, scratch = context.checkpoints_of(command.job), None
+            resume_from, damaged = None, 0
+            if not capabilities.simulated:
+                refuse_link(checkpoints)
+                resume_from, damaged = await job_files.reading(newest, checkpoints, assigned.rank, user=user)
+            if capabilities.host_resources:
+                scratch = await self.scratch.make(key, user)
             env = environment(
                 command,
                 assigned,
-                checkpoints=context.checkpoints_of(command.job),
+                checkpoints=checkpoints,
+                resume_from=resume_from,
                 secrets=context.secrets,
                 master_address=context.master_address,
                 device_bytes=min((device.memory for device in devices), default=0),
-                scratch=self.scratch.make(key, user) if capabilities.host_resources else None,
+                scratch=scratch,
                 by_mps=context.shares_by_mps,
             )
         except (SecretMissing, NotRunnable) as problem:
@@ -166,7 +176,7 @@ class TaskStarter:
             workload=None if spec.workload is None else WorkloadRef(**spec.workload.to_data()),
         )
         known = () if capabilities.starts_slowly else assigned.devices
-        self.tasks.add(LocalTask(key, spec.runtime, known, ordered_by=order))
+        self.tasks.add(LocalTask(key, spec.runtime, known, ordered_by=order, damaged_checkpoints=damaged))
         return launch
 
     def _refuse_chosen(self, key: TaskKey, devices: tuple[str, ...]) -> str | None:
@@ -190,9 +200,13 @@ class TaskStarter:
             async with self._slots, task.lock:
                 state = await runtime.start(launch)
         chosen = task.devices if task.devices != launch.device_ids else ()
-        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport, devices=chosen)
+        self._report_started(task, chosen)
         if isinstance(state, Exit):
             self.exits.exited(task, state)
+
+    def _report_started(self, task: LocalTask, chosen: tuple[str, ...]) -> None:
+        found = {"devices": chosen, "damaged_checkpoints": task.damaged_checkpoints}
+        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport, **found)
 
     def _user(self, command: StartTask) -> User | None:
         """The user that the job runs as, who gets its checkpoint directory; None: the agent's. Raises `NotRunnable`."""
@@ -218,5 +232,5 @@ class TaskStarter:
         if key in self._starting:
             return  # it is reported once it has started
         chooses = self.context.runtimes[task.runtime].capabilities.starts_slowly
-        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport, devices=task.devices if chooses else ())
+        self._report_started(task, task.devices if chooses else ())
         self.exits.report_again(task)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bailiff_bus.messages import TrackedTask
+from bailiff_bus.messages.reports import TrackedTask
 from bailiff_core.records.facts import Stage
 from bailiff_node_agent.device_quarantine import TaskOfJob
 from bailiff_node_agent.devices import DeviceReading
@@ -34,6 +34,7 @@ class LocalTask:
     pids: tuple[int, ...] = ()
     last_report: int | None = None
     ordered_by: int | None = None
+    damaged_checkpoints: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def mark_exited(self, end: Exit) -> None:
@@ -52,7 +53,6 @@ class LocalTask:
                 "exit_code": self.exit_code,
                 "unobserved": self.unobserved,
                 "reason": self.reason,
-                **{stage: stage in self.stages for stage in ("noticed", "term_sent", "kill_sent")},
                 "stages": tuple(stage for stage in self.stages.values() if stage is not None),
                 "step": step,
                 "ordered_by": self.ordered_by,

@@ -2,26 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
 
-from bailiff_bus.messages import ShareExceededReport, TaskIdleReport
+from bailiff_bus.messages.devices import ShareExceededReport, TaskIdleReport
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.device_quarantine import DeviceQuarantine, LastUser
 from bailiff_node_agent.devices import query, read_devices
 from bailiff_node_agent.devices.ledger import ShareLedger
 from bailiff_node_agent.idle import IdleMonitor
 from bailiff_node_agent.reporter import Reporter
-from bailiff_node_agent.runtime import TaskKey
+from bailiff_node_agent.runtime import TaskKey, pids_of
 from bailiff_node_agent.share_monitor import ShareMonitor, SharingTask
 
 from .task_table import TaskTable
-
-
-@runtime_checkable
-class MayBeAway(Protocol):
-    """An inventory that is not always there to give out its devices."""
-
-    def away(self) -> str: ...
 
 
 async def watch_killed(context: AgentContext, tasks: TaskTable, quarantine: DeviceQuarantine) -> None:
@@ -33,7 +25,7 @@ async def watch_killed(context: AgentContext, tasks: TaskTable, quarantine: Devi
         since = {key: since.get(key, loop.time()) for key in stuck}
         for key, task in stuck.items():
             if loop.time() - since[key] >= context.release_timeout_s:
-                last_user = LastUser(key.job, key.attempt, int(key.task), context.runtimes[task.runtime].pids(key))
+                last_user = LastUser(key.job, key.attempt, int(key.task), await pids_of(context.runtimes[task.runtime], key))
                 quarantine.hung(read_devices(context.inventory, task.devices), last_user)
 
 
@@ -44,7 +36,7 @@ async def watch_devices(context: AgentContext, quarantine: DeviceQuarantine, ann
     while True:
         await asyncio.sleep(context.device_poll_s)
         present = [device.id for device in await query(inventory, inventory.list)]
-        before, away = away, why_away(inventory)
+        before, away = away, inventory.away()
         if present != [*quarantine.reported]:
             context.log().warning("the node's devices have changed", now=len(present), before=len(quarantine.reported))
             quarantine.devices_changed(present)
@@ -54,18 +46,13 @@ async def watch_devices(context: AgentContext, quarantine: DeviceQuarantine, ann
             announce()
 
 
-def why_away(inventory: object) -> str:
-    """Why the inventory cannot give out its devices now; empty: it can."""
-    return inventory.away() if isinstance(inventory, MayBeAway) else ""
-
-
 async def watch_shares(context: AgentContext, tasks: TaskTable, shares: ShareLedger, reporter: Reporter) -> None:
     """Report tasks that use more of a shared GPU's memory than their part."""
     monitor = ShareMonitor(context.inventory)
     while True:
         await asyncio.sleep(context.device_poll_s)
         sharing = [
-            SharingTask(task.key, task.devices, part, context.runtimes[task.runtime].pids(task.key))
+            SharingTask(task.key, task.devices, part, await pids_of(context.runtimes[task.runtime], task.key))
             for task in tasks.running()
             if (part := shares.part(str(task.key))) is not None
         ]

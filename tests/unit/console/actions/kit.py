@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.console_kit import Console, sign_in
-from tests.http_kit import problem
-from tests.log_builder import policy
+from tests.kits.console import Console, sign_in
+from tests.kits.http import problem
+from tests.kits.log_builder import policy
+from tests.kits.memory_bus import MemoryBus
 from tests.unit.client.kit import MINUTE, AnsweringBus, LogWriter
 
+from bailiff_bus import topics
+from bailiff_bus.envelope import Envelope, unwrap
 from bailiff_bus.port import Producer, Receipt
-from bailiff_bus.testing import MemoryBus
 from bailiff_console.actions.worker_tasks import run_task
 
 EIGHT = {"gpus": 8}
@@ -62,7 +64,6 @@ def story() -> LogWriter:
     log_writer.submit("train-8", gpus=4, project="speech")
     log_writer.start("train-8")
     log_writer.after(10 * MINUTE).submit("train-9", gpus=4, project="speech")
-    log_writer.propose()
     return log_writer
 
 
@@ -105,4 +106,14 @@ async def running_console(folder: Path, log_writer: LogWriter | None = None, **s
 
 def task_result(log_writer: LogWriter, question: str, **fields: Any) -> Any:
     """Returns the worker's result, computed in this process."""
-    return run_task(question, {"now": log_writer.now, **fields}, log_writer.state)
+    return run_task(question, {"now": log_writer.now, "user": "ada", "requester": {"actor": "ada"}, **fields}, log_writer.state)
+
+
+def published(request_service: RequestService) -> list[Envelope]:
+    """Requests published to Kafka."""
+    partitions = range(topics.REQUESTS.partition_count(1))
+    return [
+        unwrap(each)
+        for number in partitions
+        for each in request_service.log_writer.cluster.messages(topics.REQUESTS.name, number)
+    ]

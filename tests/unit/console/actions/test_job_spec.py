@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 from tests.unit.client.kit import LogWriter, request_id
 from tests.unit.console.actions.kit import running_console, story
 
-from bailiff_bus.messages import JobSpec
-from bailiff_bus.messages.requests import spec_digest
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec, spec_digest
 from bailiff_core.records import facts
 
 SPEC = JobSpec(command=("python", "train.py"), env={"LR": "0.1"})
@@ -21,6 +21,7 @@ def remember(log_writer: LogWriter, job: str, user: str) -> None:
     log_writer.cycle(facts.JobSubmitted(request=request_id(job), demand=demand, spec_digest=digest, user=user))
 
 
+@pytest.mark.slow
 async def test_an_owner_reads_the_command_and_submits_it_again(tmp_path: Path) -> None:
     log_writer = story()
     remember(log_writer, "mine", "ada")
@@ -30,8 +31,11 @@ async def test_an_owner_reads_the_command_and_submits_it_again(tmp_path: Path) -
         assert found["spec"] == SPEC.to_data()
         again = yaml.safe_load(found["yaml"])
         assert (again["name"], again["command"], again["ports"], again["project"]) == (
-            "mine-r2", ["python", "train.py"], [8888], "vision",
-        )  # fmt: skip
+            "mine-r2",
+            ["python", "train.py"],
+            [8888],
+            "vision",
+        )
         reply = await ada.posted("requests", kind="submit", yaml=found["yaml"])
         assert (reply["accepted"], reply["job"]) == (True, "mine-r2")
         refused = await ada.refused(403, "jobs/hers/spec")
@@ -43,6 +47,7 @@ async def test_an_owner_reads_the_command_and_submits_it_again(tmp_path: Path) -
     assert [data.job for data in granted] == ["mine"]
 
 
+@pytest.mark.slow
 async def test_reading_a_command_is_a_request_of_the_page_itself(tmp_path: Path) -> None:
     log_writer = story()
     remember(log_writer, "mine", "ada")

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.http_kit import problem
-from tests.log_builder import policy
+import pytest
+from tests.kits.http import problem
+from tests.kits.log_builder import policy
 from tests.unit.client.kit import LogWriter, request_id
-from tests.unit.console.actions.kit import RequestService, running_console
-from tests.unit.console.actions.test_requests import published
+from tests.unit.console.actions.kit import RequestService, published, running_console
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.identity import SignIn
@@ -33,12 +33,13 @@ async def console_of(folder: Path, **identity: Any) -> AsyncIterator[RequestServ
         demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=1000),))
         submitted = facts.JobSubmitted(
             request=request_id(job), demand=demand, spec_digest="a" * 64, user=user, user_verified=True
-        )  # fmt: skip
+        )
         log_writer.cycle(submitted, actor=user)
     async with running_console(folder, log_writer, key=key, actor="console") as request_service:
         yield request_service
 
 
+@pytest.mark.slow
 async def test_what_admission_would_deny_is_not_published_and_the_rule_is_named(tmp_path: Path) -> None:
     async with console_of(tmp_path) as console:
         refused = await console.refused(403, "requests", kind="cancel", job="of-bob")
@@ -50,11 +51,13 @@ async def test_what_admission_would_deny_is_not_published_and_the_rule_is_named(
         assert published(console) == []
         denied = (await console.console.http.get(PERMISSIONS.format("of-bob"), headers=console.headers)).json()
         assert all("(rule permissions." in reason for reason in denied.values())
-        assert denied.keys() == {"cancel", "pause", "resume", "migrate", "evict", "scale", "set", "logs", "attach", "spec"}
+        actions = {"cancel", "pause", "resume", "migrate", "evict", "scale", "set-priority-class", "logs", "attach", "spec"}
+        assert denied.keys() == actions
         answer = await console.console.http.get("/api/pools/pool-a/logs/of-bob", headers=console.headers)
         assert "(rule permissions.logs)" in problem(answer, 403)["detail"]
 
 
+@pytest.mark.slow
 async def test_the_owner_may_and_the_request_says_who_vouches_for_her(tmp_path: Path) -> None:
     async with console_of(tmp_path) as console:
         permitted = (await console.console.http.get(PERMISSIONS.format("of-ada"), headers=console.headers)).json()
@@ -68,6 +71,7 @@ async def test_the_owner_may_and_the_request_says_who_vouches_for_her(tmp_path: 
             assert getattr(envelope.body, "vouched_by", None) == SignIn(issuer="local", subject="ada")
 
 
+@pytest.mark.slow
 async def test_a_trusted_sign_in_is_the_person(tmp_path: Path) -> None:
     async with console_of(tmp_path, sign_ins=["console"], operators=["ada"]) as console:
         permitted = (await console.console.http.get(PERMISSIONS.format("of-bob"), headers=console.headers)).json()

@@ -4,27 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.http_kit import TOKEN
+import yaml
+from tests.kits.http import TOKEN
 from tests.unit.client.kit import request_id
-from tests.unit.console.actions.kit import RequestService, running_console, story
+from tests.unit.console.actions.kit import RequestService, published, running_console, story
 from tests.unit.console.auth.kit import roles_file
 
-from bailiff_bus import topics
-from bailiff_bus.envelope import Envelope, unwrap
-from bailiff_bus.messages import ApplyPolicy, DrainNode, PauseJob, SubmitJob
 from bailiff_core.records import facts
+from bailiff_core.records.job_requests import PauseJob, SubmitJob
+from bailiff_core.records.node_requests import DrainNode
+from bailiff_core.records.pool_requests import ApplyPolicy
 
 JOB = "name: new\nclass: train\nproject: vision\ngpus: 1\ncommand: [python, train.py]\nenv: {A: b}\n"
-
-
-def published(request_service: RequestService) -> list[Envelope]:
-    """Requests published to Kafka."""
-    partitions = range(topics.REQUESTS.partition_count(1))
-    return [
-        unwrap(each)
-        for number in partitions
-        for each in request_service.log_writer.cluster.messages(topics.REQUESTS.name, number)
-    ]
 
 
 @pytest.mark.slow
@@ -33,14 +24,13 @@ async def test_each_action_is_published_with_the_actor_and_answered(tmp_path: Pa
     log_writer.cycle(facts.NodeDrained(request=request_id("d"), node="gpu-02"))
     async with running_console(tmp_path, log_writer) as request_service:
         for request in (
-            {"kind": "set", "job": "train-9", "priority_class": "inference"},
+            {"kind": "set-priority-class", "job": "train-9", "priority_class": "inference"},
             {"kind": "scale", "job": "train-9", "tasks": 2},
             {"kind": "pause", "job": "train-9", "reason": "bad data"},
             {"kind": "resume", "job": "train-9"},
-            {"kind": "migrate", "job": "train-7", "node": "gpu-01"},
+            {"kind": "undrain", "node": "gpu-02"},
             {"kind": "evict", "job": "train-7"},
             {"kind": "cancel", "job": "train-8"},
-            {"kind": "undrain", "node": "gpu-02"},
             {"kind": "drain", "node": "gpu-01", "mode": "graceful", "deadline": "30m", "reason": "a fan"},
         ):
             answer = await request_service.posted("requests", **request)
@@ -48,11 +38,13 @@ async def test_each_action_is_published_with_the_actor_and_answered(tmp_path: Pa
             assert answer["job"] == request.get("job", "")
             record = log_writer.records[answer["seq"]]
             assert record.data.request.id == answer["id"]
+        rejected = await request_service.posted("requests", kind="migrate", job="train-7", node="gpu-02")
+        assert (rejected["accepted"], rejected["code"]) == (False, "not-running")
         sent = published(request_service)
         assert len(sent) == 9
         assert {each.actor for each in sent} == {"ada"}
         assert sent[2].body == PauseJob(job="train-9", reason="bad data")
-        assert sent[-1].body == DrainNode(node="gpu-01", deadline=30 * 60_000_000, reason="a fan")
+        assert sent[-2].body == DrainNode(node="gpu-01", deadline=30 * 60_000_000, reason="a fan")
 
 
 @pytest.mark.slow
@@ -108,9 +100,14 @@ async def sign_in_as(request_service: RequestService, name: str) -> None:
 
 
 OF_JOBS: dict[str, dict[str, Any]] = {
-    "cancel": {}, "pause": {}, "resume": {}, "migrate": {}, "evict": {}, "scale": {"tasks": 2},
-    "set": {"priority_class": "train"},
-}  # fmt: skip
+    "cancel": {},
+    "pause": {},
+    "resume": {},
+    "migrate": {},
+    "evict": {},
+    "scale": {"tasks": 2},
+    "set-priority-class": {"priority_class": "train"},
+}
 
 
 @pytest.mark.slow
@@ -226,6 +223,24 @@ async def test_a_policy_is_previewed_and_applied_by_an_operator_as_the_command_d
         for body in ({**asked, "yaml": "priority_classes: 7"}, {**asked, "expected_revision": "1"}, {**asked, "enforce": "no"}):
             await request_service.refused(400, "requests", **body)
         assert len(published(request_service)) == 2
+
+
+@pytest.mark.slow
+async def test_a_policy_that_locks_its_sender_out_is_applied_only_when_that_is_confirmed(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        found = (await request_service.console.http.get("/api/pools/pool-a/policy")).json()
+        rules = {**yaml.safe_load(found["yaml"]), "identity": {"keys": {"a" * 43: "bob"}, "operators": ["bob"]}}
+        asked = {"kind": "policy", "yaml": yaml.safe_dump(rules), "expected_revision": found["seq"]}
+        (confirm,) = (await request_service.posted("preview", **asked))["errors"]
+        assert confirm["location"] == "lose_permissions"
+        refused = await request_service.refused(400, "requests", **asked)
+        assert "You could no longer send the requests of operators." in refused["detail"]
+        assert {error["location"] for error in refused["errors"]} == {"lose_permissions"}
+        await request_service.refused(400, "requests", **asked, lose_permissions="yes")
+        assert published(request_service) == []
+        asked["lose_permissions"] = True
+        assert (await request_service.posted("preview", **asked))["errors"] == []
+        assert (await request_service.posted("requests", **asked))["accepted"] is True
 
 
 @pytest.mark.slow

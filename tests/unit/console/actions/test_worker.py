@@ -9,11 +9,11 @@ import pytest
 from tests.unit.console.actions.kit import story
 
 from bailiff.client.errors import ClientError
-from bailiff_bus.messages import PauseJob
 from bailiff_console.actions.worker import Worker
+from bailiff_core.records.job_requests import PauseJob
 from bailiff_service.problems import ApiError
 
-PAUSE = {"kind": "pause", "body": PauseJob(job="train-7").model_dump_json(), "now": 0}
+PAUSE = {"kind": "pause", "body": PauseJob(job="train-7").model_dump_json(), "now": 0, "requester": {"actor": "ada"}}
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ async def worker() -> AsyncIterator[Worker]:
     await made.close()
 
 
+@pytest.mark.slow
 async def test_the_worker_answers_from_the_current_state(worker: Worker) -> None:
     log_writer = story()
     first, second = await asyncio.gather(*(worker.run("preview", PAUSE, log_writer.state) for _ in range(2)))
@@ -35,6 +36,7 @@ async def test_the_worker_answers_from_the_current_state(worker: Worker) -> None
         await worker.run("preview", {**PAUSE, "body": PauseJob(job="x").model_dump_json()}, log_writer.state)
 
 
+@pytest.mark.slow
 async def test_a_killed_worker_is_restarted(worker: Worker) -> None:
     state = story().state
     assert await worker.run("preview", PAUSE, state)
@@ -56,6 +58,7 @@ async def test_a_timeout_ends_the_process() -> None:
     assert process.returncode is not None
 
 
+@pytest.mark.slow
 async def test_an_internal_error_is_a_500_and_the_worker_continues(worker: Worker) -> None:
     state = story().state
     with pytest.raises(ApiError) as refused:

@@ -9,7 +9,7 @@ import httpx
 import yaml
 from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
-from tests.http_kit import TOKEN, problem
+from tests.kits.http import TOKEN, problem
 
 from bailiff_console import problems
 from bailiff_console.auth import routes

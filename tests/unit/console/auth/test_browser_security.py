@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.http_kit import TOKEN
+from tests.kits.http import TOKEN
 from tests.unit.console.auth.kit import HOST, PROXY, application, auth_with, browser, is_problem, token_of
 
 from bailiff_console.auth.safe_redirect import local_path
@@ -59,6 +59,13 @@ async def test_cross_site_reads_are_refused() -> None:
         await token_of(client)
         for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
             assert (await client.get("/api/thing", headers={"sec-fetch-site": site})).status_code == status
+        for origin, status in (
+            ("https://evil.example", 403),
+            ("http://localhost:9999", 403),
+            ("null", 403),
+            (f"http://{HOST}", 200),
+        ):
+            assert (await client.get("/api/thing", headers={"origin": origin})).status_code == status
 
 
 async def test_unused_methods_are_refused() -> None:
@@ -172,11 +179,12 @@ async def test_sign_out_requires_the_token_and_revokes_the_session() -> None:
 @pytest.mark.parametrize(
     "to",
     [
-        "//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example", "/\t/evil.example", "/\n/evil.example",
-        "http:evil.example", "javascript:alert(1)", "/a\x00b", "", "pool-a", "///evil.example", "/%0d%0aset-cookie:x\r\n", " /x",
-        "/api/me", "/auth/sign-in", "/auth", "/" + "a" * 3000, "//[", "/x\x7f", "data:text/html,x",
+        *("//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example", "/\t/evil.example"),
+        *("/\n/evil.example", "http:evil.example", "javascript:alert(1)", "/a\x00b", "", "pool-a", "///evil.example"),
+        *("/%0d%0aset-cookie:x\r\n", " /x", "/api/me", "/auth/sign-in", "/auth", "/" + "a" * 3000, "//[", "/x\x7f"),
+        "data:text/html,x",
     ],
-)  # fmt: skip
+)
 async def test_redirects_to_other_sites_are_refused(to: str) -> None:
     assert local_path(to) == "/"
     async with browser(application(auth_with())) as client:
@@ -186,10 +194,15 @@ async def test_redirects_to_other_sites_are_refused(to: str) -> None:
 @pytest.mark.parametrize(
     ("to", "expected"),
     [
-        ("/", "/"), ("/pool-a/jobs/train-1", "/pool-a/jobs/train-1"), ("/pool-a?x=1&y=http://a/b#z", "/pool-a?x=1&y=http://a/b#z"),
-        ("/pool/jobs/a%2Fb", "/pool/jobs/a%2Fb"), ("/wörter", "/w%C3%B6rter"), ("/a//b", "/a//b"), ("/apix", "/apix"),
+        ("/", "/"),
+        ("/pool-a/jobs/train-1", "/pool-a/jobs/train-1"),
+        ("/pool-a?x=1&y=http://a/b#z", "/pool-a?x=1&y=http://a/b#z"),
+        ("/pool/jobs/a%2Fb", "/pool/jobs/a%2Fb"),
+        ("/wörter", "/w%C3%B6rter"),
+        ("/a//b", "/a//b"),
+        ("/apix", "/apix"),
     ],
-)  # fmt: skip
+)
 def test_local_redirects_are_allowed(to: str, expected: str) -> None:
     assert local_path(to) == expected
 

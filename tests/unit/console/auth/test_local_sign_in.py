@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.http_kit import TOKEN
+from tests.kits.http import TOKEN
 from tests.unit.console.auth.kit import STRANGER, application, auth_with, browser, is_problem, roles_file, token_of
 
 from bailiff_console.auth.settings import AuthSettings
@@ -32,6 +32,7 @@ async def test_foreign_host_names_are_refused_against_dns_rebinding() -> None:
             assert (await client.get("/auth/sign-in", params={"token": TOKEN})).status_code == 303
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["", "a b", "localhost:8640/evil", "[::1", "localhost@evil.example"])
 async def test_an_invalid_host_header_is_refused(host: str) -> None:
     async with browser(application(auth_with())) as client:

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider, query_of, running_provider
+from tests.kits.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider, query_of, running_provider
 from tests.unit.console.auth.kit import application, auth_with, browser, is_problem, roles_file
 
 from bailiff_console.auth.settings import AuthSettings
@@ -25,9 +25,13 @@ async def provider() -> AsyncIterator[OidcProvider]:
 
 def console(provider: OidcProvider, **more: Any) -> Any:
     profile = {
-        "console_sign_in": "oidc", "console_url": URL, "console_host": "0.0.0.0", "oidc_issuer": provider.issuer,
-        "oidc_client_id": CLIENT_ID, "oidc_client_secret": CLIENT_SECRET,
-    }  # fmt: skip
+        "console_sign_in": "oidc",
+        "console_url": URL,
+        "console_host": "0.0.0.0",
+        "oidc_issuer": provider.issuer,
+        "oidc_client_id": CLIENT_ID,
+        "oidc_client_secret": CLIENT_SECRET,
+    }
     return application(auth_with(**{**profile, **more}))
 
 
@@ -51,6 +55,7 @@ async def sign_in(client: httpx.AsyncClient) -> httpx.Response:
     return await client.get(await to_provider(client))
 
 
+@pytest.mark.slow
 async def test_sign_in_through_the_provider(provider: OidcProvider, tmp_path: Path) -> None:
     provider.principal.groups = ["vision-team", "staff"]
     roles = roles_file(tmp_path, submitters={"vision": {"groups": ["vision-team"]}})
@@ -77,6 +82,7 @@ async def test_each_redirect_has_new_state_nonce_and_challenge(provider: OidcPro
         assert first["code_challenge_method"] == "S256"
 
 
+@pytest.mark.slow
 async def test_a_sign_in_can_finish_once_at_another_console_with_the_same_secret(provider: OidcProvider) -> None:
     one, other, stranger = (console(provider, console_secret=secret * 32) for secret in "xxy")
     async with visitor(one) as client, visitor(other) as again, visitor(stranger) as third:
@@ -133,7 +139,7 @@ BROKEN: tuple[tuple[Breaks, int], ...] = (
     (lambda provider: provider.answered.update(code="x" * 5000), 400),
     (lambda provider: provider.answered.update(code="guessed"), 502),
     (lambda provider: provider.answered.update(state="another"), 400),
-)  # fmt: skip
+)
 
 
 @pytest.mark.slow
@@ -174,6 +180,7 @@ async def test_a_code_is_accepted_once(provider: OidcProvider) -> None:
         assert (await client.get(back)).status_code == 400
 
 
+@pytest.mark.slow
 async def test_provider_keys_are_fetched_again_after_a_minimum_interval(provider: OidcProvider, monkeypatch: Any) -> None:
     app = console(provider)
     async with visitor(app) as client:
@@ -190,10 +197,12 @@ async def test_provider_keys_are_fetched_again_after_a_minimum_interval(provider
 @pytest.mark.parametrize(
     "described",
     [
-        {"issuer": "https://evil.example"}, {"jwks_uri": "http://evil.example/keys"}, {"token_endpoint": None},
+        {"issuer": "https://evil.example"},
+        {"jwks_uri": "http://evil.example/keys"},
+        {"token_endpoint": None},
         {"authorization_endpoint": "javascript:alert(1)"},
     ],
-)  # fmt: skip
+)
 async def test_invalid_provider_metadata_is_refused(provider: OidcProvider, described: dict[str, Any]) -> None:
     provider.described.update(described)
     async with visitor(console(provider)) as client:
@@ -214,6 +223,7 @@ async def test_provider_errors_are_escaped(provider: OidcProvider) -> None:
         assert "&lt;script&gt;" in answer.text
 
 
+@pytest.mark.slow
 async def test_an_email_claim_must_be_verified(provider: OidcProvider) -> None:
     provider.principal.more = {"email": "ada@example.org"}
     async with visitor(console(provider, oidc_name_claim="email")) as client:

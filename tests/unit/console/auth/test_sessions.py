@@ -138,9 +138,12 @@ def test_only_unexpired_revocations_are_stored(tmp_path: Path) -> None:
 
 async def test_roles_are_read_again_after_a_restart(tmp_path: Path) -> None:
     header_settings: dict[str, Any] = {
-        "console_sign_in": "header", "console_url": f"http://{HOST}", "console_proxies": (PROXY,),
-        "console_groups_header": "x-groups", "console_secret": SECRET,
-    }  # fmt: skip
+        "console_sign_in": "header",
+        "console_url": f"http://{HOST}",
+        "console_proxies": (PROXY,),
+        "console_groups_header": "x-groups",
+        "console_secret": SECRET,
+    }
     request_headers = {"peer": PROXY, "x-forwarded-user": "ada", "x-groups": "platform,others"}
     roles = roles_file(tmp_path, operators={"groups": ["platform"]})
     async with browser(application(auth_with(**header_settings, console_roles=roles)), **request_headers) as client:

@@ -5,7 +5,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.oidc_provider import served
+from tests.kits.oidc_provider import served
+from tests.kits.waiting import until
 from tests.unit.console.auth.kit import Clock, application, auth_with, sessions, token_of
 
 from bailiff_console.auth.auth_context import AuthContext
@@ -76,6 +77,4 @@ async def test_a_closed_stream_leaves_no_tasks(auth: AuthContext) -> None:
         before = len(asyncio.all_tasks())
         async with client.stream("GET", "/api/live") as stream:
             assert await anext(stream.aiter_bytes()) == b"event: board\n\n"
-        async with asyncio.timeout(PATIENCE_S):
-            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - there is no notification of ended tasks
-                await asyncio.sleep(0.01)
+        await until(lambda: len(asyncio.all_tasks()) <= before)

@@ -1,8 +1,11 @@
 """Text of records about evictions: decided, started, their stages, cancelled."""
 
+from bailiff_core.explain.eviction_stages import SHORTENED_BY, STAGES, stuck_text
 from bailiff_core.explain.victims import eviction_cause_text
 from bailiff_core.humanize import duration_text, user_text
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.evictions import evictions_of
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.work_lost import loss_text
 from bailiff_core.records import Record, decisions, facts
 
 from .line import Statement
@@ -17,59 +20,68 @@ def _migration_word(_record: Record, decision: decisions.MigrationDecided, _stat
     return "Moved" if decision.cause == "migration" else "Resized"
 
 
-STAGES: dict[facts.EvictionStage, str] = {
-    "noticed": "notice delivered",
-    "acknowledged": "notice acknowledged",
-    "step_confirmed": "coordinated checkpoint confirmed",
-    "step_agreed": "checkpoint step agreed",
-    "checkpoint_started": "checkpoint started",
-    "saving_in_flight": "checkpoint in flight",
-    "checkpoint_committed": "checkpoint saved",
-    "yielding": "exiting voluntarily",
-    "term_sent": "TERM sent",
-    "kill_sent": "KILL sent",
-}
-
-
-STUCK: dict[facts.EvictionStage, str] = {
-    "noticed": "notice never acknowledged",
-    "acknowledged": "acknowledged but started no checkpoint",
-    "step_confirmed": "its gang agreed on no checkpoint step",
-    "step_agreed": "did not reach the agreed step",
-    "checkpoint_started": "checkpoint not committed",
-    "saving_in_flight": "checkpoint in flight not committed",
-    "checkpoint_committed": "checkpoint saved but did not exit",
-    "yielding": "announced its exit but did not exit",
-    "term_sent": "did not exit on TERM",
-    "kill_sent": "did not exit on KILL",
-}
-
-
 @describes(facts.EvictionStageReached)
-def _eviction_stage_reached(fact: facts.EvictionStageReached, _state: PoolState) -> Statement:
+def _eviction_stage_reached(fact: facts.EvictionStageReached, state: PoolState) -> Statement:
+    job = state.jobs.get(fact.job)
+    task = job.task(fact.task) if job is not None and job.attempt == fact.attempt else None
     after = f"{duration_text(fact.elapsed)} after the notice" if fact.elapsed else ""
-    return Statement("eviction", _task(fact), joined(STAGES[fact.stage], _on(fact, *stage_facts(fact), after)), "evict")
+    return Statement(
+        "eviction",
+        _task(fact),
+        joined(STAGES[fact.stage], _on(fact, *stage_facts(fact, task is None or task.attached), after)),
+        "evict",
+    )
 
 
-def stage_facts(stage: facts.Stage) -> list[str]:
+def stage_facts(stage: facts.Stage, attached: bool) -> list[str]:
     """The details of a stage: step, checkpoint, stage in which it is stuck, grace."""
     details = [f"step {stage.step}"] if stage.step is not None and stage.checkpoint is None else []
     details += [checkpoint_text(stage.checkpoint)] if stage.checkpoint is not None else []
-    details += [STUCK[stage.stuck_in]] if stage.stuck_in is not None else []
+    details += [why] if (why := stuck_text(stage, attached)) else []
     if stage.kill_after is not None:
         term = f"TERM after {duration_text(stage.term_after or 0)}" if stage.attached else "no notice channel: TERM at once"
         details.append(f"{term}, KILL after {duration_text(stage.kill_after)}")
     return details
 
 
-@describes(facts.TaskEvictionCancelled)
+def _cancelled_word(_record: Record, fact: facts.TaskEvictionCancelled, state: PoolState) -> str:
+    """One event for all tasks of the eviction: that of the last one, with which it is over."""
+    job = state.jobs.get(fact.job)
+    pending = job is not None and any(each.eviction.cancel_seq is not None and each.remaining for each in evictions_of(job))
+    return "" if pending else "EvictionCancelled"
+
+
+def _continues_word(_record: Record, fact: facts.TaskCancelEvictionRefused, state: PoolState) -> str:
+    """One event for all tasks of the eviction: that of the first one that was already told to stop."""
+    job = state.jobs.get(fact.job)
+    found = evictions_of(job) if job is not None else []
+    mine = next((each for each in found if each.part and any(task.index == fact.task for task in each.tasks)), None)
+    # An eviction that continues is no preemption's any more; a whole job's continues with its first task.
+    earlier = mine is not None and any(
+        task.eviction and task.eviction.preemption is None and task.index != fact.task for task in mine.tasks
+    )
+    return "" if earlier else "EvictionContinues"
+
+
+@describes(facts.TaskEvictionCancelled, event=_cancelled_word)
 def _task_eviction_cancelled(fact: facts.TaskEvictionCancelled, _state: PoolState) -> Statement:
     return Statement("eviction cancelled", _task(fact), _on(fact, "keeps running"), "good")
 
 
-@describes(facts.TaskCancelEvictionRefused)
-def _task_cancel_eviction_refused(fact: facts.TaskCancelEvictionRefused, _state: PoolState) -> Statement:
-    return Statement("cancel refused", _task(fact), _on(fact, "too late, the eviction continues"), "warn")
+@describes(facts.TaskCancelEvictionRefused, event=_continues_word)
+def _task_cancel_eviction_refused(fact: facts.TaskCancelEvictionRefused, state: PoolState) -> Statement:
+    return Statement("cancel refused", _task(fact), _on(fact, too_late_text(state.jobs.get(fact.job))), "warn")
+
+
+def too_late_text(job: Job | None) -> str:
+    """What becomes of a job whose eviction can no longer be cancelled."""
+    return f"too late: it was already told to stop; it {follows(job)}"
+
+
+def follows(job: Job | None) -> str:
+    """What a job does after its eviction; `None`: it is not known any more."""
+    ends = job is not None and job.eviction is not None and job.demand.on_eviction == "end"
+    return "ends" if ends else "resumes later"
 
 
 @describes(facts.EvictionStarted)
@@ -96,6 +108,7 @@ def _drain_deadline_reached(decision: decisions.DrainDeadlineReached, _state: Po
 def _migration_decided(decision: decisions.MigrationDecided, state: PoolState) -> Statement:
     more = joined(
         decision.reason,
+        f"loses {loss_text(None, decision.lost_gpu_ms)}" if decision.lost_gpu_ms else "",
         island_text(decision.island),
         f"grace {duration_text(decision.grace)}",
         until(decision.expires, "reserved until"),
@@ -115,7 +128,24 @@ def _eviction_stuck(decision: decisions.EvictionStuck, _state: PoolState) -> Sta
     return Statement("eviction stuck", who, "its GPUs were not released in time and count as allocated until they are", "bad")
 
 
-@describes(decisions.EvictionCancelled, event="EvictionCancelled")
-def _eviction_cancelled(decision: decisions.EvictionCancelled, _state: PoolState) -> Statement:
-    details = "awaiting confirmation by its nodes" if decision.notified else "no notice had been sent"
-    return Statement("eviction cancelled", members(decision.job, decision.tasks), joined(decision.reason, details), "good")
+@describes(decisions.GraceShortened, event="GraceShortened")
+def _grace_shortened(decision: decisions.GraceShortened, _state: PoolState) -> Statement:
+    times = f"{duration_text(decision.earlier)} to {duration_text(decision.grace)}"
+    who = members(decision.job, decision.tasks)
+    return Statement("grace shortened", who, joined(times, SHORTENED_BY[decision.cause]), "evict")
+
+
+def _decided_word(_record: Record, decision: decisions.EvictionCancelled, _state: PoolState) -> str:
+    """Once agents were notified, theirs is the last word."""
+    return "" if decision.notified else "EvictionCancelled"
+
+
+@describes(decisions.EvictionCancelled, event=_decided_word)
+def _eviction_cancelled(decision: decisions.EvictionCancelled, state: PoolState) -> Statement:
+    who, job = members(decision.job, decision.tasks), state.jobs.get(decision.job)
+    if not decision.notified:
+        return Statement("eviction cancelled", who, joined(decision.reason, "no notice had been sent"), "good")
+    asked = (each for each in (evictions_of(job) if job is not None else ()) if each.eviction.cancel_seq is not None)
+    late = any(each.too_late for each in asked if each.part == decision.tasks)
+    details = too_late_text(job) if late else "awaiting confirmation by its nodes"
+    return Statement("eviction cancellation", who, joined(decision.reason, details), "warn" if late else "")

@@ -16,7 +16,11 @@ WHERE_WIDTH = 10
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The text of a line: what happened, to which job, task or node, and the details. tone: its colour."""
+    """The text of a line: what happened, to which job, task or node, and the details.
+
+    Attributes:
+        tone: Its colour.
+    """
 
     what: str
     subject: str = ""
@@ -60,15 +64,19 @@ TONES = {
 }
 
 
-def styled(line: Line) -> Text:
-    """The line for a terminal: the same characters, with colours."""
+def styled(line: Line, *, pool: bool = True) -> Text:
+    """The line for a terminal: the same characters, with colours.
+
+    Args:
+        pool: Add the pool's name.
+    """
     from rich.text import Text
 
     tone = TONES[line.statement.tone]
     text = Text()
     text.append(line.clock, "dim")
-    where = f"{line.pool}#{line.seq}"
-    text.append(f" {where:<{WHERE_WIDTH}} ", "cyan")
+    where = f"{f'{line.pool}#{line.seq}':<{WHERE_WIDTH}}" if pool else f"#{line.seq:<4}"
+    text.append(f" {where} ", "cyan")
     text.append(f"{line.statement.what:<{WHAT_WIDTH}} ", tone)
     text.append(line.statement.subject, "bold")
     if line.statement.detail:

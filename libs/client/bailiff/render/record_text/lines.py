@@ -23,11 +23,20 @@ def lines(record: Record, state: PoolState | None = None) -> list[Line]:
     by = requested_by(record)
     return [
         Line(
-            record.time, record.pool, record.seq,
+            record.time,
+            record.pool,
+            record.seq,
             Statement(each.what, plain(each.subject), plain(joined(each.detail, by)), each.tone),
         )
         for each in statements(record, state)
-    ]  # fmt: skip
+    ]
+
+
+def lines_about(record: Record, job: str, state: PoolState | None = None) -> list[Line]:
+    """Of a preemption, the line about this victim; of its preemptor, and of any other record, all lines."""
+    found = lines(record, state)
+    subjects = (f"{job} ", f"{job}/")
+    return [line for line in found if "→" in line.statement.subject and line.statement.subject.startswith(subjects)] or found
 
 
 PREDICATES = ("needs ", "for ", "→ ", "(")

@@ -25,7 +25,8 @@ def _policy_applied(fact: facts.PolicyApplied, _state: PoolState) -> Statement:
     classes = sorted(fact.policy.priority_classes, key=lambda entry: -entry.value)
     shown = " > ".join(f"{entry.name} {entry.value}" for entry in classes[:6]) + (" …" if len(classes) > 6 else "")
     enforced = "jobs that it does not admit are evicted" if fact.enforce else ""
-    return Statement("policy in force", shown, joined(f"actions {', '.join(fact.policy.preemption.actions)}", enforced))
+    why = f"reason: {fact.reason}" if fact.reason else ""
+    return Statement("policy in force", shown, joined(f"actions {', '.join(fact.policy.preemption.actions)}", enforced, why))
 
 
 @describes(facts.WriterStarted)

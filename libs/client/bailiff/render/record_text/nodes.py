@@ -39,12 +39,14 @@ def _enrolment_permitted(fact: facts.EnrolmentPermitted, _state: PoolState) -> S
 
 @describes(facts.NodeWaiting)
 def _node_waiting(fact: facts.NodeWaiting, _state: PoolState) -> Statement:
-    return Statement("node waiting", fact.node, f"not enrolled; to allow it: bailiff node approve {fact.node} {fact.key}", "warn")
+    return Statement("node waiting", fact.node, f"its key is not enrolled: {fact.key}", "warn")
 
 
 @describes(facts.NodeEnrolled)
 def _node_enrolled(fact: facts.NodeEnrolled, _state: PoolState) -> Statement:
     how = {"certificate": "by certificate", "token": "by token", "operator": "by an operator"}[fact.by]
+    if fact.certificate is not None:
+        how += f" of the root key, valid until {time_text(fact.certificate.expires)}"
     permit = f", as #{fact.permitted_by} permits" if fact.permitted_by is not None else ""
     return Statement("node enrolled", fact.node, f"{how}{permit}, key {fact.key}", "good")
 

@@ -1,8 +1,12 @@
 """Text of records about jobs: placed, pending, requeued, ended."""
 
-from bailiff_core.humanize import cost_text, count_text, duration_text
+from bailiff_core.explain.pending_records import DROP_REASONS
+from bailiff_core.explain.sentences import tasks_text
+from bailiff_core.humanize import cost_text, count_text, duration_text, exit_value, with_signals
 from bailiff_core.model.placement_ranges import numbers
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.units import restarts_to_shrink
+from bailiff_core.model.work_lost import loss_text, past_loss
 from bailiff_core.records import Record, decisions
 
 from .line import Statement
@@ -50,12 +54,22 @@ def _job_grown(decision: decisions.JobGrown, state: PoolState) -> Statement:
     return Statement("job grown", decision.job, joined(f"{added} more → {places}", island), "good")
 
 
+def _lost(state: PoolState, decision: decisions.JobShrunk | decisions.JobRequeued) -> str:
+    job = state.jobs.get(decision.job)
+    part = numbers(decision.tasks) if isinstance(decision, decisions.JobShrunk) else ()
+    loss = past_loss(state, job, decision.lost_gpu_ms, part) if job is not None and state.policy is not None else None
+    return f"lost {loss_text(loss, decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
+
+
+def with_fewer(job: Job | None) -> str:
+    """What an elastic job does when it loses some of its tasks."""
+    return "restarts" if job is not None and restarts_to_shrink(job) else "continues"
+
+
 @describes(decisions.JobShrunk, event="Shrunk")
-def _job_shrunk(decision: decisions.JobShrunk, _state: PoolState) -> Statement:
-    lost = f"lost {cost_text(decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
-    return Statement(
-        "job shrunk", members(decision.job, decision.tasks), joined(f"continues without them: {decision.cause}", lost), "warn"
-    )
+def _job_shrunk(decision: decisions.JobShrunk, state: PoolState) -> Statement:
+    more = joined(f"{with_fewer(state.jobs.get(decision.job))} without them: {decision.cause}", _lost(state, decision))
+    return Statement("job shrunk", members(decision.job, decision.tasks), more, "warn")
 
 
 @describes(decisions.JobStarting, event=_starting_word)
@@ -63,25 +77,11 @@ def _job_starting(decision: decisions.JobStarting, _state: PoolState) -> Stateme
     return Statement("job starting", members(decision.job, decision.tasks), "its reserved resources are free", "good")
 
 
-REASONS = {
-    "expired": "the reservation expired",
-    "cancelled": "the job was cancelled",
-    "resources-lost": "the reserved resources are no longer available",
-    "abandoned": "its preemption was abandoned",
-    "preempted": "preempted by a job of higher priority",
-    "scaled": "the job no longer requests it",
-    "policy": "the policy does not allow it",
-    "paused": "the job was paused",
-    "requested": "requested by a user",
-    "drain": "the node is being drained",
-}
-
-
 @describes(decisions.ReservationDropped, event="Unreserved")
 def _reservation_dropped(decision: decisions.ReservationDropped, _state: PoolState) -> Statement:
     plan = f"preemption #{decision.preemption}" if decision.preemption is not None else ""
     who = members(decision.job, decision.tasks)
-    return Statement("reservation dropped", who, joined(REASONS[decision.reason], plan), "warn")
+    return Statement("reservation dropped", who, joined(DROP_REASONS[decision.reason], plan), "warn")
 
 
 @describes(decisions.JobPending, event="Pending")
@@ -117,22 +117,29 @@ def _job_idle(decision: decisions.JobIdle, _state: PoolState) -> Statement:
     return Statement("job idle", decision.job, f"its GPUs were idle for {duration_text(decision.duration)}: {follows}", "warn")
 
 
-@describes(decisions.JobRequeued, event="Requeued")
-def _job_requeued(decision: decisions.JobRequeued, _state: PoolState) -> Statement:
-    lost = f"lost {cost_text(decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
+def _requeued_word(_record: Record, decision: decisions.JobRequeued, _state: PoolState) -> str:
+    return "Shrunk" if decision.without else "Requeued"
+
+
+@describes(decisions.JobRequeued, event=_requeued_word)
+def _job_requeued(decision: decisions.JobRequeued, state: PoolState) -> Statement:
+    lost = _lost(state, decision)
+    fewer = f"restarts without {tasks_text(decision.without)}" if decision.without else ""
     later = until(decision.not_before or None, "not before")
     how = f"attempt {decision.attempt} {decision.outcome}"
     rule = f"rule {decision.rule}" if decision.rule else ""
-    return Statement("job requeued", decision.job, joined(f"{how}: {decision.cause}", rule, lost, later), "warn")
+    return Statement("job requeued", decision.job, joined(f"{how}: {decision.cause}", fewer, rule, lost, later), "warn")
 
 
 def how_it_ended(decision: decisions.JobEnded) -> str:
     """The reason and the exit codes of a job's end."""
-    codes = ", ".join(f"task {task}: {code}" for task, code in list(decision.exit_codes.items())[:4] if code)
-    return joined(decision.reason, f"exit codes {codes}" if codes else "")
+    codes = [(task, code) for task, code in list(decision.exit_codes.items())[:4] if code]
+    listed = ", ".join(f"task {task}: {exit_value(code)}" for task, code in codes)
+    return joined(with_signals(decision.reason), f"exit codes {listed}" if codes else "")
 
 
 @describes(decisions.JobEnded, event=_ended_word)
 def _job_ended(decision: decisions.JobEnded, _state: PoolState) -> Statement:
-    more = joined(decision.outcome, how_it_ended(decision))
+    lost = f"lost {cost_text(decision.lost_gpu_ms)} of work" if decision.lost_gpu_ms else ""
+    more = joined(decision.outcome, how_it_ended(decision), lost)
     return Statement("job ended", decision.job, more, "good" if decision.outcome == "succeeded" else "bad")

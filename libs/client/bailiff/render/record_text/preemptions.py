@@ -3,11 +3,12 @@
 import re
 from collections.abc import Sequence
 
-from bailiff_core.explain import missing_text
-from bailiff_core.explain.victims import REFUSAL_REASONS
-from bailiff_core.humanize import cost_text, count_text, cpus_counted_text
+from bailiff_core.explain.pending_records import CONCLUSIVE, REFUSAL_REASONS, missing_text
+from bailiff_core.explain.victims import further_loss_text
+from bailiff_core.humanize import count_text, cpus_counted_text
 from bailiff_core.model.proposal import VictimChoice
 from bailiff_core.model.state import PoolState
+from bailiff_core.model.work_lost import loss_text, victim_loss, victims_loss
 from bailiff_core.records import Record, decisions, facts
 
 from .line import Statement
@@ -19,7 +20,7 @@ NEEDS = re.compile(r"(^|\w+: )needs ")
 
 
 def _refused_word(_record: Record, decision: decisions.PreemptionRefused, _state: PoolState) -> str:
-    return "NoPreemption" if decision.reason in ("impossible", "gave-up") else ""
+    return "NoPreemption" if decision.reason in CONCLUSIVE else ""
 
 
 @describes(facts.ProposalReceived)
@@ -64,11 +65,17 @@ def _preemption_decided(decision: decisions.PreemptionDecided, state: PoolState)
         if choice.moved_to and not choice.relocated:
             action = f"evict, of these {action}"
         counted = f" ({cpus_counted_text(choice.cpu_milli)})" if choice.cpu_milli else ""
-        loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}{counted}"
+        loss = loss_text(victim_loss(state, choice), choice.lost_gpu_ms)
+        loses = "" if choice.reserved or choice.extends else f"loses {loss}{counted}"
         who = f"{members(choice.job, choice.tasks)} → {action}"
-        found.append(Statement("preemption decided", who, joined(f"for {preemptor.job} {sides}", loses), "preempt"))
-    if len(found) > 1 or island or decision.unneeded_victims or decision.cancelled_evictions:
-        summary = joined(_sum(decision.victims), f"{preemptor.job} is placed on {places}", island, _not_evicted(decision))
+        found.append(
+            Statement(
+                "preemption decided", who, joined(f"for {preemptor.job} {sides}", loses, further_loss_text(choice)), "preempt"
+            )
+        )
+    if len(found) > 1 or island or decision.reason or decision.unneeded_victims or decision.cancelled_evictions:
+        placed = f"{preemptor.job} is placed on {places}"
+        summary = joined(_sum(state, decision.victims), placed, decision.reason, island, _not_evicted(decision))
         found.append(Statement("", "", summary, "preempt"))
     return found
 
@@ -86,10 +93,10 @@ def _sides(decision: decisions.PreemptionDecided, choice: VictimChoice, state: P
     return f"({preemptor.class_name} {preemptor.priority} > {rank})"
 
 
-def _sum(victims: Sequence[VictimChoice]) -> str:
-    lost = sum(choice.lost_gpu_ms for choice in victims if not choice.reserved)
+def _sum(state: PoolState, victims: Sequence[VictimChoice]) -> str:
     jobs = dict.fromkeys(choice.job for choice in victims)
-    return f"{count_text(len(jobs), 'job')} in total, {cost_text(lost)} lost"
+    recorded = sum(choice.lost_gpu_ms for choice in victims if not choice.reserved)
+    return f"{count_text(len(jobs), 'job')} in total, loss {loss_text(victims_loss(state, victims), recorded)}"
 
 
 def _not_evicted(decision: decisions.PreemptionDecided) -> str:

@@ -20,8 +20,10 @@ EventWord = Callable[[Record, Any, PoolState], str]
 class RecordText:
     """The text of one record type.
 
-    describe: one statement, or one per victim. event: the event type, empty for no event. fields: names
-    of the record's data, in order. The state, folded up to the record, maps node numbers to names and may be empty.
+    Attributes:
+        describe: Makes one statement, or one per victim. The state that it gets is folded up to the record, and may be empty.
+        event: The event type; empty if the record is no event.
+        fields: Names of the record's data, in order.
     """
 
     kind: type[Payload]
@@ -41,7 +43,11 @@ class Entries:
         self.by_type: dict[type[Payload], RecordText] = {}
 
     def __call__(self, kind: type[P], *, event: str | EventWord = "") -> Callable[[Function[P]], Function[P]]:
-        """Registers the function that describes records of this type. event: their event type, or a function that returns it."""
+        """Registers the function that describes records of this type.
+
+        Args:
+            event: Their event type, or a function that returns it.
+        """
         word: EventWord = (lambda _record, _data, _state: event) if isinstance(event, str) else event
 
         def register(function: Function[P]) -> Function[P]:

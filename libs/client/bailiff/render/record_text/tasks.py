@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from bailiff_core.humanize import count_text, duration_text, memory_text, user_text
+from bailiff_core.humanize import count_text, duration_text, exit_text, memory_text, user_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, facts
 
@@ -23,10 +23,11 @@ def _task_started_word(record: Record, fact: facts.TaskStarted, state: PoolState
 
 
 def _running_word(job: Job) -> str:
-    if job.attempt <= 1:
-        return "Started"
-    evicted = job.last_eviction is not None and job.last_eviction >= job.pending_since
-    return "Resumed" if evicted else "Restarted"
+    if job.attempt > 1 and job.last_eviction is not None and job.last_eviction >= job.pending_since:
+        return "Resumed"
+    # Attempts that had a reservation only, or were never started, count as attempts.
+    never_ran = job.first_wait is not None and job.submitted_at + job.first_wait == job.last_start
+    return "Started" if never_ran else "Restarted"
 
 
 SECOND = 1_000_000
@@ -36,6 +37,7 @@ ATTACH_ENDS: Mapping[facts.AttachEnd, str] = {
     "expired": "nobody connected in time",
     "agent-restarted": "the node agent was restarted",
     "no-terminal": "the task has no terminal",
+    "no-shell": "its node cannot open a shell beside it",
     "not-running": "the task does not run",
     "not-offered": "the node accepts no attachments",
     "failed": "the connection failed",
@@ -63,8 +65,7 @@ def _task_start_refused(fact: facts.TaskStartRefused, _state: PoolState) -> Stat
 
 @describes(facts.TaskExited)
 def _task_exited(fact: facts.TaskExited, _state: PoolState) -> Statement:
-    code = f"exit code {fact.exit_code}" if fact.exit_code >= 0 else f"by signal {-fact.exit_code}"
-    how = "exit not observed" if fact.unobserved else code
+    how = "exit not observed" if fact.unobserved else f"{'by ' if fact.exit_code < 0 else ''}{exit_text(fact.exit_code)}"
     last = f"last step {fact.step}" if fact.step is not None else ""
     return Statement("task exited", _task(fact), _on(fact, how, fact.reason, last), "" if fact.exit_code == 0 else "warn")
 
@@ -127,7 +128,7 @@ def _task_vanished(fact: facts.TaskVanished, _state: PoolState) -> Statement:
 
 @describes(facts.AttachGranted, event="AttachGranted")
 def _attach_granted(fact: facts.AttachGranted, _state: PoolState) -> Statement:
-    what = f"to port {fact.port}" if fact.port is not None else ""
+    what = f"to port {fact.port}" if fact.port is not None else "to a shell beside it" if fact.shell else ""
     return Statement("attach granted", _task(fact), _on(fact, what))
 
 

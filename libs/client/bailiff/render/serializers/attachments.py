@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
+
+from typing_extensions import TypedDict
 
 from bailiff_core.records import facts
 
@@ -15,9 +17,15 @@ if TYPE_CHECKING:
 
 
 class AttachmentRow(TypedDict):
-    """One grant. port: null: the terminal. started_at: null: nobody has connected. ended_at, reason: null: not ended.
+    """One grant.
 
-    user: who requested it; user_verified: whether that is known.
+    Attributes:
+        user: Who requested it.
+        user_verified: Whether that name was verified.
+        port: Null for the terminal, or a shell.
+        shell: To a shell beside the task.
+        started_at: Null until somebody has connected.
+        ended_at: Null until it has ended.
     """
 
     seq: int
@@ -25,6 +33,7 @@ class AttachmentRow(TypedDict):
     user_verified: bool
     task: int
     port: int | None
+    shell: bool
     granted_at: str | None
     started_at: str | None
     ended_at: str | None
@@ -32,16 +41,27 @@ class AttachmentRow(TypedDict):
 
 
 def attachments_of(history: Iterable[Record]) -> list[AttachmentRow]:
-    """The attachments of a job, oldest first. history: its records."""
+    """The attachments of a job, oldest first.
+
+    Args:
+        history: Its records.
+    """
     found: dict[int, AttachmentRow] = {}
     for record in history:
         data = record.data
         if isinstance(data, facts.AttachGranted):
             found[record.seq] = {
-                "seq": record.seq, "user": record.actor, "user_verified": record.actor_verified, "task": data.task,
-                "port": data.port, "granted_at": moment(record.time),
-                "started_at": None, "ended_at": None, "reason": None,
-            }  # fmt: skip
+                "seq": record.seq,
+                "user": record.actor,
+                "user_verified": record.actor_verified,
+                "task": data.task,
+                "port": data.port,
+                "shell": data.shell,
+                "granted_at": moment(record.time),
+                "started_at": None,
+                "ended_at": None,
+                "reason": None,
+            }
         elif isinstance(data, facts.AttachStarted) and data.grant in found:
             found[data.grant]["started_at"] = moment(record.time)
         elif isinstance(data, facts.AttachEnded) and data.grant in found:

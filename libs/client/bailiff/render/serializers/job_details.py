@@ -2,102 +2,107 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from bailiff.render.record_text.phrases import node_name
+from typing_extensions import TypedDict
+
+from bailiff.render.plain_text import plain
+from bailiff.render.record_text.phrases import demand_text, node_name
 from bailiff_core.model.placement_ranges import bits
+from bailiff_core.views import Moment, PendingReason
 
+from .attachments import AttachmentRow, attachments_of
 from .jobs import JobRow, job_row
+from .moves import MoveRow, moves_of
 from .times import moment
 
 if TYPE_CHECKING:
     from bailiff_core.model.state import Job, PoolState, Task
     from bailiff_core.records import Record
 
-    from .attachments import AttachmentRow
-    from .moves import MoveRow
-
-WHY = ("JobPending", "PreemptionRequested", "PreemptionRefused", "ReservationDropped")
+NO_REASON: PendingReason = {"pending_reason": None, "pending_reason_seq": None, "pending_reason_at": None}
 
 
 class TaskRow(TypedDict):
-    """One task of a job's current attempt. stage: of its eviction; step, checkpoint: as last reported."""
+    """One task of a job's current attempt.
+
+    Attributes:
+        stage: Stage of its eviction.
+        step: The last reported step.
+        checkpoint_step: Step of the last reported checkpoint.
+        checkpoint_at: Time of the last reported checkpoint.
+    """
 
     task: int
     node: str
     devices: list[int]
     state: str
     exit_code: int | None
-    started_at: str | None
+    started_at: Moment | None
     stage: str
     step: int | None
     checkpoint_step: int | None
-    checkpoint_at: str | None
+    checkpoint_at: Moment | None
 
 
-class JobDetails(TypedDict):
-    """`bailiff describe`. owner: who submitted the job. signed_by: the key that signed its submission. events: lines for people.
+class ClaimRow(TypedDict):
+    """A field that makes the job harder to evict: what the job says, and what holds by the policy."""
 
-    pending_reason: the newest recorded reason, true at `pending_reason_at`.
+    field: str
+    claimed: str
+    granted: str
+
+
+class JobDetails(PendingReason):
+    """The output of `bailiff describe`.
+
+    Attributes:
+        signed_by: The key that signed its submission.
+        claims: What it claims that makes it harder to evict, and what of it is granted.
+        victims: The victims of its preemption.
+        events: Lines for people.
+        end_reason: Why it ended; empty if it succeeded.
     """
 
     summary: JobRow
     demand: str
     request: dict[str, Any]
-    labels: dict[str, str]
+    claims: list[ClaimRow]
+    end_reason: str
     spec_digest: str
-    submitted_seq: int
-    owner: str
-    owner_verified: bool
     signed_by: str
-    eviction: dict[str, Any] | None
-    reserved_until: str | None
+    reserved_until: Moment | None
     victims: list[str]
     task_list: list[TaskRow]
-    pending_reason: str
-    pending_reason_at: str | None
     moves: list[MoveRow]
     attachments: list[AttachmentRow]
     events: list[str]
 
 
 def job_details(state: PoolState, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:
-    """One job in detail. history: its records."""
-    from bailiff.render.record_text.phrases import demand_text
+    """One job in detail.
 
-    from .attachments import attachments_of
-    from .moves import moves_of
+    Args:
+        history: Its records.
+    """
+    from bailiff_core.explain.claims import claims_of  # as in `_why`
+    from bailiff_core.explain.job_state import end_reason
 
     waits = [name for name in state.queue if name not in state.active]
     ahead = waits.index(job.id) if job.id in waits else None
     plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
-    eviction = job.eviction
-    reason, reason_at = _why(history) if job.phase == "pending" else ("", None)
     return {
+        **(_why(history) if job.phase == "pending" else NO_REASON),
         "summary": job_row(state, job, now, ahead),
+        "end_reason": plain(end_reason(job, history)),
         "demand": demand_text(job.demand),
         "request": job.demand.to_data(),
-        "labels": dict(job.demand.labels),
+        "claims": [{"field": each.field, "claimed": each.claimed, "granted": each.granted} for each in claims_of(state, job)],
         "spec_digest": job.spec_digest,
-        "submitted_seq": job.seq,
-        "owner": job.user,
-        "owner_verified": job.user_verified,
         "signed_by": _signed_by(job, history),
-        "eviction": None
-        if eviction is None
-        else {
-            "decided_seq": eviction.decided_seq,
-            "cause": eviction.cause,
-            "for_job": eviction.for_job,
-            "grace_s": eviction.grace // 1_000_000,
-            "started_seq": eviction.started_seq,
-            "stuck": eviction.stuck,
-        },
         "reserved_until": moment(job.reserved_until),
         "victims": list(plan.victims) if plan is not None else [],
         "task_list": [task_row(state, task) for task in job.tasks],
-        "pending_reason": reason,
-        "pending_reason_at": reason_at,
         "moves": list(moves_of(state, history)),
         "attachments": attachments_of(history),
         "events": events,
@@ -127,11 +132,13 @@ def task_row(state: PoolState, task: Task) -> TaskRow:
     }
 
 
-def _why(history: list[Record]) -> tuple[str, str | None]:
-    """The newest recorded reason why the job is pending, with its seq, and its time."""
-    from bailiff.render.record_text.lines import lines
+def _why(history: list[Record]) -> PendingReason:
+    """The newest recorded reason why the job is pending."""
+    from bailiff_core.explain import pending_reason_in  # loads the scheduling rules, which a list seldom needs
 
     for record in reversed(history):
-        if record.data is not None and record.data.NAME in WHY:
-            return f"{lines(record)[0].statement.detail} (#{record.seq})", moment(record.time)
-    return "", None
+        found = pending_reason_in(record.data)
+        if found is not None:
+            reason = plain(found[1])
+            return {"pending_reason": reason, "pending_reason_seq": record.seq, "pending_reason_at": moment(record.time)}
+    return NO_REASON

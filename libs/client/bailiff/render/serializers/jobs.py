@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, get_args
 
-from bailiff.client.projects import below
+from typing_extensions import TypedDict
+
 from bailiff.render.record_text.phrases import node_name, with_reason
-from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.humanize import memory_text, thousandths_text, user_text
 from bailiff_core.model.state import ENDED
+from bailiff_core.model.undecoded import shared_of
+from bailiff_core.views import JobState, JobView, Moment, requested_gpu_milli
 
 from .times import moment
 
@@ -20,108 +22,187 @@ if TYPE_CHECKING:
 
 REQUESTS = {"requested": "evicted", "cancelled": "cancelled", "paused": "paused"}
 """What the requester did, by the cause of an eviction."""
-STATES = (
-    "running", "starting", "reserved", "evicting", "pausing", "cancelling", "suspended", "pending", "waiting", "paused",
-    "succeeded", "failed", "cancelled",
-)  # fmt: skip
+STATES: tuple[JobState, ...] = get_args(JobState)
 """The states of a job, one word each, on the command line, in the console and in the Python client."""
 
 
-class JobRow(TypedDict):
-    """One job in `bailiff list`.
+class EvictionView(TypedDict):
+    """An eviction in progress.
 
-    user: who submitted it; user_verified: whether that is known. state: one of `STATES`: the phase, or `suspended` (a decision
-    about it failed), `cancelling` or `pausing`. jobs_ahead: pending jobs ahead of it in the queue, null unless it is pending.
-    pending_s counts from its submission or last eviction, running_s since all its tasks run. priority: the effective one;
-    base_priority: that of its class. gpus: whole GPUs of the gang; gpus_text includes parts of GPUs, placed_gpus_text those of
-    placed_tasks. reserved_nodes: where resources are reserved for it.
+    Attributes:
+        for_job: The preemptor.
+        stage: The newest stage of its tasks, else `started` or `decided`.
+        started_at: Null until a notice was sent.
+        deadline: The end of its grace.
+        stuck: Its resources were not released in time.
     """
 
-    job: str
-    user: str
-    user_verified: bool
-    project: str
+    decided_seq: int
+    cause: str
+    for_job: str | None
+    stage: str
+    started_at: Moment | None
+    deadline: Moment | None
+    grace_s: int
+    stuck: bool
+
+
+class CurrentJob(JobView):
+    """A job in the state of its pool: a function of the log, independent of the clock.
+
+    Attributes:
+        priority: The effective priority.
+        base_priority: The priority of its class.
+        gpus_text: The requested GPUs, including GPU memory.
+        placed_gpus_text: The GPUs of its placed tasks.
+        reserved_nodes: Nodes on which resources are reserved for it.
+        started_at: Start of the last attempt.
+        step: The last reported step.
+        checkpoint_step: Step of the last reported checkpoint.
+        checkpoint_at: Time of the last reported checkpoint.
+    """
+
     labels: dict[str, str]
-    priority_class: str
     priority: int
     base_priority: int
     preemptible: bool
-    state: str
-    jobs_ahead: int | None
-    gpus: int
     gpus_text: str
     placed_gpus_text: str
-    tasks: int
     min_tasks: int
     placed_tasks: int
     nodes: list[str]
     reserved_nodes: list[str]
-    attempt: int
     evictions: int
     failures: int
-    submitted_at: str | None
-    started_at: str | None
-    ended_at: str | None
-    pending_s: int | None
-    running_s: int | None
+    started_at: Moment | None
+    pending_since: Moment | None
+    step: int | None
+    checkpoint_step: int | None
+    checkpoint_at: Moment | None
+    eviction: EvictionView | None
     note: str
 
 
-def job_rows(state: PoolState, now: int, *, ended: bool = False, project: str | None = None) -> list[JobRow]:
-    """Active jobs in queue order, pending, waiting and paused jobs, and with `ended` ended jobs, newest first.
+class JobRow(CurrentJob):
+    """One job in `bailiff list`.
 
-    project: only its jobs and those of subprojects.
+    Attributes:
+        jobs_ahead: Number of pending jobs ahead of it in the queue; null unless it is pending.
+        pending_s: Seconds since its submission or last eviction.
+        running_s: Seconds since all its tasks run.
     """
-    mine = None if project is None else dict.fromkeys(below(state.rules, project))
-    active = sorted(state.active_jobs(), key=queue_key)
-    waits = [
+
+    jobs_ahead: int | None
+    pending_s: int | None
+    running_s: int | None
+
+
+def job_order(state: PoolState, *, ended: bool = False) -> list[str]:
+    """The names of active jobs in queue order, pending, waiting and paused jobs, and with `ended` ended jobs, newest first.
+
+    None of them is decoded.
+    """
+    waits, phases = pending(state), dict[str, list[str]]()
+    listed = {**state.active, **state.ended, **dict.fromkeys(waits)}
+    for name in state.jobs:
+        if name not in listed:
+            phases.setdefault(shared_of(state.jobs, name).phase, []).append(name)
+    ranked = [list(state.active), phases.get("waiting", []), phases.get("paused", [])]
+    few = {name for names in ranked for name in names}
+    submitted = {name: at for at, name in enumerate(state.jobs) if name in few}
+    for names in ranked:
+        names.sort(key=lambda name: (-shared_of(state.jobs, name).priority, submitted[name]))
+    active, behind, paused = ranked
+    return [*active, *waits, *behind, *paused, *(reversed(state.ended) if ended else ())]
+
+
+def pending(state: PoolState) -> list[str]:
+    """The names of pending jobs, in queue order."""
+    return [
         name for name in state.queue if name not in state.active
     ]  # a job that runs with fewer tasks than requested is in the queue, too
-    waiting = [state.jobs[name] for name in waits]
-    paused = sorted((job for job in state.jobs.values() if job.phase == "paused"), key=queue_key)
-    over = [state.jobs[name] for name in reversed(state.ended)] if ended else []
-    ahead = {name: at for at, name in enumerate(waits)}
-    behind = sorted((job for job in state.jobs.values() if job.phase == "waiting"), key=queue_key)
-    found = [job for job in [*active, *waiting, *behind, *paused, *over] if mine is None or job.project in mine]
-    return [job_row(state, job, now, ahead.get(job.id)) for job in found]
+
+
+def job_rows(state: PoolState, now: int, names: Iterable[str] | None = None) -> list[JobRow]:
+    """The rows of these jobs; of all that have not ended, in their order, if none are named."""
+    ahead = {name: at for at, name in enumerate(pending(state))}
+    chosen = job_order(state) if names is None else names
+    return [job_row(state, state.jobs[name], now, ahead.get(name)) for name in chosen]
 
 
 def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> JobRow:
-    """The row of one job. now: µs UTC."""
-    end = job.ended_at or now
-    running = job.phase in ("running", "evicting") or (job.phase in ENDED and job.last_start is not None)
-    waits = job.phase in ("pending", "reserved", "starting")
-    since = max(job.submitted_at, job.last_eviction or 0, job.pending_since if job.demand.after else 0)
+    """The row of one job.
+
+    Args:
+        now: µs UTC.
+    """
+    end, since = job.ended_at or now, _pending_since(job)
+    running = job.last_start is not None and (job.phase in ("running", "evicting") or job.phase in ENDED)
+    return {
+        **current_job(state, job),
+        "jobs_ahead": ahead,
+        "pending_s": max(0, end - since) // 1_000_000 if since is not None else None,
+        "running_s": max(0, end - (job.last_start or 0)) // 1_000_000 if running else None,
+    }
+
+
+def current_job(state: PoolState, job: Job) -> CurrentJob:
+    """The job as the state has it."""
     placed = [task for task in job.tasks if task.state in ("starting", "running", "exited")]
+    steps = [task.step for task in job.tasks if task.step is not None]
+    checkpoints = [task.checkpoint_step for task in job.tasks if task.checkpoint_step is not None]
     return {
         "job": job.id,
+        "submitted_seq": job.seq,
         "user": user_of(job),
         "user_verified": job.user_verified,
         "project": job.project,
-        "labels": dict(job.demand.labels),
         "priority_class": job.class_name,
+        "state": job_state(job),
+        "gpus": requested_gpu_milli(job.demand, state.policy) / 1000,
+        "tasks": job.size,
+        "attempt": job.attempt,
+        "submitted_at": moment(job.submitted_at) or "",
+        "ended_at": moment(job.ended_at),
+        "labels": dict(job.demand.labels),
         "priority": job.priority,
         "base_priority": job.base_priority,
         "preemptible": job.preemptible,
-        "state": job_state(job),
-        "jobs_ahead": ahead,
-        "gpus": job.gpus,
         "gpus_text": gpus_of_tasks(group for group in job.demand.tasks for _ in range(group.count)),
         "placed_gpus_text": gpus_of_tasks(job.group(task.index) for task in placed),
-        "tasks": job.size,
         "min_tasks": job.minimum,
         "placed_tasks": len(placed),
         "nodes": node_names(state, job.tasks),
         "reserved_nodes": node_names(state, [*(task for task in job.tasks if task.state == "reserved"), *job.reservation]),
-        "attempt": job.attempt,
         "evictions": job.evictions,
         "failures": job.failures,
-        "submitted_at": moment(job.submitted_at),
         "started_at": moment(job.last_start),
-        "ended_at": moment(job.ended_at),
-        "pending_s": max(0, end - since) // 1_000_000 if waits else None,
-        "running_s": max(0, end - job.last_start) // 1_000_000 if running and job.last_start is not None else None,
+        "pending_since": moment(_pending_since(job)),
+        "step": max(steps, default=job.step),
+        "checkpoint_step": max(checkpoints, default=None),
+        "checkpoint_at": moment(job.last_checkpoint),
+        "eviction": _eviction(job, job.eviction) if job.eviction is not None else None,
         "note": job_note(state, job),
+    }
+
+
+def _pending_since(job: Job) -> int | None:
+    """Since when it waits for resources, µs; `None` if it does not."""
+    return job.queued_since if job.phase in ("pending", "reserved", "starting") else None
+
+
+def _eviction(job: Job, eviction: Eviction) -> EvictionView:
+    reached = [(at, stage) for task in job.tasks for stage, at in task.stage_times.items()]
+    begun = eviction.started_at
+    return {
+        "decided_seq": eviction.decided_seq,
+        "cause": eviction.cause,
+        "for_job": eviction.for_job,
+        "stage": max(reached)[1] if reached else ("started" if eviction.started_seq is not None else "decided"),
+        "started_at": moment(begun),
+        "deadline": moment(begun + eviction.grace) if begun is not None else None,
+        "grace_s": eviction.grace // 1_000_000,
+        "stuck": eviction.stuck,
     }
 
 
@@ -135,7 +216,11 @@ def node_names(state: PoolState, tasks: list[Task]) -> list[str]:
 
 
 def gpus_of_tasks(groups: Iterable[TaskGroup]) -> str:
-    """`4` for whole GPUs, `2.5` with fractions, `4 + 2 × 4GiB` with GPU memory, `3g.40gb` for MIG. groups: one per task."""
+    """`4` for whole GPUs, `2.5` with fractions, `4 + 2 × 4GiB` with GPU memory, `3g.40gb` for MIG.
+
+    Args:
+        groups: One per task.
+    """
     milli, bytes_of, mig = 0, dict[int, int](), dict[str, int]()
     for group in groups:
         devices = group.gpu_devices or 1
@@ -150,7 +235,7 @@ def gpus_of_tasks(groups: Iterable[TaskGroup]) -> str:
     return " + ".join(parts)
 
 
-def job_state(job: Job) -> str:
+def job_state(job: Job) -> JobState:
     """State of the job in one word."""
     if job.phase in ENDED:
         return job.phase

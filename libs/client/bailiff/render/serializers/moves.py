@@ -1,7 +1,8 @@
 """Migrations of a job: nodes, times and downtime."""
 
 from collections.abc import Iterator
-from typing import TypedDict
+
+from typing_extensions import TypedDict
 
 from bailiff.render.record_text.phrases import node_name
 from bailiff_core.model.placement_ranges import NodeShare, numbers
@@ -14,8 +15,12 @@ from .times import moment
 class MoveRow(TypedDict):
     """One migration of a job to reserved resources.
 
-    notified_at: the eviction notice; stopped_at: exit of the first task; running_at: all tasks run again. pause_s: from notice to
-    running, down_s: from the first exit to running.
+    Attributes:
+        notified_at: Time of the eviction notice.
+        stopped_at: Exit of the first task.
+        running_at: When all tasks ran again.
+        pause_s: Seconds from the notice until all tasks ran again.
+        down_s: Seconds from the first exit until all tasks ran again.
     """
 
     seq: int
@@ -29,7 +34,11 @@ class MoveRow(TypedDict):
 
 
 def moves_of(state: PoolState, history: list[Record]) -> Iterator[MoveRow]:
-    """Migrations of the job, requested or decided. history: its records."""
+    """Migrations of the job, requested or decided.
+
+    Args:
+        history: Its records.
+    """
     for at, record in enumerate(history):
         data = record.data
         if isinstance(data, decisions.MigrationDecided) and data.cause == "migration":

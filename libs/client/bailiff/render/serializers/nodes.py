@@ -2,29 +2,43 @@
 
 import re
 from collections.abc import Iterator
-from typing import TypedDict
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from bailiff_core.model.gpu_shares import units_of
-from bailiff_core.model.mig import listed_devices, profile_of
+from bailiff_core.model.mig import device_gpu_milli, listed_devices, mig_weights_of, profile_of
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Device, Job, Node, PoolState, Task
+from bailiff_core.views import Gpus, NodeState, NodeView
 
 from .times import moment
 
+DeviceStateWord = Literal["free", "shared", "allocated", "releasing", "reserved", "unhealthy", "quarantined"]
+
 
 class DeviceRow(TypedDict):
-    """One GPU or MIG device. state: free, shared, allocated, releasing, reserved, unhealthy or quarantined.
+    """One GPU or MIG device.
 
-    job, task: to which it is allocated, the first of several; shared_by: all of them, as job/task; free_milli: thousandths of it
-    that are neither allocated nor reserved. fault: why it is unhealthy or quarantined; fault_job: the last job on it. profile:
-    of a MIG device, of the card parent; island: the same for GPUs that NVLink, or one PCIe switch, connects; each empty if none.
+    Attributes:
+        state: `free`, `shared`, `allocated`, `releasing`, `reserved`, `unhealthy` or `quarantined`.
+        job: The job to which it is allocated, the first of several.
+        task: The task of this job.
+        shared_by: All tasks on it, as job/task.
+        free_milli: Thousandths of it that are neither allocated nor reserved.
+        fault: Why it is unhealthy or quarantined.
+        fault_job: The last job on it.
+        profile: Profile of a MIG device; empty for a GPU.
+        parent: The GPU of which a MIG device is part; empty for a GPU.
+        island: The same for GPUs that NVLink, or one PCIe switch, connects; empty if unknown.
     """
 
     number: int
     id: str
     model: str
     memory_bytes: int
-    state: str
+    state: DeviceStateWord
     job: str | None
     task: int | None
     reserved_for: str | None
@@ -39,9 +53,12 @@ class DeviceRow(TypedDict):
 
 
 class DrainRow(TypedDict):
-    """The drain of a node. due: its deadline has passed, remaining jobs are evicted.
+    """The drain of a node.
 
-    requester: who requested it; requester_verified: whether that is known.
+    Attributes:
+        requester: Who requested it.
+        requester_verified: Whether that name was verified.
+        due: Its deadline has passed; remaining jobs are evicted.
     """
 
     seq: int
@@ -53,41 +70,51 @@ class DrainRow(TypedDict):
     due: bool
 
 
-class NodeRow(TypedDict):
-    """One node in `bailiff nodes`. state: ready, unreachable or lost; draining or drained: unschedulable.
+class NodeRow(NodeView):
+    """One node in `bailiff nodes`.
 
-    gpus, gpus_free, ...: of its GPUs and MIG devices; mig_devices: by profile, those of them that are MIG devices.
+    Attributes:
+        mig_devices: Number of MIG devices by profile.
     """
 
-    node: str
     number: int
-    state: str
-    gpus: int
-    gpus_free: int
-    gpus_allocated: int
-    gpus_releasing: int
-    gpus_reserved: int
-    gpus_shared: int
-    gpus_unusable: int
-    gpus_quarantined: int
-    gpu_models: list[str]
+    gpus_free: Annotated[Gpus, Field(description="Of GPUs without any task; none while it is not schedulable.")]
+    gpus_allocated: Gpus
+    gpus_releasing: Gpus
+    gpus_reserved: Gpus
+    gpus_shared: Gpus
+    gpus_unusable: Gpus
+    gpus_quarantined: Gpus
     mig_devices: dict[str, int]
-    cpu_milli: int
     cpu_milli_free: int
-    memory_bytes: int
     memory_bytes_free: int
     tasks: int
     labels: dict[str, str]
-    machine_id: str
     incarnation: str
     drain: DrainRow | None
     devices: list[DeviceRow]
 
 
+class Leftovers(TypedDict):
+    """What ended tasks have left on a node and its agent could not remove.
+
+    Attributes:
+        left_folders: Of how many tasks; null where the reports of the agent could not be read.
+        left_example: The first of their folders, and why; empty for none.
+    """
+
+    left_folders: int | None
+    left_example: str
+
+
+class ListedNode(NodeRow, Leftovers):
+    """One node with what its agent says of itself."""
+
+
 def node_rows(state: PoolState) -> list[NodeRow]:
     """All nodes, in natural order of their names."""
     holders = _holders(state)
-    return [node_row(node, holders) for node in sorted(state.nodes.values(), key=lambda node: _natural(node.name))]
+    return [node_row(state, node, holders) for node in sorted(state.nodes.values(), key=lambda node: _natural(node.name))]
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
@@ -113,23 +140,28 @@ def _placed_tasks(state: PoolState) -> Iterator[Holder]:
                 yield job, task
 
 
-def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRow:
+def node_row(state: PoolState, node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRow:
     """The row of one node."""
-    devices = [device_row(node, device, holders.get((node.number, device.number), [])) for device in listed_devices(node)]
+    listed, weights = listed_devices(node), mig_weights_of(state.policy)
+    devices = [device_row(node, device, holders.get((node.number, device.number), [])) for device in listed]
     profiles = [device["profile"] for device in devices if device["profile"]]
-    states = [device["state"] for device in devices]
+    milli = [device_gpu_milli(device, weights) for device in listed]
+
+    def gpus(*states: DeviceStateWord) -> float:
+        return int(sum(each for each, device in zip(milli, devices, strict=True) if device["state"] in states)) / 1000
+
     return {
         "node": node.name,
         "number": node.number,
         "state": node_state(node),
-        "gpus": len(devices),
-        "gpus_free": states.count("free") if node.schedulable else 0,
-        "gpus_allocated": states.count("allocated"),
-        "gpus_releasing": states.count("releasing"),
-        "gpus_reserved": states.count("reserved"),
-        "gpus_shared": states.count("shared"),
-        "gpus_unusable": states.count("unhealthy") + states.count("quarantined"),
-        "gpus_quarantined": states.count("quarantined"),
+        "gpus": int(sum(milli)) / 1000,
+        "gpus_free": gpus("free") if node.schedulable else 0.0,
+        "gpus_allocated": gpus("allocated"),
+        "gpus_releasing": gpus("releasing"),
+        "gpus_reserved": gpus("reserved"),
+        "gpus_shared": gpus("shared"),
+        "gpus_unusable": gpus("unhealthy", "quarantined"),
+        "gpus_quarantined": gpus("quarantined"),
         "gpu_models": sorted({device["model"] for device in devices}),
         "mig_devices": {profile: profiles.count(profile) for profile in sorted(dict.fromkeys(profiles))},
         "cpu_milli": node.capacity.cpu_milli,
@@ -145,7 +177,7 @@ def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRo
     }
 
 
-def node_state(node: Node) -> str:
+def node_state(node: Node) -> NodeState:
     """State of the node in one word. A drained node with tasks is draining."""
     if node.state != "ready" or node.drain is None:
         return node.state
@@ -169,12 +201,17 @@ def drain_row(node: Node) -> DrainRow | None:
 
 
 def device_row(node: Node, device: Device, tasks: list[Holder]) -> DeviceRow:
-    """The row of one device. tasks: its tasks."""
+    """The row of one device.
+
+    Args:
+        tasks: The tasks on it.
+    """
     bit = 1 << device.number
     holders = [each for each in tasks if each[1].state != "reserved"]
     holder = holders[0] if holders else None
     reserved = next((each for each in tasks if each[1].state == "reserved"), None)
     shares = node.allocated.shares.get(device.number, 0) + node.reserved.shares.get(device.number, 0)
+    state: DeviceStateWord
     if not device.healthy:
         state = "unhealthy"
     elif node.quarantined & bit:

@@ -1,13 +1,21 @@
 """Serializers of the policy in force and its priority classes."""
 
-from typing import Any, TypedDict
+from typing import Any
 
-from bailiff.policy.policy_files import policy_document
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from bailiff_core.model.document import MICROSECONDS
 from bailiff_core.model.state import ENDED, PoolState
+from bailiff_service.policy_files import is_duration
 
 
 class ClassRow(TypedDict):
-    """One priority class in `bailiff class list`. users: who may use it; null: all users."""
+    """One priority class in `bailiff class list`.
+
+    Attributes:
+        users: Who may use it; null: all users.
+    """
 
     priority_class: str
     value: int
@@ -52,3 +60,25 @@ def policy_in_force(state: PoolState) -> dict[str, Any]:
     """
     document = policy_document(state.rules)
     return {"pool": state.pool, "seq": state.policy_revision, "scope": state.rules.scope, "policy": document}
+
+
+def policy_document(document: BaseModel) -> dict[str, Any]:
+    """The policy in the form of a file: all fields, durations with units."""
+    found: dict[str, Any] = {}
+    for name, field in type(document).model_fields.items():
+        value = getattr(document, name)
+        if isinstance(value, BaseModel):
+            found[name] = policy_document(value)
+        elif isinstance(value, tuple):
+            found[name] = [policy_document(each) if isinstance(each, BaseModel) else each for each in value]
+        elif isinstance(value, dict):
+            found[name] = {key: list(each) if isinstance(each, tuple) else each for key, each in value.items()}
+        else:
+            found[name] = exact_duration(value) if isinstance(value, int) and is_duration(field) else value
+    return found
+
+
+def exact_duration(micros: int) -> str:
+    """`90s`, `10m`, `7d`: in the largest unit that gives a whole number."""
+    unit = max((unit for unit, size in MICROSECONDS.items() if micros % size == 0), key=lambda unit: MICROSECONDS[unit])
+    return f"{micros // MICROSECONDS[unit]}{unit}" if micros else "0s"

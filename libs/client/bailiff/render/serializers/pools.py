@@ -1,17 +1,24 @@
 """Serializers of pools: `bailiff pools`, `bailiff pool list`."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+
+from typing_extensions import TypedDict
 
 from bailiff_core.model.policy import ACTIONS
 from bailiff_core.model.state import PoolState
+from bailiff_core.views import Gpus
 
 from .nodes import NodeRow, node_rows
 from .times import moment
 
 
 class PoolRow(TypedDict):
-    """One pool in `bailiff pools` and `bailiff pool list`. disabled_actions: by the policy; scope: of preempt."""
+    """One pool in `bailiff pools` and `bailiff pool list`.
+
+    Attributes:
+        disabled_actions: Actions that the policy disables.
+        scope: Scope of `preempt`.
+    """
 
     pool: str
     partition: int
@@ -24,12 +31,12 @@ class PoolRow(TypedDict):
     nodes: int
     nodes_ready: int
     nodes_drained: int
-    gpus: int
-    gpus_free: int
-    gpus_allocated: int
-    gpus_reserved: int
-    gpus_quarantined: int
-    gpus_unhealthy: int
+    gpus: Gpus
+    gpus_free: Gpus
+    gpus_allocated: Gpus
+    gpus_reserved: Gpus
+    gpus_quarantined: Gpus
+    gpus_unhealthy: Gpus
     jobs_running: int
     jobs_pending: int
     jobs_evicting: int
@@ -42,9 +49,18 @@ class PoolRow(TypedDict):
 
 
 def pool_row(state: PoolState, now: int, orphans: int = 0, rows: Sequence[NodeRow] | None = None) -> PoolRow:
-    """The row of one pool. now: µs UTC. rows: of its nodes, if known."""
+    """The row of one pool.
+
+    Args:
+        now: µs UTC.
+        rows: Rows of its nodes, if known.
+    """
     rows = node_rows(state) if rows is None else rows
     phases = [job.phase for job in state.active_jobs()]
+
+    def gpus(*names: str) -> float:
+        return round(sum((row[name] for row in rows for name in names), start=0.0), 3)  # type: ignore[literal-required]
+
     return {
         "pool": state.pool,
         "partition": state.partition,
@@ -57,12 +73,12 @@ def pool_row(state: PoolState, now: int, orphans: int = 0, rows: Sequence[NodeRo
         "nodes": len(rows),
         "nodes_ready": sum(row["state"] == "ready" for row in rows),
         "nodes_drained": sum(row["drain"] is not None for row in rows),
-        "gpus": sum(row["gpus"] for row in rows),
-        "gpus_free": sum(row["gpus_free"] for row in rows),
-        "gpus_allocated": sum(row["gpus_allocated"] + row["gpus_releasing"] + row["gpus_shared"] for row in rows),
-        "gpus_reserved": sum(row["gpus_reserved"] for row in rows),
-        "gpus_quarantined": sum(row["gpus_quarantined"] for row in rows),
-        "gpus_unhealthy": sum(row["gpus_unusable"] - row["gpus_quarantined"] for row in rows),
+        "gpus": gpus("gpus"),
+        "gpus_free": gpus("gpus_free"),
+        "gpus_allocated": gpus("gpus_allocated", "gpus_releasing", "gpus_shared"),
+        "gpus_reserved": gpus("gpus_reserved"),
+        "gpus_quarantined": gpus("gpus_quarantined"),
+        "gpus_unhealthy": round(gpus("gpus_unusable") - gpus("gpus_quarantined"), 3),
         "jobs_running": sum(phase in ("starting", "running") for phase in phases),
         "jobs_pending": sum(name not in state.active for name in state.queue) + phases.count("reserved"),
         "jobs_evicting": phases.count("evicting"),

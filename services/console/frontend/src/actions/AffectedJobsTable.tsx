@@ -1,11 +1,10 @@
-import { duration, gpuTime } from "../lib/format";
-import { DataTable } from "../ui/DataTable";
-import { JobLink } from "../ui/Links";
-import type { Affected } from "./requests";
-import { effectText } from "./effectText";
+import type { AffectedView } from "../api";
+import { duration, gpuTime } from "../lib";
+import { effectText, gains } from "../shared/effectText";
+import { DataTable, JobLink } from "../ui";
 
 /** The jobs that a request affects, with the effect and the cost of each. */
-export function AffectedJobsTable({ pool, rows }: { pool: string; rows: Affected[] }) {
+export function AffectedJobsTable({ pool, rows }: { pool: string; rows: AffectedView[] }) {
   return (
     <DataTable
       caption="Affected jobs"
@@ -15,9 +14,10 @@ export function AffectedJobsTable({ pool, rows }: { pool: string; rows: Affected
         { head: "Job", cell: (row) => <JobLink pool={pool} job={row.job} /> },
         { head: "Class", cell: (row) => row.priority_class },
         { head: "Effect", cell: effectText },
-        { head: "GPUs", right: true, cell: (row) => row.gpus },
-        { head: "Grace period", right: true, cell: (row) => (row.effect === "starts" ? "" : duration(row.grace_s)) },
-        { head: "Work lost (max)", right: true, cell: (row) => (row.effect === "starts" ? "" : row.lost_gpu_ms ? gpuTime(row.lost_gpu_ms) : "none") },
+        { head: "GPUs", right: true, cell: (row) => row.gpus_text },
+        { head: "Grace period", right: true, cell: (row) => (gains(row.effect) ? "" : duration(row.grace_s)) },
+        { head: "Work lost (max)", right: true, cell: (row) => (gains(row.effect) ? "" : row.work_lost_gpu_ms ? gpuTime(row.work_lost_gpu_ms) : "none") },
+        { head: "Restart (assumed)", right: true, cell: (row) => (row.restart_gpu_ms ? gpuTime(row.restart_gpu_ms) : "") },
       ]}
     />
   );

@@ -1,14 +1,11 @@
 import { useRef, useState } from "preact/hooks";
 
-import { useLive } from "../live/livePool";
-import type { LiveJob } from "../live/types";
-import { poolPath } from "../lib/api";
-import { useFetch } from "../lib/useFetch";
-import { currentUser } from "../shell/currentUser";
-import { Button } from "../ui/Button";
+import { poolPath, useFetch, type LiveJob } from "../api";
+import { currentUser, useLive } from "../live";
+import { Button } from "../ui";
+import { JobActionDialog } from "./ActionDialog";
+import { actionChoices, disabledReasons, endedText, hasEnded, JOB_ACTIONS, offlineReason, permissionError, permittedChoices, type JobAction, type Permissions } from "./allowedActions";
 import "./actions.css";
-import { actionChoices, offlineReason, endedText, hasEnded, disabledReasons, permissionError, permittedChoices, type JobAction, type Permissions } from "./allowedActions";
-import { JobActionDialog } from "./JobActionDialog";
 
 /**
  * The action buttons of a job. Each opens a dialog that previews the effects before the request is sent. job null: it has ended; an
@@ -23,7 +20,7 @@ export function JobActions({ pool, job }: { pool: string; job: LiveJob | null })
   const last = known.current;
   if (!last || (!job && !open)) return null;
   return (
-    <div class="actions">
+    <div class="stack actions">
       {job && <Buttons pool={pool} job={job} denied={permissionError(currentUser.value, job.project, live.projects)} offline={offlineReason(live.connection.value, live.consoleState.value.kafka)} openDialog={openDialog} />}
       {open && <JobActionDialog pool={pool} job={last} endedMessage={!job || hasEnded(job) ? endedText(last.job) : null} action={open} onClose={() => openDialog(null)} />}
     </div>
@@ -37,9 +34,9 @@ function Buttons({ pool, job, denied, offline, openDialog }: { pool: string; job
   const found = permittedChoices(actionChoices(job), permissions);
   return (
     <>
-      <div class="buttons">
+      <div class="row buttons">
         {found.map(({ action, name, disabledReason }) => (
-          <Button key={action} danger={action === "cancel"} disabled={disabledReason !== null || offline !== null} onClick={() => openDialog(action)}>
+          <Button key={action} danger={JOB_ACTIONS[action].danger} disabled={disabledReason !== null || offline !== null} onClick={() => openDialog(action)}>
             {name}
           </Button>
         ))}

@@ -1,16 +1,15 @@
 import { useState } from "preact/hooks";
 
-import { useLive } from "../live/livePool";
-import type { NodeCells } from "../live/types";
-import { currentUser } from "../shell/currentUser";
-import { Button } from "../ui/Button";
-import "./actions.css";
-import { DrainDialog, UndrainDialog } from "./DrainDialog";
-import { undrainDisabledReason } from "./drainModes";
+import type { LiveNode } from "../api";
+import { currentUser, useLive } from "../live";
+import { Button } from "../ui";
+import { DrainDialog, UndrainDialog } from "./ActionDialog";
 import { offlineReason } from "./allowedActions";
+import { undrainDisabledReason } from "./drainModes";
+import "./actions.css";
 
 /** The drain and undrain buttons, for operators. */
-export function NodeActions({ pool, node }: { pool: string; node: NodeCells }) {
+export function NodeActions({ pool, node }: { pool: string; node: LiveNode }) {
   const live = useLive(pool);
   const [open, show] = useState<"drain" | "undrain" | null>(null);
   if (!currentUser.value?.operator) return <p class="disabled-reasons">Only operators can drain nodes.</p>;
@@ -18,8 +17,8 @@ export function NodeActions({ pool, node }: { pool: string; node: NodeCells }) {
   const disabledReason = undrainDisabledReason(node);
   const close = () => show(null);
   return (
-    <div class="actions">
-      <div class="buttons">
+    <div class="stack actions">
+      <div class="row buttons">
         <Button disabled={offline !== null} onClick={() => show("drain")}>
           {node.drain === null ? "Drain" : "Change drain"}
         </Button>

@@ -1,20 +1,14 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
-import type { ApiError } from "../lib/api";
-import { useLive } from "../live/livePool";
-import { Button } from "../ui/Button";
-import { Dialog } from "../ui/Dialog";
-import { ErrorList } from "../ui/ErrorList";
-import { ErrorMessage } from "../ui/ErrorMessage";
-import { Loading } from "../ui/Loading";
-import { SeqLink } from "../ui/Links";
-import "./actions.css";
+import { DebouncedQuery, type ApiError, type PreviewAnswer, type RequestOutcome } from "../api";
+import { useLive } from "../live";
+import { Button, Dialog, ErrorList, ErrorMessage, Field, Loading, Notice, SeqLink } from "../ui";
 import { AffectedJobsTable } from "./AffectedJobsTable";
 import { offlineReason } from "./allowedActions";
-import { DebouncedQuery } from "./debouncedQuery";
-import { preview, type RequestOutcome, type RequestBody, type Preview } from "./requests";
+import { preview, withoutEmpty, type RequestBody } from "./requests";
 import { RequestSubmission } from "./requestSubmission";
+import "./actions.css";
 
 const DEBOUNCE_MS = 400;
 
@@ -23,8 +17,8 @@ interface Props {
   title: string;
   /** Label of the submit button. */
   action: string;
-  danger?: boolean;
-  /** null: the input is incomplete. */
+  danger?: boolean | undefined;
+  /** Empty fields are left out; null: the input is incomplete. */
   request: RequestBody | null;
   /** Why no request is possible any more; null: it is. */
   endedMessage?: string | null;
@@ -33,17 +27,17 @@ interface Props {
   onAccepted?: () => void;
   /** Input fields above the preview. */
   children?: ComponentChildren;
-  /** The reason field, below the preview; absent: none. */
-  reason?: { value: string; setReason: (text: string) => void };
+  /** Whether a reason is asked for, below the preview. */
+  reason?: boolean | undefined;
 }
 
 /** A dialog that previews the effects of a request, sends it, and shows admission's response. */
-export function RequestDialog({ pool, title, action, danger = false, request, endedMessage: overNow = null, onClose, onAccepted, children, reason }: Props) {
+export function RequestDialog({ pool, title, action, danger = false, request, endedMessage: overNow = null, onClose, onAccepted, children, reason: asksReason = false }: Props) {
   const live = useLive(pool);
   const sending = useMemo(() => new RequestSubmission(pool), []);
-  const previewQuery = useMemo(() => new DebouncedQuery<RequestBody, Preview>((question) => preview(pool, question), DEBOUNCE_MS), []);
-  const { reason: _, ...previewFields }: Record<string, unknown> = request ?? {}; // the reason does not change the effects
-  const question = request && JSON.stringify(previewFields);
+  const previewQuery = useMemo(() => new DebouncedQuery<RequestBody, PreviewAnswer>((question) => preview(pool, question), DEBOUNCE_MS), []);
+  const [reason, setReason] = useState("");
+  const question = request && JSON.stringify(withoutEmpty(request)); // without the reason, which does not change the effects
   useEffect(() => previewQuery.set(question === null ? null : (JSON.parse(question) as RequestBody), previewQuery.state.peek().of ? DEBOUNCE_MS : 0), [question]);
   useEffect(() => () => previewQuery.stop(), []);
 
@@ -69,7 +63,7 @@ export function RequestDialog({ pool, title, action, danger = false, request, en
               primary={!danger}
               danger={danger}
               disabled={request === null || endedMessage !== null || offline !== null || impossible || previewed.loading || state.status === "sending"}
-              onClick={() => request && void sending.submit(request)}
+              onClick={() => request && void sending.submit(withoutEmpty({ ...request, reason }) as RequestBody)}
             >
               {state.status === "sending" ? "Sending…" : state.status === "failed" ? `${action}: retry` : action}
             </Button>
@@ -81,42 +75,32 @@ export function RequestDialog({ pool, title, action, danger = false, request, en
         <OutcomeMessage pool={pool} answer={state.answer} />
       ) : (
         <>
-          {endedMessage && (
-            <p class="notice" role="alert">
-              {endedMessage}
-            </p>
-          )}
+          {endedMessage && <Notice>{endedMessage}</Notice>}
           {!endedMessage && children}
           {!endedMessage && <PreviewSection pool={pool} previewed={previewed.answer} error={previewed.error} loading={previewed.loading} incomplete={request === null} />}
-          {!endedMessage && reason && <ReasonField value={reason.value} onInput={reason.setReason} />}
+          {!endedMessage && asksReason && <ReasonField value={reason} onInput={setReason} />}
           {state.status === "failed" && <SubmissionError error={state.error} />}
-          {offline && (
-            <p class="notice" role="alert">
-              {offline}
-            </p>
-          )}
+          {offline && <Notice>{offline}</Notice>}
         </>
       )}
     </Dialog>
   );
 }
 
-function ReasonField({ value, onInput }: { value: string; onInput: (text: string) => void }) {
+export function ReasonField({ value, onInput, more = "" }: { value: string; onInput: (text: string) => void; more?: string }) {
   return (
-    <label class="field">
-      <span class="label">Reason</span>
+    <Field label="Reason" hint={`Optional. Recorded in the audit log with your name${more}.`}>
       <input class="input" value={value} maxLength={1000} onInput={(event) => onInput(event.currentTarget.value)} />
-      <span class="hint">Optional. Recorded in the audit log with your name.</span>
-    </label>
+    </Field>
   );
 }
 
-function PreviewSection({ pool, previewed, error, loading, incomplete }: { pool: string; previewed: Preview | null; error: ApiError | null; loading: boolean; incomplete: boolean }) {
+function PreviewSection({ pool, previewed, error, loading, incomplete }: { pool: string; previewed: PreviewAnswer | null; error: ApiError | null; loading: boolean; incomplete: boolean }) {
   if (incomplete) return null;
   if (error) return <ErrorMessage error={error} />;
   if (!previewed) return <Loading what="the preview" />;
   return (
-    <section class="effects" aria-busy={loading} aria-live="polite">
+    <section class="stack well effects" aria-busy={loading} aria-live="polite">
       <h3>Effects</h3>
       {previewed.sentences.map((sentence, at) => (
         <p key={at}>{sentence}</p>
@@ -133,7 +117,7 @@ function PreviewSection({ pool, previewed, error, loading, incomplete }: { pool:
 
 function SubmissionError({ error }: { error: ApiError }) {
   return (
-    <div class="response" data-kind="bad" role="alert">
+    <div class="stack response" data-tone="bad" role="alert">
       <strong>{error.title}</strong>
       {error.errors.length ? <ErrorList errors={error.errors} /> : error.detail && <p>{error.detail}</p>}
       {(error.status === 0 || error.status >= 500) && <p>It is unknown whether the request was sent. Retrying is safe: the request keeps its id and is processed once.</p>}
@@ -146,7 +130,7 @@ export function OutcomeMessage({ pool, answer }: { pool: string; answer: Request
   const record = answer.seq === null ? null : <SeqLink pool={pool} seq={answer.seq} />;
   if (answer.accepted === null) {
     return (
-      <div class="response" data-kind="open" role="status">
+      <div class="stack response" data-tone="warn" role="status">
         <strong>No response yet</strong>
         <p>The request is in Kafka and is processed as soon as admission reads it. Closing this dialog does not withdraw it. The pages update when it is processed.</p>
         <p class="soft">
@@ -157,14 +141,14 @@ export function OutcomeMessage({ pool, answer }: { pool: string; answer: Request
   }
   if (answer.accepted) {
     return (
-      <div class="response" data-kind="good" role="status">
+      <div class="stack response" data-tone="good" role="status">
         <strong>✓ Accepted, as record {record}</strong>
         <p>The pages update automatically.</p>
       </div>
     );
   }
   return (
-    <div class="response" data-kind="bad" role="alert">
+    <div class="stack response" data-tone="bad" role="alert">
       <strong>✕ Rejected{record && <>, as record {record}</>}</strong>
       <p>{answer.reason}</p>
       <p class="soft">

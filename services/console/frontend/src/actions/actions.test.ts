@@ -1,32 +1,30 @@
 import { describe, expect, it, vi } from "vitest";
 
-import { ApiError } from "../lib/api";
-import type { CurrentUser } from "../shell/currentUser";
+import { ApiError, DebouncedQuery, type CurrentUser, type JobState, type RequestOutcome } from "../api";
+import { actionChoices, disabledReasons, offlineReason, permissionError, permittedChoices, type JobAction } from "./allowedActions";
 import { deadline } from "./drainModes";
-import { actionChoices, offlineReason, disabledReasons, permissionError, permittedChoices, type JobAction } from "./allowedActions";
-import { DebouncedQuery } from "./debouncedQuery";
-import { withoutEmpty, newId, type RequestOutcome } from "./requests";
-import { scaleRequest } from "./scaleRequest";
+import { effectText } from "../shared/effectText";
+import { newId, withoutEmpty } from "./requests";
 import { RequestSubmission } from "./requestSubmission";
-import { effectText } from "./effectText";
+import { scaleRequest } from "./scaleRequest";
 
-const enabled = (state: string, nodes: string[] = []): JobAction[] =>
+const enabled = (state: JobState, nodes: string[] = []): JobAction[] =>
   actionChoices({ state, nodes })
     .filter((each) => each.disabledReason === null)
     .map((each) => each.action);
 
 describe("enabled actions follow from the job's state", () => {
   it.each<[string, JobAction[]]>([
-    ["pending", ["pause", "scale", "set", "cancel"]],
+    ["pending", ["pause", "scale", "set-priority-class", "cancel"]],
     ["reserved", ["pause", "scale", "evict", "cancel"]],
     ["starting", ["pause", "migrate", "scale", "evict", "cancel"]],
     ["running", ["pause", "migrate", "scale", "evict", "cancel"]],
     ["evicting", ["pause", "scale", "cancel"]],
     ["pausing", ["resume", "scale", "cancel"]],
-    ["paused", ["resume", "scale", "set", "cancel"]],
+    ["paused", ["resume", "scale", "set-priority-class", "cancel"]],
     ["cancelling", []],
     ["succeeded", []],
-  ])("%s", (state, actions) => expect(enabled(state)).toEqual(actions));
+  ])("%s", (state, actions) => expect(enabled(state as JobState)).toEqual(actions));
 
   it("a suspended job with resources can be evicted", () => {
     expect(enabled("suspended", ["node-1"])).toContain("evict");
@@ -125,9 +123,9 @@ describe("a debounced query", () => {
 
 describe("scaling", () => {
   const groups = [{ count: 1 }, { count: 4 }];
-  it("sends the group's task count", () => expect(scaleRequest("a", { group: 1, tasks: " 8 ", minimum: "3" }, groups)).toEqual({ fields: { job: "a", group: 1, tasks: 8, min_tasks: 3 } }));
+  it("sends the group's task count", () => expect(scaleRequest({ group: 1, tasks: " 8 ", minimum: "3" }, groups)).toEqual({ fields: { group: 1, tasks: 8, min_tasks: 3 } }));
   it.each([["", ""], ["0", ""], ["1.5", ""], ["x", ""], ["10000", ""], ["2", "4"], ["2", "0"]])("refuses %j of which %j", (tasks, minimum) => {
-    expect(scaleRequest("a", { group: 1, tasks, minimum }, groups)).toHaveProperty("fault");
+    expect(scaleRequest({ group: 1, tasks, minimum }, groups)).toHaveProperty("fault");
   });
 });
 

@@ -1,7 +1,6 @@
-import type { CurrentUser } from "../shell/currentUser";
-import type { LiveJob, LiveProject } from "../live/types";
+import type { CurrentUser, LiveJob, LiveProject } from "../api";
 
-export type JobAction = "pause" | "resume" | "migrate" | "scale" | "set" | "evict" | "cancel";
+export type JobAction = "pause" | "resume" | "migrate" | "scale" | "set-priority-class" | "evict" | "cancel";
 
 /** An action on a job. disabledReason: why it is disabled, as part of a sentence about the job; null: it is enabled. */
 export interface Choice {
@@ -10,14 +9,25 @@ export interface Choice {
   disabledReason: string | null;
 }
 
-export const NAMES: Record<JobAction, string> = {
-  pause: "Pause",
-  resume: "Resume",
-  migrate: "Migrate",
-  scale: "Scale",
-  set: "Set class",
-  evict: "Evict",
-  cancel: "Cancel",
+/** By the kind of its request; the permissions of a job are by kind, too. */
+interface ActionOnJob {
+  name: string;
+  /** Of the dialog, followed by the job's name; its submit button; absent: the name. */
+  title?: string;
+  submit?: string;
+  danger?: boolean;
+  /** Whether the request takes a reason. */
+  reason?: boolean;
+}
+
+export const JOB_ACTIONS: Record<JobAction, ActionOnJob> = {
+  pause: { name: "Pause", reason: true },
+  resume: { name: "Resume", reason: true },
+  migrate: { name: "Migrate", reason: true },
+  scale: { name: "Scale" },
+  "set-priority-class": { name: "Set class", title: "Set the class of" },
+  evict: { name: "Evict", reason: true },
+  cancel: { name: "Cancel", submit: "Cancel job", danger: true, reason: true },
 };
 
 const ENDED = ["succeeded", "failed", "cancelled"];
@@ -29,8 +39,8 @@ export const hasEnded = (job: Pick<LiveJob, "state">): boolean => ENDED.includes
 /** The actions on a job in the order of the buttons, enabled as admission would accept them. Of pause and resume, the applicable one. */
 export function actionChoices(job: Pick<LiveJob, "state" | "nodes">): Choice[] {
   const paused = job.state === "paused" || job.state === "pausing";
-  const actions: JobAction[] = [paused ? "resume" : "pause", "migrate", "scale", "set", "evict", "cancel"];
-  return actions.map((action) => ({ action, name: NAMES[action], disabledReason: disabledReason(action, job) }));
+  const actions: JobAction[] = [paused ? "resume" : "pause", "migrate", "scale", "set-priority-class", "evict", "cancel"];
+  return actions.map((action) => ({ action, name: JOB_ACTIONS[action].name, disabledReason: disabledReason(action, job) }));
 }
 
 function disabledReason(action: JobAction, { state, nodes }: Pick<LiveJob, "state" | "nodes">): string | null {
@@ -43,7 +53,7 @@ function disabledReason(action: JobAction, { state, nodes }: Pick<LiveJob, "stat
     case "evict":
       if (state === "evicting" || state === "pausing") return "the job is already being evicted";
       return RUNNING_STATES.includes(state) || state === "reserved" || (state === "suspended" && nodes.length > 0) ? null : "the job has no resources to give up";
-    case "set":
+    case "set-priority-class":
       return PENDING_STATES.includes(state) ? null : "the class can only be changed while the job is pending or paused";
     default:
       return null;
@@ -64,7 +74,7 @@ export function permissionError(who: CurrentUser | null, project: string, projec
 }
 
 /** `/api/pools/{pool}/jobs/{job}/permissions`: why the policy does not permit the request, by its kind; null: it does. */
-export type Permissions = Partial<Record<JobAction | "logs", string | null>>;
+export type Permissions = Record<string, string | null | undefined>;
 
 /** The actions, of which those that the policy does not permit this user are disabled. */
 export function permittedChoices(found: Choice[], permissions: Permissions | undefined): Choice[] {

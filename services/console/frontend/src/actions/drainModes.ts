@@ -1,4 +1,4 @@
-import type { NodeCells } from "../live/types";
+import type { LiveNode } from "../api";
 
 export type Mode = "graceful" | "quick" | "fast";
 
@@ -20,4 +20,4 @@ export function deadline(text: string): string | null {
 }
 
 /** Why undrain is disabled; null: it is enabled. */
-export const undrainDisabledReason = (node: Pick<NodeCells, "drain">): string | null => (node.drain === null ? "the node is not drained" : null);
+export const undrainDisabledReason = (node: Pick<LiveNode, "drain">): string | null => (node.drain === null ? "the node is not drained" : null);

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 
-import { toApiError, type ApiError } from "../lib/api";
-import { newId, send, type RequestOutcome, type RequestBody } from "./requests";
+import { toApiError, type ApiError, type RequestOutcome } from "../api";
+import { newId, send, type RequestBody } from "./requests";
 
 type State = { status: "ready" } | { status: "sending" } | { status: "answered"; answer: RequestOutcome } | { status: "failed"; error: ApiError };
 

@@ -2,14 +2,14 @@
 export type Groups = { count: number }[];
 
 /** What the user entered: `tasks` and `minimum` as typed. */
-export interface ScaleInput {
+interface ScaleInput {
   group: number;
   tasks: string;
   minimum: string;
 }
 
 /** The fields of the request, or why the input is not valid. */
-export function scaleRequest(job: string, { group, tasks, minimum }: ScaleInput, groups: Groups): { fault: string } | { fields: Record<string, unknown> } {
+export function scaleRequest({ group, tasks, minimum }: ScaleInput, groups: Groups): { fault: string } | { fields: Record<string, unknown> } {
   const count = positiveInteger(tasks);
   if (count === null || count < 1) return { fault: "Enter the number of tasks, an integer of at least 1." };
   const total = groups.reduce((sum, each, at) => sum + (at === group ? count : each.count), 0);
@@ -17,7 +17,7 @@ export function scaleRequest(job: string, { group, tasks, minimum }: ScaleInput,
   const minTasks = minimum.trim() === "" ? null : positiveInteger(minimum);
   if (minimum.trim() !== "" && (minTasks === null || minTasks < 1)) return { fault: "The minimum is an integer of at least 1, or empty." };
   if (minTasks !== null && minTasks > total) return { fault: `The minimum of ${minTasks} tasks is larger than the job's ${total} tasks.` };
-  return { fields: { job, group, tasks: count, ...(minTasks === null ? {} : { min_tasks: minTasks }) } };
+  return { fields: { group, tasks: count, ...(minTasks === null ? {} : { min_tasks: minTasks }) } };
 }
 
 function positiveInteger(text: string): number | null {

@@ -18,6 +18,9 @@ interface Style {
   underline: boolean;
 }
 
+/** The class of a colour of the palette; of the other 256 and 16 million colours none is sure to be readable here. */
+export const colourClass = (number: number): string => (number < 16 ? `ansi-${COLOURS[number % 8]!}` : "");
+
 const PLAIN: Style = { colour: "", bold: false, dim: false, italic: false, underline: false };
 
 /** The parts of this line, or null where it has no colours: then its sanitized text is all that there is to show. */

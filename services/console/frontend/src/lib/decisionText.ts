@@ -9,6 +9,8 @@ export const ruleText = (rule: string): string => lookUp(core.rules, rule) ?? "i
 /** Tooltip of a rule's name beside a pending reason. */
 export const ruleTitle = (rule: string): string => `Rule ${rule}: a possible victim ${ruleText(rule)}.`;
 
+export const DECISION_TYPES: readonly string[] = core.decisions;
+
 /** Whether records of this type are decisions; others are facts. */
 export const isDecision = (type: string): boolean => core.decisions.includes(type);
 

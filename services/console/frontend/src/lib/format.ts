@@ -69,6 +69,10 @@ export const gpuCount = (milli: number): string => (milli === 1000 ? "1 GPU" : `
 /** The GPU request of a job: `4 GPUs`, `0.5 GPUs`, `2 × 4GiB` for shared GPUs. */
 export const gpusText = ({ gpus_text: text }: { gpus_text: string }): string => (/^[\d.]+$/.test(text) ? `${text} ${text === "1" ? "GPU" : "GPUs"}` : text);
 
+/** The GPUs that a job has, `4 of 8 GPUs`: those of its placed tasks, where it runs with some of them. */
+export const allocatedText = (job: { gpus_text: string; placed_gpus_text: string; placed_tasks: number; tasks: number }): string =>
+  job.placed_tasks > 0 && job.placed_tasks < job.tasks && job.gpus_text !== "0" ? `${job.placed_gpus_text} of ${gpusText(job)}` : gpusText(job);
+
 /** `a`, `a and b`, `a, b and 3 more`. */
 export function few(names: readonly string[], most = 3, all = names.length): string {
   if (all > most) return `${names.slice(0, most - 1).join(", ")} and ${all - Math.min(most - 1, names.length)} more`;
@@ -85,3 +89,6 @@ export function numbers(text: string): number[] {
   }
   return found;
 }
+
+/** GPU-hours of lost work in a readable unit. */
+export const lostText = (gpuHours: number): string => (gpuHours > 0 ? gpuTime(gpuHours * 3_600_000) : "none");

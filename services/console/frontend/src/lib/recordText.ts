@@ -1,6 +1,7 @@
 // Titles and one-line summaries of records, from their type and fields. The server provides the full sentences.
-import { sanitizeLine } from "./sanitizeLine";
+import { exitText } from "./exitText";
 import { capital } from "./format";
+import { sanitizeLine } from "./sanitizeLine";
 
 /** `Job placed` for `JobPlaced` or `bailiff.audit.JobPlaced.v1`. */
 export function typeTitle(type: string): string {
@@ -18,6 +19,7 @@ export function summary(data: Record<string, unknown> | null): string {
   const parts = SUMMARY_FIELDS.flatMap((name) => {
     const value = data?.[name];
     if (typeof value === "string") return value === "" ? [] : [name === "reason" || name === "text" ? value : `${spaced(name)} ${spaced(value)}`];
+    if (typeof value === "number" && name === "exit_code") return [exitText(value)];
     if (typeof value === "number") return [name === "decided_by" || name === "preemption" ? `${spaced(name)} #${value}` : `${spaced(name)} ${value}`];
     if (value === true) return [spaced(name)];
     return Array.isArray(value) && value.length ? [`${value.length} ${value.length === 1 ? name.replace(/s$/, "") : name}`] : [];

@@ -1,6 +1,6 @@
+// The server's clock: timestamps of the log are relative to it, not to the client's clock, which may be wrong.
 import { signal } from "@preact/signals";
 
-// The server's clock: timestamps of the log are relative to it, not to the client's clock, which may be wrong.
 let offsetMs = 0;
 
 /** The server's time in ms; updated every second while the tab is visible. */
@@ -11,9 +11,11 @@ export function syncClock(serverTime: number): void {
   now.value = Date.now() + offsetMs;
 }
 
-setInterval(() => {
-  if (!document.hidden) now.value = Date.now() + offsetMs;
-}, 1000);
-document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) now.value = Date.now() + offsetMs;
-});
+/** Updates `now` every second while the tab is visible. */
+export function startClock(): void {
+  const tick = (): void => {
+    if (!document.hidden) now.value = Date.now() + offsetMs;
+  };
+  setInterval(tick, 1000);
+  document.addEventListener("visibilitychange", tick);
+}

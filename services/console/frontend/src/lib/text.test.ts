@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 
-import { brief, sentence, summary, typeTitle } from "./recordText";
 import { evictionCauseText, isDecision, ruleText } from "./decisionText";
-import { duration, few, gpuCount, gpuTime, numbers } from "./format";
+import { allocatedText, duration, few, gpuCount, gpuTime, numbers } from "./format";
+import { exitText, exitValue } from "./exitText";
+import { brief, sentence, summary, typeTitle } from "./recordText";
 
 test("GPU time in a readable unit", () => {
   expect([0, 1_499, 59_999, 60_000, 186_000, 3_600_000, 12_345_678].map(gpuTime)).toEqual([
@@ -13,6 +14,13 @@ test("GPU time in a readable unit", () => {
 
 test("durations are those of the CLI", () => {
   expect([0, 0.4, 45, 60, 200, 3_600, 7_500, 86_400, 356_400, -3].map(duration)).toEqual(["0s", "400ms", "45s", "1m", "3m20s", "1h", "2h05m", "1d", "4d03h", "0s"]);
+});
+
+test("a job that runs with some of its tasks has their GPUs only", () => {
+  const wide = { gpus_text: "8", placed_gpus_text: "4", placed_tasks: 4, tasks: 8 };
+  expect(allocatedText(wide)).toBe("4 of 8 GPUs");
+  expect(allocatedText({ ...wide, placed_tasks: 8, placed_gpus_text: "8" })).toBe("8 GPUs");
+  expect(allocatedText({ ...wide, placed_tasks: 0, placed_gpus_text: "0" })).toBe("8 GPUs");
 });
 
 test("long lists are abbreviated", () => {
@@ -35,6 +43,12 @@ test("one-line summary of a record", () => {
   expect(summary({ reason: "\u001b[31mred\n" + "x".repeat(500) })).toMatch(/^red�x+…$/);
   expect(summary({ stage: "checkpoint_committed", after: 509_386, hard: 1, decided_by: 7, victims: [1] })).toBe("stage checkpoint committed, decided by #7, 1 victim");
   expect([summary(null), sentence("needs resources"), sentence("project a is full.")]).toEqual(["", "It needs resources.", "Project a is full."]);
+});
+
+test("an exit names its signal, in a table of tasks and in a record", () => {
+  expect([0, 3, -15, -40].map(exitText)).toEqual(["exit code 0", "exit code 3", "signal 15 (SIGTERM)", "signal 40"]);
+  expect([0, 3, -15].map(exitValue)).toEqual(["0", "3", "signal 15 (SIGTERM)"]);
+  expect([summary({ task: 0, exit_code: -15 }), summary({ task: 0, exit_code: 3 })]).toEqual(["task 0, signal 15 (SIGTERM)", "task 0, exit code 3"]);
 });
 
 test("a long reason is cut after its first clauses", () => {

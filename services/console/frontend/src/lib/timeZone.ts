@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 
-export type TimeZone = "utc" | "local";
+type TimeZone = "utc" | "local";
 const KEY = "bailiff-times";
 const stored = (): TimeZone => (typeof localStorage !== "undefined" && localStorage.getItem(KEY) === "local" ? "local" : "utc");
 

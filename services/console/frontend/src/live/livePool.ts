@@ -1,8 +1,7 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import { get, setCsrfToken } from "../lib/api";
-import type { PoolSnapshot, Change, ClassRow, ConsoleState, EventLine, LiveJob, LiveProject, NodeCells, NodeTelemetry, PoolRow } from "./types";
+import { get, setCsrfToken, type ClassRow, type ConsoleState, type EventLine, type LiveJob, type LiveProject, type LiveNode, type NodeTelemetryRow, type PoolChange, type PoolRow, type PoolSnapshot } from "../api";
 
 const BASE_CHANNELS = ["nodes", "jobs", "projects"] as const;
 const MAX_EVENTS = 2_000;
@@ -22,16 +21,17 @@ export type Connection = "opening" | "live" | "lost";
  */
 export class LivePool {
   readonly connection = signal<Connection>("opening");
-  readonly consoleState = signal<ConsoleState>({ kafka: true, archive: true, behind_s: 0 });
+  readonly consoleState = signal<ConsoleState>({ kafka: true, kafka_since: null, archive: true, behind_s: 0, behind: 0, fault: null });
   readonly row = signal<PoolRow | null>(null);
   readonly seq = signal(-1);
   readonly time = signal<string | null>(null);
+  /** The first pending jobs, in order; `row.jobs_pending` counts all. */
   readonly queue = signal<string[]>([]);
   readonly classes = signal<ClassRow[]>([]);
-  readonly nodes = new Map<string, NodeCells>();
+  readonly nodes = new Map<string, LiveNode>();
   readonly jobs = new Map<string, LiveJob>();
   readonly projects = new Map<string, LiveProject>();
-  readonly telemetry = new Map<string, NodeTelemetry>();
+  readonly telemetry = new Map<string, NodeTelemetryRow>();
   readonly nodesVersion = signal(0);
   readonly jobsVersion = signal(0);
   readonly projectsVersion = signal(0);
@@ -40,7 +40,9 @@ export class LivePool {
   readonly events = signal<EventLine[]>([]);
 
   /** Called with each row of a job or node that changes; before or after is null where there is none. */
-  onRow: ((kind: "job" | "node", before: LiveJob | NodeCells | null, after: LiveJob | NodeCells | null) => void) | null = null;
+  onRow: ((kind: "job" | "node", before: LiveJob | LiveNode | null, after: LiveJob | LiveNode | null) => void) | null = null;
+  /** A job whose row is sent wherever it stands in the queue. */
+  private watched: string | null = null;
   private source: EventSource | null = null;
   private lastEventId: string | null = null;
   private attempts = 0;
@@ -66,6 +68,15 @@ export class LivePool {
     this.open();
   }
 
+  /** Also receive this job: the stream has only the first pending ones. null: none. */
+  watch(job: string | null): void {
+    if (job === this.watched) return;
+    this.watched = job;
+    if (job === null || (this.seq.peek() >= 0 && this.jobs.has(job))) return; // sent already; told with the next connection
+    this.lastEventId = null; // the job needs a snapshot
+    this.open();
+  }
+
   close(): void {
     document.removeEventListener("visibilitychange", this.onVisibilityChange);
     this.disconnect();
@@ -88,14 +99,15 @@ export class LivePool {
     this.disconnect();
     if (document.hidden && !keepWhenHidden.value) return;
     const after = this.lastEventId === null ? "" : `&after=${encodeURIComponent(this.lastEventId)}`;
-    const source = new EventSource(`/api/pools/${encodeURIComponent(this.pool)}/live?include=${this.channels.join(",")}${after}`);
+    const job = this.watched === null ? "" : `&job=${encodeURIComponent(this.watched)}`;
+    const source = new EventSource(`/api/pools/${encodeURIComponent(this.pool)}/live?include=${this.channels.join(",")}${job}${after}`);
     this.source = source;
     source.addEventListener("snapshot", (event) => this.onSnapshot(event));
     source.addEventListener("change", (event) => this.onChange(event));
     for (const name of ["snapshot", "change", "telemetry", "state"]) source.addEventListener(name, () => this.resetSilenceTimer(source));
     this.resetSilenceTimer(source);
     source.addEventListener("telemetry", (event) => {
-      for (const [name, row] of Object.entries(JSON.parse(event.data).nodes as Record<string, NodeTelemetry>)) this.telemetry.set(name, row);
+      for (const [name, row] of Object.entries(JSON.parse(event.data).nodes as Record<string, NodeTelemetryRow>)) this.telemetry.set(name, row);
       this.telemetryVersion.value += 1;
     });
     source.addEventListener("state", (event) => (this.consoleState.value = JSON.parse(event.data)));
@@ -152,11 +164,12 @@ export class LivePool {
   }
 
   private onChange(event: MessageEvent): void {
-    const onChange = JSON.parse(event.data) as Change;
-    this.tell("node", this.nodes, onChange.updated?.nodes, onChange.removed?.nodes);
+    const onChange = JSON.parse(event.data) as PoolChange;
+    this.tell("node", this.nodes, onChange.updated?.nodes, undefined);
     this.tell("job", this.jobs, onChange.updated?.jobs, onChange.removed?.jobs);
-    if (applyRows(this.nodes, onChange.updated?.nodes, onChange.removed?.nodes)) this.nodesVersion.value += 1;
-    if (applyRows(this.jobs, onChange.updated?.jobs, onChange.removed?.jobs)) this.jobsVersion.value += 1;
+    if (applyRows(this.nodes, onChange.updated?.nodes)) this.nodesVersion.value += 1;
+    const without = [...(onChange.removed?.jobs ?? []), ...(onChange.removed?.unlisted ?? [])];
+    if (applyRows(this.jobs, onChange.updated?.jobs, without)) this.jobsVersion.value += 1;
     if (applyRows(this.projects, onChange.updated?.projects, onChange.removed?.projects)) this.projectsVersion.value += 1;
     if (onChange.queue) this.queue.value = onChange.queue;
     if (onChange.classes) this.classes.value = onChange.classes;
@@ -165,7 +178,7 @@ export class LivePool {
     this.advance(event, onChange.seq, onChange.time);
   }
 
-  private tell<T extends LiveJob | NodeCells>(kind: "job" | "node", known: Map<string, T>, rows: Record<string, T> | undefined, removed: string[] | undefined): void {
+  private tell<T extends LiveJob | LiveNode>(kind: "job" | "node", known: Map<string, T>, rows: Record<string, T> | undefined, removed: string[] | undefined): void {
     if (!this.onRow) return;
     for (const name of removed ?? []) this.onRow(kind, known.get(name) ?? null, null);
     for (const [name, row] of Object.entries(rows ?? {})) this.onRow(kind, known.get(name) ?? null, row);
@@ -184,10 +197,10 @@ function replaceAll<T>(map: Map<string, T>, rows: Record<string, T> | undefined)
   for (const [name, row] of Object.entries(rows ?? {})) map.set(name, row);
 }
 
-function applyRows<T>(map: Map<string, T>, rows: Record<string, T> | undefined, removed: string[] | undefined): boolean {
-  for (const name of removed ?? []) map.delete(name);
+function applyRows<T>(map: Map<string, T>, rows: Record<string, T> | undefined, removed: string[] = []): boolean {
+  for (const name of removed) map.delete(name);
   for (const [name, row] of Object.entries(rows ?? {})) map.set(name, row);
-  return Boolean(rows || removed);
+  return Boolean(rows || removed.length);
 }
 
 let current: LivePool | null = null;
@@ -200,6 +213,12 @@ export function livePoolOf(pool: string, channels: readonly string[] = []): Live
   }
   return current;
 }
+
+/** How many pending jobs the stream has no rows of. */
+export const unlistedPending = (live: LivePool): number => {
+  const reserved = [...live.jobs.values()].filter((job) => job.state === "reserved").length;
+  return Math.max(0, (live.row.value?.jobs_pending ?? 0) - live.queue.value.length - reserved);
+};
 
 /** The live state of a pool; `extra`: additional channels, "telemetry" or "events". */
 export function useLive(pool: string, ...extra: string[]): LivePool {

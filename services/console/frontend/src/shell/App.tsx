@@ -2,15 +2,14 @@ import type { ComponentType } from "preact";
 import { ErrorBoundary, lazy, LocationProvider, Route, Router, useLocation } from "preact-iso";
 import { useEffect, useState } from "preact/hooks";
 
-import { ApiError } from "../lib/api";
-import { useFetch } from "../lib/useFetch";
-import { ErrorMessage } from "../ui/ErrorMessage";
-import { Loading } from "../ui/Loading";
-import { loadCurrentUser, currentUser, currentUserError } from "./currentUser";
+import { ApiError, get, usePolling, type PoolList } from "../api";
+import { currentUser, currentUserError, loadCurrentUser } from "../live";
+import { ErrorMessage, Loading } from "../ui";
 import { NotFound } from "./NotFound";
-import { PoolList } from "./PoolList";
-import type { Pools } from "./poolsResponse";
+import { PoolsPage } from "./PoolsPage";
 import { Shell } from "./Shell";
+
+const POOLS_REFRESH_MS = 2_000;
 
 /** The code of a page, loaded when it is first shown. It can fail: an updated console no longer has the files of the one before. */
 const page = (load: () => Promise<{ default: ComponentType<any> }>) => lazy(() => load().catch(() => ({ default: NotLoaded })));
@@ -20,6 +19,7 @@ function NotLoaded() {
 }
 
 const PoolPage = page(() => import("../pages/pool/PoolPage"));
+const TimelinePage = page(() => import("../pages/timeline/TimelinePage"));
 const OverviewPage = page(() => import("../pages/overview/OverviewPage"));
 const JobsPage = page(() => import("../pages/jobs/JobsPage"));
 const NodePage = page(() => import("../pages/node/NodePage"));
@@ -30,7 +30,7 @@ const JobPage = page(() => import("../pages/job/JobPage"));
 const DecisionPage = page(() => import("../pages/decision/DecisionPage"));
 const RecordPage = page(() => import("../pages/record/RecordPage"));
 const PolicyPage = page(() => import("../pages/policy/PolicyPage"));
-const WhatIfPage = page(() => import("../pages/whatif/WhatIfPage"));
+const WhatIfPage = page(() => import("../pages/policy/WhatIfPage"));
 const SubmitPage = page(() => import("../pages/submit/SubmitPage"));
 
 export function App() {
@@ -47,17 +47,20 @@ export function App() {
 function AppRoutes() {
   const { path } = useLocation();
   const [shown, show] = useState(false); // false until the code of the first page has loaded
-  const pools = useFetch<Pools>(currentUser.value ? "/api/pools" : null, path === "/");
+  const pool = path === "/" ? null : decodeURIComponent(path.split("/")[1] ?? "");
+  // The list is shown at "/"; elsewhere it is asked for again until it has the page's pool, which may be created while one waits.
+  const asksAgain = (list: PoolList | null) => (list?.pools.some((row) => row.pool === pool) ? null : POOLS_REFRESH_MS);
+  const { value, failure, refresh } = usePolling(currentUser.value ? "/api/pools" : null, (signal) => get<PoolList>("/api/pools", signal), asksAgain);
   if (currentUserError.value) return <ErrorMessage error={currentUserError.value} retry={loadCurrentUser} />;
   if (!currentUser.value) return <Loading what="the console" />;
-  const { value, failure } = pools.value;
-  if (!value) return failure ? <ErrorMessage error={failure} retry={loadCurrentUser} /> : <Loading what="the pools" />;
+  if (!value) return failure ? <ErrorMessage error={failure} retry={refresh} /> : <Loading what="the pools" />;
   return (
     <Shell pools={value}>
       {!shown && <Loading what="the page" />}
       <Router onRouteChange={() => show(true)} onLoadEnd={() => show(true)}>
-        <Route path="/" component={() => <PoolList pools={value} onShown={() => show(true)} />} />
+        <Route path="/" component={PoolsPage} pools={value} onShown={() => show(true)} />
         <Route path="/:pool" component={PoolPage} />
+        <Route path="/:pool/timeline" component={TimelinePage} />
         <Route path="/:pool/overview" component={OverviewPage} />
         <Route path="/:pool/jobs" component={JobsPage} />
         <Route path="/:pool/nodes/:node" component={NodePage} />

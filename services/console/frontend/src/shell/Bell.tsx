@@ -1,12 +1,9 @@
 import { useEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 
-import { moment } from "../lib/format";
-import { livePoolOf } from "../live/livePool";
-import { Badge } from "../ui/Badge";
-import { Button } from "../ui/Button";
-import { Dialog } from "../ui/Dialog";
-import { JobLink, NodeLink } from "../ui/Links";
+import { moment } from "../lib";
+import { livePoolOf } from "../live";
+import { Badge, Button, Dialog, JobLink, NodeLink } from "../ui";
 import { notices, notifying, setNotifying, unread, watchNotices } from "./notices";
 
 const WORDS = { bad: "!", warn: "!", good: "✓" } as const;
@@ -37,7 +34,7 @@ export function Bell({ pool }: { pool: string }) {
       {open.value && (
         <Dialog title="Notices" onClose={() => (open.value = false)} footer={<NotifyChoice />}>
           {notices.value.length ? (
-            <ul class="notices">
+            <ul class="stack notices">
               {notices.value.map((each) => (
                 <li key={each.id}>
                   <Badge tone={each.tone}>{WORDS[each.tone]}</Badge>

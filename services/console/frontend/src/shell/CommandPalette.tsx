@@ -2,16 +2,12 @@ import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { useEffect, useRef } from "preact/hooks";
 
-import { chooseTimeZone, timeZone } from "../lib/timeZone";
-import { livePoolOf } from "../live/livePool";
-import { projectPath } from "../pages/projects/projectPath";
-import { Button } from "../ui/Button";
-import { Dialog } from "../ui/Dialog";
-import { jobPath, nodePath } from "../ui/Links";
+import { chooseTheme, chooseTimeZone, timeZone } from "../lib";
+import { livePoolOf } from "../live";
+import { Button, Dialog, jobPath, nodePath, projectPath, SignButton } from "../ui";
 import { isTyping, matching, type Command } from "./commands";
-import { chooseTheme } from "./theme";
 
-const KEYS: [string, string][] = [["Ctrl K", "go to a page, job, node or project"], ["/", "find a job"], ["?", "this help"], ["Escape", "close a dialog or the tip of the map"], ["Tab, Enter", "move on, press"], ["Arrow keys", "on the map: from GPU to GPU"], ["Enter, n", "on the map: open the job, the node"]];
+const KEYS: [string, string][] = [["Ctrl K", "go to a page, job, node or project"], ["/", "find a job"], ["?", "this help"], ["Escape", "close a dialog or the tip of the map"], ["Tab, Enter", "move on, press"], ["Arrow keys", "on the map: from GPU to GPU"], ["Enter, n", "on the map: open the job, the node"], ["Arrow keys, + −", "on the timeline: move, zoom"], ["n, p, Enter", "on the timeline: next, previous step; open its decision"]];
 
 /** The command palette (Ctrl K) and the help on keys (?). */
 export function CommandPalette({ pool, pages }: { pool: string; pages: readonly { at: string; name: string }[] }) {
@@ -31,10 +27,7 @@ export function CommandPalette({ pool, pages }: { pool: string; pages: readonly 
   const close = (): void => void (open.value = null);
   return (
     <>
-      <Button quiet title="Go to… (Ctrl K)" onClick={() => (open.value = "palette")}>
-        <span aria-hidden="true">⌘</span>
-        <span class="visually-hidden">Go to a page, job, node or project (Ctrl K)</span>
-      </Button>
+      <SignButton quiet sign="⌘" label="Go to a page, job, node or project (Ctrl K)" onClick={() => (open.value = "palette")} />
       {open.value === "palette" && <Palette pool={pool} pages={pages} onClose={close} />}
       {open.value === "help" && (
         <Dialog title="Keys" onClose={close} footer={<Button onClick={close}>Close</Button>}>
@@ -101,7 +94,7 @@ function Palette({ pool, pages, onClose }: { pool: string; pages: readonly { at:
           event.preventDefault();
         }}
       />
-      <ul class="palette" id="palette-list" role="listbox" aria-label="Found">
+      <ul class="stack palette" id="palette-list" role="listbox" aria-label="Found">
         {found.map((command, number) => (
           <li key={`${command.kind} ${command.name}`} id={`palette-${number}`} role="option" aria-selected={number === chosen} onClick={() => run(command)}>
             {command.name} <span class="soft">{command.kind}</span>

@@ -1,10 +1,10 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 
-import { userText } from "../lib/userText";
-import { livePoolOf } from "../live/livePool";
-import { jobPath } from "../ui/Links";
-import { searchJobs, resolveJob } from "./searchJobs";
+import { userText } from "../lib";
+import { livePoolOf } from "../live";
+import { jobPath } from "../ui";
+import { resolveJob, searchJobs } from "./searchJobs";
 
 const SUGGESTED = 20;
 

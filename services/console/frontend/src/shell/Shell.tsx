@@ -1,24 +1,21 @@
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLocation } from "preact-iso";
+import { useEffect } from "preact/hooks";
 
-import { post } from "../lib/api";
-import { moment } from "../lib/format";
-import { livePoolOf } from "../live/livePool";
-import { RelativeTime } from "../ui/RelativeTime";
-import { Button } from "../ui/Button";
-import { EmptyState } from "../ui/EmptyState";
-import { chooseTimeZone, timeZone } from "../lib/timeZone";
+import { post, type PoolList } from "../api";
+import { capital, chooseTheme, chooseTimeZone, moment, themeChoice, timeZone } from "../lib";
+import { currentUser, livePoolOf } from "../live";
+import { Button, EmptyState, Notice, RelativeTime, Select, SignButton } from "../ui";
 import { Bell } from "./Bell";
 import { CommandPalette } from "./CommandPalette";
+import { AccountingIcon, JobsIcon, OverviewIcon, PolicyIcon, PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, TimelineIcon, WhatIfIcon } from "./icons";
 import { JobSearch } from "./JobSearch";
-import { AccountingIcon, JobsIcon, OverviewIcon, PolicyIcon, PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
-import { currentUser } from "./currentUser";
-import type { Pools } from "./poolsResponse";
-import { themeChoice, chooseTheme } from "./theme";
 
 const PAGES = [
   { at: "/overview", name: "Overview", Icon: OverviewIcon },
   { at: "", name: "Pool", Icon: PoolIcon },
+  { at: "/timeline", name: "Timeline", Icon: TimelineIcon },
   { at: "/jobs", name: "Jobs", Icon: JobsIcon },
   { at: "/queue", name: "Queue", Icon: QueueIcon },
   { at: "/projects", name: "Projects", Icon: ProjectsIcon },
@@ -30,22 +27,31 @@ const PAGES = [
 ];
 
 /** The layout of every page: navigation, header, content. */
-export function Shell({ pools, children }: { pools: Pools; children: ComponentChildren }) {
+export function Shell({ pools, children }: { pools: PoolList; children: ComponentChildren }) {
   const { path, route } = useLocation();
   const pool = path === "/" ? null : decodeURIComponent(path.split("/")[1] ?? "");
   const known = pool !== null && pools.pools.some((row) => row.pool === pool);
+  const open = useSignal(false); // on a narrow screen
+  useEffect(() => void (open.value = false), [path]);
   const root = pool === null ? "" : `/${encodeURIComponent(pool)}`;
+  const here = PAGES.find(({ at }) => isCurrent(path, root, at))?.name ?? capital(path.split("/")[2] ?? "").replace(/s$/, "");
   return (
     <div class="shell">
       <a class="skip" href="#main">
         Skip to content
       </a>
-      <nav class="side" aria-label="Pages">
+      <nav class="stack side" aria-label="Pages" data-open={open.value}>
         <a class="brand" href="/">
           <img src="/assets/bailiff.svg" alt="" /> Bailiff
         </a>
         {known && (
-          <div class="pages">
+          <button type="button" class="menu" aria-expanded={open.value} aria-controls="pages" onClick={() => (open.value = !open.value)}>
+            <span aria-hidden="true">☰</span> <span class="visually-hidden">Pages: </span>
+            {here}
+          </button>
+        )}
+        {known && (
+          <div class="stack pages" id="pages">
             {PAGES.map(({ at, name, Icon }) => (
               <a key={at} href={root + (at || "/").replace(/\/$/, "")} aria-current={isCurrent(path, root, at) ? "page" : undefined}>
                 <Icon /> {name}
@@ -54,19 +60,9 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
           </div>
         )}
       </nav>
-      <header class="top">
+      <header class="row top">
         {pools.pools.length > 0 && (
-          <label>
-            <span class="visually-hidden">Pool</span>
-            <select class="input" value={pool ?? ""} onChange={(event) => route(event.currentTarget.value ? `/${encodeURIComponent(event.currentTarget.value)}/overview` : "/")}>
-              <option value="">All pools</option>
-              {pools.pools.map((row) => (
-                <option key={row.pool} value={row.pool}>
-                  {row.pool}
-                </option>
-              ))}
-            </select>
-          </label>
+          <Select label="Pool" value={pool ?? ""} options={[["", "All pools"], ...pools.pools.map((row) => row.pool)]} onChange={(next) => route(next ? `/${encodeURIComponent(next)}/overview` : "/")} />
         )}
         {known && <ConnectionStatus pool={pool} />}
         <span class="spring" />
@@ -104,23 +100,13 @@ const THEME_ICON = { system: "◐", light: "☀", dark: "☾" };
 function TimeZoneButton() {
   const utc = timeZone.value === "utc";
   const label = utc ? "Times are in UTC. Change to local time." : "Times are local. Change to UTC.";
-  return (
-    <Button quiet onClick={() => chooseTimeZone(utc ? "local" : "utc")} title={label}>
-      <span aria-hidden="true">{utc ? "UTC" : "Local"}</span>
-      <span class="visually-hidden">{label}</span>
-    </Button>
-  );
+  return <SignButton quiet sign={utc ? "UTC" : "Local"} label={label} onClick={() => chooseTimeZone(utc ? "local" : "utc")} />;
 }
 
 function ThemeButton() {
   const theme = themeChoice.value;
   const label = `Theme: ${theme}. Change to ${NEXT_THEME[theme]}.`;
-  return (
-    <Button quiet onClick={() => chooseTheme(NEXT_THEME[theme])} title={label}>
-      <span aria-hidden="true">{THEME_ICON[theme]}</span>
-      <span class="visually-hidden">{label}</span>
-    </Button>
-  );
+  return <SignButton quiet sign={THEME_ICON[theme]} label={label} onClick={() => chooseTheme(NEXT_THEME[theme])} />;
 }
 
 function UserBadge() {
@@ -128,7 +114,7 @@ function UserBadge() {
   const role = who.operator ? ", operator" : who.projects?.length === 0 ? ", viewer" : "";
   return (
     <>
-      <span class="soft user" title={`${who.name}${role}`}>
+      <span class="soft ellipsis user" title={`${who.name}${role}`}>
         {who.name}
         <span class="wide-only">{role}</span>
       </span>
@@ -174,16 +160,8 @@ function OutageNotices({ pool, configured }: { pool: string; configured: boolean
   const consoleState = live.consoleState.value;
   return (
     <>
-      {!consoleState.kafka && (
-        <p class="notice" role="alert">
-          Kafka is unavailable. Running jobs continue. The data shown is as of the last record read, and requests cannot be sent.
-        </p>
-      )}
-      {configured && !consoleState.archive && (
-        <p class="notice" role="alert">
-          The archive is unavailable. History (timelines, evictions, usage over time) cannot be shown. Live data is complete.
-        </p>
-      )}
+      {!consoleState.kafka && <Notice>Kafka is unavailable. Running jobs continue. The data shown is as of the last record read, and requests cannot be sent.</Notice>}
+      {configured && !consoleState.archive && <Notice>The archive is unavailable. History (timelines, evictions, usage over time) cannot be shown. Live data is complete.</Notice>}
     </>
   );
 }

@@ -13,6 +13,6 @@ export const RecordIcon = icon("M9 8h6M9 12h6M9 16h3M6 3h9l4 4v14H6z");
 export const WhatIfIcon = icon("M6 4v16M6 8h6a4 4 0 0 1 4 4v0a4 4 0 0 0 4 4M17 13l3 3-3 3");
 export const SubmitIcon = icon("M12 5v14M5 12h14");
 export const OverviewIcon = icon("M4 19V11M10 19V5M16 19v-6M21 19H3");
+export const TimelineIcon = icon("M3 5h9v4H3zM8 10h8v4H8zM13 15h8v4h-8z");
 export const JobsIcon = icon("M4 5h16v4H4zM4 10h16v4H4zM4 15h16v4H4z");
 export const PolicyIcon = icon("M12 3l7 3v5c0 5-3 8-7 10-4-2-7-5-7-10V6z");
-export const CopyIcon = icon("M9 9h11v11H9zM5 15H4V4h11v1");

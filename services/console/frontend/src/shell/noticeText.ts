@@ -1,5 +1,5 @@
 // Which changes are worth a notice: those of one's own jobs, and for operators those of nodes.
-import type { LiveJob, NodeCells } from "../live/types";
+import type { LiveJob, LiveNode } from "../api";
 
 export interface Notice {
   id: number;
@@ -33,10 +33,12 @@ export function jobNotice(before: LiveJob | null, after: LiveJob | null, me: str
 
 const SILENT = ["unreachable", "lost"];
 
-export function nodeNotice(before: NodeCells | null, after: NodeCells | null): Draft | null {
+const quarantined = (node: LiveNode): number => node.devices.filter(([state]) => state === "quarantined").length;
+
+export function nodeNotice(before: LiveNode | null, after: LiveNode | null): Draft | null {
   if (!before || !after) return null;
   if (!SILENT.includes(before.state) && SILENT.includes(after.state)) return { tone: "bad", text: `Node ${after.node} is ${after.state}.`, node: after.node, urgent: false };
   if (SILENT.includes(before.state) && after.state === "ready") return { tone: "good", text: `Node ${after.node} is ready again.`, node: after.node, urgent: false };
-  if (after.quarantined > before.quarantined) return { tone: "bad", text: `A GPU of ${after.node} is quarantined.`, node: after.node, urgent: false };
+  if (quarantined(after) > quarantined(before)) return { tone: "bad", text: `A GPU of ${after.node} is quarantined.`, node: after.node, urgent: false };
   return null;
 }

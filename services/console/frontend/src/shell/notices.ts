@@ -1,8 +1,7 @@
 import { signal } from "@preact/signals";
 
-import { keepWhenHidden, type LivePool } from "../live/livePool";
-import type { LiveJob, NodeCells } from "../live/types";
-import { currentUser } from "./currentUser";
+import type { LiveJob, LiveNode } from "../api";
+import { currentUser, keepWhenHidden, type LivePool } from "../live";
 import { jobNotice, nodeNotice, type Draft, type Notice } from "./noticeText";
 
 const MOST = 100;
@@ -27,7 +26,7 @@ export async function setNotifying(on: boolean): Promise<void> {
 export function watchNotices(live: LivePool): void {
   live.onRow = (kind, before, after) => {
     const who = currentUser.peek();
-    const draft = kind === "job" ? jobNotice(before as LiveJob | null, after as LiveJob | null, who?.name ?? "") : who?.operator ? nodeNotice(before as NodeCells | null, after as NodeCells | null) : null;
+    const draft = kind === "job" ? jobNotice(before as LiveJob | null, after as LiveJob | null, who?.name ?? "") : who?.operator ? nodeNotice(before as LiveNode | null, after as LiveNode | null) : null;
     if (draft) add(live.pool, draft);
   };
 }

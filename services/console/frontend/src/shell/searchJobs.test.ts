@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import { aJob, jobMap } from "../pages/pool/liveRows.fixture";
-import { searchJobs, resolveJob } from "./searchJobs";
+import { aJob, jobMap } from "../testing/liveRows";
+import { resolveJob, searchJobs } from "./searchJobs";
 
 const jobs = jobMap(aJob("train-2", { user: "ada" }), aJob("train-1", { user: "bob" }), aJob("pretrain", { user: "ada" }), aJob("serve", { user: "carol" }));
 

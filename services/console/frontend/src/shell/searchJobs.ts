@@ -1,4 +1,4 @@
-import type { LiveJob } from "../live/types";
+import type { LiveJob } from "../api";
 
 /** Jobs whose name contains the text or whose user equals it; prefix matches first, then by name. */
 export function searchJobs(jobs: Iterable<LiveJob>, text: string, most: number): LiveJob[] {

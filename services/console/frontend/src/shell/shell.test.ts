@@ -1,18 +1,17 @@
 import { expect, test } from "vitest";
 
-import { betweenOf, betweenQuery } from "../lib/timeRange";
-import { localMoment, parseMoment, timeZone, typedMoment } from "../lib/timeZone";
-import { aJob, aNode, FREE } from "../pages/pool/liveRows.fixture";
+import { betweenOf, betweenQuery, localMoment, parseMoment, timeZone, typedMoment } from "../lib";
+import { aJob, aNode, FREE } from "../testing/liveRows";
 import { matching, type Command } from "./commands";
 import { isMine, jobNotice, nodeNotice } from "./noticeText";
 
-const eviction = { for_job: "urgent", cause: "preemption", stage: "decided", decided_seq: 7, started_at: null, deadline: null };
+const eviction = { for_job: "urgent", cause: "preemption", stage: "decided", decided_seq: 7, started_at: null, deadline: null, grace_s: 30, stuck: false };
 
 test("a preemption of one's own job is an urgent notice, that of another's is none", () => {
   const [before, after] = [aJob("mine", { user: "ada" }), aJob("mine", { user: "ada", state: "evicting", eviction })];
   expect(jobNotice(before, after, "ada")).toMatchObject({ text: "mine is being preempted by urgent.", urgent: true, job: "mine" });
   expect(jobNotice(before, after, "bob")).toBeNull();
-  expect(jobNotice(after, { ...after, jobs_ahead: 3 }, "ada")).toBeNull();
+  expect(jobNotice(after, { ...after, step: 3 }, "ada")).toBeNull();
   expect(jobNotice({ ...after, state: "pending", eviction: null }, { ...before, evictions: 1 }, "ada")!.text).toBe("mine runs again.");
   expect(jobNotice(before, null, "ada")!.text).toBe("mine has ended.");
   expect(["ada", "console/ada", "xada", ""].map((user) => isMine(user, "ada"))).toEqual([true, true, false, false]);
@@ -23,7 +22,7 @@ test("operators get a notice of a silent node and of a quarantined GPU, once", (
   const ready = aNode("n", [FREE]);
   expect(nodeNotice(ready, { ...ready, state: "unreachable" })!.text).toBe("Node n is unreachable.");
   expect(nodeNotice({ ...ready, state: "unreachable" }, { ...ready, state: "lost" })).toBeNull();
-  expect(nodeNotice(ready, { ...ready, quarantined: 1 })!.text).toBe("A GPU of n is quarantined.");
+  expect(nodeNotice(ready, { ...ready, devices: [["quarantined", null, null, [], "dirty"]] })!.text).toBe("A GPU of n is quarantined.");
   expect(nodeNotice(null, ready)).toBeNull();
 });
 

@@ -19,7 +19,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
   return (
     <>
       <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
-        <table class="table">
+        <table class="table stacking">
           <caption class="visually-hidden">{caption}</caption>
           <thead>
             <tr>
@@ -34,7 +34,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
             {shown.map((row) => (
               <tr key={rowKey(row)}>
                 {columns.map((column) => (
-                  <td key={column.head} class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
+                  <td key={column.head} data-head={column.head} class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
                     {column.cell(row)}
                   </td>
                 ))}

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-import { Button } from "./Button";
+import { SignButton } from "./Button";
 
 /** A modal dialog: the browser's own, which traps the focus and closes with Escape. */
 export function Dialog({ title, onClose, footer, children }: { title: string; onClose: () => void; footer: ComponentChildren; children: ComponentChildren }) {
@@ -11,9 +11,7 @@ export function Dialog({ title, onClose, footer, children }: { title: string; on
     <dialog class="dialog" ref={dialog} onClose={onClose} aria-label={title}>
       <header>
         <h2>{title}</h2>
-        <Button quiet onClick={() => dialog.current?.close()} title="Close">
-          ✕<span class="visually-hidden">Close</span>
-        </Button>
+        <SignButton quiet sign="✕" label="Close" onClick={() => dialog.current?.close()} />
       </header>
       <div class="body">{children}</div>
       <footer>{footer}</footer>

@@ -1,11 +1,11 @@
-import type { ApiError } from "../lib/api";
+import type { ApiError } from "../api";
 import { Button } from "./Button";
 import { ErrorList } from "./ErrorList";
 
 /** An error response, with a retry button. */
 export function ErrorMessage({ error, retry }: { error: ApiError; retry?: () => void }) {
   return (
-    <div class="state" data-kind="failure" role="alert">
+    <div class="stack state" data-kind="failure" role="alert">
       <strong>{error.title}</strong>
       {error.errors.length ? <ErrorList errors={error.errors} /> : error.detail && <div>{error.detail}</div>}
       {retry && <Button onClick={retry}>Retry</Button>}

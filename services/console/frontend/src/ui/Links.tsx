@@ -4,12 +4,27 @@ export const jobPath = (pool: string, job: string): string => at(pool, "jobs", j
 export const decisionPath = (pool: string, seq: number): string => at(pool, "decisions", seq);
 export const recordPath = (pool: string, seq: number): string => `${at(pool, "record")}?seq=${seq}`;
 
+/** The timeline, with the player at a record. */
+export const replayPath = (pool: string, seq: number): string => `${at(pool, "timeline")}?at=${seq}`;
+
 export const nodePath = (pool: string, node: string): string => at(pool, "nodes", node);
 
 export const JobLink = ({ pool, job }: { pool: string; job: string }) => <a href={jobPath(pool, job)}>{job}</a>;
 export const DecisionLink = ({ pool, seq }: { pool: string; seq: number }) => <a href={decisionPath(pool, seq)}>#{seq}</a>;
 export const SeqLink = ({ pool, seq }: { pool: string; seq: number }) => <a href={recordPath(pool, seq)}>#{seq}</a>;
 export const NodeLink = ({ pool, node }: { pool: string; node: string }) => <a href={nodePath(pool, node)}>{node}</a>;
+
+/** `train-1, train-2`, as links. */
+export const JobLinks = ({ pool, jobs }: { pool: string; jobs: readonly string[] }) => (
+  <>
+    {jobs.map((job, place) => (
+      <span key={job}>
+        {place > 0 && ", "}
+        <JobLink pool={pool} job={job} />
+      </span>
+    ))}
+  </>
+);
 
 const NODES_NAMED = 3;
 

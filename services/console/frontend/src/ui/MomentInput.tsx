@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import { parseMoment, timeZone, typedMoment } from "../lib/timeZone";
+import { parseMoment, timeZone, typedMoment } from "../lib";
 
 /** A time as text in the chosen zone. value: ISO, empty: none. onChange is not called while the text is no time. */
 export function MomentInput({ value, onChange, label }: { value: string; onChange: (iso: string) => void; label?: string }) {

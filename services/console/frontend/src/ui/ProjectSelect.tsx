@@ -1,16 +1,7 @@
+import { Select } from "./Inputs";
+
 /** Filter by project; null: any. */
 export function ProjectSelect({ projects, value, onChange }: { projects: Iterable<string>; value: string | null; onChange: (project: string | null) => void }) {
-  return (
-    <label>
-      <span class="visually-hidden">Project</span>
-      <select class="input" value={value === null ? "any" : `=${value}`} onChange={(event) => onChange(event.currentTarget.value === "any" ? null : event.currentTarget.value.slice(1))}>
-        <option value="any">Any project</option>
-        {[...projects].map((name) => (
-          <option key={name} value={`=${name}`}>
-            {name || "no project"}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
+  const options = [...projects].map((name): [string, string] => [`=${name}`, name || "no project"]);
+  return <Select label="Project" value={value === null ? "any" : `=${value}`} options={[["any", "Any project"], ...options]} onChange={(next) => onChange(next === "any" ? null : next.slice(1))} />;
 }

@@ -1,5 +1,4 @@
-import { now } from "../lib/serverClock";
-import { duration, moment } from "../lib/format";
+import { duration, moment, now } from "../lib";
 
 /** `3m20s ago` or `in 20s`; the timestamp as tooltip. */
 export function RelativeTime({ at }: { at: string }) {

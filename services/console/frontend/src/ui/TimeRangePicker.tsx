@@ -1,8 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import type { Between } from "../lib/timeRange";
-import { zoneName } from "../lib/timeZone";
+import { zoneName, type Between } from "../lib";
 import { Button } from "./Button";
 import { MomentInput } from "./MomentInput";
 import { SegmentedControl } from "./SegmentedControl";
@@ -27,7 +26,7 @@ export function TimeRangePicker<T extends string>({ presets, value, between, onP
   const given = own.value;
   const valid = given !== null && given.from !== "" && given.to !== "" && given.from < given.to;
   return (
-    <div class="timerange">
+    <div class="row timerange">
       <SegmentedControl legend="Time range" options={[...presets, ["custom", "From … to"]] as readonly [string, string][]} value={given ? "custom" : (value ?? "custom")} onChange={(next) => {
         if (next === "custom") own.value = { from: minute(between.from, Math.floor), to: minute(between.to, Math.ceil) };
         else {
@@ -36,7 +35,7 @@ export function TimeRangePicker<T extends string>({ presets, value, between, onP
         }
       }} />
       {given && (
-        <form class="timerange-own" onSubmit={(event) => { event.preventDefault(); if (valid) onBetween(given); }}>
+        <form class="row timerange-own" onSubmit={(event) => { event.preventDefault(); if (valid) onBetween(given); }}>
           <label><span class="soft">From</span> <MomentInput value={given.from} onChange={(from) => (own.value = { ...given, from })} /></label>
           <label><span class="soft">to</span> <MomentInput value={given.to} onChange={(to) => (own.value = { ...given, to })} /></label>
           <span class="soft">{zoneName()}</span>

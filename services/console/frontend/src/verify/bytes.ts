@@ -34,6 +34,7 @@ export function fromHex(text: string): Uint8Array {
 
 export const fromBase64 = (text: string): Uint8Array => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 export const fromBase64Url = (text: string): Uint8Array => fromBase64(text.replace(/-/g, "+").replace(/_/g, "/"));
+export const toBase64 = (raw: Uint8Array): string => btoa(Array.from(raw, (byte) => String.fromCharCode(byte)).join(""));
 
 /** -1, 0 or 1, byte by byte: the order in which the protocol sorts names. */
 export function compareBytes(left: Uint8Array, right: Uint8Array): number {

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 
 import vectors from "../../../../../docs/log-protocol-vectors.json";
+import sealVectors from "./seal-vectors.json";
 import { hex } from "./bytes";
-import { nextHead, type Head, type Line, preimage, recordHash, start } from "./chain";
+import { nextHead, preimage, recordHash, start, type Head, type Line } from "./chain";
+import { ChainVerifier, claimedHead, sealInclusion } from "./chainVerifier";
 import { consistent, included, inclusionPath, leafHash, rootOf } from "./merkle";
 import { verifySeals, type Seal, type SealItem } from "./seals";
-import sealVectors from "./seal-vectors.json";
-import { claimedHead, sealInclusion, ChainVerifier } from "./chainVerifier";
 
 interface Vector {
   headers: string[][];

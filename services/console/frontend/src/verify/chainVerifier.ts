@@ -1,6 +1,6 @@
 // Verifies the hash chain of a log around one record, and its inclusion in a seal.
 import { fromHex } from "./bytes";
-import { nextHead, header, type Head, type Line, start } from "./chain";
+import { header, nextHead, start, type Head, type Line } from "./chain";
 import { included, inclusionPath, leafHash, rootOf } from "./merkle";
 import type { Seal } from "./seals";
 

@@ -16,7 +16,7 @@ export interface Seal {
   signature: string;
 }
 
-interface Key {
+export interface Key {
   identity: string;
   key: string;
   previous_key?: string | null;
@@ -69,7 +69,8 @@ function add(pool: string, result: SealVerification, item: SealItem): string {
   return addSeal(pool, result, item.data);
 }
 
-function addKey(pool: string, result: SealVerification, body: Key): string {
+/** Adds the next key of the log; the reason if the one before has not signed it. */
+export function addKey(pool: string, result: Pick<SealVerification, "keys">, body: Key): string {
   const last = result.keys.at(-1);
   if (body.key === last) return "";
   const signedValues = ["bailiff-seal-key-1", pool, body.identity, body.key];
@@ -115,10 +116,19 @@ function addSeal(pool: string, result: SealVerification, seal: Seal): string {
 export const signatureHolds = (pool: string, seal: Seal): boolean =>
   signed(seal.key, seal.signature, ["bailiff-seal-1", pool, seal.identity, seal.size, seal.root, seal.hash, seal.sealed_at]);
 
-/** Verifies a signature over canonical JSON, which equals JSON.stringify for a flat list of strings and integers. */
-function signed(key: string, signature: string, signedValues: (string | number)[]): boolean {
+/** Verifies a signature over canonical JSON, which equals JSON.stringify for a flat list of strings, integers and nulls. */
+export function signed(key: string, signature: string, signedValues: (string | number | null)[]): boolean {
   try {
-    return ed25519.verify(fromBase64Url(signature), utf8(JSON.stringify(signedValues)), fromBase64Url(key), { zip215: false });
+    return signedBytes(fromBase64Url(key), fromBase64Url(signature), utf8(JSON.stringify(signedValues)));
+  } catch {
+    return false;
+  }
+}
+
+/** Verifies an Ed25519 signature; false for malformed keys and signatures. */
+export function signedBytes(key: Uint8Array, signature: Uint8Array, content: Uint8Array): boolean {
+  try {
+    return ed25519.verify(signature, content, key, { zip215: false });
   } catch {
     return false;
   }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 
 import vectors from "../../../../../docs/log-protocol-vectors.json";
-import type { Line } from "./chain";
-import { type ArchiveQuery, verify, type ExpectedRecord } from "./verifyRecord";
 import sealVectors from "./seal-vectors.json";
+import type { Line } from "./chain";
+import { verify, type ArchiveQuery, type ExpectedRecord } from "./verifyRecord";
 
 const LOG: Line[] = vectors.chain.map((each, at) => ({ offset: at * 2, time: 0, headers: each.headers as [string, string][], value: each.value }));
 

@@ -1,21 +1,13 @@
 // Verifies one record in the browser: reads the raw log around it, or all of it up to a seal, and reports each check and what was not checked.
-import { moment, times } from "../lib/format";
-import { GENESIS, header, type Line, recordHash, start } from "./chain";
-import { verifySeals, type Seal, type SealVerification, type SealItem } from "./seals";
-import { claimedHead, type Inclusion, type Link, sealInclusion, ChainVerifier } from "./chainVerifier";
+import type { PoolItem, RawLog as ArchivedLog } from "../../generated/query";
+import { moment, times } from "../lib";
+import { GENESIS, header, recordHash, start, type Line } from "./chain";
+import { ChainVerifier, claimedHead, sealInclusion, type Inclusion, type Link } from "./chainVerifier";
+import { verifySeals, type Seal, type SealItem, type SealVerification } from "./seals";
 
-export interface ArchivedPool {
-  pool: string;
-  identity: string;
-  first_seq: number;
-  next_seq: number;
-}
+type ArchivedPool = Pick<PoolItem, "pool" | "identity" | "first_seq" | "next_seq">;
 
-interface RawLog {
-  end_offset: number;
-  next_offset: number;
-  messages: Line[];
-}
+type RawLog = Pick<ArchivedLog, "end_offset" | "next_offset"> & { messages: Line[] };
 
 /** Fetches from the archive, at a path below `pools/{pool}`. */
 export type ArchiveQuery = <T>(path: string) => Promise<T>;

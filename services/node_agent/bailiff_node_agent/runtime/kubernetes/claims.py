@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from bailiff_kubernetes import AlreadyExists, NotFound, Object, pod_name, shared_claim_name, task_hash
 from bailiff_kubernetes.names import CLAIMS_GATE, DEVICE, TASK, TASK_HASH
 from bailiff_kubernetes.resources import RESOURCE_CLAIMS, annotations_of
-from bailiff_node_agent.runtime.plugin import KubernetesSettings
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime.port import Launch
 
 from .pod_node import PodNode

@@ -21,7 +21,7 @@ from bailiff_kubernetes.resources import NODES, PODS, annotations_of, key_of, la
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_service.race import race
 
-from .pod_resources import MIG_RESOURCE
+from .published import MIG_RESOURCE
 
 ENDED = ("Succeeded", "Failed")
 DOUBTS = "doubts.json"
@@ -73,9 +73,7 @@ class ClusterView:
 
     def selected(self, labels: dict[str, str]) -> list[str]:
         """Names of nodes with these labels, sorted."""
-        return sorted(
-            name for (_, name), node in self.nodes.objects.items() if labels.items() <= labels_of(node).items()
-        )  # fmt: skip
+        return sorted(name for (_, name), node in self.nodes.objects.items() if labels.items() <= labels_of(node).items())
 
     async def wait_node(self) -> None:
         """Until a node was added or has other labels."""

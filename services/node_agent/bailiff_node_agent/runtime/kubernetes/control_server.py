@@ -10,6 +10,7 @@ import os
 import socket
 from pathlib import Path
 
+from bailiff_node_agent.runtime.supervisor import safe_open
 from bailiff_node_agent.runtime.supervisor.journal import Journal, parse_message
 from bailiff_node_agent.runtime.supervisor.socket_server import (
     BACKLOG,
@@ -38,7 +39,7 @@ class ControlServer:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink("socket", dir_fd=folder)
             listener.bind(f"/proc/self/fd/{folder}/socket")  # the path itself may be too long for an address
-            os.chmod("socket", 0o666, dir_fd=folder)  # noqa: S103 - only the pod sees it, and its user is any
+            safe_open.set_mode(folder, "socket", 0o666)  # only the pod sees it, and its user is any
         except OSError as problem:
             listener.close()
             return problem.strerror
@@ -83,7 +84,7 @@ class ControlServer:
     def _reply(self, line: bytes) -> bytes:
         try:
             message = parse_message(line)
-            if message["type"] == "acknowledged" and not (self._folder / "notice.json").exists():
+            if message["type"] == "acknowledged" and not safe_open.exists(str(self._folder), "notice.json"):
                 raise ValueError("acknowledged: there is no eviction notice")
             self._journal.add(message)
         except ValueError as problem:

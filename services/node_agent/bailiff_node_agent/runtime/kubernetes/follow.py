@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 
 from bailiff_kubernetes import ApiError, Object, TooManyRequests, Unreachable, task_hash
 from bailiff_kubernetes.resources import PODS, uid_of
-from bailiff_node_agent.runtime import control_dir
+from bailiff_node_agent.runtime.host_processes import looking
 from bailiff_node_agent.runtime.port import Exit, Running, TaskKey
+from bailiff_node_agent.runtime.supervisor import safe_open
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.journal import Journal
+from bailiff_node_agent.runtime.supervisor.notice import write_notice
 from bailiff_service.logs import logger
 
 from . import checkpoint_notes, pod_status
@@ -52,7 +54,7 @@ class PodFollower:
     ) -> None:
         self._node, self._check, self._has_message = node, check_devices, has_message
         self._journal, self._writing = Journal.resume(str(node.files.task_dir(order.key) / "messages.jsonl")), asyncio.Lock()
-        self._note = node.files.note(order.key)
+        self._note = node.files.note.read(order.key)
         self._placement, self._stop = Placement(node, order, manifest, self._wait), PodStop(node)
         self._hash = task_hash(str(order.key))
         self.changed = node.changed.setdefault(self._hash, asyncio.Event())
@@ -97,7 +99,7 @@ class PodFollower:
             refusal = UNCHECKED if self._check is None else await self._difference(devices) or self._check(devices)
             if refusal is not None:
                 self.refusal = refusal
-                await files.off_loop(files.write_stop, key, KILL_GRACE_S)
+                await files.off_loop(files.stop.write, key, KILL_GRACE_S)
             running = Running(key, uid_of(pod), boottime_us(), devices, self.order.ordered_by)
             await files.off_loop(files.write_running, running)
         self.settled.set()
@@ -106,7 +108,7 @@ class PodFollower:
 
     async def _difference(self, devices: tuple[str, ...]) -> str | None:
         """Why these are not the devices that it claims; asked until the API server answers. None where the kubelet chooses."""
-        claims = self._node.files.claims(self.order.key)
+        claims = self._node.files.claims.read(self.order.key)
         if not claims:
             return None
         while True:
@@ -182,7 +184,7 @@ class PodFollower:
         """Until when the task may run without the agent: the lease, or the deadline of its eviction."""
         limits = [
             limit
-            for limit in (self._node.lease[0] if self._node.lease else None, self._node.files.deadline(self.order.key))
+            for limit in (self._node.lease[0] if self._node.lease else None, self._node.files.deadline.read(self.order.key))
             if limit
         ]
         if limits:  # an agent that knows no lease yet leaves the limit that the one before has set
@@ -190,20 +192,20 @@ class PodFollower:
 
     async def notice(self) -> None:
         """Deliver the eviction notice, if there is one and the pod has a control directory; else it is delivered with that."""
-        if self._node.files.eviction(self.order.key) is not None:
+        if self._node.files.eviction.read(self.order.key) is not None:
             await self._stop.mark(self.order, self._current())
             await self._node.files.off_loop(self._write_notice)
 
     def _write_notice(self) -> None:
-        eviction, folder = self._node.files.eviction(self.order.key), self._node.volumes.control_dir(self.order.uid or "none")
-        if eviction is None or not (folder / "steps").exists():
+        eviction = self._node.files.eviction.read(self.order.key)
+        folder = self._node.volumes.control_dir(self.order.uid or "none")
+        if eviction is None or not safe_open.exists(str(folder), "steps"):
             return
-        task_dir, only = self._node.files.task_dir(self.order.key), self.order.is_only_task
-        control_dir.write_notice(
-            task_dir, folder, eviction["payload"], eviction["soft_us"], eviction["hard_us"], is_only_task=only
-        )
+        deadlines = eviction["soft_us"], eviction["hard_us"]
+        task_dir, only = str(self._node.files.task_dir(self.order.key)), self.order.is_only_task
+        write_notice(task_dir, str(folder), eviction["payload"], *deadlines, is_only_task=only)
         with contextlib.suppress(OSError):  # the job may have moved it
-            (folder / "notice.json").chmod(0o644)
+            safe_open.set_mode(str(folder), "notice.json", 0o644)
 
     async def _stop_serving(self) -> None:
         if self._log is not None:
@@ -215,9 +217,9 @@ class PodFollower:
     async def _note_checkpoint(self, pod: Object | None) -> None:
         """What the pod's annotations say about the job's last checkpoint, once for each change."""
         note = None if pod is None else checkpoint_notes.note_of(pod)
-        if note is None or note == self._note:
+        if note is None or [*note] == self._note:
             return
-        self._note, key = note, self.order.key
+        self._note, key = [*note], self.order.key
         try:
             message, age = checkpoint_notes.message_of(note), checkpoint_notes.age_us(note, datetime.now(UTC))
         except ValueError as problem:
@@ -225,7 +227,7 @@ class PodFollower:
             return
         async with self._writing:
             await self._node.files.off_loop(self._journal.add, message, max(0, boottime_us() - age))
-            await self._node.files.off_loop(self._node.files.write_note, key, note)
+            await self._node.files.off_loop(self._node.files.note.write, key, self._note)
         self._has_message(key)
 
     # --- the end
@@ -235,7 +237,7 @@ class PodFollower:
             await self._stop.carry_out(self.order, self._current(), self.refusal)
             pod = self._current()
             await self._note_checkpoint(pod)
-            pids = self._node.processes.pids(self.order.uid)
+            pids = await looking(self._node.processes.pids, self.order.uid)
             if pod is not None and pod_status.has_ended(pod) and not pids:
                 await self._finish_log()
                 return self._exit_of(pod)
@@ -248,7 +250,7 @@ class PodFollower:
         """As the kubelet reports it. It is no exit of the job where its container never ran, or ended with the machine."""
         files, key = self._node.files, self.order.key
         code, error = pod_status.exit_of_pod(pod)
-        is_lost = pod_status.was_rejected(pod) and files.stop(key) is None
+        is_lost = pod_status.was_rejected(pod) and files.stop.read(key) is None
         if self._node.reaches_node and code in pod_status.ENDED_WITH_MACHINE and files.is_of_earlier_boot(key):
             is_lost, error = True, REBOOTED
         return self._exit(code, error=self.refusal or self._stop.budget_note(self.order) or error, supervisor_lost=is_lost)

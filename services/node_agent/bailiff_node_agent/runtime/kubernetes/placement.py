@@ -50,7 +50,7 @@ class Placement:
         self.order = order
         self._node, self._manifest, self._wait = node, manifest, wait
         self._hash = task_hash(str(order.key))
-        self._claims = node.files.claims(order.key)
+        self._claims = node.files.claims.read(order.key) or []
         """Those that the pod is to own. Shared ones are looked at until it is bound: they may go with their other owners."""
         self._missing: list[Object] = []
         """Those that it did not own when they were looked at."""
@@ -65,7 +65,7 @@ class Placement:
             if pod is not None:
                 await self._take(pod)
                 return pod
-            if self._node.files.stop(self.order.key) is not None:
+            if self._node.files.stop.read(self.order.key) is not None:
                 await self._removed_unbound("it was stopped before it was placed")
             if self._manifest is not None and not self.order.uid:
                 await self._create(self._manifest)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import TASK_HASH
 from bailiff_kubernetes.resources import PODS, labels_of, uid_of
-from bailiff_node_agent.runtime.plugin import KubernetesSettings
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime.port import TaskKey
 
 from .cluster_view import STARTS_AT_ONCE

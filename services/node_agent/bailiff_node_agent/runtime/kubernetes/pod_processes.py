@@ -1,14 +1,20 @@
 """A pod's processes and memory, from the cgroups that the kubelet made for it. Version 1 and 2; cgroupfs and systemd drivers."""
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bailiff_node_agent.runtime.supervisor.processes import read_process
+from bailiff_node_agent.runtime.cgroups import pids_below
+from bailiff_node_agent.runtime.supervisor.processes import Process, read_process
 
 MOUNT = Path("/sys/fs/cgroup")
 DEPTH = 5
 """A pod's cgroup is at most this deep: a root of the kubelet's, `kubepods`, a class of service, the pod."""
+
+
+IS_POD = re.compile(r"(^|-)pod[0-9a-f]{8}[-_]")
+"""The name of a pod's cgroup. What is below it the pod may have made itself, with the name of another's."""
 
 
 class PodProcesses:
@@ -17,15 +23,16 @@ class PodProcesses:
     def __init__(self, mount: Path = MOUNT) -> None:
         self._root = mount if (mount / "cgroup.controllers").exists() else mount / "memory"
         self._found: dict[str, Path] = {}
+        self._pauses: dict[str, Process] = {}
 
     def pids(self, uid: str) -> tuple[int, ...]:
         """All living processes of its containers, ascending. The pod's own `pause` process is none of them."""
         group = self._group(uid)
         if group is None:
             return ()
-        pids = {pid for folder in _below(group) for pid in _procs(folder)}
-        processes = [process for pid in pids if (process := read_process(pid)) is not None]
-        return tuple(sorted(process.pid for process in processes if not _is_pause(process.pid)))
+        processes = [process for pid in pids_below(group) if (process := read_process(pid)) is not None]
+        pause = self._pause_of(uid, processes)
+        return tuple(process.pid for process in processes if process != pause)
 
     def memory(self, uid: str) -> int:
         """Bytes in use."""
@@ -41,6 +48,15 @@ class PodProcesses:
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._found.pop(uid, None)
+        self._pauses.pop(uid, None)
+
+    def _pause_of(self, uid: str, processes: Sequence[Process]) -> Process | None:
+        """The pod's own process, which is its first. A job can give its processes the same name, but starts none before it."""
+        if uid not in self._pauses and processes:
+            first = min(processes, key=lambda process: process.started)
+            if _is_pause(first.pid):
+                self._pauses[uid] = first
+        return self._pauses.get(uid)
 
     def _group(self, uid: str) -> Path | None:
         known = self._found.get(uid)
@@ -54,7 +70,7 @@ class PodProcesses:
 
 
 def _folders(root: Path, depth: int) -> Iterator[Path]:
-    """Folders below the root, at most so deep; below the first level only those of kubelets."""
+    """Folders below the root, at most so deep; below the first level only those of kubelets, and none below a pod's."""
     try:
         with os.scandir(root) as entries:
             folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -62,24 +78,12 @@ def _folders(root: Path, depth: int) -> Iterator[Path]:
         return
     for folder in folders:
         yield folder
-        if depth > 1 and (depth == DEPTH or "kubepods" in str(folder)):
+        if depth > 1 and (depth == DEPTH or "kubepods" in str(folder)) and not IS_POD.search(folder.name):
             yield from _folders(folder, depth - 1)
-
-
-def _below(group: Path) -> Iterator[Path]:
-    for folder, _, _ in os.walk(group):
-        yield Path(folder)
-
-
-def _procs(folder: Path) -> list[int]:
-    try:
-        return [int(line) for line in (folder / "cgroup.procs").read_text().split()]
-    except (OSError, ValueError):
-        return []
 
 
 def _is_pause(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == "pause"
+        return Path(f"/proc/{pid}/comm").read_bytes().strip() == b"pause"
     except OSError:
         return False

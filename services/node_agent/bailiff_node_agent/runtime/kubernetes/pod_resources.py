@@ -7,15 +7,16 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .published import PublishedDevices
 
 TIMEOUT_S = RETRY_S = 5.0
 """A kubelet that lets a call wait for so long is not called again before the same time has passed."""
 MAX_BYTES = 64 << 20
 RECONNECT_MS = 1000
 """At most, after a kubelet was away for however long."""
-MIG_RESOURCE = "mig-"
-"""Begins the name of a resource of MIG devices, after the vendor, as NVIDIA's device plugin offers them; the profile follows."""
 
 
 class KubeletUnavailable(OSError):
@@ -32,24 +33,13 @@ class PodDevices:
     devices: tuple[str, ...]
 
 
-class ClaimableDevices(Protocol):
-    """The devices that a DRA driver publishes, by the names that claims have for them (`PublishedDevices`)."""
-
-    @property
-    def are_exact(self) -> bool: ...
-
-    def healthy(self) -> dict[str, str]: ...
-
-    def find(self, driver: str, pool: str, name: str) -> tuple[str, str] | None: ...
-
-
 class PodResources:
     """A connection to one kubelet's socket. Calls block for milliseconds, at most `TIMEOUT_S`.
 
     published: names the devices of claims; without it, only those of device plugins are seen.
     """
 
-    def __init__(self, socket: Path, published: ClaimableDevices | None = None) -> None:
+    def __init__(self, socket: Path, published: "PublishedDevices | None" = None) -> None:
         import grpc  # late: only nodes with this runtime need it
 
         self._published = published

@@ -3,25 +3,18 @@
 from typing import Any
 
 from bailiff_kubernetes.resources import condition_of
+from bailiff_node_agent.runtime.port import OUT_OF_MEMORY
 
 Pod = dict[str, Any]
 
 UNKNOWN_EXIT = -9
 ENDED_WITH_MACHINE = (UNKNOWN_EXIT, 137, 255)
 """How a kubelet that has booted again reports containers that ended with its machine."""
-OUT_OF_MEMORY = "out of memory: it used more than its memory limit"
 
 
 def is_bound(pod: Pod) -> bool:
     """Whether a scheduler has given it a node."""
     return bool(pod["spec"].get("nodeName"))
-
-
-def container_ids(pod: Pod) -> tuple[str, ...]:
-    """The ids of its containers, init containers included, without the name of their engine."""
-    status = pod.get("status", {})
-    entries = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return tuple(entry["containerID"].rpartition("/")[2] for entry in entries if entry.get("containerID"))
 
 
 def is_running(pod: Pod) -> bool:
@@ -54,13 +47,6 @@ def exit_of_pod(pod: Pod) -> tuple[int, str | None]:
 def was_rejected(pod: Pod) -> bool:
     """Whether it has ended and no container of it ever ran, as when its kubelet restarts and has no devices yet."""
     return has_ended(pod) and not is_running(pod)
-
-
-def waiting_reason(pod: Pod) -> str | None:
-    """Why a container of a bound pod does not start, such as an image that cannot be pulled."""
-    waiting = [each["state"]["waiting"] for each in _containers(pod) if "waiting" in (each.get("state") or {})]
-    reasons = [f"{each.get('reason', '')}: {each.get('message', '')}".strip(": ") for each in waiting]
-    return next((reason for reason in reasons if reason and not reason.startswith("ContainerCreating")), None)
 
 
 def why_not_placed(pod: Pod) -> str:

@@ -7,18 +7,19 @@ can still be named while its driver is replaced.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_kubernetes import Api, Forbidden, NotFound, Object
 from bailiff_kubernetes.quantities import quantity
 from bailiff_kubernetes.resources import RESOURCE_SLICES
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_service.logs import logger
-
-from .pod_resources import MIG_RESOURCE
 
 EXACT_LABEL = "bailiff.gpu/exact-devices"
 """Node label: `true` where a task gets exactly the devices that it was placed on."""
+MIG_RESOURCE = "mig-"
+"""Begins the name of a resource of MIG devices, after the vendor, as NVIDIA's device plugin offers them; the profile follows."""
 NOT_PUBLISHED = "its DRA driver does not publish it any more"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
@@ -41,23 +42,10 @@ class PublishedDevice:
         return self.resource.partition("/")[2].startswith(MIG_RESOURCE)
 
 
-class DriverSettings(Protocol):
-    """The agent's settings of the DRA driver."""
-
-    @property
-    def dra_driver(self) -> str: ...
-
-    @property
-    def dra_uuid_attribute(self) -> str: ...
-
-    @property
-    def gpu_resource(self) -> str: ...
-
-
 class PublishedDevices:
     """Of one node and one driver. `update` is called whenever the slices have changed; other threads may read meanwhile."""
 
-    def __init__(self, settings: DriverSettings, node: str) -> None:
+    def __init__(self, settings: KubernetesSettings, node: str) -> None:
         self.driver, self._uuid, self._gpu_resource = settings.dra_driver, settings.dra_uuid_attribute, settings.gpu_resource
         self.fields = f"spec.nodeName={node},spec.driver={self.driver}"
         """Selects the node's slices of the driver."""

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,25 @@ from typing import Any
 from bailiff_kubernetes import Api, ApiError, Object, TooManyRequests, Unreachable, pod_name, task_hash
 from bailiff_kubernetes.names import NOTICE, TASK_HASH
 from bailiff_kubernetes.resources import PODS, key_of, labels_of
+from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime import control_dir
+from bailiff_node_agent.runtime.job_files import remove_tree
 from bailiff_node_agent.runtime.message_watcher import MessageWatcher
-from bailiff_node_agent.runtime.plugin import KubernetesSettings, NodeParts
+from bailiff_node_agent.runtime.plugin import NodeParts
 from bailiff_node_agent.runtime.port import (
     Capabilities,
     Exit,
     JobMessage,
     Launch,
+    Pod,
     Running,
+    Runtime,
     Steps,
     TaskKey,
     TaskStillRunning,
 )
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
+from bailiff_node_agent.runtime.supervisor.notice import withdraw_notice
 
 from .claims import claims_of, use_claims
 from .cluster_pods import ClusterPodNode
@@ -42,11 +46,10 @@ from .unreached_node import ClusterResources, NoProcesses, NoVolumes
 from .volumes import PodVolumes
 
 LIST_TIMEOUT_S = 10.0
-RETRY_S = 1.0
 DEFAULT_GRACE_S = 30
 
 
-class KubernetesRuntime:
+class KubernetesRuntime(Runtime):
     """folder: what the agent keeps about its pods. node: its name in Kubernetes. cluster_node: where only the API describes it.
     published: the devices that can be claimed one by one.
 
@@ -110,7 +113,7 @@ class KubernetesRuntime:
             order = self._files.order(key)
             end = self._files.exit(key)
             if end is None:
-                manifest = self._files.manifest(key) if order.own_pod and not order.uid else None
+                manifest = self._files.manifest.read(key) if order.own_pod and not order.uid else None
                 self._follow(node, order, manifest, None)
             states.append(end or self._files.running(order) or _not_yet(order))
         return states
@@ -168,12 +171,10 @@ class KubernetesRuntime:
         if self._cluster_node is not None:  # on the node itself, the journal is watched
             self._noted.put_nowait(key)
 
-    def task_pods(self) -> set[tuple[str, str]]:
-        """Namespace and name of every pod on this node that is a task's, also of one that is just being started."""
+    def task_pods(self) -> set[Pod]:
         return {key_of(pod) for pod in self._connected.task_pods()} if self._connected is not None else set()
 
-    def pod_of(self, key: TaskKey) -> tuple[str, str]:
-        """Namespace and name of the task's pod."""
+    def pod_of(self, key: TaskKey) -> Pod:
         follower = self._followers.get(key)
         order = follower.order if follower is not None else self._order(key)
         return order.namespace, order.name
@@ -190,7 +191,8 @@ class KubernetesRuntime:
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
         self._files.known(key)
-        await self._files.off_loop(self._files.write_eviction, key, payload, soft_us, hard_us)
+        eviction = {"payload": dict(payload), "soft_us": soft_us, "hard_us": hard_us}
+        await self._files.off_loop(self._files.eviction.write, key, eviction)
         self._watcher.poll_fast(key)
         follower = self._followers.get(key)
         if follower is not None:
@@ -200,13 +202,13 @@ class KubernetesRuntime:
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:  # noqa: ARG002 - the probe's grace ends with KILL
         self._files.known(key)
-        self._files.write_deadline(key, term_us)
+        self._files.deadline.write(key, term_us)
         self._write_lease(key)
 
     async def cancel_eviction(self, key: TaskKey) -> None:
         folder = self._files.known(key)
         self._files.withdraw(key)
-        await self._files.off_loop(control_dir.withdraw_notice, folder, self._control_dir(key))
+        await self._files.off_loop(withdraw_notice, str(folder), str(self._control_dir(key)))
         self._watcher.poll_slowly(key)
         self._write_lease(key)
         self._wake(key)
@@ -222,12 +224,12 @@ class KubernetesRuntime:
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         self._files.known(key)
-        await self._files.off_loop(self._files.write_stop, key, grace_seconds(grace_s))
+        await self._files.off_loop(self._files.stop.write, key, grace_seconds(grace_s))
         self._wake(key)
 
     async def kill(self, key: TaskKey) -> None:
         self._files.known(key)
-        await self._files.off_loop(self._files.write_stop, key, KILL_GRACE_S)
+        await self._files.off_loop(self._files.stop.write, key, KILL_GRACE_S)
         self._wake(key)
 
     def renew(self, until_us: int, grace_us: int) -> None:
@@ -284,10 +286,6 @@ class KubernetesRuntime:
     def log_path(self, key: TaskKey) -> Path | None:
         return None if self._cluster_node is not None else self._files.known(key) / "log"
 
-    def terminal_path(self, key: TaskKey) -> Path | None:
-        self._files.known(key)
-        return None
-
     async def forget(self, key: TaskKey) -> None:
         folder = self._files.known(key)
         if self._files.exit(key) is None:
@@ -299,7 +297,7 @@ class KubernetesRuntime:
         node.changed.pop(task_hash(str(key)), None)
         for by_task in (self._followers, self._following, self._locks):
             by_task.pop(key, None)
-        await self._files.off_loop(shutil.rmtree, folder)
+        await self._files.off_loop(remove_tree, folder)
 
     async def close(self) -> None:
         tasks = [*self._following.values(), *([self._view] if self._view is not None else [])]

@@ -18,6 +18,7 @@ from bailiff_kubernetes import ApiError, BudgetForbids, Conflict, Forbidden, Not
 from bailiff_kubernetes.client import seconds_time
 from bailiff_kubernetes.names import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from bailiff_kubernetes.resources import PODS, condition_of
+from bailiff_node_agent.runtime.host_processes import looking
 from bailiff_node_agent.runtime.supervisor.processes import read_process, send
 from bailiff_service.logs import logger
 
@@ -53,7 +54,7 @@ class PodStop:
         """Condition and delete, as far as they are due; while the API server is away, signal the pod's processes directly."""
         if pod is None or pod_status.has_ended(pod):
             return
-        grace_s = self._node.files.stop(order.key)
+        grace_s = self._node.files.stop.read(order.key)
         if grace_s is not None and grace_s == self._deleted_with:
             return
         try:
@@ -68,13 +69,13 @@ class PodStop:
                 logger().warning("the API server cannot end a pod", task=str(order.key), why=str(problem) or "it does not answer")
             self._is_away = True
             if grace_s == KILL_GRACE_S:
-                self._signal(order, signal.SIGKILL)
+                await self._signal(order, signal.SIGKILL)
             elif grace_s is not None and (order.own_pod or self._marked):
-                self._signal(order, signal.SIGTERM)  # without the condition, its controller would count a failure
+                await self._signal(order, signal.SIGTERM)  # without the condition, its controller would count a failure
             return
         self._deleted_with, self._is_away = grace_s, False
         if grace_s == KILL_GRACE_S:
-            self._signal(order, signal.SIGKILL)  # a kubelet that waits for a longer grace already may not shorten it at once
+            await self._signal(order, signal.SIGKILL)  # a kubelet that waits for a longer grace may not shorten it at once
 
     async def _delete(self, order: TaskOrder, pod: Object, grace_s: int) -> bool:
         """Whether the API server will end the pod: a disruption budget may forbid it until the grace is over."""
@@ -84,7 +85,7 @@ class PodStop:
         return True
 
     def _respects_budgets(self, order: TaskOrder) -> bool:
-        eviction = self._node.files.eviction(order.key)
+        eviction = self._node.files.eviction.read(order.key)
         return eviction is not None and eviction["payload"].get("disruption_budgets") == "respect"
 
     async def _evict(self, order: TaskOrder, pod: Object, grace_s: int) -> bool:
@@ -92,9 +93,9 @@ class PodStop:
         try:
             await self._node.api.evict(pod, grace_s)
         except (BudgetForbids, Forbidden) as refusal:
-            if self._node.files.budget_refusal(order.key) is None:
+            if self._node.files.budget_refusal.read(order.key) is None:
                 logger().warning("a disruption budget forbids an eviction", task=str(order.key), why=refusal.message)
-                self._node.files.write_budget_refusal(order.key, refusal.message)
+                self._node.files.budget_refusal.write(order.key, refusal.message)
             return False
         with contextlib.suppress(ApiError):
             await self._set_condition(order, disruption(self._reason(order, None)))
@@ -102,27 +103,27 @@ class PodStop:
 
     def budget_note(self, order: TaskOrder) -> str | None:
         """What became of the disruption budget, for the record of the exit; None where none forbade anything."""
-        refusal = self._node.files.budget_refusal(order.key)
+        refusal = self._node.files.budget_refusal.read(order.key)
         if refusal is None:
             return None
-        if self._node.files.stop(order.key) == KILL_GRACE_S:
+        if self._node.files.stop.read(order.key) == KILL_GRACE_S:
             return f"deleted at the end of its grace although its disruption budget forbade it: {refusal}"[:900]
         return f"evicted when its disruption budget allowed it; before: {refusal}"[:900]
 
     def is_due(self, order: TaskOrder) -> bool:
         """Whether a stop was requested that has not reached the API server."""
-        grace_s = self._node.files.stop(order.key)
+        grace_s = self._node.files.stop.read(order.key)
         return grace_s is not None and self._deleted_with != grace_s
 
     def _reason(self, order: TaskOrder, refusal: str | None) -> str:
-        eviction = self._node.files.eviction(order.key)
+        eviction = self._node.files.eviction.read(order.key)
         return refusal or (_both_sides(eviction["payload"]) if eviction is not None else None) or "ended by Bailiff"
 
     async def _mark(self, order: TaskOrder, pod: Object | None, refusal: str | None) -> None:
         """Have the condition on the pod while it is evicted or stopped, and take it away when its eviction is cancelled."""
         if not order.uid:
             return  # its pod is not known yet: `carry_out` does it once it is
-        if self._node.files.eviction(order.key) is None and self._node.files.stop(order.key) is None:
+        if self._node.files.eviction.read(order.key) is None and self._node.files.stop.read(order.key) is None:
             if self._marked or (self._marked is None and _is_left(pod)):
                 await self._set_condition(order, {"type": DISRUPTION_TARGET, "$patch": "delete"})
             self._marked = False
@@ -135,8 +136,8 @@ class PodStop:
     async def _set_condition(self, order: TaskOrder, condition: Object) -> None:
         await self._node.api.patch_status(PODS, order.name, {"conditions": [condition]}, order.namespace, uid=order.uid)
 
-    def _signal(self, order: TaskOrder, number: int) -> None:
-        for process in map(read_process, self._node.processes.pids(order.uid)):
+    async def _signal(self, order: TaskOrder, number: int) -> None:
+        for process in map(read_process, await looking(self._node.processes.pids, order.uid)):
             if process is not None:
                 with contextlib.suppress(PermissionError):
                     send(process, number)

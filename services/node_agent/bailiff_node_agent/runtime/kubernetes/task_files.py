@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bailiff_node_agent.disk.storage import write_atomically, write_durably
+from bailiff_node_agent.runtime.job_files import remove_tree
 from bailiff_node_agent.runtime.port import Exit, Launch, Running, TaskKey, UnknownTask
 from bailiff_node_agent.runtime.supervisor.host import boot_id
 from bailiff_node_agent.runtime.task_record import read_json
@@ -44,6 +44,20 @@ class TaskFiles:
         folder.mkdir(parents=True, exist_ok=True)
         if not flushed:
             self._drop_those_of_earlier_boot()
+        self.manifest = Kept[dict[str, Any]](self, "manifest")
+        """The pod to create, from before the agent was replaced."""
+        self.claims = Kept[list[dict[str, Any]]](self, "claims")
+        """The claims of exactly its devices; none where the kubelet chooses them."""
+        self.stop = Kept[int](self, "stop")
+        """That TERM was requested, with its grace, s; `KILL_GRACE_S` for KILL. It is carried out until it has had its effect."""
+        self.budget_refusal = Kept[str](self, "budget")
+        """That a disruption budget forbade the eviction when it was first requested, with the API server's sentence."""
+        self.note = Kept[list[str]](self, "checkpoint")
+        """The newest checkpoint that the pod's annotations tell: it is taken once."""
+        self.eviction = Kept[dict[str, Any]](self, "eviction")
+        """The eviction notice: `payload`, and its deadlines `soft_us`, `hard_us`. The pod may have no control directory yet."""
+        self.deadline = Kept[int](self, "deadline")
+        """When TERM is due, boot-time µs, even if the agent is down."""
 
     async def off_loop(self, call: Callable[..., T], *arguments: Any) -> T:
         """The result of a call that reads or writes here, without keeping the event loop waiting for the disk."""
@@ -55,7 +69,7 @@ class TaskFiles:
             return
         for each in self.folder.iterdir():
             if each.is_dir():
-                shutil.rmtree(each)
+                remove_tree(each)
         mark.write_text(boot_id())
 
     def write_lease(self, lease: tuple[int, int]) -> None:
@@ -95,10 +109,10 @@ class TaskFiles:
         folder = self.task_dir(order.key)
         folder.mkdir(mode=0o700, exist_ok=True)
         if manifest is not None:
-            self._write(order.key, "manifest", dict(manifest))
+            self.manifest.write(order.key, dict(manifest))
         if claims:
-            self._write(order.key, "claims", {"claims": claims})
-        self._write(order.key, "order", asdict(order) | {"key": str(order.key)})
+            self.claims.write(order.key, [dict(claim) for claim in claims])
+        self.write(order.key, "order", asdict(order) | {"key": str(order.key)})
 
     def order(self, key: TaskKey) -> TaskOrder:
         """The order. Raises `UnknownTask`."""
@@ -108,7 +122,7 @@ class TaskFiles:
     def write_running(self, running: Running) -> None:
         """Once the task counts as started, with the devices that it has."""
         content = {"instance": running.instance, "at": running.started_at, "devices": running.device_ids, "boot_id": boot_id()}
-        self._write(running.key, "running", content)
+        self.write(running.key, "running", content)
 
     def running(self, order: TaskOrder) -> Running | None:
         """The started task; None before."""
@@ -121,11 +135,11 @@ class TaskFiles:
     def is_of_earlier_boot(self, key: TaskKey) -> bool:
         """Whether this machine has booted since the task was started."""
         content = read_json(self.task_dir(key) / "running.json") or {}
-        return "boot_id" in content and content["boot_id"] != boot_id()
+        return bool(content.get("boot_id", boot_id()) != boot_id())
 
     def write_exit(self, end: Exit) -> None:
         """The proven end."""
-        self._write(end.key, "exit", asdict(end) | {"key": str(end.key)})
+        self.write(end.key, "exit", asdict(end) | {"key": str(end.key)})
 
     def exit(self, key: TaskKey) -> Exit | None:
         """The end; None before."""
@@ -135,65 +149,31 @@ class TaskFiles:
         lists = {name: tuple(content[name]) for name in ("device_ids", "lease_stages", "deadline_stages")}
         return Exit(**{**content, **lists, "key": key})
 
-    def write_stop(self, key: TaskKey, grace_s: int) -> None:
-        """That TERM was requested, with its grace; 1 second for KILL. It is carried out until it has had its effect."""
-        self._write(key, "stop", {"grace_s": grace_s})
-
-    def stop(self, key: TaskKey) -> int | None:
-        """The grace of the stop that was requested."""
-        content = read_json(self.task_dir(key) / "stop.json")
-        return None if content is None else int(content["grace_s"])
-
-    def write_budget_refusal(self, key: TaskKey, why: str) -> None:
-        """That a disruption budget forbade the eviction, with the API server's sentence."""
-        self._write(key, "budget", {"refusal": why})
-
-    def budget_refusal(self, key: TaskKey) -> str | None:
-        """Why a disruption budget forbade the eviction when it was first requested; None if none did."""
-        return (read_json(self.task_dir(key) / "budget.json") or {}).get("refusal")
-
-    def write_note(self, key: TaskKey, note: tuple[str, str]) -> None:
-        """The newest checkpoint that the pod's annotations tell: it is taken once."""
-        self._write(key, "checkpoint", {"note": note})
-
-    def note(self, key: TaskKey) -> tuple[str, str] | None:
-        """The newest one that was taken."""
-        content = read_json(self.task_dir(key) / "checkpoint.json")
-        return None if content is None else (content["note"][0], content["note"][1])
-
-    def write_eviction(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int, hard_us: int) -> None:
-        """The eviction notice with its deadlines, boot-time µs. The pod may have no control directory yet."""
-        self._write(key, "eviction", {"payload": dict(payload), "soft_us": soft_us, "hard_us": hard_us})
-
-    def eviction(self, key: TaskKey) -> dict[str, Any] | None:
-        """The notice; None without one."""
-        return read_json(self.task_dir(key) / "eviction.json")
-
-    def write_deadline(self, key: TaskKey, term_us: int) -> None:
-        """When TERM is due, boot-time µs, even if the agent is down."""
-        self._write(key, "deadline", {"term_us": term_us})
-
-    def deadline(self, key: TaskKey) -> int | None:
-        """When TERM is due; None without an eviction."""
-        return (read_json(self.task_dir(key) / "deadline.json") or {}).get("term_us")
-
     def withdraw(self, key: TaskKey) -> None:
         """The eviction was cancelled."""
         for name in ("eviction", "deadline"):
             (self.task_dir(key) / f"{name}.json").unlink(missing_ok=True)
 
-    def manifest(self, key: TaskKey) -> dict[str, Any] | None:
-        """The pod to create, from before the agent was replaced."""
-        return read_json(self.task_dir(key) / "manifest.json")
-
-    def claims(self, key: TaskKey) -> list[dict[str, Any]]:
-        """The claims of exactly its devices; none where the kubelet chooses them."""
-        claims: list[dict[str, Any]] = (read_json(self.task_dir(key) / "claims.json") or {}).get("claims", [])
-        return claims
-
-    def _write(self, key: TaskKey, name: str, content: dict[str, Any]) -> None:
+    def write(self, key: TaskKey, name: str, content: dict[str, Any]) -> None:
+        """Write one of the task's files."""
         path, data = self.task_dir(key) / f"{name}.json", json.dumps(content).encode()
         (write_durably if self._flushed else write_atomically)(path, data)
+
+
+@dataclass(frozen=True)
+class Kept(Generic[T]):
+    """A value that is kept about each task, in a file of this name."""
+
+    files: TaskFiles
+    name: str
+
+    def write(self, key: TaskKey, value: T) -> None:
+        """Keep this value."""
+        self.files.write(key, self.name, {"value": value})
+
+    def read(self, key: TaskKey) -> T | None:
+        """The value; None where none is kept."""
+        return (read_json(self.files.task_dir(key) / f"{self.name}.json") or {}).get("value")
 
 
 def order_of(launch: Launch, namespace: str, name: str) -> TaskOrder:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bailiff_kubernetes.names import CONTROL_VOLUME
 from bailiff_node_agent.runtime import control_dir
+from bailiff_node_agent.runtime.supervisor import safe_open
 
 from .manifest import LEASE_VOLUME
 
@@ -30,14 +31,14 @@ class PodVolumes:
     def prepare(self, uid: str) -> None:
         """Write the initial `steps`, which any user of the container may open. Repeated calls change nothing."""
         folder = self.control_dir(uid)
-        if not (folder / "steps").exists():
+        if not safe_open.exists(str(folder), "steps"):
             control_dir.prepare(folder)
-            (folder / "steps").chmod(0o666)
+            safe_open.set_mode(str(folder), "steps", 0o666)
 
     def release(self, uid: str) -> None:
         """Let the job's command start."""
-        handle = os.open(self.control_dir(uid) / "go", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o444)
-        os.close(handle)
+        with contextlib.suppress(FileExistsError):  # it was released before, or by itself
+            os.close(os.open(self.control_dir(uid) / "go", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444))
 
     def allow_until(self, uid: str, boottime_s: int) -> None:
         """Until when the task may run without the agent. The kubelet may have removed the volume, also just now."""

@@ -16,12 +16,16 @@ def boot_id() -> str:
 
 
 def write_json(path: str, content: dict[str, Any]) -> None:
-    """Atomically and durably. (The agent has its own function; a supervisor imports no Bailiff package.)"""
-    with open(f"{path}.new", "w") as file:
+    """Atomically and durably. (The agent has its own function; a supervisor imports no Bailiff package.)
+
+    Both may write the same file at the same time, so the temporary file has another name than the agent's.
+    """
+    new = f"{path}.by-supervisor"
+    with open(new, "w") as file:
         json.dump(content, file)
         file.flush()
         os.fsync(file.fileno())
-    os.rename(f"{path}.new", path)
+    os.rename(new, path)
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     os.fsync(folder)
     os.close(folder)

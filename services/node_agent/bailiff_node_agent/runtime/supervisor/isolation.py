@@ -1,8 +1,9 @@
 """Hides folders and files of the agent from a task that runs as the agent's own user.
 
-The task gets a mount namespace in which they are empty. Where the agent is not root, it also gets a user namespace, in which
-it is the same user without privileges: it cannot undo the mounts, nor read `/proc/PID/environ` or the memory of a process
-outside. A root task keeps its rights but those that would undo this. It is no sandbox: all else of the user stays in reach.
+The task gets a mount namespace in which they are empty, and cgroups are read-only. Where the agent is not root, it also gets a
+user namespace, in which it is the same user without privileges: it cannot undo the mounts, nor read `/proc/PID/environ` or the
+memory of a process outside. A root task keeps its rights but those that would undo this. It is no sandbox: all else of the user
+stays in reach.
 """
 
 import ctypes
@@ -10,16 +11,17 @@ import os
 import sys
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x0002_0000, 0x1000_0000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 1, 2, 4, 32, 4096, 16384, 1 << 19
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
 PR_CAPBSET_DROP = 24
 # DAC_READ_SEARCH (opens files by handle), SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD, PERFMON, BPF, CHECKPOINT_RESTORE
 DROPPED_CAPABILITIES = (2, 16, 17, 19, 21, 27, 38, 39, 40)
 
 
-def isolate(hidden: list[str], kept: list[str]) -> None:
+def isolate(hidden: list[str], kept: list[str], read_only: "list[str] | None" = None) -> None:
     """Hide these paths from this process and its children, except the folders in `kept`, which are created where missing.
 
-    Only in a process with one thread, before its exec. Raises `OSError`.
+    read_only: mounts that they cannot write to, such as the cgroups, which a task would leave. Only in a process with one thread,
+    before its exec. Raises `OSError`.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for folder in kept:
@@ -38,6 +40,9 @@ def isolate(hidden: list[str], kept: list[str]) -> None:
             _mount(libc, "tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
         else:
             _mount(libc, "/dev/null", path, None, MS_BIND)
+    for path in read_only or ():
+        _mount(libc, path, path, None, MS_BIND)
+        _mount(libc, None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for path, handle in handles.items():
         if not os.path.exists(path):  # it is below a hidden folder, or behind a link there
             os.makedirs(path)

@@ -4,10 +4,13 @@ import ctypes
 import fcntl
 import json
 import os
+import select
 import signal
 import termios
+from collections.abc import Callable
 from typing import Any
 
+from . import safe_open
 from .host import boottime_us
 from .isolation import isolate
 from .lease import LEASE_EXPIRED, Lease
@@ -17,25 +20,36 @@ from .watchdog import Watchdog
 
 LEFTOVER_GRACE_S = 2.0
 PR_SET_PDEATHSIG = 1
+EXEC_WITHIN_US, EXEC_POLL_S = 5_000_000, 0.05
 FIRST_INHERITED = 100  # lower handles are those of the job's own choice
 
 
-def start_job(launch: dict[str, Any], lease: Lease, tty: int | None = None) -> tuple[int, str | None]:
-    """The job's pid, and the error if it could not be started. tty: the terminal that it gets."""
+def start_job(launch: dict[str, Any], lease: Lease, record: "Callable[[int], None]", tty: int | None = None) -> tuple[int, int]:
+    """The job's pid, and a pipe with the error if it cannot be started; empty if it was. tty: the terminal that it gets.
+
+    record: called with its pid before anything of the job runs, which could stop this process.
+    """
     command = launch["command"]
     arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
     lease.has_expired()  # read before there is a task to stop: a file that is missing later was removed
     reader, writer = os.pipe()  # closed by a successful exec
+    waits, recorded = os.pipe()
     pid = os.fork()
     if pid:
         os.close(writer)
-        with os.fdopen(reader) as why:
-            return pid, why.read() or None
+        os.close(waits)
+        record(pid)
+        os.write(recorded, b"1")
+        os.close(recorded)
+        return pid, reader
     step, code = "log file", 126
     try:
+        os.close(recorded)
+        if not os.read(waits, 1):
+            os._exit(code)
         user = launch.get("user")
         if tty is None:
-            log = os.open(launch["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            log = safe_open.open_log(launch["log"])
             if user is not None:
                 os.fchown(log, user["uid"], user["gid"])
         os.setsid()
@@ -55,7 +69,7 @@ def start_job(launch: dict[str, Any], lease: Lease, tty: int | None = None) -> t
             os.kill(os.getpid(), signal.SIGKILL)
         if launch["hidden"]:
             step = "isolation"
-            isolate(launch["hidden"], launch["kept"])
+            isolate(launch["hidden"], launch["kept"], launch.get("read_only", []))
             _reach_socket(launch["env"], launch["control_dir"])
         if user is not None:
             step = "user"
@@ -63,7 +77,7 @@ def start_job(launch: dict[str, Any], lease: Lease, tty: int | None = None) -> t
             os.setresgid(user["gid"], user["gid"], user["gid"])
             os.setresuid(user["uid"], user["uid"], user["uid"])
         step = "working directory"
-        os.chdir(launch["working_dir"])
+        _enter_folder(launch)
         step = "command"
         # Python itself ignores some signals (SIGPIPE), and ignored or blocked they would stay in the job.
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -81,6 +95,20 @@ def start_job(launch: dict[str, Any], lease: Lease, tty: int | None = None) -> t
         os._exit(code)
 
 
+def _enter_folder(launch: dict[str, Any]) -> None:
+    """Enter the working directory: the job's own, else that from which it was submitted, else the user's home."""
+    submitted_from = launch["env"].get("BAILIFF_SUBMIT_DIR")
+    if launch["working_dir"] is None and submitted_from:
+        try:
+            os.chdir(submitted_from)
+        except OSError as problem:
+            text = f"[bailiff] it runs in {launch['home']}: {submitted_from}, where it was submitted: {problem.strerror}\n"
+            os.write(2, text.encode(errors="surrogateescape"))
+        else:
+            return
+    os.chdir(launch["working_dir"] or launch["home"])
+
+
 def _reach_socket(env: dict[str, str], control_dir: str) -> None:
     """An isolated job has no access to the supervisor's files in /proc: a path that is too long goes through the job's own."""
     if not env["BAILIFF_SOCKET"].startswith("/proc/"):
@@ -88,6 +116,25 @@ def _reach_socket(env: dict[str, str], control_dir: str) -> None:
     folder = os.open(control_dir, os.O_PATH | os.O_DIRECTORY)
     inherited = fcntl.fcntl(folder, fcntl.F_DUPFD, FIRST_INHERITED)
     env["BAILIFF_SOCKET"] = f"/proc/{os.getpid()}/fd/{inherited}/socket"
+
+
+def wait_for_exec(pid: int, why_not: int, watchdog: Watchdog, ready: int) -> str | None:
+    """The error if the job could not be started. ready: closed by then, or after 5 s.
+
+    Its working directory or program may be on a file system that never answers: deadlines and lease hold meanwhile.
+    """
+    task, announced_at = Processes(pid), boottime_us() + EXEC_WITHIN_US
+    while not select.select([why_not], [], [], EXEC_POLL_S)[0]:
+        watchdog.enforce(task)
+        watchdog.wait(0)
+        if ready >= 0 and boottime_us() >= announced_at:
+            os.close(ready)
+            ready = -1
+    with os.fdopen(why_not) as why:
+        error = why.read() or None
+    if ready >= 0:
+        os.close(ready)
+    return error
 
 
 def reap(pid: int) -> int | None:

@@ -15,7 +15,8 @@ class Process(NamedTuple):
     session: int
 
 
-def read_process(pid: int) -> Process | None:
+def read_process(pid: int, zombies: bool = False) -> Process | None:
+    """None if it has exited. zombies: also one that its parent has not reaped yet."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()
@@ -25,7 +26,7 @@ def read_process(pid: int) -> Process | None:
     state, parent, group, session, *rest = line[line.rindex(b")") + 2 :].split()
     threads, started = int(rest[13]), int(rest[15])
     # A main thread that has exited looks like a zombie while other threads still run.
-    if state in (b"Z", b"X") and threads <= 1:
+    if state in (b"Z", b"X") and threads <= 1 and not zombies:
         return None
     return Process(pid, started, int(parent), int(group), int(session))
 

@@ -10,6 +10,7 @@ import sys
 import time
 from typing import Any
 
+from . import safe_open
 from .journal import Journal, parse_message
 from .terminal import Terminal
 
@@ -92,7 +93,7 @@ class SocketServer:
         user = self.control_dir.user
         try:
             listener.bind(f"/proc/self/fd/{self.folder}/socket")
-            os.chmod("socket", 0o600, dir_fd=self.folder)
+            safe_open.set_mode(self.folder, "socket", 0o600)
             if user is not None:
                 os.chown("socket", user["uid"], user["gid"], dir_fd=self.folder, follow_symlinks=False)
             listener.listen(BACKLOG)
@@ -157,7 +158,7 @@ class SocketServer:
             return _error(TOO_LONG)
         try:
             message = parse_message(line)
-            if message["type"] == "acknowledged" and not os.path.exists(f"{self.control_dir.folder}/notice.json"):
+            if message["type"] == "acknowledged" and not safe_open.exists(self.control_dir.folder, "notice.json"):
                 raise ValueError("acknowledged: there is no eviction notice")
             self._journal.add(message)
         except ValueError as problem:

@@ -2,18 +2,18 @@
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator
+
+from . import safe_open
 
 STEP_WORDS = ("published", "noticed", "agreed", "proposed", "confirmed", "deadline", "pace", "format")
 INITIAL_STEPS = (-1, 0, -1, -1, -1, 0, 0, 1)
 
 
 def write_step(control_dir: str, name: str, value: int) -> None:
-    """Written, not mapped: a job that truncates the file would crash a process that maps it. Only a regular file is used."""
+    """Written, not mapped: a job that truncates the file would crash a process that maps it. Only a file of one name is used."""
     with contextlib.suppress(OSError), _steps(control_dir, os.O_RDWR) as handle:
-        status = os.fstat(handle)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        if os.fstat(handle).st_nlink == 1:
             os.pwrite(handle, value.to_bytes(8, "little", signed=True), 8 * STEP_WORDS.index(name))
 
 
@@ -31,7 +31,7 @@ def read_steps(control_dir: str) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _steps(control_dir: str, flags: int) -> Iterator[int]:
-    handle = os.open(f"{control_dir}/steps", flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    handle = safe_open.open_file(control_dir, "steps", flags)
     try:
         yield handle
     finally:

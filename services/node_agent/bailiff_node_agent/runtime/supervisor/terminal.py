@@ -16,6 +16,8 @@ import struct
 import termios
 from typing import Any
 
+from . import safe_open
+
 HEADER = struct.Struct(">cI")
 SIZE, COUNT = struct.Struct(">HH"), struct.Struct(">Q")
 INPUT, RESIZE, OUTPUT, SKIPPED = b"I", b"R", b"O", b"S"
@@ -92,7 +94,7 @@ class Terminal:
         self.master, self.slave = os.openpty()
         os.set_blocking(self.master, False)
         self._resize(*DEFAULT_SIZE)
-        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._log = safe_open.open_log(log)
         if user is not None:
             os.fchown(self.slave, user["uid"], user["gid"])
         self._clients: dict[int, _Client] = {}

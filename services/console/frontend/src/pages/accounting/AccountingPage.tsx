@@ -1,21 +1,12 @@
 import { useLocation } from "preact-iso";
 
-import { get } from "../../lib/api";
-import { moment, momentOfChart } from "../../lib/format";
-import { now } from "../../lib/serverClock";
-import { useArchive } from "../../lib/useArchive";
-import { usePageTitle } from "../../lib/usePageTitle";
-import { usePolling } from "../../lib/usePolling";
-import { Card } from "../../ui/Card";
-import { EmptyState } from "../../ui/EmptyState";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { Loading } from "../../ui/Loading";
-import { SegmentedControl } from "../../ui/SegmentedControl";
-import { TimeRangePicker } from "../../ui/TimeRangePicker";
-import { accountingPath, chartOf, csvOf, FIGURES, hours, KEYS, knownPart, monthOf, named, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type Accounting, type TimeWindow, type View } from "./accountingData";
+import { get, useArchive, usePolling, type Accounting } from "../../api";
+import { download, moment, momentOfChart, now, usePageTitle } from "../../lib";
+import { Button, Card, EmptyState, Loaded, SegmentedControl, TimeRangePicker } from "../../ui";
+import { Chart } from "../../ui/Chart";
+import { accountingPath, chartLines, chartOf, csvOf, FIGURES, hours, KEYS, knownPart, monthOf, named, percent, RANGES, reportPath, viewOf, viewPath, windowOf, type TimeWindow, type View } from "./accountingData";
 import { AccountingTable } from "./AccountingTable";
 import { MonthlyReport } from "./MonthlyReport";
-import { StackedAreas } from "./StackedAreas";
 import "./accounting.css";
 
 /** GPU-hours over time; with `project` and `month` in the address, the report of a month. */
@@ -33,7 +24,7 @@ function Overview({ pool, view }: { pool: string; view: View }) {
   const go = (changed: Partial<View>): void => route(viewPath(pool, { ...view, ...changed }));
   const limits = windowOf(view, now.peek());
   const key = `${pool} ${view.by} ${view.range} ${view.from} ${view.to}`;
-  const { value, failure, refresh } = usePolling(key, async (signal) => {
+  const loaded = usePolling(key, async (signal) => {
     const window = windowOf(view, now.peek());
     const over = (of: TimeWindow): Promise<Accounting> => get<Accounting>(accountingPath(pool, [view.by, of.period], of.from, of.to), signal).then(named);
     const [series, sums] = await Promise.all([over(window), get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal).then(named)]);
@@ -41,16 +32,18 @@ function Overview({ pool, view }: { pool: string; view: View }) {
     return { window: known, series: known.period === window.period ? series : await over(known), sums };
   });
   return (
-    <div class="page accounting">
-      <div class="page-head">
+    <div class="stack page accounting">
+      <div class="row page-head">
         <h1>Accounting</h1>
         <p class="soft">GPU-hours used, borrowed, lost to preemption, and waited for. They are recorded in the archive for good.</p>
       </div>
-      <div class="accounting-controls">
+      <div class="row accounting-controls">
         <SegmentedControl legend="Rows" options={KEYS} value={view.by as "project"} onChange={(by) => go({ by })} />
         <TimeRangePicker presets={RANGES} value={view.from === null ? view.range : null} between={{ from: new Date(limits.from).toISOString(), to: new Date(limits.to).toISOString() }} onPreset={(range) => go({ range, from: null, to: null })} onBetween={go} />
       </div>
-      {value ? <Found pool={pool} view={view} {...value} go={go} /> : failure ? <ErrorMessage error={failure} retry={refresh} /> : <Loading what="the GPU-hours" />}
+      <Loaded of={loaded} what="the GPU-hours" retry={loaded.refresh}>
+        {(value) => <Found pool={pool} view={view} {...value} go={go} />}
+      </Loaded>
     </div>
   );
 }
@@ -64,12 +57,12 @@ function Found({ pool, view, window, series, sums, go }: { pool: string; view: V
   return (
     <>
       <Card title="GPUs over time" aside={<SegmentedControl legend="Figure" options={FIGURES} value={view.figure} onChange={(next) => go({ figure: next })} />}>
-        {chart.areas.length || chart.capacity.some((value) => value > 0) ? <StackedAreas chart={chart} words={words} capacity={view.figure !== "waiting"} /> : <EmptyState title="Nothing in this time range" />}
+        {chart.areas.length || chart.capacity.some((value) => value > 0) ? <Chart times={chart.times} until={window.to} series={chartLines(chart, view.figure !== "waiting")} unit="GPUs" label={`${words}.`} /> : <EmptyState title="Nothing in this time range" />}
         <p class="soft note">
           Mean of each {window.period}. {window.from > Date.parse(sums.from) && `Nothing is recorded before ${momentOfChart(window.from)}. `}{hours(sums.totals.used)} of {hours(sums.capacity_gpu_hours)} GPU-hours of healthy GPUs were used: {percent(sums.totals.used, sums.capacity_gpu_hours)}.
         </p>
       </Card>
-      <Card title={`GPU-hours by ${head.toLowerCase()}`} aside={<DownloadLink name={`${pool}-accounting.csv`} text={csvOf(series.rows, view.by)} />}>
+      <Card title={`GPU-hours by ${head.toLowerCase()}`} aside={<Button onClick={() => download(`${pool}-accounting.csv`, csvOf(series.rows, view.by), "text/csv")}>Download CSV</Button>}>
         <AccountingTable caption={`GPU-hours by ${head.toLowerCase()}`} by={view.by} head={head} rows={sums.rows} totals={sums.totals} name={link} />
         <p class="soft note">
           {moment(sums.from)} to {moment(sums.to)}
@@ -77,19 +70,5 @@ function Found({ pool, view, window, series, sums, go }: { pool: string; view: V
         </p>
       </Card>
     </>
-  );
-}
-
-/** A link that saves a text as a file. */
-function DownloadLink({ name, text }: { name: string; text: string }) {
-  const save = (event: MouseEvent): void => {
-    const address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-    (event.currentTarget as HTMLAnchorElement).href = address;
-    setTimeout(() => URL.revokeObjectURL(address), 60_000);
-  };
-  return (
-    <a class="button" href="#" download={name} onClick={save}>
-      Download CSV
-    </a>
   );
 }

@@ -1,7 +1,8 @@
 import type { ComponentChildren } from "preact";
 
-import { DataTable, type Column } from "../../ui/DataTable";
-import { hours, NONE, percent, type AccountingRow, type Figures, type Key } from "./accountingData";
+import type { AccountingRow, Figures } from "../../api";
+import { DataTable, type Column } from "../../ui";
+import { hours, NONE, percent, type Key } from "./accountingData";
 
 type Row = AccountingRow | (Figures & { total: true });
 
@@ -15,6 +16,7 @@ export function AccountingTable({ caption, by, head, rows, totals, name }: { cap
     { head: "Borrowed", right: true, cell: (row) => hours(row.borrowed) },
     { head: "Lost", right: true, cell: (row) => hours(row.lost) },
     { head: "Lost, other", right: true, cell: (row) => hours(row.lost_other) },
+    { head: "Restarts (assumed)", right: true, cell: (row) => hours(row.restart) },
     { head: "Waiting", right: true, cell: (row) => hours(row.waiting) },
     { head: "Preempted", right: true, cell: (row) => row.preemptions.toLocaleString("en") },
     { head: "Jobs", right: true, cell: (row) => row.jobs.toLocaleString("en") },

@@ -1,14 +1,10 @@
-import { get } from "../../lib/api";
-import { moment } from "../../lib/format";
-import { usePolling } from "../../lib/usePolling";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { EmptyState } from "../../ui/EmptyState";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { Loading } from "../../ui/Loading";
-import { accountingPath, chartOf, hours, named, neighbour, percent, reportPath, type Accounting, type Key, type Month } from "./accountingData";
+import { get, usePolling, type Accounting } from "../../api";
+import { moment } from "../../lib";
+import { Button, Card, DescriptionItem, EmptyState, Loaded } from "../../ui";
+import { Chart } from "../../ui/Chart";
+import { accountingPath, chartLines, chartOf, hours, named, neighbour, percent, reportPath, type Key, type Month } from "./accountingData";
 import { AccountingTable } from "./AccountingTable";
-import { StackedAreas } from "./StackedAreas";
+import "../../ui/sections.css";
 
 const JOBS = "25";
 const PARTS: readonly [Key, string][] = [
@@ -19,14 +15,14 @@ const PARTS: readonly [Key, string][] = [
 
 /** GPU-hours of one project in one month, made to be printed. */
 export function MonthlyReport({ pool, project, month }: { pool: string; project: string; month: Month }) {
-  const { value, failure, refresh } = usePolling(`${pool} ${project} ${month.text}`, async (signal) => {
+  const loaded = usePolling(`${pool} ${project} ${month.text}`, async (signal) => {
     const ask = (by: string[], more: Record<string, string> = {}): Promise<Accounting> => get<Accounting>(accountingPath(pool, by, month.from, month.to, { project, ...more }), signal).then(named);
     const [days, ...parts] = await Promise.all([ask(["user", "day"]), ...PARTS.map(([key]) => ask([key], key === "job" ? { limit: JOBS } : {}))]);
     return { days: days!, parts };
   });
   return (
-    <div class="page accounting report">
-      <div class="page-head">
+    <div class="stack page accounting report">
+      <div class="row page-head">
         <p class="crumbs no-print">
           <a href={`/${encodeURIComponent(pool)}/accounting`}>Accounting</a>
         </p>
@@ -34,13 +30,15 @@ export function MonthlyReport({ pool, project, month }: { pool: string; project:
           <bdi>{project}</bdi>, {month.text}
         </h1>
         <p class="soft">GPU-hours of the project’s jobs in pool {pool}, months in UTC. Subprojects have reports of their own.</p>
-        <p class="report-actions no-print">
+        <p class="row report-actions no-print">
           <a href={reportPath(pool, project, neighbour(month, -1))}>{neighbour(month, -1)}</a>
           <a href={reportPath(pool, project, neighbour(month, 1))}>{neighbour(month, 1)}</a>
           <Button onClick={() => print()}>Print</Button>
         </p>
       </div>
-      {value ? <Report month={month} {...value} /> : failure ? <ErrorMessage error={failure} retry={refresh} /> : <Loading what="the report" />}
+      <Loaded of={loaded} what="the report" retry={loaded.refresh}>
+        {(value) => <Report month={month} {...value} />}
+      </Loaded>
     </div>
   );
 }
@@ -62,17 +60,16 @@ function Report({ month, days, parts }: { month: Month; days: Accounting; parts:
   return (
     <>
       <Card title="Summary">
-        <dl class="report-facts">
+        <dl class="key-facts">
           {facts.map(([name, text]) => (
-            <div key={name}>
-              <dt class="soft">{name}</dt>
-              <dd class="number">{text}</dd>
-            </div>
+            <DescriptionItem key={name} name={name}>
+              {text}
+            </DescriptionItem>
           ))}
         </dl>
       </Card>
       <Card title="GPUs used by day">
-        {chart.areas.length ? <StackedAreas chart={{ ...chart, most: scale(chart.areas) }} words={`GPUs used by day and user: ${hours(totals.used)} GPU-hours in all`} capacity={false} /> : <p class="soft">No GPU was used.</p>}
+        {chart.areas.length ? <Chart times={chart.times} until={month.to} series={chartLines(chart, false)} unit="GPUs" label={`GPUs used by day and user: ${hours(totals.used)} GPU-hours in all.`} /> : <p class="soft">No GPU was used.</p>}
       </Card>
       {parts.map((found, at) => {
         const [key, head] = PARTS[at]!;
@@ -91,5 +88,3 @@ function Report({ month, days, parts }: { month: Month; days: Accounting; parts:
   );
 }
 
-/** The highest sum of a day. */
-const scale = (areas: readonly { values: number[] }[]): number => Math.max(0.001, ...areas[0]!.values.map((_, at) => areas.reduce((sum, area) => sum + area.values[at]!, 0)));

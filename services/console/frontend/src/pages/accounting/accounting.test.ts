@@ -1,13 +1,15 @@
 import { describe, expect, it } from "vitest";
 
-import { accountingPath, areaPath, chartOf, csvOf, knownPart, monthOf, named, neighbour, NONE, OTHERS, viewOf, viewPath, windowOf, type Accounting, type AccountingRow } from "./accountingData";
+import type { Accounting, AccountingRow } from "../../api";
+import { accountingPath, chartOf, csvOf, knownPart, monthOf, named, neighbour, NONE, OTHERS, viewOf, viewPath, windowOf } from "./accountingData";
 
-const ZERO = { used: 0, borrowed: 0, lost: 0, lost_other: 0, waiting: 0, preemptions: 0, jobs: 0 };
+const ZERO = { used: 0, borrowed: 0, lost: 0, lost_other: 0, restart: 0, waiting: 0, preemptions: 0, jobs: 0 };
 const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, user_verified: null, priority_class: null, job: null, submitted_seq: null, used });
 const answer = (rows: AccountingRow[], capacity: [string, number][]): Accounting => ({
   from: "",
   to: "",
   known_until: null,
+  by: [],
   rows,
   more: false,
   totals: ZERO,
@@ -59,7 +61,6 @@ describe("the chart", () => {
     const chart = chartOf(found, "project", "used", window);
     expect(chart.areas).toEqual([{ name: "red", values: [2, 0, 3] }, { name: NONE, values: [0, 0, 1] }]);
     expect(chart.capacity).toEqual([8, 8, 0]);
-    expect(chart.most).toBe(8);
     expect(chartOf(found, "project", "waiting", window).areas).toEqual([]);
   });
 
@@ -67,17 +68,12 @@ describe("the chart", () => {
     const found = answer(["a", "b", "c"].map((name, nth) => row("2026-01-01T01:00:00Z", name, 3 - nth)), []);
     expect(chartOf(found, "project", "used", window, 1).areas.map(({ name, values }) => [name, values[1]])).toEqual([["a", 3], [OTHERS, 3]]);
   });
-
-  it("draws steps between two edges", () => {
-    expect(areaPath([0, 1], [2, 4], 4)).toBe("M0 50L1 50L1 0L2 0L2 75L1 75L1 100L0 100Z");
-    expect(areaPath([], [], 1)).toBe("");
-  });
 });
 
 it("CSV quotes texts, and none becomes a formula", () => {
   const text = csvOf([row("2026-01-01T00:00:00Z", '=1,"x"', 1.5)], "project");
-  expect(text.split("\n")[0]).toBe("time,project,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,lost_other_gpu_hours,waiting_gpu_hours,preemptions,jobs");
-  expect(text.split("\n")[1]).toBe(`2026-01-01T00:00:00Z,"'=1,""x""",1.500000,0.000000,0.000000,0.000000,0.000000,0,0`);
+  expect(text.split("\n")[0]).toBe("time,project,used_gpu_hours,borrowed_gpu_hours,lost_gpu_hours,lost_other_gpu_hours,restart_gpu_hours,waiting_gpu_hours,preemptions,jobs");
+  expect(text.split("\n")[1]).toBe(`2026-01-01T00:00:00Z,"'=1,""x""",1.500000,0.000000,0.000000,0.000000,0.000000,0.000000,0,0`);
 });
 
 it("months are those of UTC, and of now where the address has none", () => {

@@ -1,39 +1,7 @@
 // GPU-hours over time, from the query API; docs/how-to/accounting.md defines each figure.
-import { archivePath } from "../../lib/api";
-import { betweenOf, betweenQuery } from "../../lib/timeRange";
-import { userText } from "../../lib/userText";
-
-export interface Figures {
-  used: number;
-  borrowed: number;
-  lost: number;
-  lost_other: number;
-  waiting: number;
-  preemptions: number;
-  jobs: number;
-}
-
-export interface AccountingRow extends Figures {
-  time: string | null;
-  user: string | null;
-  user_verified: boolean | null;
-  project: string | null;
-  priority_class: string | null;
-  job: string | null;
-  submitted_seq: number | null;
-}
-
-/** `/v1/pools/{pool}/accounting`. */
-export interface Accounting {
-  from: string;
-  to: string;
-  known_until: string | null;
-  rows: AccountingRow[];
-  more: boolean;
-  totals: Figures;
-  capacity_gpu_hours: number;
-  capacity: { time: string; gpu_hours: number }[];
-}
+import { archivePath, type Accounting, type AccountingRow } from "../../api";
+import { betweenOf, betweenQuery, rangeLength, rangeOptions, userText } from "../../lib";
+import { seriesColour, type Series } from "../../ui/Chart";
 
 export type Key = "project" | "user" | "priority_class" | "job";
 export const KEYS: readonly [Key, string][] = [
@@ -48,17 +16,10 @@ export const FIGURES: readonly [Figure, string][] = [
   ["lost", "Lost"],
   ["waiting", "Waiting"],
 ];
-export type Range = "1h" | "24h" | "7d" | "30d" | "1y";
-export const RANGES: readonly [Range, string][] = [
-  ["1h", "1 hour"],
-  ["24h", "24 hours"],
-  ["7d", "7 days"],
-  ["30d", "30 days"],
-  ["1y", "1 year"],
-];
+export const RANGES = rangeOptions("1h", "24h", "7d", "30d", "1y");
+type Range = (typeof RANGES)[number][0];
 type Period = "minute" | "hour" | "day";
 const HOUR = 3_600_000;
-const HOURS: Record<Range, number> = { "1h": 1, "24h": 24, "7d": 168, "30d": 720, "1y": 8_760 };
 const LENGTHS: Record<Period, number> = { minute: HOUR / 60, hour: HOUR, day: 24 * HOUR };
 
 /** What the address asks for. from, to: ISO times, whose range replaces `range`. */
@@ -105,7 +66,7 @@ export interface TimeWindow {
 /** The view's window. now: ms; a range ends at the next full minute, so that the window is the same within a minute. */
 export function windowOf(view: View, now: number): TimeWindow {
   const to = view.to !== null ? Date.parse(view.to) : Math.ceil(now / 60_000) * 60_000;
-  const from = view.from !== null ? Date.parse(view.from) : to - HOURS[view.range] * HOUR;
+  const from = view.from !== null ? Date.parse(view.from) : to - rangeLength(view.range);
   return { from, to, period: periodOf(from, to) };
 }
 
@@ -143,7 +104,7 @@ export const OTHERS = "others";
 export const NONE = "(none)";
 
 /** An area: mean GPUs in each period. */
-export interface Area {
+interface Area {
   name: string;
   values: number[];
 }
@@ -152,7 +113,6 @@ export interface Chart {
   times: number[];
   areas: Area[];
   capacity: number[];
-  most: number;
 }
 
 /** Areas of the largest values, the others as one, and the capacity, as mean GPUs of each period within the window. */
@@ -179,33 +139,21 @@ export function chartOf(found: Accounting, by: Key, figure: Figure, { from, to, 
     const at = place(each.time);
     if (hours[at]) capacity[at] = each.gpu_hours / hours[at]!;
   }
-  const highest = times.map((_, at) => areas.reduce((sum, area) => sum + area.values[at]!, 0));
-  return { times, areas, capacity, most: Math.max(0.001, ...highest, ...(figure === "waiting" ? [0] : capacity)) };
+  return { times, areas, capacity };
 }
 
-export const HEIGHT = 100;
-
-/** SVG path of the area between two edges, one unit wide per period; edges in GPUs. */
-export function areaPath(low: readonly number[], high: readonly number[], most: number): string {
-  if (!high.length) return "";
-  const y = (value: number): number => Math.round((1 - value / most) * HEIGHT * 100) / 100;
-  const upper = high.flatMap((value, at) => [`${at} ${y(value)}`, `${at + 1} ${y(value)}`]);
-  const lower = low.flatMap((value, at) => [`${at} ${y(value)}`, `${at + 1} ${y(value)}`]).reverse();
-  return `M${upper.join("L")}L${lower.join("L")}Z`;
-}
-
-/** SVG path of a line of steps. */
-export function linePath(values: readonly number[], most: number): string {
-  const y = (value: number): number => Math.round((1 - value / most) * HEIGHT * 100) / 100;
-  return values.length ? `M${values.flatMap((value, at) => [`${at} ${y(value)}`, `${at + 1} ${y(value)}`]).join("L")}` : "";
-}
+/** The areas, stacked, and the capacity. */
+export const chartLines = ({ areas, capacity: known }: Chart, capacity: boolean): Series[] => [
+  ...areas.map((area, at): Series => ({ name: area.name, kind: "stacked", colour: seriesColour(area.name === OTHERS ? null : at), values: area.values })),
+  ...(capacity ? [{ name: "capacity", kind: "dashed" as const, values: known }] : []),
+];
 
 export const hours = (value: number): string => value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** `37 %`; nothing without a whole. */
 export const percent = (part: number, whole: number): string => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");
 
-const COLUMNS = ["used", "borrowed", "lost", "lost_other", "waiting"] as const;
+const COLUMNS = ["used", "borrowed", "lost", "lost_other", "restart", "waiting"] as const;
 
 /** CSV of these rows, as `bailiff accounting -o csv` writes it. */
 export function csvOf(rows: readonly AccountingRow[], by: Key): string {

@@ -1,9 +1,9 @@
 import { useMemo } from "preact/hooks";
 
-import { Card } from "../../ui/Card";
-import { MiniMapLegend, GpuMiniMap } from "../../ui/GpuMiniMap";
-import { gpuChanges, affectedNodes } from "./gpuChanges";
-import type { DecisionResponse } from "./types";
+import type { DecisionResponse } from "../../api";
+import { affectedNodes, gpuChanges } from "../../shared/gpuChanges";
+import { GpuMiniMap, MiniMapLegend } from "../../shared/GpuMiniMap";
+import { Card } from "../../ui";
 
 const MOST_NODES = 24;
 
@@ -32,7 +32,7 @@ export function BeforeAfter({ response }: { response: DecisionResponse }) {
       {changed.length > 0 && (
         <details class="gap">
           <summary>{changed.length === 1 ? "One GPU changed" : `${changed.length} GPUs changed`}</summary>
-          <ul class="sentences">
+          <ul class="stack sentences">
             {changed.slice(0, 200).map((each) => (
               <li key={`${each.node}/${each.gpu}`}>
                 {each.node}, GPU {each.gpu}: {each.before} → {each.after}

@@ -1,30 +1,15 @@
-import { useSignal } from "@preact/signals";
-
-import { poolPath } from "../../lib/api";
-import { useArchive } from "../../lib/useArchive";
-import { useFetch } from "../../lib/useFetch";
-import { sentence, typeTitle } from "../../lib/recordText";
-import { isDecision, ACTION_TEXTS } from "../../lib/decisionText";
-import { usePageTitle } from "../../lib/usePageTitle";
-import { moment } from "../../lib/format";
-import { useLive } from "../../live/livePool";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { DescriptionItem } from "../../ui/DescriptionItem";
-import { Badge } from "../../ui/Badge";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { EmptyState } from "../../ui/EmptyState";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { JobLink, recordPath } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
-import { type ExplanationResponse, ExplanationSections, SentenceList } from "../../ui/ExplanationSections";
+import { poolPath, useArchive, useFetch, type DecisionResponse, type Explained } from "../../api";
+import { ACTION_TEXTS, isDecision, moment, sentence, typeTitle, usePageTitle } from "../../lib";
+import { useLive } from "../../live";
+import { ExplanationSections, SentenceList } from "../../shared/ExplanationSections";
+import { ReceiptButton } from "../../shared/ReceiptButton";
+import { RecordVerification } from "../../shared/RecordVerification";
+import { Badge, Card, CopyButton, DescriptionItem, EmptyState, ErrorMessage, JobLink, JobLinks, Loading, recordPath, RelativeTime } from "../../ui";
 import { BeforeAfter } from "./BeforeAfter";
-import { VictimCandidates } from "./VictimCandidates";
 import { CostComparison } from "./CostComparison";
+import { decisionSummary, jobNames, typeName } from "./decisionSummary";
+import { VictimCandidates } from "./VictimCandidates";
 import "./decision.css";
-import type { DecisionResponse } from "./types";
-import { jobNames, decisionSummary, typeName } from "./decisionSummary";
-import { RecordVerification } from "./RecordVerification";
 
 const ABANDONED = "PreemptionAbandoned"; // formally a fact: the executor found that the preemption is no longer needed
 const OUTCOME = "What happened next?"; // of the request: this decision
@@ -51,19 +36,20 @@ export default function DecisionPage({ pool, seq }: { pool: string; seq: string 
 function DecisionView({ pool, response, archived }: { pool: string; response: DecisionResponse; archived: boolean }) {
   const story = decisionSummary(response);
   const data = response.decision ?? {};
-  const action = response.action ?? data.action ?? null;
-  const requestExplanation = useFetch<ExplanationResponse>(data.request === undefined ? null : poolPath(pool, "explain", data.request)).value.value;
+  const { action } = response.view;
+  const requestExplanation = useFetch<Explained>(data.request === undefined ? null : poolPath(pool, "explain", data.request)).value.value;
   const requestSections = requestExplanation?.sections.filter((section) => section.question !== OUTCOME) ?? [];
   const preemptor = data.preemptor;
   usePageTitle(`#${response.seq} ${story.title}`);
   return (
-    <div class="page decision-page">
-      <div class="page-head">
+    <div class="stack page decision-page">
+      <div class="row page-head">
         <span class="seq number">#{response.seq}</span>
         <h1>{story.title}</h1>
         {action && <Badge tone={story.tone === "plain" ? "plain" : story.tone} title={ACTION_TEXTS[action] ?? ""}>{action}</Badge>}
         <span class="spring" />
-        <CopyLink />
+        {story.victims.length > 0 && typeName(response.type) === "PreemptionDecided" && <ReceiptButton key={response.seq} pool={pool} decision={response.seq} />}
+        <CopyButton text={location.href} what="the link" />
       </div>
       <p class="soft">
         <RelativeTime at={response.time} />, {moment(response.time)} · {typeTitle(typeName(response.type))} · <a href={recordPath(pool, response.seq)}>raw record</a>
@@ -76,7 +62,7 @@ function DecisionView({ pool, response, archived }: { pool: string; response: De
             {preemptor && <span class="soft">{preemptor.class_name} {preemptor.priority}{preemptor.project && `, project ${preemptor.project}`}{data.tasks && `, tasks ${data.tasks}`}</span>}
           </DescriptionItem>
           <DescriptionItem name="Victims">
-            {story.victims.length ? jobNames(story.victims).slice(0, 6).map((job, at) => <span key={job}>{at > 0 && ", "}<JobLink pool={pool} job={job} /></span>) : "None."}
+            {story.victims.length ? <JobLinks pool={pool} jobs={jobNames(story.victims).slice(0, 6)} /> : "None."}
             {jobNames(story.victims).length > 6 && ` and ${jobNames(story.victims).length - 6} more`}
           </DescriptionItem>
           <DescriptionItem name="Cost">{story.cost}</DescriptionItem>
@@ -102,17 +88,6 @@ function DecisionView({ pool, response, archived }: { pool: string; response: De
       <RecordVerification key={response.seq} pool={pool} seq={response.seq} shown={data} archived={archived} />
     </div>
   );
-}
-
-function CopyLink() {
-  const copied = useSignal(false);
-  const copy = (): void => {
-    void navigator.clipboard?.writeText(location.href).then(() => {
-      copied.value = true;
-      setTimeout(() => (copied.value = false), 2_000);
-    });
-  };
-  return <Button onClick={copy}>{copied.value ? "✓ Copied" : "Copy link"}</Button>;
 }
 
 function NoSuchDecision({ pool, seq, title, text }: { pool: string; seq?: number; title: string; text?: string }) {

@@ -1,15 +1,14 @@
 import { useSignal } from "@preact/signals";
 
-import { ruleText } from "../../lib/decisionText";
-import { gpuCount, gpuTime, few } from "../../lib/format";
-import { Badge } from "../../ui/Badge";
-import { Card } from "../../ui/Card";
-import { DataTable } from "../../ui/DataTable";
-import { JobLink } from "../../ui/Links";
-import { counts, excludedGroups, sortedCandidates, candidateVerdict, type Verdict } from "./candidateVerdicts";
-import type { Candidate, DecisionResponse } from "./types";
+import type { Candidate, DecisionResponse } from "../../api";
+import { few, gpuCount, gpuTime, ruleText } from "../../lib";
+import { victimOutcome } from "../../shared/effectText";
+import { Badge, Card, DataTable, JobLink, Select } from "../../ui";
+import { candidateVerdict, counts, excludedGroups, sortedCandidates, type Verdict } from "./candidateVerdicts";
 
 const NAMES: Record<Verdict, string> = { chosen: "Chosen", eligible: "Eligible", protected: "Protected by a rule" };
+
+const VERDICTS = Object.keys(NAMES) as Verdict[];
 
 /** All jobs with allocated or reserved resources at the time; excluded ones with the rule. */
 export function VictimCandidates({ pool, response }: { pool: string; response: DecisionResponse }) {
@@ -22,19 +21,7 @@ export function VictimCandidates({ pool, response }: { pool: string; response: D
   return (
     <Card
       title="Victim candidates"
-      aside={
-        <label class="filter">
-          <span class="visually-hidden">Show</span>
-          <select class="input" value={only.value} onChange={(event) => (only.value = event.currentTarget.value as Verdict | "")}>
-            <option value="">All {rows.length}</option>
-            {(Object.keys(NAMES) as Verdict[]).map((each) => (
-              <option key={each} value={each}>
-                {NAMES[each]}: {found[each]}
-              </option>
-            ))}
-          </select>
-        </label>
-      }
+      aside={<Select label="Show" value={only.value} options={[["", `All ${rows.length}`], ...VERDICTS.map((each): [Verdict, string] => [each, `${NAMES[each]}: ${found[each]}`])]} onChange={(next) => (only.value = next)} />}
     >
       {rows.length === 0 ? (
         <p class="soft">No job had resources allocated that were relevant.</p>
@@ -49,7 +36,7 @@ export function VictimCandidates({ pool, response }: { pool: string; response: D
             { head: "Class", cell: (row) => `${row.class_name} ${row.priority}` },
             { head: "Project", cell: (row) => row.project },
             { head: "GPUs", right: true, cell: (row) => row.gpu_milli / 1000 },
-            { head: "Work lost", right: true, cell: (row) => gpuTime(row.lost_gpu_ms) },
+            { head: "Work lost and restart", right: true, cell: lostBy },
             ...(several ? [{ head: "Action", cell: (row: Candidate) => row.action }] : []),
           ]}
         />
@@ -57,6 +44,9 @@ export function VictimCandidates({ pool, response }: { pool: string; response: D
     </Card>
   );
 }
+
+/** What these tasks add to the loss of those that the job loses before them. */
+const lostBy = (row: Candidate) => (row.after ? <>+ {gpuTime(row.lost_gpu_ms)} <span class="soft">after tasks {row.after}</span></> : gpuTime(row.lost_gpu_ms));
 
 function VerdictBadge({ row }: { row: Candidate }) {
   if (row.chosen) return <Badge tone="warn">⇤ chosen</Badge>;
@@ -70,13 +60,13 @@ function VerdictBadge({ row }: { row: Candidate }) {
 
 /** Summary of the candidates from the record, if the full list cannot be recomputed. */
 function ExcludedGroups({ response }: { response: DecisionResponse }) {
-  const data = response.decision ?? {};
-  const groups = excludedGroups(response.action ?? data.action ?? "preempt", data.explanation);
-  if (!data.explanation) return null;
+  const { action, explanation } = response.view;
+  const groups = excludedGroups(action ?? "preempt", explanation ?? undefined);
+  if (!explanation) return null;
   return (
     <Card title="Victim candidates">
       <p class="soft">
-        The full list cannot be recomputed{response.no_candidates_reason && `: ${response.no_candidates_reason}`}. This is the summary in the record. {data.explanation.candidates ?? 0} {data.explanation.candidates === 1 ? "job was an eligible victim" : "jobs were eligible victims"}.
+        The full list cannot be recomputed{response.no_candidates_reason && `: ${response.no_candidates_reason}`}. This is the summary in the record. {explanation.candidates ?? 0} {explanation.candidates === 1 ? "job was an eligible victim" : "jobs were eligible victims"}.
       </p>
       {groups.length > 0 && (
         <DataTable
@@ -98,20 +88,21 @@ function ExcludedGroups({ response }: { response: DecisionResponse }) {
 
 /** The victims and the work that each loses. */
 export function Victims({ pool, response }: { pool: string; response: DecisionResponse }) {
-  const victims = response.decision?.victims ?? [];
-  if (!victims.length) return null;
+  const { victims } = response.view;
+  if (!victims?.length) return null;
   return (
     <DataTable
       caption="Victims"
       rows={victims}
-      rowKey={(row) => `${row.job}/${row.tasks ?? ""}`}
+      rowKey={(row) => `${row.job}/${row.tasks}`}
       columns={[
         { head: "Victim", cell: (row) => <><JobLink pool={pool} job={row.job} />{row.tasks && <span class="soft"> only tasks {row.tasks}</span>}</> },
-        { head: "Class", cell: (row) => `${row.class_name ?? ""} ${row.priority}`.trim() },
-        { head: "Project", cell: (row) => row.project ?? "" },
+        { head: "Class", cell: (row) => `${row.priority_class} ${row.priority}` },
+        { head: "Project", cell: (row) => row.project },
         { head: "GPUs", right: true, cell: (row) => gpuCount(row.gpus * 1000) },
-        { head: "Work lost", right: true, cell: (row) => (row.reserved ? "none: not started" : gpuTime(row.lost_gpu_ms)) },
-        { head: "Afterwards", cell: (row) => (row.moved_to?.length ? "migrates; resources are reserved" : "requeued at its previous position") },
+        { head: "Work lost", right: true, cell: (row) => (row.effect === "loses its reservation" ? "none: not started" : gpuTime(row.work_lost_gpu_ms)) },
+        { head: "Restart (assumed)", right: true, cell: (row) => gpuTime(row.restart_gpu_ms) },
+        { head: "Afterwards", cell: victimOutcome },
       ]}
     />
   );

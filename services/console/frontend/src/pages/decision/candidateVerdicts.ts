@@ -1,22 +1,24 @@
 // The victim candidates of a proposal: their verdicts and order.
-import { ruleText } from "../../lib/decisionText";
-import type { Candidate, Explanation } from "./types";
+import type { Candidate, Explanation } from "../../api";
+import { ruleText } from "../../lib";
 
 export type Verdict = "chosen" | "eligible" | "protected";
 
 export const candidateVerdict = (row: Candidate): Verdict => (row.chosen ? "chosen" : row.rule ? "protected" : "eligible");
 const ORDER: Verdict[] = ["chosen", "eligible", "protected"];
 
-/** Chosen candidates, then eligible ones (least work lost first), then protected ones by rule. */
+/** Chosen candidates, then eligible ones (least work lost first), then protected ones by rule; of one job in the order in which it loses them. */
 export function sortedCandidates(rows: Candidate[]): Candidate[] {
+  const first = new Map<string, number>();
+  const group = (row: Candidate) => `${row.action} ${candidateVerdict(row)} ${row.rule} ${row.job}`;
+  for (const row of rows) if (!first.has(group(row))) first.set(group(row), row.lost_gpu_ms);
   return [...rows].sort(
     (left, right) =>
       ORDER.indexOf(candidateVerdict(left)) - ORDER.indexOf(candidateVerdict(right)) ||
       compare(left.rule, right.rule) ||
       left.priority - right.priority ||
-      left.lost_gpu_ms - right.lost_gpu_ms ||
-      compare(left.job, right.job) ||
-      compare(left.tasks, right.tasks),
+      first.get(group(left))! - first.get(group(right))! ||
+      compare(group(left), group(right)),
   );
 }
 

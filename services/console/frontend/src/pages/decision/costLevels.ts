@@ -1,8 +1,8 @@
 // Two costs compared level by level, as the objective does: the first level at which they differ is decisive.
-import { exactGpuTime, gpuCount, gpuTime } from "../../lib/format";
-import type { Cost } from "./types";
+import type { Cost } from "../../api";
+import { exactGpuTime, gpuCount, gpuTime } from "../../lib";
 
-export interface Level {
+interface Level {
   name: string;
   values: string[];
   decides: boolean;
@@ -10,7 +10,8 @@ export interface Level {
 
 const NAMES: [keyof Cost & string, string, (value: number) => string][] = [
   ["under_share_gpu_milli", "GPUs of projects within their fair share", gpuCount],
-  ["lost_gpu_ms", "Work lost", gpuTime],
+  ["jobs_ended", "Jobs ended for good", String],
+  ["lost_gpu_ms", "Work lost and restart", gpuTime],
   ["jobs_stopped", "Jobs stopped", String],
   ["tasks", "Tasks evicted", String],
   ["fragmented_nodes", "Nodes fragmented", String],

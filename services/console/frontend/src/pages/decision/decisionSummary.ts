@@ -1,17 +1,15 @@
 // The title and key facts of a decision.
-import { evictionCauseText, refusalText } from "../../lib/decisionText";
-import { capital, few, gpuTime } from "../../lib/format";
-import { typeTitle } from "../../lib/recordText";
-import type { DecisionData, DecisionResponse, Victim } from "./types";
+import type { DecisionData, DecisionResponse, VictimChoice } from "../../api";
+import { capital, evictionCauseText, few, gpuTime, refusalText, typeTitle } from "../../lib";
 
 export type Tone = "good" | "warn" | "plain";
 
-export interface DecisionSummary {
+interface DecisionSummary {
   title: string;
   tone: Tone;
   /** The preemptor, or the job of the decision. */
   about: string | null;
-  victims: Victim[];
+  victims: VictimChoice[];
   cost: string;
   proven: string;
   isProven: boolean;
@@ -43,14 +41,14 @@ export function decisionSummary(response: Pick<DecisionResponse, "type" | "decis
   }
 }
 
-export const jobNames = (victims: Victim[]): string[] => [...new Set(victims.map((victim) => victim.job))];
+export const jobNames = (victims: VictimChoice[]): string[] => [...new Set(victims.map((victim) => victim.job))];
 
 function costOf(data: DecisionData): string {
   const lost = data.explanation?.cost?.lost_gpu_ms ?? (data.victims ?? []).reduce((sum, victim) => sum + (victim.reserved ? 0 : victim.lost_gpu_ms), 0);
   const stopped = data.explanation?.cost?.jobs_stopped;
   if (!data.victims?.length) return "None: no victims.";
   const jobs = stopped === undefined ? "" : stopped === 0 ? "; no job is stopped" : `; ${stopped === 1 ? "one job is" : `${stopped} jobs are`} stopped`;
-  return `${gpuTime(lost)} of work lost${jobs}.`;
+  return `${gpuTime(lost)} of work lost and restarts${jobs}.`;
 }
 
 function proofText(type: string, data: DecisionData): { proven: string; isProven: boolean } {

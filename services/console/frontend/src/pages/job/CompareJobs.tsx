@@ -1,20 +1,19 @@
 import { useSignal } from "@preact/signals";
 
-import { archivePath } from "../../lib/api";
-import { duration, few } from "../../lib/format";
-import { useFetch } from "../../lib/useFetch";
-import { userText } from "../../lib/userText";
-import { Card } from "../../ui/Card";
+import { archivePath, useFetch, type JobHistory } from "../../api";
+import { duration, few, userText } from "../../lib";
+import { Card, DataTable, type Column } from "../../ui";
 import { comparison, losses, type Compared } from "./comparison";
-import type { JobHistory } from "./types";
+
+type Row = ReturnType<typeof comparison>[number];
 
 /** The attempts of the job side by side, or the job beside another one. */
-export function CompareJobs({ pool, job, restartMs }: { pool: string; job: JobHistory; restartMs: number | null }) {
+export function CompareJobs({ pool, job }: { pool: string; job: JobHistory }) {
   const other = useSignal("");
   const asked = useSignal("");
   const found = useFetch<JobHistory>(asked.value ? archivePath(pool, `jobs/${encodeURIComponent(asked.value)}`) : null, asked.value).value;
   const beside = asked.value && found.value?.job === asked.value ? found.value : null;
-  const columns = beside ? [wholeJob(job, restartMs), wholeJob(beside, restartMs)] : job.attempts.slice(-6).map((attempt) => ofAttempt(job, attempt, restartMs));
+  const columns = beside ? [wholeJob(job), wholeJob(beside)] : job.attempts.slice(-6).map((attempt) => ofAttempt(job, attempt));
   return (
     <Card
       title="Compare"
@@ -31,48 +30,29 @@ export function CompareJobs({ pool, job, restartMs }: { pool: string; job: JobHi
       }
     >
       {asked.value && found.failure && <p class="fault">{found.failure.detail || found.failure.title}</p>}
-      <div class="table-scroll" tabIndex={0} role="region" aria-label="Comparison">
-        <table class="table">
-          <caption class="visually-hidden">{beside ? `${job.job} beside ${beside.job}` : `Attempts of ${job.job}`}</caption>
-          <thead>
-            <tr>
-              <th scope="col" />
-              {columns.map((column) => (
-                <th key={column.name} scope="col">
-                  {column.name}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {comparison(columns).map((row) => (
-              <tr key={row.name} data-differs={row.differs}>
-                <th scope="row">{row.name}</th>
-                {row.values.map((value, at) => (
-                  <td key={at}>{row.differs ? <strong>{value}</strong> : value}</td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <DataTable
+        caption={beside ? `${job.job} beside ${beside.job}` : `Attempts of ${job.job}`}
+        rows={comparison(columns)}
+        rowKey={(row) => row.name}
+        columns={[{ head: "", cell: (row) => row.name }, ...columns.map(({ name }, at): Column<Row> => ({ head: name, cell: ({ differs, values }) => (differs ? <strong>{values[at]}</strong> : values[at]) }))]}
+      />
       <p class="soft note">What differs is bold.</p>
     </Card>
   );
 }
 
 const seconds = (from: string | null, to: string | null): string => (from && to ? duration((Date.parse(to) - Date.parse(from)) / 1000) : "–");
-function ofAttempt(job: JobHistory, attempt: JobHistory["attempts"][number], restartMs: number | null): Compared {
+function ofAttempt(job: JobHistory, attempt: JobHistory["attempts"][number]): Compared {
   return {
     name: `Attempt ${attempt.attempt}`,
-    values: { Placed: attempt.placed_at ? seconds(job.submitted_at, attempt.placed_at) + " after submission" : "–", Action: attempt.action ?? "–", Nodes: few(attempt.nodes) || "–", Started: seconds(attempt.placed_at, attempt.started_at) + " after placement", Ran: attempt.ran_s === null ? "–" : duration(attempt.ran_s), Outcome: attempt.outcome ?? "running", Cause: attempt.cause || "–", ...losses([attempt], job.gpus, restartMs) },
+    values: { Placed: attempt.placed_at ? seconds(job.submitted_at, attempt.placed_at) + " after submission" : "–", Action: attempt.action ?? "–", Nodes: few(attempt.nodes) || "–", Started: seconds(attempt.placed_at, attempt.started_at) + " after placement", Ran: attempt.ran_s === null ? "–" : duration(attempt.ran_s), Outcome: attempt.outcome ?? "running", Cause: attempt.cause || "–", ...losses([attempt]) },
   };
 }
 
-function wholeJob(job: JobHistory, restartMs: number | null): Compared {
+function wholeJob(job: JobHistory): Compared {
   const ran = job.attempts.reduce((sum, attempt) => sum + (attempt.ran_s ?? 0), 0);
   return {
     name: job.job,
-    values: { State: job.outcome ?? job.state, Project: job.project || "none", Class: job.priority_class ?? "–", User: userText(job.user, job.user_verified) || "–", GPUs: String(job.gpus ?? "–"), Tasks: String(job.tasks ?? "–"), "Time to first start": job.waited_s === null ? "–" : duration(job.waited_s), Attempts: String(job.attempts.length), "Ran in all": duration(ran), "From submission to end": seconds(job.submitted_at, job.ended_at), Evictions: String(job.evictions.length), ...losses(job.attempts, job.gpus, restartMs) },
+    values: { State: job.outcome ?? job.state, Project: job.project || "none", Class: job.priority_class ?? "–", User: userText(job.user, job.user_verified) || "–", GPUs: String(job.gpus ?? "–"), Tasks: String(job.tasks ?? "–"), "Time to first start": job.waited_s === null ? "–" : duration(job.waited_s), Attempts: String(job.attempts.length), "Ran in all": duration(ran), "From submission to end": seconds(job.submitted_at, job.ended_at), Evictions: String(job.evictions.length), ...losses(job.attempts) },
   };
 }

@@ -1,31 +1,26 @@
-import { bytes, count, moment } from "../../lib/format";
-import { sanitizeLine } from "../../lib/sanitizeLine";
-import { ACTION_TEXTS } from "../../lib/decisionText";
-import type { LiveJob } from "../../live/types";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { DescriptionItem } from "../../ui/DescriptionItem";
-import { Badge } from "../../ui/Badge";
-import { decisionPath, JobLink, SeqLink } from "../../ui/Links";
+import type { Eviction, QueuedJob, RecordItem } from "../../api";
+import { ACTION_TEXTS, bytes, count, moment, sanitizeLine } from "../../lib";
+import { ReceiptButton } from "../../shared/ReceiptButton";
+import { Badge, decisionPath, DescriptionItem, JobLink, RelativeTime, SeqLink } from "../../ui";
 import { alternatives, evictionReason } from "./evictionReason";
-import type { Eviction, RecordItem } from "./types";
-import { afterText, proofsOf, type Stage, liveStages, evictionStages } from "./evictionStages";
+import { afterText, evictionStages, liveStages, proofsOf, type Stage } from "./evictionStages";
 
 interface Props {
   pool: string;
+  job: string;
   eviction: Eviction;
-  live: LiveJob | null;
+  live: QueuedJob | null;
   ended: string | null;
   last: boolean;
   urgent: boolean;
   records: RecordItem[];
   explanation: string[];
   /** The policy's restart cost for each GPU; null: unknown. */
-  restartCostMs: number | null;
 }
 
 /** One eviction: preemptor, rule, work lost, restart; its stages; the alternatives. */
-export function EvictionCard({ pool, eviction, live, ended, last, urgent, records, explanation, restartCostMs }: Props) {
-  const answers = evictionReason(eviction, live, ended, last, restartCostMs);
+export function EvictionCard({ pool, job, eviction, live, ended, last, urgent, records, explanation }: Props) {
+  const answers = evictionReason(eviction, live, ended, last);
   const current = last && live?.eviction?.decided_seq === eviction.decided_seq ? live.eviction : null;
   const stages = Object.keys(eviction.stages).length || !current ? evictionStages(eviction) : liveStages(current);
   const other = alternatives(eviction.explanation);
@@ -39,6 +34,7 @@ export function EvictionCard({ pool, eviction, live, ended, last, urgent, record
         {eviction.tasks && <Badge>only tasks {eviction.tasks}</Badge>}
         <span class="spring" />
         {eviction.decided_at && <span class="soft"><RelativeTime at={eviction.decided_at} /></span>}
+        {preempted && <ReceiptButton pool={pool} decision={eviction.decided_seq} job={job} />}
         {preempted ? <a href={decisionPath(pool, eviction.decided_seq)}>Decision #{eviction.decided_seq}</a> : <SeqLink pool={pool} seq={eviction.decided_seq} />}
       </header>
       <div class="body">
@@ -75,7 +71,7 @@ export function EvictionCard({ pool, eviction, live, ended, last, urgent, record
         {(other.length > 0 || explanation.length > 0) && (
           <details open={urgent}>
             <summary>Could another job have been evicted instead?</summary>
-            <ul class="sentences">{(other.length ? other : explanation).map((text) => <li key={text}>{sanitizeLine(text)}</li>)}</ul>
+            <ul class="stack sentences">{(other.length ? other : explanation).map((text) => <li key={text}>{sanitizeLine(text)}</li>)}</ul>
           </details>
         )}
       </div>
@@ -83,12 +79,14 @@ export function EvictionCard({ pool, eviction, live, ended, last, urgent, record
   );
 }
 
+const STAGE_TONES: Record<string, "good" | "bad"> = { released: "good", resumed: "good", kill_sent: "bad", stuck: "bad" };
+
 /** The stages reached so far, in order. */
 function EvictionStageList({ stages, done, deadline }: { stages: Stage[]; done: boolean; deadline: string | null }) {
   return (
-    <ol class="stages" aria-label="Eviction stages">
+    <ol class="row stages" aria-label="Eviction stages">
       {stages.map((stage) => (
-        <li key={stage.name} data-stage={stage.name} title={stage.at ? moment(stage.at) : ""}>
+        <li key={stage.name} data-tone={STAGE_TONES[stage.name]} title={stage.at ? moment(stage.at) : ""}>
           <span class="sign" aria-hidden="true">{stage.sign}</span>
           <span class="word">{stage.word}</span>
           {stage.after !== null && <span class="after number">{afterText(stage.after)}</span>}

@@ -1,37 +1,31 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 
-import { poolPath, post, toApiError, type ApiError } from "../../lib/api";
-import { sanitizeLine } from "../../lib/sanitizeLine";
-import { useFetch } from "../../lib/useFetch";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { CopyButton } from "../../ui/CopyButton";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { prefillSubmit } from "../submit/draftStorage";
-import type { JobDetails } from "./types";
+import type { Permissions } from "../../actions/allowedActions";
+import { poolPath, post, toApiError, type ApiError, type JobPage, type ReadableSpec } from "../../api";
+import { sanitizeLine } from "../../lib";
+import { prefillSubmit } from "../../shared/draftStorage";
+import { Button, Card, CopyButton, ErrorMessage } from "../../ui";
 
-interface SpecAnswer {
-  spec: { command: string | string[]; env?: Record<string, string>; working_dir?: string; image?: string };
-  yaml: string;
+interface Spec {
+  command: string | string[];
+  env?: Record<string, string>;
+  working_dir?: string;
+  image?: string;
 }
 
-/** Why the policy does not permit the request, by its kind; null: it does. */
-type Rights = Partial<Record<"spec" | "attach", string | null>>;
-
 /** For whoever may: the job's ports, its command, and the way to submit it again. */
-export function JobCommand({ pool, job, details }: { pool: string; job: string; details: JobDetails }) {
+export function JobCommand({ pool, job, details, rights }: { pool: string; job: string; details: JobPage; rights: Permissions | null }) {
   const { route } = useLocation();
-  const rights = useFetch<Rights>(poolPath(pool, "jobs", job, "permissions"), job).value.value;
-  const found = useSignal<SpecAnswer | null>(null);
+  const found = useSignal<ReadableSpec | null>(null);
   const failure = useSignal<ApiError | null>(null);
   const mayRead = rights?.spec === null;
-  const ports = rights?.attach === null ? details.request.ports ?? [] : [];
+  const ports = rights?.attach === null ? ((details.request.ports ?? []) as number[]) : [];
   if (!mayRead && !ports.length) return null;
-  const read = async (then: (answer: SpecAnswer) => void) => {
+  const read = async (then: (answer: ReadableSpec) => void) => {
     failure.value = null;
     try {
-      then(found.value ?? (await post<SpecAnswer>(poolPath(pool, "jobs", job, "spec"), {})));
+      then(found.value ?? (await post<ReadableSpec>(poolPath(pool, "jobs", job, "spec"), {})));
     } catch (error) {
       failure.value = toApiError(error);
     }
@@ -53,7 +47,7 @@ export function JobCommand({ pool, job, details }: { pool: string; job: string; 
           ))}
         </p>
       ))}
-      {found.value && <Spec spec={found.value.spec} />}
+      {found.value && <SpecFacts spec={found.value.spec as unknown as Spec} />}
       {failure.value && <ErrorMessage error={failure.value} />}
       {mayRead && (
         <p>
@@ -65,7 +59,7 @@ export function JobCommand({ pool, job, details }: { pool: string; job: string; 
   );
 }
 
-function Spec({ spec }: { spec: SpecAnswer["spec"] }) {
+function SpecFacts({ spec }: { spec: Spec }) {
   const command = typeof spec.command === "string" ? spec.command : spec.command.join(" ");
   return (
     <dl class="facts">

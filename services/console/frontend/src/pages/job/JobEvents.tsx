@@ -1,16 +1,12 @@
 import { useComputed, useSignal } from "@preact/signals";
 
-import { archivePath, toApiError, get, type Page } from "../../lib/api";
-import { sanitizeLine } from "../../lib/sanitizeLine";
-import { summary, typeTitle } from "../../lib/recordText";
-import type { LivePool } from "../../live/livePool";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { DataTable } from "../../ui/DataTable";
-import { SeqLink } from "../../ui/Links";
+import { archivePath, get, toApiError, type Eviction, type Page, type RecordItem } from "../../api";
+import { sanitizeLine, summary, typeTitle } from "../../lib";
+import type { LivePool } from "../../live";
+import { groupByEviction } from "../../shared/eventGroups";
+import { EventTable } from "../../shared/EventTable";
+import { Button, Card } from "../../ui";
 import { eventRows } from "./eventRows";
-import type { RecordItem } from "./types";
 
 const SHOWN = 30;
 
@@ -20,15 +16,17 @@ interface Props {
   live: LivePool;
   page: Page<RecordItem> | null;
   lines: string[];
+  evictions: readonly Eviction[];
 }
 
-/** Events of the job, newest first: from the archive and the live stream. */
-export function JobEvents({ pool, job, live, page, lines }: Props) {
+/** Events of the job, newest first, from the archive and the live stream; those of one eviction are one line. */
+export function JobEvents({ pool, job, live, page, lines, evictions }: Props) {
   const older = useSignal<{ items: RecordItem[]; next: string | null } | null>(null);
   const failure = useSignal("");
   const shown = useSignal(SHOWN);
   const liveLines = useComputed(() => live.events.value.filter((line) => line.job === job));
   const rows = eventRows(liveLines.value, [...(page?.items ?? []), ...(older.value?.items ?? [])], lines);
+  const items = groupByEviction(rows.map(({ key, seq, time, word, type, text, data }) => ({ key, seq, time, job, event: typeTitle(word || type), text: text ? sanitizeLine(text) : summary(data) })), evictions);
   const next = older.value ? older.value.next : (page?.next ?? null);
   const more = async (): Promise<void> => {
     try {
@@ -41,26 +39,14 @@ export function JobEvents({ pool, job, live, page, lines }: Props) {
   return (
     <Card title="Events">
       {rows.length ? (
-        <div class="events">
-          <DataTable
-            caption={`Events of ${job}, newest first`}
-            rows={rows.slice(0, shown.value)}
-            rowKey={(row) => row.key}
-            columns={[
-              { head: "When", cell: (row) => <RelativeTime at={row.time} /> },
-              { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
-              { head: "Event", cell: (row) => typeTitle(row.word || row.type) },
-              { head: "Details", cell: (row) => <Text text={row.text ? sanitizeLine(row.text) : summary(row.data)} /> },
-            ]}
-          />
-        </div>
+        <EventTable pool={pool} caption={`Events of ${job}, newest first`} items={items.slice(0, shown.value)} />
       ) : (
         <p class="soft">No events since this page was opened. Earlier events are in the archive, which is unavailable.</p>
       )}
-      {(next || rows.length > shown.value) && (
+      {(next || items.length > shown.value) && (
         <div class="more">
-          {rows.length > shown.value ? (
-            <Button onClick={() => (shown.value += 400)}>{rows.length - shown.value} more</Button>
+          {items.length > shown.value ? (
+            <Button onClick={() => (shown.value += 400)}>{items.length - shown.value} more</Button>
           ) : (
             <Button onClick={() => { shown.value += 400; void more(); }}>Older</Button>
           )}{" "}
@@ -70,9 +56,3 @@ export function JobEvents({ pool, job, live, page, lines }: Props) {
     </Card>
   );
 }
-
-const Text = ({ text }: { text: string }) => (
-  <span class="event-text" title={text}>
-    {text}
-  </span>
-);

@@ -1,36 +1,29 @@
-import { count, duration, gpusText, moment, times } from "../../lib/format";
-import { evictionCauseText } from "../../lib/decisionText";
-import { sanitizeLine } from "../../lib/sanitizeLine";
-import { userText } from "../../lib/userText";
-import type { LiveJob } from "../../live/types";
-import { RelativeTime, Elapsed } from "../../ui/RelativeTime";
-import { CopyButton } from "../../ui/CopyButton";
-import { Card } from "../../ui/Card";
-import { NodeLinks, SeqLink } from "../../ui/Links";
+import type { AttachmentRow, JobHistory, JobPage, LiveJob } from "../../api";
+import { allocatedText, count, duration, evictionCauseText, gpusText, moment, sanitizeLine, times, userText } from "../../lib";
+import { Card, CopyButton, Elapsed, NodeLinks, projectPath, RelativeTime, SeqLink } from "../../ui";
 import { evictedText } from "./evictedText";
-import { projectPath } from "../projects/projectPath";
-import type { Attachment, JobDetails, JobHistory } from "./types";
 
 interface Props {
   live: LiveJob | null;
   whole: JobHistory | null;
-  details: JobDetails | null;
+  details: JobPage | null;
 }
 
 /** The job's status in one sentence. */
 export function JobStatusLine({ pool, live, whole, details }: Props & { pool: string }) {
   if (!live) return <Ended pool={pool} whole={whole} details={details} />;
   const gpus = gpusText(live);
+  const allocated = allocatedText(live);
   const part = live.placed_tasks > 0 && live.placed_tasks < live.tasks ? `, ${live.placed_tasks} of ${live.tasks} tasks` : "";
   return (
     <p class="lead">
-      {live.state === "running" && <>Running on <NodeLinks pool={pool} nodes={live.nodes} /> with {gpus}{part}{live.started_at && <> for <Elapsed at={live.started_at} /></>}.</>}
-      {live.state === "starting" && <>Starting on <NodeLinks pool={pool} nodes={live.nodes} /> with {gpus}.</>}
+      {live.state === "running" && <>Running on <NodeLinks pool={pool} nodes={live.nodes} /> with {allocated}{part}{live.started_at && <> for <Elapsed at={live.started_at} /></>}.</>}
+      {live.state === "starting" && <>Starting on <NodeLinks pool={pool} nodes={live.nodes} /> with {allocated}{part}.</>}
       {live.state === "reserved" && <>{gpus} reserved on <NodeLinks pool={pool} nodes={live.reserved_nodes.length ? live.reserved_nodes : live.nodes} />: <bdi>{sanitizeLine(live.note || "it starts when they are released")}</bdi>.</>}
       {live.state === "pending" && <>Pending: requests {gpus}{live.pending_since && <> for <Elapsed at={live.pending_since} /></>}.</>}
       {live.state === "evicting" && (
         <>
-          Being evicted from <NodeLinks pool={pool} nodes={live.nodes} /> ({gpus}){live.eviction && (live.eviction.for_job ? <>, preempted by <bdi>{live.eviction.for_job}</bdi></> : `, because ${evictionCauseText(live.eviction.cause)}`)}.
+          Being evicted from <NodeLinks pool={pool} nodes={live.nodes} /> ({allocated}){live.eviction && (live.eviction.for_job ? <>, preempted by <bdi>{live.eviction.for_job}</bdi></> : `, because ${evictionCauseText(live.eviction.cause)}`)}.
         </>
       )}
       {!["running", "starting", "reserved", "pending", "evicting"].includes(live.state) && <>State: {live.state}{live.note && <>: <bdi>{sanitizeLine(live.note)}</bdi></>}; requests {gpus}.</>}{" "}
@@ -50,7 +43,7 @@ const ProjectLink = ({ pool, project }: { pool: string; project: string }) => (
   </>
 );
 
-function Ended({ pool, whole, details }: { pool: string; whole: JobHistory | null; details: JobDetails | null }) {
+function Ended({ pool, whole, details }: { pool: string; whole: JobHistory | null; details: JobPage | null }) {
   const summary = details?.summary;
   const [state, at] = [whole?.outcome ?? whole?.state ?? summary?.state ?? "ended", whole?.ended_at ?? summary?.ended_at ?? null];
   const project = whole?.project ?? summary?.project;
@@ -71,17 +64,17 @@ function Ended({ pool, whole, details }: { pool: string; whole: JobHistory | nul
 }
 
 /** How the name of the job's owner was verified. */
-function ownerProof(details: JobDetails): string {
-  if (!details.owner_verified) return "(not verified)";
+function ownerProof(details: JobPage): string {
+  if (!details.summary.user_verified) return "(not verified)";
   return details.signed_by ? `signed by ${details.signed_by}` : "";
 }
 
 const ATTACHMENTS = 5;
 
-function Attached({ pool, of }: { pool: string; of: Attachment }) {
+function Attached({ pool, of }: { pool: string; of: AttachmentRow }) {
   return (
     <div>
-      <bdi>{sanitizeLine(userText(of.user || "unnamed", of.user_verified))}</bdi> {of.port !== null ? `to port ${of.port}` : "to the terminal"} of task {of.task}, {of.started_at ? <>from <RelativeTime at={of.started_at} /></> : "not connected"}
+      <bdi>{sanitizeLine(userText(of.user || "unnamed", of.user_verified))}</bdi> {of.port !== null ? `to port ${of.port}` : of.shell ? "to a shell" : "to the terminal"} of task {of.task}, {of.started_at ? <>from <RelativeTime at={of.started_at} /></> : "not connected"}
       {of.ended_at && <> to <RelativeTime at={of.ended_at} /></>} <SeqLink pool={pool} seq={of.seq} />
     </div>
   );
@@ -89,9 +82,9 @@ function Attached({ pool, of }: { pool: string; of: Attachment }) {
 
 /** The job's specification. */
 export function JobFacts({ pool, live, whole, details }: Props & { pool: string }) {
-  const labels = Object.entries(details?.labels ?? {});
+  const labels = Object.entries(details?.summary.labels ?? {});
   const submitted = live?.submitted_at ?? whole?.submitted_at ?? details?.summary.submitted_at;
-  const seq = details?.submitted_seq ?? whole?.submitted_seq;
+  const seq = details?.summary.submitted_seq ?? whole?.submitted_seq;
   const user = live?.user || whole?.user;
   const digest = details?.spec_digest;
   return (
@@ -103,6 +96,7 @@ export function JobFacts({ pool, live, whole, details }: Props & { pool: string 
         {submitted && <><dt>Submitted</dt><dd><RelativeTime at={submitted} /> <span class="soft">{moment(submitted)}</span> {seq !== undefined && <SeqLink pool={pool} seq={seq} />}</dd></>}
         {user && <><dt>Submitted by</dt><dd>{user} {details && <span class="soft">{ownerProof(details)}</span>}</dd></>}
         {whole?.waited_s !== null && whole?.waited_s !== undefined && <><dt>Time to first start</dt><dd>{duration(whole.waited_s)}</dd></>}
+        {details && details.claims.length > 0 && <><dt>Claims</dt><dd>{details.claims.map((each) => <div key={each.field}>{each.field} {each.claimed} <span class="soft">granted: {each.granted}</span></div>)}</dd></>}
         {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{sanitizeLine(`${name}=${value}`)}</div>)}</dd></>}
         {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <CopyButton text={digest} what="the digest" /> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}
         {details && details.attachments.length > 0 && <><dt>Attached</dt><dd>{details.attachments.slice(-ATTACHMENTS).map((each) => <Attached key={each.seq} pool={pool} of={each} />)}</dd></>}

@@ -2,13 +2,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
 import type { Permissions } from "../../actions/allowedActions";
-import { poolPath } from "../../lib/api";
-import { count } from "../../lib/format";
-import { useFetch } from "../../lib/useFetch";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
+import { poolPath, useFetch, type OutputLine } from "../../api";
+import { count } from "../../lib";
+import { Button, Card, Select } from "../../ui";
+import { LINES_KEPT, LogLines, type LogLine } from "./logLines";
 import { LogTools } from "./LogTools";
-import { LINES_KEPT, type LogLine, LogLines, type SentLine } from "./logLines";
 
 const DRAWN = 500; // rendering more lines at a time is slow
 const DRAW_EVERY_MS = 250;
@@ -48,7 +46,7 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
     };
     const take = (event: MessageEvent): void => {
       try {
-        const sent = JSON.parse(event.data) as SentLine | SentLine[];
+        const sent = JSON.parse(event.data) as OutputLine | OutputLine[];
         (Array.isArray(sent) ? sent : [sent]).forEach((line) => lines.add(line));
         fresh = true;
       } catch {
@@ -109,17 +107,7 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
   const aside = (
     <span class="log-tools">
       {lines.tasks.size > 1 && (
-        <label>
-          <span class="visually-hidden">Task</span>
-          <select class="input" value={task.value ?? ""} onChange={(event) => (task.value = event.currentTarget.value === "" ? null : Number(event.currentTarget.value))}>
-            <option value="">All tasks</option>
-            {[...lines.tasks].sort((left, right) => left - right).map((each) => (
-              <option key={each} value={each}>
-                Task {each}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Select label="Task" value={String(task.value ?? "")} options={[["", "All tasks"], ...[...lines.tasks].sort((left, right) => left - right).map((each): [string, string] => [String(each), `Task ${each}`])]} onChange={(next) => (task.value = next === "" ? null : Number(next))} />
       )}
       <LogTools search={search} wrap={wrap} name={job} lines={() => lines.shown(LINES_KEPT, task.value, Infinity, search.value)} />
       {!follow.value && <Button onClick={toEnd}>Jump to end</Button>}
@@ -128,7 +116,7 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
   );
   return (
     <Card title="Log" aside={aside}>
-      <div class={wrap.value ? "log" : "log log-unwrapped"} ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-live="off" aria-label={`Log of ${job}`}>
+      <div class={wrap.value ? "well log" : "well log log-unwrapped"} ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-live="off" aria-label={`Log of ${job}`}>
         {shown.value.map((line) => (
           <div key={line.number} class="log-line">
             <span class="log-at" title={line.at ?? ""}>

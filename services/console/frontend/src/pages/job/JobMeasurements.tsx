@@ -1,15 +1,9 @@
-import { archivePath, type Page } from "../../lib/api";
-import { moment } from "../../lib/format";
-import { now } from "../../lib/serverClock";
-import { useFetch } from "../../lib/useFetch";
-import { usePolling } from "../../lib/usePolling";
-import { Card } from "../../ui/Card";
-import { NodeLink } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
-import { TelemetryChart } from "../../ui/TelemetryChart";
-import { loadNodeHistory, partOf, type NodeHistory } from "../../ui/telemetryHistory";
-import { devicesByNode, KEPT_MS, type Allocation } from "./measuredDevices";
-import type { Attempt } from "./types";
+import { archivePath, useFetch, usePolling, type AllocationItem, type AttemptItem, type NodeTelemetryHistory, type Page } from "../../api";
+import { moment, now } from "../../lib";
+import { TelemetryChart } from "../../shared/TelemetryChart";
+import { loadNodeHistory, partOf } from "../../shared/telemetryHistory";
+import { Card, Loading, NodeLink } from "../../ui";
+import { devicesByNode, KEPT_MS } from "./measuredDevices";
 
 const MOST_NODES = 8;
 const MOST_ALLOCATIONS = 200;
@@ -27,7 +21,7 @@ interface Measured {
 export function JobMeasurements({ pool, devices, attempt, from, to }: Measured) {
   const nodes = [...devices.keys()].slice(0, MOST_NODES);
   const key = nodes.length ? `${pool} ${nodes.join()} ${attempt} ${from} ${to}` : null;
-  const { value, failure } = usePolling<NodeHistory[]>(key, (signal) => Promise.all(nodes.map((node) => loadNodeHistory(pool, node, from, signal))));
+  const { value, failure } = usePolling<NodeTelemetryHistory[]>(key, (signal) => Promise.all(nodes.map((node) => loadNodeHistory(pool, node, from, signal))));
   if (!nodes.length) return null;
   const late = value?.some((each) => each.times.length > 0 && each.times[0]! * 1000 - from > each.step_s * 1000) ?? false;
   return (
@@ -55,10 +49,10 @@ export function JobMeasurements({ pool, devices, attempt, from, to }: Measured) 
 }
 
 /** The same of an attempt that has ended: which GPUs it had is in the archive. */
-export function PastMeasurements({ pool, job, submittedSeq, attempt }: { pool: string; job: string; submittedSeq: number; attempt: Attempt }) {
+export function PastMeasurements({ pool, job, submittedSeq, attempt }: { pool: string; job: string; submittedSeq: number; attempt: AttemptItem }) {
   const ended = Date.parse(attempt.ended_at ?? "");
   const recent = attempt.started_at !== null && ended > now.peek() - KEPT_MS;
-  const { value } = useFetch<Page<Allocation>>(recent ? archivePath(pool, `allocations?job=${encodeURIComponent(job)}&limit=${MOST_ALLOCATIONS}`) : null, `${submittedSeq} ${attempt.attempt}`).value;
+  const { value } = useFetch<Page<AllocationItem>>(recent ? archivePath(pool, `allocations?job=${encodeURIComponent(job)}&limit=${MOST_ALLOCATIONS}`) : null, `${submittedSeq} ${attempt.attempt}`).value;
   if (!recent || !value) return null;
   return <JobMeasurements pool={pool} devices={devicesByNode(value.items, submittedSeq, attempt.attempt)} attempt={attempt.attempt} from={Date.parse(attempt.started_at!)} to={ended} />;
 }

@@ -1,12 +1,7 @@
-import { bytes, duration } from "../../lib/format";
-import type { LiveJob } from "../../live/types";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { Bar } from "../../ui/Bar";
-import { Card } from "../../ui/Card";
-import { DataTable } from "../../ui/DataTable";
-import { NodeLink, SeqLink } from "../../ui/Links";
+import type { JobPage, LiveJob, RecordItem, TaskRow } from "../../api";
+import { bytes, duration, exitValue } from "../../lib";
+import { Bar, Card, DataTable, NodeLink, RelativeTime, SeqLink } from "../../ui";
 import { checkpoints, jobProgress } from "./progressModel";
-import type { JobDetails, RecordItem, TaskRow } from "./types";
 
 const SHOWN = 5;
 const EXAMPLE = `from bailiff_job import attach
@@ -23,7 +18,7 @@ for step in range(job.restore(load), total):
 const whole = (value: number): string => value.toLocaleString("en");
 
 /** The job's progress and checkpoints, as it reports them. */
-export function JobProgress({ pool, live, details, records, succeeded }: { pool: string; live: LiveJob | null; details: JobDetails | null; records: RecordItem[]; succeeded: boolean }) {
+export function JobProgress({ pool, live, details, records, succeeded }: { pool: string; live: LiveJob | null; details: JobPage | null; records: RecordItem[]; succeeded: boolean }) {
   const found = jobProgress(live, details, records, succeeded);
   const saved = checkpoints(records);
   const left = found.pace && found.total !== null && found.step !== null ? (found.total - found.step) / found.pace : null;
@@ -34,7 +29,7 @@ export function JobProgress({ pool, live, details, records, succeeded }: { pool:
           <p class="soft">The job reports no progress. With the job library <code>bailiff_job</code> it reports steps and checkpoints, and loses less work when it is evicted.</p>
           <details>
             <summary>How a training script reports progress</summary>
-            <pre class="example">{EXAMPLE}</pre>
+            <pre class="well example">{EXAMPLE}</pre>
           </details>
         </>
       ) : (
@@ -91,7 +86,7 @@ export function TaskTable({ pool, tasks }: { pool: string; tasks: TaskRow[] }) {
           { head: "State", cell: (row) => (row.stage ? `${row.state}, ${row.stage.replaceAll("_", " ")}` : row.state) },
           { head: "Started", cell: (row) => (row.started_at ? <RelativeTime at={row.started_at} /> : "") },
           { head: "Step", right: true, cell: (row) => row.step?.toLocaleString("en") ?? "" },
-          { head: "Exit code", right: true, cell: (row) => row.exit_code ?? "" },
+          { head: "Exit", right: true, cell: (row) => (row.exit_code === null ? "" : exitValue(row.exit_code)) },
         ]}
       />
     </Card>

@@ -1,23 +1,17 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 
-import { now } from "../../lib/serverClock";
-import { duration, few, moment } from "../../lib/format";
-import { offsetText, timeZone, zoneOffset } from "../../lib/timeZone";
-import { useElementWidth } from "../../lib/useElementWidth";
-import type { LiveJob } from "../../live/types";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { DataTable } from "../../ui/DataTable";
-import type { JobHistory } from "./types";
-import { type Kind, type Lane, ticks, type JobTimeline as Model, jobTimeline } from "./timelineModel";
+import type { JobHistory, LiveJob } from "../../api";
+import { duration, few, moment, now, offsetText, ticks, timeZone, useElementWidth, zoneOffset } from "../../lib";
+import { Button, Card, DataTable } from "../../ui";
+import { jobTimeline, type JobTimeline as Model, type Kind, type Lane } from "./timelineModel";
 
 const KIND_TEXTS: Record<Kind, string> = { pending: "pending", reserved: "reserved", running: "running", evicting: "evicting" };
 const LANE = 54;
 const MOST_LANES = 12;
 
 /** The job's queue times and attempts, as a chart or a table. */
-export function JobTimeline({ whole, live }: { whole: JobHistory | null; live: LiveJob | null }) {
+export function JobTimeline({ whole, live, onEviction }: { whole: JobHistory | null; live: LiveJob | null; onEviction: (seq: number) => void }) {
   const asTable = useSignal(false);
   const second = useComputed(() => (live ? now.value : 0)); // an ended job needs no clock
   const model = jobTimeline(whole, live, live ? second.value : now.peek());
@@ -25,13 +19,13 @@ export function JobTimeline({ whole, live }: { whole: JobHistory | null; live: L
   const aside = <Button quiet onClick={() => (asTable.value = !asTable.value)}>{asTable.value ? "Chart" : "Table"}</Button>;
   return (
     <Card title="Timeline" aside={aside}>
-      {asTable.value ? <AsTable model={model} /> : <Picture model={model} />}
+      {asTable.value ? <AsTable model={model} /> : <Picture model={model} onEviction={onEviction} />}
       {!model.complete && <p class="soft note">Only the current attempt is shown: earlier attempts are in the archive, which is unavailable.</p>}
     </Card>
   );
 }
 
-function Picture({ model }: { model: Model }) {
+function Picture({ model, onEviction }: { model: Model; onEviction: (seq: number) => void }) {
   const box = useRef<HTMLDivElement>(null);
   const width = useElementWidth(box);
   const lanes = [model.lanes[0]!, ...model.lanes.slice(1).slice(-MOST_LANES)];
@@ -72,7 +66,15 @@ function Picture({ model }: { model: Model }) {
                 </rect>
               ))}
               {lane.marks.map((mark) => (
-                <a key={`${mark.seq}-${mark.at}`} href={`#eviction-${mark.seq}`} aria-label={`Evicted ${mark.text}`}>
+                <a
+                  key={`${mark.seq}-${mark.at}`}
+                  href={`?tab=evictions#eviction-${mark.seq}`}
+                  aria-label={`Evicted ${mark.text}`}
+                  onClick={(event) => {
+                    event.preventDefault();
+                    if (mark.seq !== null) onEviction(mark.seq);
+                  }}
+                >
                   <title>{`Evicted ${mark.text}`}</title>
                   <path class="tl-mark" d={`M${x(mark.at) - 6} 52h12l-6 -9z`} />
                 </a>
@@ -81,7 +83,7 @@ function Picture({ model }: { model: Model }) {
           ))}
         </svg>
       )}
-      <ul class="legend">
+      <ul class="row legend">
         {(Object.keys(KIND_TEXTS) as Kind[]).map((kind) => (
           <li key={kind}>
             <span class={`tl-swatch tl-${kind}`} aria-hidden="true" /> {KIND_TEXTS[kind]}
@@ -97,18 +99,8 @@ function Picture({ model }: { model: Model }) {
   );
 }
 
-interface Row {
-  key: string;
-  name: string;
-  nodes: string;
-  kind: Kind;
-  from: number;
-  to: number;
-  open: boolean;
-}
-
 function AsTable({ model }: { model: Model }) {
-  const rows: Row[] = model.lanes.flatMap((lane) =>
+  const rows = model.lanes.flatMap((lane) =>
     lane.segments.map((part) => ({ key: `${lane.key}-${part.from}`, name: lane.name, nodes: lane.nodes.join(", "), ...part })),
   );
   return (

@@ -1,16 +1,14 @@
 import type { Signal } from "@preact/signals";
 
-import { Button } from "../../ui/Button";
+import { download } from "../../lib";
+import { Button, SearchInput } from "../../ui";
 import type { LogLine } from "./logLines";
 
 /** Search, wrap and download of a job's log. lines: those that are kept, for the file. */
 export function LogTools({ search, wrap, name, lines }: { search: Signal<string>; wrap: Signal<boolean>; name: string; lines: () => LogLine[] }) {
   return (
     <>
-      <label>
-        <span class="visually-hidden">Search the log</span>
-        <input class="input" type="search" placeholder="Search" value={search.value} onInput={(event) => (search.value = event.currentTarget.value)} />
-      </label>
+      <SearchInput label="Search the log" value={search.value} onInput={(text) => (search.value = text)} />
       <label class="log-wrap">
         <input type="checkbox" checked={wrap.value} onChange={(event) => (wrap.value = event.currentTarget.checked)} /> Wrap
       </label>
@@ -23,13 +21,4 @@ export function LogTools({ search, wrap, name, lines }: { search: Signal<string>
 export function logText(lines: LogLine[]): string {
   const several = new Set(lines.map((line) => line.task)).size > 1;
   return lines.map((line) => `${line.at ?? ""} ${several ? `task ${line.task} ` : ""}${line.text}\n`).join("");
-}
-
-function download(name: string, text: string): void {
-  const address = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 1_000);
 }

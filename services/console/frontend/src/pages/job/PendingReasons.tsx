@@ -1,20 +1,14 @@
-import { brief } from "../../lib/recordText";
-import { ruleTitle } from "../../lib/decisionText";
-import type { Fetched } from "../../lib/useFetch";
-import type { LiveJob } from "../../live/types";
-import { Badge } from "../../ui/Badge";
-import { Card } from "../../ui/Card";
-import { Loading } from "../../ui/Loading";
-import { SeqLink } from "../../ui/Links";
-import { type ExplanationResponse, ExplanationSections, type Section, SentenceList } from "../../ui/ExplanationSections";
-import { Elapsed, RelativeTime } from "../../ui/RelativeTime";
+import type { Explained, ExplainedSection, Fetched, QueuedJob } from "../../api";
+import { brief, ruleTitle } from "../../lib";
+import { ExplanationSections, SentenceList } from "../../shared/ExplanationSections";
+import { Badge, Card, Elapsed, Loading, RelativeTime, SeqLink } from "../../ui";
 
 const WHY_PENDING = "Why is it pending?";
 const UNBLOCKERS = "What would unblock it?";
 
 /** Why a job is pending, and what would unblock it. */
-export function PendingReasons({ pool, live, explained }: { pool: string; live: LiveJob; explained: Fetched<ExplanationResponse> }) {
-  const of = (question: string): Section | undefined => explained.value?.sections.find((section) => section.question === question);
+export function PendingReasons({ pool, live, explained }: { pool: string; live: QueuedJob; explained: Fetched<Explained> }) {
+  const of = (question: string): ExplainedSection | undefined => explained.value?.sections.find((section) => section.question === question);
   const [why, frees] = [of(WHY_PENDING), of(UNBLOCKERS)];
   const place = live.jobs_ahead === null ? "" : live.jobs_ahead === 0 ? "First in the queue" : `${live.jobs_ahead} ${live.jobs_ahead === 1 ? "job" : "jobs"} ahead of it in the queue`;
   return (
@@ -47,10 +41,10 @@ export function PendingReasons({ pool, live, explained }: { pool: string; live: 
 }
 
 /** The full explanation of the job, collapsed. */
-export function FullExplanation({ pool, explained }: { pool: string; explained: Fetched<ExplanationResponse> }) {
+export function FullExplanation({ pool, explained }: { pool: string; explained: Fetched<Explained> }) {
   if (!explained.value?.sections.length) return null;
   return (
-    <details class="card full-explanation">
+    <details class="card fold-card">
       <summary>Full explanation, with links to the records</summary>
       <div class="body">
         <ExplanationSections pool={pool} sections={explained.value.sections} />

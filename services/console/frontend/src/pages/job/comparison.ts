@@ -1,5 +1,5 @@
 // Things side by side: one row per property, marked where they differ.
-import { gpuTime } from "../../lib/format";
+import { gpuTime } from "../../lib";
 import { NOTHING_MS } from "./evictionReason";
 
 export interface Compared {
@@ -15,13 +15,10 @@ export function comparison(columns: readonly Compared[]): { name: string; values
   });
 }
 
-const gpuHours = (hours: number): string => (hours * 3_600_000 < NOTHING_MS ? "none" : gpuTime(hours * 3_600_000));
+const lossText = (gpuMs: number): string => (gpuMs < NOTHING_MS ? "none" : gpuTime(gpuMs));
 
-/** Work since the last checkpoint and the cost of the restart, which the records count together. restartMs: of each GPU; null: unknown. */
-export function losses(attempts: readonly { lost_gpu_hours: number | null }[], gpus: number | null, restartMs: number | null): Record<string, string> {
-  const lost = attempts.map((attempt) => attempt.lost_gpu_hours ?? 0);
-  const sum = (values: number[]): number => values.reduce((all, value) => all + value, 0);
-  if (restartMs === null || gpus === null) return { "Lost, with the restart": gpuHours(sum(lost)) };
-  const restarts = lost.map((hours) => Math.min(hours, (gpus * restartMs) / 3_600_000));
-  return { "Work lost": gpuHours(sum(lost) - sum(restarts)), "Restart cost": gpuHours(sum(restarts)) };
+/** Work since the last checkpoint, and what the policy assumes that the restarts cost. */
+export function losses(attempts: readonly { work_lost_gpu_ms: number | null; restart_gpu_ms: number | null }[]): Record<string, string> {
+  const sum = (values: (number | null)[]): number => values.reduce<number>((all, value) => all + (value ?? 0), 0);
+  return { "Work lost": lossText(sum(attempts.map((each) => each.work_lost_gpu_ms))), "Restart cost": lossText(sum(attempts.map((each) => each.restart_gpu_ms))) };
 }

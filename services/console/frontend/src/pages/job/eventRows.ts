@@ -1,9 +1,8 @@
 // Events of a job from the live stream, the archive and the job's details, merged: one row per record.
-import { capital } from "../../lib/format";
-import type { EventLine } from "../../live/types";
-import type { RecordItem } from "./types";
+import type { EventLine, RecordItem } from "../../api";
+import { capital } from "../../lib";
 
-export interface EventRow {
+interface EventRow {
   key: string;
   seq: number;
   time: string;

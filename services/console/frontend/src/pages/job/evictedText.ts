@@ -1,5 +1,5 @@
-import { times } from "../../lib/format";
-import type { JobHistory } from "./types";
+import type { JobHistory } from "../../api";
+import { times } from "../../lib";
 
 /** `, preempted 2 times, evicted once for other reasons; it resumed each time` */
 export function evictedText(whole: Pick<JobHistory, "evictions"> | null): string {

@@ -1,8 +1,6 @@
 // Why a job was evicted: the preemptor, the rule, the work lost, and when it runs again.
-import { count, duration, few, gpuTime } from "../../lib/format";
-import { evictionCauseText, ruleText } from "../../lib/decisionText";
-import type { LiveJob } from "../../live/types";
-import type { Eviction, Explanation } from "./types";
+import type { Eviction, Explanation, QueuedJob } from "../../api";
+import { duration, evictionCauseText, few, gpuTime, ruleText } from "../../lib";
 
 export interface Reason {
   /** The preemptor; null: none. */
@@ -16,33 +14,24 @@ export interface Reason {
   hasRestarted: boolean;
 }
 
-const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
 /** Less than this is shown as 0 GPU-s. */
 export const NOTHING_MS = 500;
 
-/** `preemption.restart_cost` of a policy in YAML, ms; null: it has none. */
-export function restartCostOf(yaml: string): number | null {
-  const text = /^\s*restart_cost: ['"]?((?:\d+(?:ms|s|m|h|d))+)['"]?\s*$/m.exec(yaml)?.[1];
-  if (text === undefined) return null;
-  return [...text.matchAll(/(\d+)(ms|s|m|h|d)/g)].reduce((sum, [, amount, unit]) => sum + Number(amount) * UNITS[unit!]!, 0);
-}
-
 /** last: this is the job's newest eviction, so that the live row has its restart estimate. */
-export function evictionReason(eviction: Eviction, live: LiveJob | null, ended: string | null, last: boolean, restartCostMs: number | null = null): Reason {
+export function evictionReason(eviction: Eviction, live: QueuedJob | null, ended: string | null, last: boolean): Reason {
   const current = last && live?.eviction?.decided_seq === eviction.decided_seq ? live.eviction.for_job : null; // the reservation may have passed to another job
   const rank = eviction.for_class ? `${eviction.for_class} ${eviction.for_priority ?? ""}`.trim() : "";
   return {
     forJob: eviction.for_job,
     preemptorText: eviction.for_job ? [rank, current && current !== eviction.for_job ? `the resources are now reserved for ${current}` : ""].filter(Boolean).join("; ") : `No preemptor: ${evictionCauseText(eviction.cause ?? "")}.`,
     rule: ruleSentence(eviction, rank, live),
-    ...lossTexts(eviction, restartCostMs),
+    ...lossTexts(eviction),
     ...restartText(eviction, live, ended, last),
   };
 }
 
-function ruleSentence(eviction: Eviction, rank: string, live: LiveJob | null): string {
-  const taken = eviction.cost?.classes ?? [];
+function ruleSentence(eviction: Eviction, rank: string, live: QueuedJob | null): string {
+  const taken = eviction.explanation?.cost?.classes ?? [];
   const priority = taken.length === 1 ? taken[0]!.priority : live?.priority_class === eviction.priority_class ? live?.priority : undefined;
   const own = `${eviction.priority_class ?? "its class"} ${priority ?? ""}`.trim();
   if (eviction.action === "reclaim") return `Reclaim: ${eviction.project ? `project ${eviction.project}` : "its project"} used more than its share, and the project of ${eviction.for_job ?? "the preemptor"} is entitled to the resources.`;
@@ -51,20 +40,14 @@ function ruleSentence(eviction: Eviction, rank: string, live: LiveJob | null): s
   return eviction.reason ? eviction.reason : `Because ${evictionCauseText(eviction.cause ?? "")}.`;
 }
 
-/**
- * What the eviction cost, in two figures: the work since the last checkpoint, and the restart, which the record counts with it.
- * restartCostMs: of the policy, for each GPU; null: unknown.
- */
-function lossTexts(eviction: Eviction, restartCostMs: number | null): { workLost: string; restartCost: string | null } {
-  if (eviction.lost_gpu_hours === null) return { workLost: eviction.stages.released || eviction.outcome ? "Not recorded." : "Unknown until the eviction completes.", restartCost: null };
-  const lost = eviction.lost_gpu_hours * 3_600_000;
-  if (lost < NOTHING_MS) return { workLost: "None.", restartCost: null };
-  if (restartCostMs === null || eviction.gpus === null) return { workLost: `${gpuTime(lost)} since its last checkpoint, including the restart.`, restartCost: null };
-  const restart = Math.min(lost, eviction.gpus * restartCostMs);
-  return { workLost: lost - restart < NOTHING_MS ? "None." : `${gpuTime(lost - restart)} since its last checkpoint.`, restartCost: `${gpuTime(restart)} (${duration(restartCostMs / 1000)} on ${count(eviction.gpus, "GPU")})` };
+/** What the eviction cost, in two figures: the work since the last checkpoint, and what the policy assumes that the restart costs. */
+function lossTexts(eviction: Eviction): { workLost: string; restartCost: string | null } {
+  const { work_lost_gpu_ms: work, restart_gpu_ms: restart } = eviction;
+  if (work === null) return { workLost: eviction.stages.released || eviction.outcome ? "Not recorded." : "Unknown until the eviction completes.", restartCost: null };
+  return { workLost: work < NOTHING_MS ? "None." : `${gpuTime(work)} since its last checkpoint.`, restartCost: (restart ?? 0) < NOTHING_MS ? null : `${gpuTime(restart ?? 0)}, as the policy assumes.` };
 }
 
-function restartText(eviction: Eviction, live: LiveJob | null, ended: string | null, last: boolean): { restart: string; hasRestarted: boolean } {
+function restartText(eviction: Eviction, live: QueuedJob | null, ended: string | null, last: boolean): { restart: string; hasRestarted: boolean } {
   const result = (restart: string, hasRestarted = true) => ({ restart, hasRestarted });
   if (eviction.outcome === "eviction-cancelled") return result("It kept running: the eviction was cancelled.");
   if (eviction.stages.resumed && eviction.until_resumed_s !== null) return result(`It resumed ${duration(eviction.until_resumed_s)} after the decision.`);
@@ -88,7 +71,7 @@ export function alternatives(why: Explanation | null): string[] {
   else if (why.steps) sentences.push(`Not proven: the lowest cost found in ${why.steps.toLocaleString("en")} search steps.`);
   if (why.runner_up?.length) {
     const loses = why.runner_up_cost?.lost_gpu_ms ?? why.runner_up_lost_gpu_ms ?? 0;
-    sentences.push(`Runner-up: ${few(why.runner_up)}, with ${gpuTime(loses)} of work lost.`);
+    sentences.push(`Runner-up: ${few(why.runner_up)}, with ${gpuTime(loses)} of work lost and restarts.`);
   }
   if (why.candidates) sentences.push(`${why.candidates === 1 ? "One job was an eligible victim" : `${why.candidates} jobs were eligible victims`}.`);
   for (const group of why.excluded ?? []) {
@@ -99,13 +82,13 @@ export function alternatives(why: Explanation | null): string[] {
 }
 
 /** The live eviction in the archive's format, until the archive has it. */
-export function liveEviction(live: LiveJob): Eviction | null {
+export function liveEviction(live: QueuedJob): Eviction | null {
   const current = live.eviction;
   if (!current) return null;
   return {
     decided_seq: current.decided_seq, decided_at: current.started_at ?? "", job: live.job, submitted_seq: null, attempt: live.attempt, tasks: null,
-    project: live.project, priority_class: live.priority_class, cause: current.for_job ? "preemption" : current.cause, action: null, for_job: current.for_job,
-    for_class: null, for_priority: null, reason: null, gpus: live.gpus, lost_gpu_hours: null, cost: null, explanation: null,
+    project: live.project, user: live.user, user_verified: live.user_verified, priority_class: live.priority_class, cause: current.for_job ? "preemption" : current.cause, action: null, for_job: current.for_job,
+    for_class: null, for_priority: null, reason: null, gpus: live.gpus, work_lost_gpu_ms: null, restart_gpu_ms: null, explanation: null,
     stages: {}, until_released_s: null, until_resumed_s: null, outcome: null,
   };
 }

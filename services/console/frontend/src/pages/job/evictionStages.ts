@@ -1,7 +1,7 @@
 // The stages of an eviction, with their labels.
-import { duration } from "../../lib/format";
-import type { LiveEviction } from "../../live/types";
-import type { Eviction, RecordItem } from "./types";
+import type { Eviction, EvictionView, RecordItem } from "../../api";
+import { duration } from "../../lib";
+import { STAGE_LABELS } from "../../shared/stageLabels";
 
 export interface Stage {
   name: string;
@@ -11,25 +11,6 @@ export interface Stage {
   /** Seconds since the decision. */
   after: number | null;
 }
-
-const STAGE_LABELS: [string, string, string][] = [
-  ["started", "▸", "started"],
-  ["noticed", "N", "notice delivered"],
-  ["acknowledged", "A", "acknowledged"],
-  ["step_confirmed", "A", "step confirmed"],
-  ["step_agreed", "A", "step agreed"],
-  ["checkpoint_started", "C", "checkpointing"],
-  ["saving_in_flight", "C", "checkpointing"],
-  ["checkpoint_committed", "C", "checkpoint saved"],
-  ["yielding", "Y", "yielding"],
-  ["term_sent", "T", "TERM"],
-  ["kill_sent", "K", "KILL"],
-  ["exited", "X", "exited"],
-  ["stuck", "!", "stuck"],
-  ["released", "R", "GPUs released"],
-  ["cancelled", "↩", "cancelled"],
-  ["resumed", "▶", "resumed"],
-];
 
 /** The stages reached, by time (and by the order of the stages where times are equal). */
 export function evictionStages(eviction: Pick<Eviction, "decided_at" | "stages">): Stage[] {
@@ -44,7 +25,7 @@ export function evictionStages(eviction: Pick<Eviction, "decided_at" | "stages">
 }
 
 /** The stages known from the live row. */
-export function liveStages(eviction: LiveEviction): Stage[] {
+export function liveStages(eviction: EvictionView): Stage[] {
   const stage: Stage = { name: "decided", sign: "D", word: "decided", at: null, after: null };
   const word = STAGE_LABELS.find(([name]) => name === eviction.stage);
   const started: Stage[] = eviction.started_at ? [{ name: "started", sign: "▸", word: "started", at: eviction.started_at, after: null }] : [];

@@ -1,35 +1,34 @@
 import { describe, expect, test } from "vitest";
 
-import { ApiError } from "../../lib/api";
-import type { LiveJob } from "../../live/types";
+import { ApiError, type AttemptItem, type Eviction, type JobHistory, type JobPage, type QueuedJob, type RecordItem } from "../../api";
+import { ticks } from "../../lib";
+import { aJob } from "../../testing/liveRows";
 import { eventRows } from "./eventRows";
+import { alternatives, evictionReason, liveEviction } from "./evictionReason";
+import { afterText, evictionStages, proofsOf } from "./evictionStages";
 import { jobPresence, type Sources } from "./jobPresence";
 import { checkpoints, jobProgress } from "./progressModel";
-import { alternatives, liveEviction, evictionReason } from "./evictionReason";
-import type { Attempt, Eviction, JobDetails, JobHistory, RecordItem } from "./types";
-import { afterText, proofsOf, evictionStages } from "./evictionStages";
-import { ticks, jobTimeline } from "./timelineModel";
+import { jobTimeline } from "./timelineModel";
 
 const at = (seconds: number): string => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
 const time = (seconds: number): number => Date.UTC(2026, 0, 1) + seconds * 1000;
 
-const LIVE: LiveJob = {
-  job: "train-7", project: "research", priority_class: "train", priority: 50, preemptible: true, state: "running", gpus: 8, gpus_text: "8", placed_tasks: 8, tasks: 8,
-  min_tasks: 8, nodes: ["node-1"], reserved_nodes: [], attempt: 1, evictions: 0, submitted_at: at(0), started_at: at(10), pending_since: null, jobs_ahead: null,
-  note: "", pending_reason: "", pending_reason_at: null, pending_reason_seq: null, pending_rule: null, user: "", user_verified: false, step: null, checkpoint_step: null, checkpoint_at: null, eviction: null, restart_estimate: null,
+const LIVE: QueuedJob = {
+  ...aJob("train-7", { priority: 50, gpus: 8, gpus_text: "8", placed_tasks: 8, tasks: 8, min_tasks: 8, nodes: ["node-1"], submitted_at: at(0), started_at: at(10) }),
+  jobs_ahead: null,
 };
-const ATTEMPT: Attempt = {
+const ATTEMPT: AttemptItem = {
   job: "train-7", submitted_seq: 5, attempt: 1, action: "allocate", nodes: ["node-1"], placed_seq: 6, placed_at: at(5), started_at: at(10), ended_at: null,
-  ended_seq: null, ran_s: null, outcome: null, cause: null, lost_gpu_hours: null,
+  ended_seq: null, ran_s: null, outcome: null, cause: null, work_lost_gpu_ms: null, restart_gpu_ms: null,
 };
 const EVICTION: Eviction = {
-  decided_seq: 118, decided_at: at(100), job: "train-7", submitted_seq: 5, attempt: 1, tasks: "", project: "research", priority_class: "train", cause: "preemption",
-  action: "preempt", for_job: "serve-2", for_class: "inference", for_priority: 125, reason: "", gpus: 8, lost_gpu_hours: 0.5, cost: { classes: [{ priority: 50, gpu_milli: 8000 }] },
-  explanation: null, stages: {}, until_released_s: null, until_resumed_s: null, outcome: null,
+  decided_seq: 118, decided_at: at(100), job: "train-7", submitted_seq: 5, attempt: 1, tasks: "", project: "research", user: "u-1", user_verified: true, priority_class: "train", cause: "preemption",
+  action: "preempt", for_job: "serve-2", for_class: "inference", for_priority: 125, reason: "", gpus: 8, work_lost_gpu_ms: 1_800_000, restart_gpu_ms: 0,
+  explanation: { cost: { classes: [{ priority: 50, gpu_milli: 8000 }] } }, stages: {}, until_released_s: null, until_resumed_s: null, outcome: null,
 };
 const WHOLE: JobHistory = {
   job: "train-7", submitted_seq: 5, project: "research", user: "u-1", user_verified: true, priority_class: "train", tasks: 8, gpus: 8, state: "running", attempt: 1, submitted_at: at(0),
-  first_started_at: at(10), waited_s: 10, ended_at: null, ended_seq: null, outcome: null, reason: null, pending_reason: null, attempts: [ATTEMPT], evictions: [],
+  first_started_at: at(10), waited_s: 10, ended_at: null, ended_seq: null, outcome: null, reason: null, pending_reason: null, pending_reason_at: null, pending_reason_seq: null, attempts: [ATTEMPT], evictions: [],
 };
 const drawn = (line: ReturnType<typeof jobTimeline>) => line!.lanes.map((lane) => [lane.name, ...lane.segments.map((part) => `${part.kind} ${(part.from - time(0)) / 1000}-${part.open ? "" : (part.to - time(0)) / 1000}`)]);
 
@@ -55,10 +54,10 @@ describe("the timeline", () => {
   });
 
   test("a pending job has an open queue segment; paused and ended ones do not", () => {
-    const whole = { ...WHOLE, state: "pending", attempts: [{ ...ATTEMPT, ended_at: at(111), outcome: "preempted" }], evictions: [EVICTION] };
-    const pendingJob = { ...LIVE, state: "pending", started_at: null, pending_since: at(111), nodes: [] };
+    const whole: JobHistory = { ...WHOLE, state: "pending", attempts: [{ ...ATTEMPT, ended_at: at(111), outcome: "preempted" }], evictions: [EVICTION] };
+    const pendingJob: QueuedJob = { ...LIVE, state: "pending", started_at: null, pending_since: at(111), nodes: [] };
     expect(drawn(jobTimeline(whole, pendingJob, time(300)))[0]).toEqual(["In the queue", "pending 0-5", "pending 111-"]);
-    const over = { ...whole, state: "cancelled", ended_at: at(150), outcome: "cancelled" };
+    const over: JobHistory = { ...whole, state: "cancelled", ended_at: at(150), outcome: "cancelled" };
     expect(drawn(jobTimeline(over, null, time(9_000)))[0]).toEqual(["In the queue", "pending 0-5"]);
     expect(jobTimeline(over, null, time(9_000))!.to).toBe(time(150));
   });
@@ -79,7 +78,7 @@ describe("the timeline", () => {
 
   test("the live row may be newer than the archive", () => {
     expect(drawn(jobTimeline({ ...WHOLE, attempts: [{ ...ATTEMPT, started_at: null }] }, LIVE, time(60)))[1]).toEqual(["Attempt 1", "reserved 5-10", "running 10-"]);
-    const evictingJob = { ...LIVE, state: "evicting", eviction: { for_job: "serve-2", cause: "preemption", stage: "noticed", decided_seq: 118, started_at: at(50), deadline: at(80) } };
+    const evictingJob: QueuedJob = { ...LIVE, state: "evicting", eviction: { for_job: "serve-2", cause: "preemption", stage: "noticed", decided_seq: 118, started_at: at(50), deadline: at(80), grace_s: 30, stuck: false } };
     expect(drawn(jobTimeline(WHOLE, evictingJob, time(60)))[1]).toEqual(["Attempt 1", "reserved 5-10", "running 10-50", "evicting 50-"]);
   });
 
@@ -106,7 +105,7 @@ describe("eviction stages", () => {
   });
 
   test("release proof: device readings before and after", () => {
-    const record = (attempt: number, data: object): RecordItem => ({ seq: 9, time: at(1), type: "TaskReleased", kind: "fact", cycle: 1, epoch: 1, job: "a", actor: null, hash: "", data: { attempt, task: 2, node: "node-1", ...data } });
+    const record = (attempt: number, data: object): RecordItem => ({ seq: 9, time: at(1), type: "TaskReleased", pool: "pool-a", kind: "fact", cycle: 1, epoch: 1, job: "a", actor: null, actor_verified: null, hash: "", data: { attempt, task: 2, node: "node-1", ...data } });
     const reading = (memory_used: number, processes: number) => ({ device: "GPU-1", memory_used, processes });
     const [proof] = proofsOf([record(1, { before: [reading(5_000, 1), reading(6_000, 1)], after: [reading(0, 0), reading(10, 0)] }), record(2, {})], 1);
     expect(proof).toMatchObject({ task: 2, devices: 2, before: 11_000, after: 10, processes: 0 });
@@ -119,12 +118,12 @@ describe("eviction reason", () => {
     const over = { ...EVICTION, stages: { resumed: at(280) }, until_resumed_s: 180 };
     expect(evictionReason(over, LIVE, null, true)).toEqual({
       forJob: "serve-2", preemptorText: "inference 125", rule: "inference 125 has priority over train 50 (rule lower-priority-only).",
-      workLost: "30.0 GPU-min since its last checkpoint, including the restart.",  restartCost: null, restart: "It resumed 3m after the decision.", hasRestarted: true,
+      workLost: "30.0 GPU-min since its last checkpoint.",  restartCost: null, restart: "It resumed 3m after the decision.", hasRestarted: true,
     });
   });
 
   test("restart estimate of a job that has not resumed", () => {
-    const back = (live: Partial<LiveJob> | null, ended: string | null = null, last = true) => evictionReason(EVICTION, live && { ...LIVE, ...live }, ended, last).restart;
+    const back = (live: Partial<QueuedJob> | null, ended: string | null = null, last = true) => evictionReason(EVICTION, live && { ...LIVE, ...live }, ended, last).restart;
     expect(back({ state: "pending", restart_estimate: "Before it in the queue: a." })).toBe("Before it in the queue: a.");
     expect(back({ state: "pending", jobs_ahead: 0 })).toContain("first in the queue");
     expect(back({ state: "pending", jobs_ahead: 3 })).toContain("3 jobs ahead");
@@ -136,8 +135,8 @@ describe("eviction reason", () => {
 
   test("reclaim, and an eviction without a preemptor", () => {
     expect(evictionReason({ ...EVICTION, action: "reclaim" }, LIVE, null, true).rule).toContain("project research used more than its share");
-    const drained = evictionReason({ ...EVICTION, cause: "drain", action: null, for_job: null, for_class: null, lost_gpu_hours: 0 }, LIVE, null, true);
-    const eviction = { for_job: "serve-9", cause: "preemption", stage: "noticed", decided_seq: 118, started_at: null, deadline: null };
+    const drained = evictionReason({ ...EVICTION, cause: "drain", action: null, for_job: null, for_class: null, work_lost_gpu_ms: 0, restart_gpu_ms: 0 }, LIVE, null, true);
+    const eviction = { for_job: "serve-9", cause: "preemption", stage: "noticed", decided_seq: 118, started_at: null, deadline: null, grace_s: 30, stuck: false };
     expect(evictionReason(EVICTION, { ...LIVE, state: "evicting", eviction }, null, true).preemptorText).toBe("inference 125; the resources are now reserved for serve-9");
     expect([drained.preemptorText, drained.rule, drained.workLost]).toEqual(["No preemptor: a node that it ran on is drained.", "Because a node that it ran on is drained.", "None."]);
   });
@@ -145,14 +144,14 @@ describe("eviction reason", () => {
   test("alternatives", () => {
     const why = { proven: true, candidates: 4, runner_up: ["a", "b"], runner_up_lost_gpu_ms: 120_000, excluded: [{ rule: "min-runtime", jobs: 12, examples: ["x", "y"] }] };
     expect(alternatives(why)).toEqual([
-      "Victim selection claims to have proven: no permitted set of victims costs less.", "Runner-up: a and b, with 2.0 GPU-min of work lost.", "4 jobs were eligible victims.",
+      "Victim selection claims to have proven: no permitted set of victims costs less.", "Runner-up: a and b, with 2.0 GPU-min of work lost and restarts.", "4 jobs were eligible victims.",
       "Rule min-runtime protected 12 jobs (x, y and 10 more): each has not run for its minimum run time yet.",
     ]);
     expect(alternatives(null)).toEqual([]);
   });
 
   test("without the archive, from the live row", () => {
-    const eviction = liveEviction({ ...LIVE, eviction: { for_job: "serve-2", cause: "preemption", stage: "noticed", decided_seq: 7, started_at: at(1), deadline: null } })!;
+    const eviction = liveEviction({ ...LIVE, eviction: { for_job: "serve-2", cause: "preemption", stage: "noticed", decided_seq: 7, started_at: at(1), deadline: null, grace_s: 30, stuck: false } })!;
     expect(evictionReason(eviction, LIVE, null, true)).toMatchObject({ forJob: "serve-2", workLost: "Unknown until the eviction completes." });
     expect(liveEviction(LIVE)).toBeNull();
   });
@@ -166,7 +165,7 @@ describe("job presence", () => {
     ["it is running", { live: LIVE, details: refused(503) }, "live"],
     ["no response yet", { connection: "opening" }, "loading"],
     ["no response of the archive yet", { details: refused(404) }, "loading"],
-    ["it ended recently", { details: { value: {} as JobDetails, failure: undefined } }, "ended"],
+    ["it ended recently", { details: { value: {} as JobPage, failure: undefined } }, "ended"],
     ["it ended long ago", { details: refused(404), whole: { value: WHOLE, failure: undefined } }, "ended"],
     ["it does not exist", { details: refused(404), whole: refused(404) }, "unknown"],
     ["the archive is unavailable", { details: refused(404), whole: refused(502) }, "unsure"],
@@ -176,7 +175,7 @@ describe("job presence", () => {
 });
 
 describe("progress", () => {
-  const record = (seq: number, type: string, data: object): RecordItem => ({ seq, time: at(seq), type, kind: "fact", cycle: 1, epoch: 1, job: "a", actor: null, hash: "", data: data as Record<string, unknown> });
+  const record = (seq: number, type: string, data: object): RecordItem => ({ seq, time: at(seq), type, pool: "pool-a", kind: "fact", cycle: 1, epoch: 1, job: "a", actor: null, actor_verified: null, hash: "", data: data as Record<string, unknown> });
   const saved = (step: number) => ({ step, bytes: 1_000, duration: 2_000_000, sha256: "" });
   const RECORDS = [
     record(1, "TaskProgressed", { attempt: 1, task: 0, step: 100, total_steps: 1_000, step_rate_milli: 2_500, checkpoint: saved(90), checkpoint_age: 500_000 }),
@@ -195,7 +194,7 @@ describe("progress", () => {
 
 describe("job events", () => {
   test("one row per record, with the event text if available, newest first", () => {
-    const record = (seq: number, type: string): RecordItem => ({ seq, time: at(seq), type, kind: "fact", cycle: 1, epoch: 1, job: "a", actor: null, hash: "", data: { attempt: 1 } });
+    const record = (seq: number, type: string): RecordItem => ({ seq, time: at(seq), type, pool: "pool-a", kind: "fact", cycle: 1, epoch: 1, job: "a", actor: null, actor_verified: null, hash: "", data: { attempt: 1 } });
     const liveLines = [{ seq: 9, time: at(9), type: "JobPlaced", event: "Scheduled", job: "a", project: "", node: null, message: "on node-1" }];
     const lines = [
       "2026-01-01 00:00:03 pool-a#3   job pending          a  no resources",

@@ -1,31 +1,26 @@
 import { expect, test } from "vitest";
 
-import { evictedText } from "./evictedText";
+import type { Eviction, RecordItem } from "../../api";
+import { meanOf, partOf } from "../../shared/telemetryHistory";
 import { comparison, losses } from "./comparison";
-import { evictionReason, restartCostOf } from "./evictionReason";
-import { jobProgress } from "./progressModel";
-import type { Eviction, RecordItem } from "./types";
-import { meanOf, partOf } from "../../ui/telemetryHistory";
+import { evictedText } from "./evictedText";
+import { evictionReason } from "./evictionReason";
 import { devicesByNode } from "./measuredDevices";
+import { jobProgress } from "./progressModel";
 
 const eviction = (more: Partial<Eviction>): Eviction => ({
-  decided_seq: 1, decided_at: "2026-01-01T00:00:00Z", job: "j", submitted_seq: 0, attempt: 1, tasks: null, project: "p", priority_class: "train", cause: "preemption", action: "preempt", for_job: "urgent",
-  for_class: "inference", for_priority: 125, reason: null, gpus: 4, lost_gpu_hours: 0.2, cost: null, explanation: null, stages: {}, until_released_s: null, until_resumed_s: null, outcome: "preempted", ...more,
+  decided_seq: 1, decided_at: "2026-01-01T00:00:00Z", job: "j", submitted_seq: 0, attempt: 1, tasks: null, project: "p", user: null, user_verified: null, priority_class: "train", cause: "preemption", action: "preempt", for_job: "urgent",
+  for_class: "inference", for_priority: 125, reason: null, gpus: 4, work_lost_gpu_ms: 720_000, restart_gpu_ms: 240_000, explanation: null, stages: {}, until_released_s: null, until_resumed_s: null, outcome: "preempted", ...more,
 });
 
-test("work lost and restart cost are two figures that add up to what the record counts", () => {
-  const reason = evictionReason(eviction({}), null, null, false, 60_000);
-  expect([reason.workLost, reason.restartCost]).toEqual(["8.0 GPU-min since its last checkpoint.", "4.0 GPU-min (1m on 4 GPUs)"]);
-  const saved = evictionReason(eviction({ lost_gpu_hours: 4 / 60 }), null, null, false, 60_000);
-  expect([saved.workLost, saved.restartCost]).toEqual(["None.", "4.0 GPU-min (1m on 4 GPUs)"]);
-  expect(evictionReason(eviction({}), null, null, false, null).restartCost).toBeNull();
+test("work lost and restart cost are two figures", () => {
+  const reason = evictionReason(eviction({}), null, null, false);
+  expect([reason.workLost, reason.restartCost]).toEqual(["12.0 GPU-min since its last checkpoint.", "4.0 GPU-min, as the policy assumes."]);
+  const saved = evictionReason(eviction({ work_lost_gpu_ms: 0 }), null, null, false);
+  expect([saved.workLost, saved.restartCost]).toEqual(["None.", "4.0 GPU-min, as the policy assumes."]);
 });
 
-const progressed: RecordItem = { seq: 3, time: "2026-01-01T00:00:00Z", type: "TaskProgressed", kind: "fact", cycle: 1, epoch: 1, job: "j", actor: null, hash: "", data: { step: 90, total_steps: 100 } };
-
-test("the restart cost is read from the policy in force", () => {
-  expect(["x:\n  restart_cost: 1m30s\n", "  restart_cost: 45s\n", "  restart_cost: 0s\n", "nothing"].map(restartCostOf)).toEqual([90_000, 45_000, 0, null]);
-});
+const progressed: RecordItem = { seq: 3, time: "2026-01-01T00:00:00Z", type: "TaskProgressed", pool: "pool-a", kind: "fact", cycle: 1, epoch: 1, job: "j", actor: null, actor_verified: null, hash: "", data: { step: 90, total_steps: 100 } };
 
 test("the progress of a job that succeeded is full, that of another one is as reported", () => {
   expect(jobProgress(null, null, [progressed], true).step).toBe(100);
@@ -48,10 +43,9 @@ test("a comparison marks what differs, and what one of them lacks", () => {
 });
 
 test("a comparison has the work lost and the restart cost as two figures, too", () => {
-  const attempts = [{ lost_gpu_hours: 0.2 }, { lost_gpu_hours: null }, { lost_gpu_hours: 4 / 60 }];
-  expect(losses(attempts, 4, 60_000)).toEqual({ "Work lost": "8.0 GPU-min", "Restart cost": "8.0 GPU-min" });
-  expect(losses(attempts.slice(1), 4, 60_000)).toEqual({ "Work lost": "none", "Restart cost": "4.0 GPU-min" });
-  expect(losses(attempts, 4, null)).toEqual({ "Lost, with the restart": "16.0 GPU-min" });
+  const attempts = [{ work_lost_gpu_ms: 360_000, restart_gpu_ms: 240_000 }, { work_lost_gpu_ms: null, restart_gpu_ms: null }, { work_lost_gpu_ms: 0, restart_gpu_ms: 240_000 }];
+  expect(losses(attempts)).toEqual({ "Work lost": "6.0 GPU-min", "Restart cost": "8.0 GPU-min" });
+  expect(losses(attempts.slice(1))).toEqual({ "Work lost": "none", "Restart cost": "4.0 GPU-min" });
 });
 
 test("the measurements of a job are those of its GPUs while the attempt ran", () => {
@@ -63,6 +57,6 @@ test("the measurements of a job are those of its GPUs while the attempt ran", ()
 });
 
 test("the GPUs of an attempt are those of its allocations, and of no other attempt or job of the name", () => {
-  const of = (more: object) => ({ submitted_seq: 7, attempt: 2, kind: "allocated", node: "n", gpus: [3, 1], ...more });
-  expect([...devicesByNode([of({}), of({ gpus: [1, 2] }), of({ node: "m", gpus: [] }), of({ attempt: 1, gpus: [6] }), of({ submitted_seq: 1, gpus: [7] }), of({ kind: "reserved", gpus: [5] })], 7, 2)]).toEqual([["n", [1, 2, 3]]]);
+  const of = (more: object) => ({ submitted_seq: 7, attempt: 2, kind: "allocated", node: "n", devices: [3, 1], ...more });
+  expect([...devicesByNode([of({}), of({ devices: [1, 2] }), of({ node: "m", devices: [] }), of({ attempt: 1, devices: [6] }), of({ submitted_seq: 1, devices: [7] }), of({ kind: "reserved", devices: [5] })], 7, 2)]).toEqual([["n", [1, 2, 3]]]);
 });

@@ -1,12 +1,9 @@
 // Whether a job exists, from three sources that may each be unavailable: the live state, the job's details, the archive.
-import type { ApiError } from "../../lib/api";
-import type { ArchiveState } from "../../lib/useArchive";
-import type { Connection } from "../../live/livePool";
-import type { LiveJob } from "../../live/types";
-import type { JobDetails, JobHistory } from "./types";
+import type { ApiError, Availability, JobHistory, JobPage, LiveJob } from "../../api";
+import type { Connection } from "../../live";
 
 /** live: it has not ended. unsure: not in the live state, and the archive is unavailable. */
-export type Presence = "loading" | "live" | "ended" | "unknown" | "unsure" | "failed";
+type Presence = "loading" | "live" | "ended" | "unknown" | "unsure" | "failed";
 
 interface FetchState<T> {
   value: T | undefined;
@@ -16,9 +13,9 @@ interface FetchState<T> {
 export interface Sources {
   connection: Connection;
   live: LiveJob | null;
-  details: FetchState<JobDetails>;
+  details: FetchState<JobPage>;
   whole: FetchState<JobHistory>;
-  archive: ArchiveState;
+  archive: Availability;
 }
 
 export function jobPresence({ connection, live, details, whole, archive }: Sources): Presence {

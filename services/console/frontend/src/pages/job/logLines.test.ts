@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import { sanitizeLine } from "../../lib/sanitizeLine";
+import { sanitizeLine } from "../../lib";
 import { LogLines } from "./logLines";
 import { logText } from "./LogTools";
 

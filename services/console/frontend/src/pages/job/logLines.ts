@@ -1,6 +1,6 @@
 // The newest lines of a job's log, in a bounded buffer.
-import { ansiSpans, type Span } from "../../lib/ansiSpans";
-import { sanitizeLine } from "../../lib/sanitizeLine";
+import type { OutputLine } from "../../api";
+import { ansiSpans, sanitizeLine, type Span } from "../../lib";
 
 export interface LogLine {
   number: number;
@@ -13,14 +13,6 @@ export interface LogLine {
 
 export const LINES_KEPT = 5_000;
 
-/** A line as the stream sends it. */
-export interface SentLine {
-  task?: number;
-  attempt?: number;
-  at?: string | null;
-  text?: string;
-}
-
 /** A bounded buffer of the newest lines; `dropped` counts the discarded ones. */
 export class LogLines {
   private lines: LogLine[] = [];
@@ -29,7 +21,7 @@ export class LogLines {
 
   constructor(private readonly most = LINES_KEPT) {}
 
-  add(sent: SentLine): void {
+  add(sent: Partial<OutputLine>): void {
     const task = Number(sent.task ?? 0);
     this.tasks.add(task);
     const text = String(sent.text ?? "");

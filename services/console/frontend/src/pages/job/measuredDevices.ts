@@ -1,21 +1,12 @@
 // Which GPUs an attempt had, for their measurements.
-import type { TaskRow } from "./types";
+import type { AllocationItem, TaskRow } from "../../api";
 
 /** How long the console keeps telemetry. */
 export const KEPT_MS = 24 * 3_600_000;
 
-/** `/api/archive/pools/{pool}/allocations` */
-export interface Allocation {
-  submitted_seq: number;
-  attempt: number;
-  kind: string;
-  node: string;
-  gpus: number[];
-}
-
 /** The GPUs of an attempt's allocations, by node. */
-export function devicesByNode(allocations: readonly Allocation[], submittedSeq: number, attempt: number): Map<string, number[]> {
-  return grouped(allocations.filter((each) => each.kind === "allocated" && each.submitted_seq === submittedSeq && each.attempt === attempt).map(({ node, gpus }) => [node, gpus]));
+export function devicesByNode(allocations: readonly Pick<AllocationItem, "submitted_seq" | "attempt" | "kind" | "node" | "devices">[], submittedSeq: number, attempt: number): Map<string, number[]> {
+  return grouped(allocations.filter((each) => each.kind === "allocated" && each.submitted_seq === submittedSeq && each.attempt === attempt).map(({ node, devices }) => [node, devices]));
 }
 
 /** The GPUs of tasks, by node. */

@@ -1,8 +1,7 @@
 // A job's progress and checkpoints, from its live row, its tasks and its records.
-import type { LiveJob } from "../../live/types";
-import type { JobDetails, RecordItem } from "./types";
+import type { JobPage, LiveJob, RecordItem } from "../../api";
 
-export interface CheckpointRow {
+interface CheckpointRow {
   seq: number;
   at: string;
   task: number;
@@ -47,7 +46,7 @@ export interface JobProgress {
   done: boolean;
 }
 
-export function jobProgress(live: LiveJob | null, details: JobDetails | null, records: RecordItem[], succeeded = false): JobProgress {
+export function jobProgress(live: LiveJob | null, details: JobPage | null, records: RecordItem[], succeeded = false): JobProgress {
   const newest = [...records].sort((left, right) => right.seq - left.seq);
   const first = (name: string): number | null => {
     const found = newest.find((record) => record.type === "TaskProgressed" && typeof record.data[name] === "number");

@@ -1,6 +1,5 @@
 // A job's timeline as lanes: the queue, then one lane per attempt. Times in ms.
-import type { LiveJob } from "../../live/types";
-import type { Attempt, JobHistory } from "./types";
+import type { AttemptItem, JobHistory, LiveJob } from "../../api";
 
 export type Kind = "pending" | "reserved" | "running" | "evicting";
 
@@ -11,7 +10,7 @@ export interface Segment {
   open: boolean;
 }
 
-export interface Mark {
+interface Mark {
   at: number;
   seq: number | null;
   text: string;
@@ -60,7 +59,7 @@ export function jobTimeline(history: JobHistory | null, live: LiveJob | null, no
 }
 
 /** The archive's attempts; the current one from the live row, which may be newer. */
-function attemptsOf(history: JobHistory | null, live: LiveJob | null): Attempt[] {
+function attemptsOf(history: JobHistory | null, live: LiveJob | null): AttemptItem[] {
   const found = [...(history?.attempts ?? [])];
   if (!live || live.attempt < 1 || live.pending_since !== null) return found;
   const last = found.at(-1);
@@ -70,13 +69,13 @@ function attemptsOf(history: JobHistory | null, live: LiveJob | null): Attempt[]
   } else if (!history && live.started_at) {
     found.push({
       job: live.job, submitted_seq: 0, attempt: live.attempt, action: null, nodes, placed_seq: null, placed_at: null, started_at: live.started_at,
-      ended_at: null, ended_seq: null, ran_s: null, outcome: null, cause: null, lost_gpu_hours: null,
+      ended_at: null, ended_seq: null, ran_s: null, outcome: null, cause: null, work_lost_gpu_ms: null, restart_gpu_ms: null,
     });
   }
   return found;
 }
 
-function laneOf(attempt: Attempt, history: JobHistory | null, live: LiveJob | null, to: number): Lane {
+function laneOf(attempt: AttemptItem, history: JobHistory | null, live: LiveJob | null, to: number): Lane {
   const evictions = (history?.evictions ?? []).filter((each) => each.attempt === attempt.attempt);
   const eviction = evictions.find((each) => !each.tasks && each.outcome !== "eviction-cancelled");
   const now = live?.attempt === attempt.attempt ? live : null;
@@ -93,29 +92,4 @@ function laneOf(attempt: Attempt, history: JobHistory | null, live: LiveJob | nu
   if (evictedAt !== null && (started === null || evictedAt >= started)) add("evicting", evictedAt, releasedAt !== null && ended !== null ? Math.max(releasedAt, evictedAt) : ended);
   const marks = evictions.map((each) => ({ at: Date.parse(each.decided_at), seq: each.decided_seq, text: each.for_job ? `for ${each.for_job}` : (each.cause ?? "") }));
   return { key: `attempt-${attempt.attempt}`, name: `Attempt ${attempt.attempt}`, nodes: attempt.nodes, segments, marks, end: attempt.outcome ?? "" };
-}
-
-const STEPS = [1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000].map((seconds) => seconds * 1000);
-
-export interface Tick {
-  at: number;
-  text: string;
-}
-
-/** Round times within the range, at most `most`, on a clock that is `offset` minutes east of UTC. */
-export function ticks(from: number, to: number, most: number, offset = 0): Tick[] {
-  const step = STEPS.find((each) => (to - from) / each <= most) ?? STEPS.at(-1)! * Math.ceil((to - from) / STEPS.at(-1)! / most);
-  const found: Tick[] = [];
-  const shift = offset * 60_000;
-  for (let at = Math.ceil((from + shift) / step) * step; at <= to + shift; at += step) found.push({ at: at - shift, text: tickText(at, step) });
-  return found;
-}
-
-/** at: ms on the clock of the axis. */
-function tickText(at: number, step: number): string {
-  const text = new Date(at).toISOString();
-  if (step >= 86_400_000) return step < 2_592_000_000 ? text.slice(5, 10) : text.slice(0, 10);
-  if (at % 86_400_000 === 0) return text.slice(5, 10);
-  if (step >= 21_600_000) return `${text.slice(5, 10)} ${text.slice(11, 16)}`;
-  return step < 60_000 ? text.slice(11, 19) : text.slice(11, 16);
 }

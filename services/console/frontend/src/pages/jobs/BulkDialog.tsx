@@ -2,28 +2,29 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
 import { AffectedJobsTable } from "../../actions/AffectedJobsTable";
-import { newId, preview, send, withoutEmpty, type Affected, type Preview, type RequestOutcome } from "../../actions/requests";
-import { toApiError } from "../../lib/api";
-import { count } from "../../lib/format";
-import { Button } from "../../ui/Button";
-import { Dialog } from "../../ui/Dialog";
-import { Loading } from "../../ui/Loading";
+import { JOB_ACTIONS } from "../../actions/allowedActions";
+import { ReasonField } from "../../actions/RequestDialog";
+import { newId, preview, send, withoutEmpty } from "../../actions/requests";
+import { toApiError, type AffectedView, type PreviewAnswer, type RequestOutcome } from "../../api";
+import { count } from "../../lib";
+import { Button, Dialog, Loading } from "../../ui";
 
-export type BulkAction = "pause" | "resume" | "cancel";
-export const BULK_NAMES: Record<BulkAction, string> = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
+export const BULK_ACTIONS = ["pause", "resume", "cancel"] as const;
+export type BulkAction = (typeof BULK_ACTIONS)[number];
 
 interface Entry {
   job: string;
   id: string;
   /** Why it is left out; empty: it is not. */
   denied: string;
-  preview: Preview | null;
+  preview: PreviewAnswer | null;
   outcome: RequestOutcome | null;
   failure: string;
 }
 
 /** Previews the same request for several jobs, one after the other, sends them, and shows each answer. */
 export function BulkDialog({ pool, action, jobs, onClose }: { pool: string; action: BulkAction; jobs: readonly string[]; onClose: () => void }) {
+  const { name, danger = false } = JOB_ACTIONS[action];
   const entries = useSignal<Entry[]>(jobs.map((job) => ({ job, id: newId(), denied: "", preview: null, outcome: null, failure: "" })));
   const reason = useSignal("");
   const phase = useSignal<"previewing" | "ready" | "sending" | "sent">("previewing");
@@ -62,21 +63,21 @@ export function BulkDialog({ pool, action, jobs, onClose }: { pool: string; acti
   const others = affectedOthers(entries.value);
   return (
     <Dialog
-      title={`${BULK_NAMES[action]} ${count(jobs.length, "job")}`}
+      title={`${name} ${count(jobs.length, "job")}`}
       onClose={onClose}
       footer={
         <>
           <Button onClick={onClose}>{phase.value === "sent" ? "Close" : "Dismiss"}</Button>
           {phase.value !== "sent" && (
-            <Button primary={action !== "cancel"} danger={action === "cancel"} disabled={phase.value !== "ready" || possible.length === 0} onClick={() => void submit()}>
-              {phase.value === "sending" ? "Sending…" : `${BULK_NAMES[action]} ${count(possible.length, "job")}`}
+            <Button primary={!danger} danger={danger} disabled={phase.value !== "ready" || possible.length === 0} onClick={() => void submit()}>
+              {phase.value === "sending" ? "Sending…" : `${name} ${count(possible.length, "job")}`}
             </Button>
           )}
         </>
       }
     >
       {phase.value === "previewing" && <Loading what={`the effects, ${entries.value.filter((entry) => entry.preview || entry.denied).length} of ${jobs.length}`} />}
-      <ul class="bulk" aria-live="polite">
+      <ul class="stack bulk" aria-live="polite">
         {entries.value.map((entry) => (
           <li key={entry.job}>
             <strong>{entry.job}</strong> <Result entry={entry} />
@@ -90,13 +91,7 @@ export function BulkDialog({ pool, action, jobs, onClose }: { pool: string; acti
           <p class="soft note">Each request is previewed on its own: together they may free resources for other jobs.</p>
         </>
       )}
-      {phase.value !== "sent" && (
-        <label class="field">
-          <span class="label">Reason</span>
-          <input class="input" value={reason.value} maxLength={1000} onInput={(event) => (reason.value = event.currentTarget.value)} />
-          <span class="hint">Optional. Recorded in the audit log with your name, for each job.</span>
-        </label>
-      )}
+      {phase.value !== "sent" && <ReasonField value={reason.value} onInput={(text) => (reason.value = text)} more=", for each job" />}
     </Dialog>
   );
 }
@@ -115,9 +110,9 @@ function Result({ entry }: { entry: Entry }) {
 const withoutName = (text: string, job: string): string => (text.startsWith(`${job} `) ? text.slice(job.length + 1) : text);
 
 /** Jobs that the requests affect besides those that they name, each once. */
-export function affectedOthers(entries: readonly { job: string; preview: Pick<Preview, "affected"> | null }[]): Affected[] {
+export function affectedOthers(entries: readonly { job: string; preview: Pick<PreviewAnswer, "affected"> | null }[]): AffectedView[] {
   const named = new Set(entries.map((entry) => entry.job));
-  const found = new Map<string, Affected>();
+  const found = new Map<string, AffectedView>();
   for (const row of entries.flatMap((entry) => entry.preview?.affected ?? [])) if (!named.has(row.job)) found.set(`${row.job} ${row.effect}`, row);
   return [...found.values()];
 }

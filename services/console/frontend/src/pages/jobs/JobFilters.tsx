@@ -1,10 +1,8 @@
 import { useSignal } from "@preact/signals";
 
-import type { LivePool } from "../../live/livePool";
-import { currentUser } from "../../shell/currentUser";
-import { zoneName } from "../../lib/timeZone";
-import { Button } from "../../ui/Button";
-import { MomentInput } from "../../ui/MomentInput";
+import { zoneName } from "../../lib";
+import { currentUser, type LivePool } from "../../live";
+import { Button, MomentInput, Options } from "../../ui";
 import { addressOf, COLUMNS, DEFAULT, loadViews, NOT_ENDED, saveViews, SORTS, STATES, withView, type Question } from "./jobsQuery";
 
 interface Props {
@@ -26,26 +24,21 @@ export function JobFilters({ pool, live, question, ask }: Props) {
     ["Failed", { ...DEFAULT, states: ["failed"] }],
   ];
   const text = (name: "name" | "user" | "node", label: string) => (
-    <label class="job-filter">
+    <label class="stack filter-field">
       <span>{label}</span>
       <input class="input" type="search" value={question[name]} maxLength={256} onInput={(event) => set({ [name]: event.currentTarget.value })} />
     </label>
   );
   const choice = (name: "project" | "priorityClass", label: string, values: string[]) => (
-    <label class="job-filter">
+    <label class="stack filter-field">
       <span>{label}</span>
       <select class="input" value={question[name]} onChange={(event) => set({ [name]: event.currentTarget.value })}>
-        <option value="">any</option>
-        {[...new Set([...values, ...(question[name] ? [question[name]] : [])])].map((each) => (
-          <option key={each} value={each}>
-            {each}
-          </option>
-        ))}
+        <Options of={[["", "any"], ...new Set([...values, ...(question[name] ? [question[name]] : [])])]} />
       </select>
     </label>
   );
   const when = (name: "from" | "to", label: string) => (
-    <label class="job-filter">
+    <label class="stack filter-field">
       <span>
         {label} ({zoneName()})
       </span>
@@ -54,7 +47,7 @@ export function JobFilters({ pool, live, question, ask }: Props) {
   );
   return (
     <>
-      <div class="toolbar">
+      <div class="row toolbar">
         <div class="segmented" data-wrapping role="group" aria-label="Views">
           {quick.map(([name, each]) => (
             <button key={name} type="button" aria-pressed={addressOf({ ...DEFAULT, ...each, columns: question.columns, sort: question.sort, order: question.order }) === addressOf(question)} onClick={() => set(each)}>
@@ -72,14 +65,14 @@ export function JobFilters({ pool, live, question, ask }: Props) {
         {text("node", "Node")}
         {when("from", "Submitted from")}
         {when("to", "Submitted until")}
-        <label class="job-filter">
+        <label class="stack filter-field">
           <span>Order</span>
           <select class="input" value={`${question.sort} ${question.order}`} onChange={(event) => { const [sort, order] = event.currentTarget.value.split(" ") as [Question["sort"], Question["order"]]; set({ sort, order }); }}>
             {SORTS.flatMap((sort) => (["desc", "asc"] as const).map((order) => <option key={`${sort}${order}`} value={`${sort} ${order}`}>{SORT_NAMES[sort]}, {sort === "job" ? (order === "asc" ? "A to Z" : "Z to A") : sort === "gpus" ? (order === "asc" ? "fewest first" : "most first") : order === "asc" ? "oldest first" : "newest first"}</option>))}
           </select>
         </label>
       </form>
-      <div class="job-choices">
+      <div class="row job-choices">
         <Choices legend="States" all={STATES} chosen={question.states} choose={(states) => set({ states })} />
         <Choices legend="Columns" all={COLUMNS} chosen={question.columns} choose={(columns) => set({ columns: COLUMNS.filter((each) => each === "job" || columns.includes(each)) })} />
         {addressOf(question) !== "" && (
@@ -121,7 +114,7 @@ function SavedViews({ pool, question }: { pool: string; question: Question }) {
   };
   const path = `/${encodeURIComponent(pool)}/jobs`;
   return (
-    <div class="saved-views">
+    <div class="row saved-views">
       {views.value.map((view) => (
         <span key={view.name} class="saved-view">
           <a href={view.address ? `${path}?${view.address}` : path}>{view.name}</a>

@@ -2,26 +2,15 @@ import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { useEffect, useRef } from "preact/hooks";
 
-import { offlineReason } from "../../actions/allowedActions";
-import { get, toApiError, type ApiError, type Page } from "../../lib/api";
-import { count, duration } from "../../lib/format";
-import { useArchive } from "../../lib/useArchive";
-import { userText } from "../../lib/userText";
-import { usePageTitle } from "../../lib/usePageTitle";
-import { useLive } from "../../live/livePool";
-import { StateBadge } from "../../ui/Badge";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { DataTable, type Column } from "../../ui/DataTable";
-import { EmptyState } from "../../ui/EmptyState";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { JobLink } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
-import { RelativeTime } from "../../ui/RelativeTime";
-import "../../ui/segmented.css";
-import { BULK_NAMES, BulkDialog, type BulkAction } from "./BulkDialog";
+import { JOB_ACTIONS, offlineReason } from "../../actions/allowedActions";
+import { get, toApiError, useArchive, type ApiError, type Page } from "../../api";
+import { count, duration, usePageTitle, userText } from "../../lib";
+import { useLive } from "../../live";
+import { Button, Card, DataTable, EmptyState, ErrorMessage, JobLink, Loading, RelativeTime, StateBadge, type Column } from "../../ui";
+import { BULK_ACTIONS, BulkDialog, type BulkAction } from "./BulkDialog";
 import { JobFilters } from "./JobFilters";
-import { addressOf, archiveQuestion, current, liveItems, questionOf, type ColumnName, type JobItem, type Question } from "./jobsQuery";
+import { addressOf, archiveQuestion, current, liveQuestion, questionOf, type ColumnName, type JobItem, type Question } from "./jobsQuery";
+import "../../ui/segmented.css";
 import "./jobs.css";
 
 const PAGE = 100;
@@ -39,28 +28,30 @@ export default function JobsPage({ pool }: { pool: string }) {
   const chosen = useSignal<ReadonlySet<string>>(new Set());
   const dialog = useSignal<BulkAction | null>(null);
   const version = live.jobsVersion.value;
-  const found = useJobs(pool, question, archive.state === "there", version);
+  const source = archive.state === "none" ? liveQuestion : archiveQuestion;
+  const found = useJobs(pool, question, archive.state === "loading" ? null : source, version);
   const ask = (next: Question): void => {
     const address = addressOf(next);
     route(`/${encodeURIComponent(pool)}/jobs${address ? `?${address}` : ""}`, true);
   };
-  const items = archive.state === "none" ? liveItems(live.jobs.values(), question) : found.items.map((item) => current(item, live.jobs));
-  const selected = [...chosen.value].filter((job) => live.jobs.has(job));
+  const items = found.items.map((item) => current(item, live.jobs));
+  const over = new Set(items.filter((row) => row.ended_at !== null).map((row) => row.job));
+  const selected = [...chosen.value].filter((job) => !over.has(job));
   const offline = offlineReason(live.connection.value, live.consoleState.value.kafka);
   return (
-    <div class="page">
-      <div class="page-head">
+    <div class="stack page">
+      <div class="row page-head">
         <h1>Jobs</h1>
         <span class="soft">{live.row.value && `${count(live.row.value.jobs_running, "job")} running, ${live.row.value.jobs_pending} pending`}</span>
       </div>
       <JobFilters pool={pool} live={live} question={question} ask={ask} />
       <Card>
         {selected.length > 0 && (
-          <div class="bulk-bar" role="toolbar" aria-label="Selected jobs">
+          <div class="row bulk-bar" role="toolbar" aria-label="Selected jobs">
             <strong>{count(selected.length, "job")} selected</strong>
-            {(Object.keys(BULK_NAMES) as BulkAction[]).map((action) => (
-              <Button key={action} danger={action === "cancel"} disabled={offline !== null} onClick={() => (dialog.value = action)}>
-                {BULK_NAMES[action]}
+            {BULK_ACTIONS.map((action) => (
+              <Button key={action} danger={JOB_ACTIONS[action].danger} disabled={offline !== null} onClick={() => (dialog.value = action)}>
+                {JOB_ACTIONS[action].name}
               </Button>
             ))}
             <Button quiet onClick={() => (chosen.value = new Set())}>
@@ -75,14 +66,14 @@ export default function JobsPage({ pool }: { pool: string }) {
         ) : archive.state === "loading" || (found.loading && !items.length) ? (
           <Loading what="the jobs" />
         ) : items.length ? (
-          <DataTable caption="Jobs" columns={columnsOf(pool, question, live.jobs, chosen.value, (next) => (chosen.value = next))} rows={items} rowKey={(row) => `${row.job} ${row.submitted_at}`} />
+          <DataTable caption="Jobs" columns={columnsOf(pool, question, chosen.value, (next) => (chosen.value = next))} rows={items} rowKey={(row) => `${row.job} ${row.submitted_at}`} />
         ) : (
           <EmptyState title="No jobs match">{addressOf(question) ? "Clear the filters to see all jobs." : "No job was submitted yet."}</EmptyState>
         )}
         <div class="more">
-          {found.next !== null && archive.state === "there" && <Button onClick={found.more}>{found.loading ? "Loading…" : `${PAGE} more`}</Button>}
+          {found.next !== null && <Button onClick={found.more}>{found.loading ? "Loading…" : `${PAGE} more`}</Button>}
           {archive.state === "none" && <p class="soft note">Ended jobs are in the archive, and none is configured.</p>}
-          {found.failure && items.length > 0 && <p class="fault" role="alert">The archive is unavailable: {found.failure.detail || found.failure.title}</p>}
+          {found.failure && items.length > 0 && <p class="fault" role="alert">{archive.state === "none" ? "The list" : "The archive"} is unavailable: {found.failure.detail || found.failure.title}</p>}
         </div>
       </Card>
       {dialog.value && <BulkDialog pool={pool} action={dialog.value} jobs={selected} onClose={() => { dialog.value = null; chosen.value = new Set(); }} />}
@@ -97,38 +88,23 @@ interface Found {
   failure: ApiError | null;
 }
 
-/** The pages of the archive's list. The first one is read again as jobs change. */
-function useJobs(pool: string, question: Question, ready: boolean, version: number): Found & { more: () => void; refresh: () => void } {
+/** The pages of a list, of the archive or of the live state. The first one is read again as jobs change. source null: not known yet. */
+function useJobs(pool: string, question: Question, source: typeof archiveQuestion | null, version: number): Found & { more: () => void; refresh: () => void } {
   const state = useSignal<Found>({ items: [], next: null, loading: true, failure: null });
   const pages = useRef(1);
   const asked = useRef(0);
+  const ready = source !== null;
   const key = `${pool} ${addressOf({ ...question, columns: [] })}`;
-  const load = async (most: number): Promise<void> => {
+  /** The page after those `before`; without any, the first. */
+  const load = async (before: Pick<Found, "items" | "next"> = { items: [], next: null }): Promise<void> => {
+    if (source === null) return;
     const mine = (asked.current += 1);
     state.value = { ...state.peek(), loading: true };
     try {
-      const items: JobItem[] = [];
-      let next: string | null = null;
-      for (let page = 0; page < most; page += 1) {
-        const answer: Page<JobItem> = await get<Page<JobItem>>(archiveQuestion(pool, question, next, PAGE));
-        items.push(...answer.items);
-        next = answer.next;
-        if (next === null) break;
-      }
-      if (mine === asked.current) state.value = { items, next, loading: false, failure: null };
-    } catch (failure) {
-      if (mine === asked.current) state.value = { ...state.peek(), loading: false, failure: toApiError(failure) };
-    }
-  };
-  const more = async (): Promise<void> => {
-    const { next, items } = state.peek();
-    if (next === null) return;
-    const mine = (asked.current += 1);
-    state.value = { ...state.peek(), loading: true };
-    try {
-      const answer = await get<Page<JobItem>>(archiveQuestion(pool, question, next, PAGE));
-      pages.current += 1;
-      if (mine === asked.current) state.value = { items: [...items, ...answer.items], next: answer.next, loading: false, failure: null };
+      const { items, next } = await get<Page<JobItem>>(source(pool, question, before.next, PAGE));
+      if (mine !== asked.current) return;
+      pages.current = before.next === null ? 1 : pages.current + 1;
+      state.value = { items: [...before.items, ...items], next, loading: false, failure: null };
     } catch (failure) {
       if (mine === asked.current) state.value = { ...state.peek(), loading: false, failure: toApiError(failure) };
     }
@@ -136,7 +112,7 @@ function useJobs(pool: string, question: Question, ready: boolean, version: numb
   useEffect(() => {
     if (!ready) return;
     pages.current = 1;
-    const timer = setTimeout(() => void load(1), state.peek().items.length ? TYPING_MS : 0);
+    const timer = setTimeout(() => void load(), state.peek().items.length ? TYPING_MS : 0);
     return () => clearTimeout(timer);
   }, [key, ready]);
   const due = useRef(false);
@@ -148,14 +124,14 @@ function useJobs(pool: string, question: Question, ready: boolean, version: numb
     const timer = setInterval(() => {
       if (!due.current || document.hidden || pages.current > 1) return; // longer lists are not reloaded under the reader
       due.current = false;
-      void load(1);
+      void load();
     }, REFRESH_MS);
     return () => clearInterval(timer);
   }, [key, ready]);
-  return { ...state.value, more: () => void more(), refresh: () => void load(1) };
+  return { ...state.value, more: () => void (state.peek().next !== null && load(state.peek())), refresh: () => void load() };
 }
 
-function columnsOf(pool: string, question: Question, live: ReadonlyMap<string, unknown>, chosen: ReadonlySet<string>, choose: (next: ReadonlySet<string>) => void): Column<JobItem>[] {
+function columnsOf(pool: string, question: Question, chosen: ReadonlySet<string>, choose: (next: ReadonlySet<string>) => void): Column<JobItem>[] {
   const toggle = (job: string): void => {
     const next = new Set(chosen);
     if (!next.delete(job) && next.size < MOST_CHOSEN) next.add(job);
@@ -169,14 +145,14 @@ function columnsOf(pool: string, question: Question, live: ReadonlyMap<string, u
     class: { head: "Class", cell: (row) => row.priority_class ?? "" },
     gpus: { head: "GPUs", right: true, cell: (row) => row.gpus ?? "" },
     submitted: { head: "Submitted", cell: (row) => row.submitted_at && <RelativeTime at={row.submitted_at} /> },
-    waited: { head: "Waited", right: true, cell: (row) => (row.waited_s === null ? "" : duration(row.waited_s)) },
+    waited: { head: "Waited", right: true, cell: (row) => (row.waited_s == null ? "" : duration(row.waited_s)) },
     ended: { head: "Ended", cell: (row) => row.ended_at && <RelativeTime at={row.ended_at} /> },
-    outcome: { head: "Reason", cell: (row) => <span class="job-reason" title={row.reason ?? ""}>{row.reason ?? ""}</span> },
+    outcome: { head: "Reason", cell: (row) => <span class="ellipsis job-reason" title={row.reason ?? ""}>{row.reason ?? ""}</span> },
   };
   const box: Column<JobItem> = {
     head: "",
     narrow: true,
-    cell: (row) => (live.has(row.job) && row.ended_at === null ? <input type="checkbox" aria-label={`Select ${row.job}`} checked={chosen.has(row.job)} onChange={() => toggle(row.job)} /> : null),
+    cell: (row) => (row.ended_at === null ? <input type="checkbox" aria-label={`Select ${row.job}`} checked={chosen.has(row.job)} onChange={() => toggle(row.job)} /> : null),
   };
   return [box, ...question.columns.map((name) => cells[name])];
 }

@@ -1,13 +1,12 @@
 // The question of the jobs page: it lives in the address, so that it can be sent to others and saved.
-import { archivePath } from "../../lib/api";
-import type { LiveJob } from "../../live/types";
+import { archivePath, poolPath, type ArchivedJob, type LiveJob } from "../../api";
 
 export const STATES = ["pending", "reserved", "starting", "running", "evicting", "paused", "succeeded", "failed", "cancelled", "evicted", "timed-out"] as const;
 export const NOT_ENDED = ["pending", "reserved", "starting", "running", "evicting", "paused"] as const;
 export const COLUMNS = ["job", "state", "project", "user", "class", "gpus", "submitted", "waited", "ended", "outcome"] as const;
 export type ColumnName = (typeof COLUMNS)[number];
 export const SORTS = ["submitted", "ended", "gpus", "job"] as const;
-export type Sort = (typeof SORTS)[number];
+type Sort = (typeof SORTS)[number];
 
 export interface Question {
   states: string[];
@@ -27,39 +26,32 @@ const DEFAULT_COLUMNS: ColumnName[] = ["job", "state", "project", "user", "class
 export const DEFAULT: Question = { states: [], name: "", project: "", user: "", priorityClass: "", node: "", from: "", to: "", sort: "submitted", order: "desc", columns: DEFAULT_COLUMNS };
 const MOST_TEXT = 256;
 
+type Nullable<T> = { [K in keyof T]: T[K] | null };
 /** A row of the list, from the archive or the live state. */
-export interface JobItem {
-  job: string;
-  submitted_seq: number | null;
-  project: string | null;
-  user: string | null;
-  user_verified: boolean | null;
-  priority_class: string | null;
-  gpus: number | null;
-  state: string;
-  submitted_at: string | null;
-  waited_s: number | null;
-  ended_at: string | null;
-  outcome: string | null;
-  reason: string | null;
-}
+export type JobItem = { job: string; state: string } & Nullable<Pick<ArchivedJob, "submitted_seq" | "project" | "user" | "user_verified" | "priority_class" | "gpus" | "submitted_at" | "ended_at">> & Partial<Nullable<Pick<ArchivedJob, "waited_s" | "outcome" | "reason">>>;
+
+/** The filters that are texts: in the address, in the question, and as a parameter of the archive. */
+const FILTERS = [
+  ["name", "name", "contains"],
+  ["project", "project", "project"],
+  ["user", "user", "user"],
+  ["class", "priorityClass", "priority_class"],
+  ["node", "node", "node"],
+  ["from", "from", "from"],
+  ["to", "to", "to"],
+] as const;
 
 type Address = Record<string, string | undefined>;
 
 /** The question in an address. What is not understood is ignored. */
 export function questionOf(address: Address): Question {
-  const text = (name: string): string => (address[name] ?? "").slice(0, MOST_TEXT);
+  const text = (name: string): string => (name === "from" || name === "to" ? moment(address[name]) : (address[name] ?? "").slice(0, MOST_TEXT));
+  const texts = Object.fromEntries(FILTERS.map(([name, field]) => [field, text(name)])) as Record<(typeof FILTERS)[number][1], string>;
   const listed = <T extends string>(name: string, known: readonly T[]): T[] => known.filter((each) => (address[name] ?? "").split(",").includes(each));
   const columns = listed("columns", COLUMNS);
   return {
     states: listed("state", STATES),
-    name: text("name"),
-    project: text("project"),
-    user: text("user"),
-    priorityClass: text("class"),
-    node: text("node"),
-    from: moment(address.from),
-    to: moment(address.to),
+    ...texts,
     sort: SORTS.find((each) => each === address.sort) ?? DEFAULT.sort,
     order: address.order === "asc" ? "asc" : "desc",
     columns: columns.length ? columns : DEFAULT_COLUMNS,
@@ -73,13 +65,7 @@ export function addressOf(question: Question): string {
   const found = new URLSearchParams();
   const put = (name: string, value: string, usual = ""): void => void (value !== usual && found.set(name, value));
   put("state", question.states.join(","));
-  put("name", question.name);
-  put("project", question.project);
-  put("user", question.user);
-  put("class", question.priorityClass);
-  put("node", question.node);
-  put("from", question.from);
-  put("to", question.to);
+  for (const [name, field] of FILTERS) put(name, question[field]);
   put("sort", question.sort, DEFAULT.sort);
   put("order", question.order, DEFAULT.order);
   put("columns", question.columns.join(","), DEFAULT_COLUMNS.join(","));
@@ -87,13 +73,17 @@ export function addressOf(question: Question): string {
 }
 
 /** The same question to the archive. */
-export function archiveQuestion(pool: string, question: Question, cursor: string | null, limit: number): string {
-  const asked = new URLSearchParams({ sort: question.sort, order: question.order, limit: String(limit) });
-  for (const state of question.states) asked.append("state", state);
-  const filters: [string, string][] = [["contains", question.name], ["project", question.project], ["user", question.user], ["priority_class", question.priorityClass], ["node", question.node], ["from", question.from], ["to", question.to]];
-  for (const [name, value] of filters) if (value) asked.set(name, value);
-  if (cursor !== null) asked.set("cursor", cursor);
-  return archivePath(pool, `jobs?${asked}`);
+export const archiveQuestion = (pool: string, question: Question, cursor: string | null, limit: number): string => archivePath(pool, `jobs?${asked(question, cursor, limit)}`);
+
+/** The same question to the live state: what is shown without an archive. */
+export const liveQuestion = (pool: string, question: Question, cursor: string | null, limit: number): string => `${poolPath(pool, "jobs")}?${asked(question, cursor, limit)}`;
+
+function asked(question: Question, cursor: string | null, limit: number): URLSearchParams {
+  const found = new URLSearchParams({ sort: question.sort, order: question.order, limit: String(limit) });
+  for (const state of question.states) found.append("state", state);
+  for (const [, field, name] of FILTERS) if (question[field]) found.set(name, question[field]);
+  if (cursor !== null) found.set("cursor", cursor);
+  return found;
 }
 
 /** The live state of a job that the archive may have an older state of. */
@@ -102,24 +92,8 @@ export function current(item: JobItem, live: ReadonlyMap<string, LiveJob>): JobI
   return row && row.submitted_at === item.submitted_at && item.ended_at === null ? { ...item, state: row.state, user: row.user || item.user, user_verified: row.user_verified } : item;
 }
 
-/** Live jobs that match: what is shown without an archive. */
-export function liveItems(jobs: Iterable<LiveJob>, question: Question): JobItem[] {
-  const { states, name, project, user, priorityClass, node, from, to, sort, order } = question;
-  const time = (row: LiveJob): number => Date.parse(row.submitted_at ?? "") || 0;
-  const rows = [...jobs].filter(
-    (row) =>
-      (!states.length || states.includes(row.state)) && row.job.includes(name) && (!project || row.project === project) && (!user || row.user === user) &&
-      (!priorityClass || row.priority_class === priorityClass) && (!node || row.nodes.includes(node)) && (!from || time(row) >= Date.parse(from)) && (!to || time(row) < Date.parse(to)),
-  );
-  const sign = order === "asc" ? 1 : -1;
-  const byName = (a: LiveJob, b: LiveJob): number => (a.job < b.job ? -1 : 1);
-  const by = { submitted: (a: LiveJob, b: LiveJob) => time(a) - time(b), ended: (a: LiveJob, b: LiveJob) => time(a) - time(b), gpus: (a: LiveJob, b: LiveJob) => a.gpus - b.gpus, job: byName }[sort];
-  rows.sort((a, b) => sign * (by(a, b) || byName(a, b)));
-  return rows.map((row) => ({ job: row.job, submitted_seq: null, project: row.project, user: row.user, user_verified: row.user_verified, priority_class: row.priority_class, gpus: row.gpus, state: row.state, submitted_at: row.submitted_at, waited_s: null, ended_at: null, outcome: null, reason: null }));
-}
-
 // Saved views: questions by name, in this browser.
-export interface SavedView {
+interface SavedView {
   name: string;
   address: string;
 }

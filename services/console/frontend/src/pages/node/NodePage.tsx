@@ -1,52 +1,21 @@
 import { useSignal } from "@preact/signals";
 
 import { NodeActions } from "../../actions/NodeActions";
-import { archivePath, type Page } from "../../lib/api";
-import { bytes, duration } from "../../lib/format";
-import { now } from "../../lib/serverClock";
-import { sanitizeLine } from "../../lib/sanitizeLine";
-import { summary, typeTitle } from "../../lib/recordText";
-import { useArchive } from "../../lib/useArchive";
-import { useFetch } from "../../lib/useFetch";
-import { usePageTitle } from "../../lib/usePageTitle";
-import { userText } from "../../lib/userText";
-import { usePolling } from "../../lib/usePolling";
-import { useLive, type LivePool } from "../../live/livePool";
-import type { NodeCells } from "../../live/types";
-import { Badge } from "../../ui/Badge";
-import { Bar } from "../../ui/Bar";
-import { Card } from "../../ui/Card";
-import { CopyButton } from "../../ui/CopyButton";
-import { DataTable } from "../../ui/DataTable";
-import { EmptyState } from "../../ui/EmptyState";
-import { cellText, deviceName } from "../../ui/gpuCellStyle";
-import { JobLink, SeqLink } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
-import { PoolStatePending } from "../../ui/PoolStatePending";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { SegmentedControl } from "../../ui/SegmentedControl";
-import { TelemetryChart } from "../../ui/TelemetryChart";
-import { loadNodeHistory, type NodeHistory } from "../../ui/telemetryHistory";
-import type { RecordItem } from "../job/types";
-import { devicesText, NODE_STATE_TEXTS } from "../pool/map/gpuText";
+import { archivePath, get, poolPath, useArchive, useFetch, usePolling, type AllocationItem, type Eviction, type Leftovers, type LiveNode, type NodeTelemetryHistory, type Page, type RecordItem } from "../../api";
+import { bytes, duration, now, sanitizeLine, summary, typeTitle, usePageTitle, userText } from "../../lib";
+import { PoolStatePending, useLive, type LivePool } from "../../live";
+import { cellText, deviceName } from "../../shared/gpuCellStyle";
+import { NodeAmounts } from "../../shared/NodeAmounts";
+import { NodeLabels, NodeText } from "../../shared/NodeText";
+import { TelemetryChart } from "../../shared/TelemetryChart";
+import { groupByEviction } from "../../shared/eventGroups";
+import { EventTable } from "../../shared/EventTable";
+import { loadNodeHistory } from "../../shared/telemetryHistory";
+import { leftText } from "./leftText";
+import { Badge, Card, CopyButton, DataTable, EmptyState, JobLink, Loaded, Loading, Notice, RelativeTime, SegmentedControl, Summary, Tabs } from "../../ui";
 
-const EVENTS = 50;
+const EVENTS = 100;
 const ALLOCATIONS = 50;
-
-interface Allocation {
-  job: string;
-  submitted_seq: number;
-  attempt: number;
-  task: number;
-  kind: string;
-  gpus: number[];
-  project: string | null;
-  user: string | null;
-  user_verified: boolean | null;
-  from_seq: number;
-  from_at: string;
-  to_at: string | null;
-}
 
 /** One node: its GPUs and their health, measurements, what ran there, its records, drain and undrain. */
 export default function NodePage({ pool, node: name }: { pool: string; node: string }) {
@@ -55,43 +24,73 @@ export default function NodePage({ pool, node: name }: { pool: string; node: str
   void [live.nodesVersion.value, live.telemetryVersion.value];
   if (live.row.value === null) return <PoolStatePending title={name} what="the node" live={live} />;
   const node = live.nodes.get(name);
+  const state = node ? [node.state, node.drain, node.devices.map((cell) => cell.slice(0, 3))].join() : "";
   return (
-    <div class="page">
-      <div class="page-head">
-        <h1>
-          {name} <CopyButton text={name} what="the node's name" />
-        </h1>
-        {node && <Badge tone={node.state === "ready" ? "good" : node.state === "lost" || node.state === "unreachable" ? "bad" : "warn"}>{node.state}</Badge>}
-        <span class="spring" />
-        {node && <NodeActions pool={pool} node={node} />}
-      </div>
-      {node ? (
-        <>
+    <div class="stack page">
+      <Summary>
+        <div class="row page-head">
+          <h1>
+            {name} <CopyButton text={name} what="the node's name" />
+          </h1>
+          {node && <Badge tone={node.state === "ready" ? "good" : node.state === "lost" || node.state === "unreachable" ? "bad" : "warn"}>{node.state}</Badge>}
+          <span class="spring" />
+          {node && <NodeActions pool={pool} node={node} />}
+        </div>
+        {node && (
           <p class="lead">
-            {devicesText(node)}
-            {node.model && `, ${node.model}`}. The node {NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.
+            <NodeText node={node} />
           </p>
-          <Devices pool={pool} live={live} node={node} />
-          <Measurements pool={pool} node={node} />
-          <Resources node={node} />
-        </>
-      ) : (
-        <EmptyState title={`Node “${name}” is not registered in ${pool}`}>
-          What it did while it was is below, as far as the archive has it. <a href={`/${encodeURIComponent(pool)}`}>All nodes</a>
-        </EmptyState>
-      )}
-      <Past pool={pool} name={name} state={node ? [node.state, node.drain, node.gpus.map((cell) => cell.slice(0, 3))].join() : ""} />
+        )}
+      </Summary>
+      <Tabs
+        label={`Views of ${name}`}
+        tabs={[
+          { key: "overview", name: "Overview", content: () => (node ? <NodeOverview pool={pool} live={live} node={node} /> : <NotRegistered pool={pool} name={name} />) },
+          { key: "jobs", name: "What ran here", content: () => <Past pool={pool} name={name} state={state} show={Ran} /> },
+          { key: "events", name: "Events", content: () => <Past pool={pool} name={name} state={state} show={NodeEvents} /> },
+        ]}
+      />
     </div>
   );
 }
 
-function Devices({ pool, live, node }: { pool: string; live: LivePool; node: NodeCells }) {
+const NodeOverview = ({ pool, live, node }: { pool: string; live: LivePool; node: LiveNode }) => (
+  <>
+    <LeftBehind pool={pool} node={node} />
+    <Devices pool={pool} live={live} node={node} />
+    <Measurements pool={pool} node={node} />
+    <Resources node={node} />
+  </>
+);
+
+/** What ended tasks have left and the node's agent could not remove, and how a person does it. */
+function LeftBehind({ pool, node }: { pool: string; node: LiveNode }) {
+  const found = usePolling<Leftovers>(`${pool} ${node.node}`, (signal) => get(poolPath(pool, "nodes", node.node, "leftovers"), signal)).value;
+  const text = found && leftText(node.node, found);
+  if (!text) return null;
+  return (
+    <Card title="Left by ended tasks">
+      <Notice>
+        {text.what} <bdi>{sanitizeLine(found.left_example)}</bdi>
+      </Notice>
+      <p>{text.remedy}</p>
+    </Card>
+  );
+}
+
+const NotRegistered = ({ pool, name }: { pool: string; name: string }) => (
+  <EmptyState title={`Node “${name}” is not registered in ${pool}`}>
+    What it did while it was is in the other tabs, as far as the archive has it. <a href={`/${encodeURIComponent(pool)}`}>All nodes</a>
+  </EmptyState>
+);
+
+function Devices({ pool, live, node }: { pool: string; live: LivePool; node: LiveNode }) {
   const measured = live.telemetry.get(node.node);
   return (
-    <Card title="GPUs" aside={measured && <span class="soft">measured <RelativeTime at={measured.at} /></span>}>
+    <Card title="GPUs" aside={measured && <span class="soft">measured {measured.at && <RelativeTime at={measured.at} />}</span>}>
       <DataTable
         caption={`GPUs of ${node.node}`}
-        rows={node.gpus.map((cell, gpu) => ({ cell, gpu }))}
+        rows={node.devices.map((cell, gpu) => ({ cell, gpu }))}
         rowKey={({ gpu }) => gpu}
         columns={[
           { head: "Device", cell: ({ gpu }) => deviceName(node, gpu) },
@@ -106,59 +105,57 @@ function Devices({ pool, live, node }: { pool: string; live: LivePool; node: Nod
   );
 }
 
-function Measurements({ pool, node }: { pool: string; node: NodeCells }) {
+function Measurements({ pool, node }: { pool: string; node: LiveNode }) {
   const range = useSignal<"1h" | "24h">("1h");
-  const { value, failure } = usePolling<NodeHistory>(`${pool} ${node.node} ${range.value}`, (signal) => loadNodeHistory(pool, node.node, range.value === "1h" ? null : now.peek() - 24 * 3_600_000, signal));
-  const all = node.gpus.map((_, gpu) => gpu);
+  const loaded = usePolling<NodeTelemetryHistory>(`${pool} ${node.node} ${range.value}`, (signal) => loadNodeHistory(pool, node.node, range.value === "1h" ? null : now.peek() - 24 * 3_600_000, signal));
+  const all = node.devices.map((_, gpu) => gpu);
   return (
     <Card title="Utilisation and memory" aside={<SegmentedControl legend="Time range" options={[["1h", "1 hour"], ["24h", "24 hours"]]} value={range.value} onChange={(next) => (range.value = next)} />}>
-      {failure ? <p class="fault">{failure.detail || failure.title}</p> : value ? <TelemetryChart history={value} devices={all} /> : <Loading what="the measurements" />}
+      <Loaded of={loaded} what="the measurements">
+        {(value) => <TelemetryChart history={value} devices={all} />}
+      </Loaded>
     </Card>
   );
 }
 
-function Resources({ node }: { node: NodeCells }) {
-  const amount = (name: string, used: number, of: number, text: (value: number) => string) => (
-    <div key={name}>
-      <p class="soft">
-        {name}: {text(used)} of {text(of)} allocated
-      </p>
-      <Bar used={used} quota={null} of={of} words={`${name}: ${text(used)} of ${text(of)} allocated`} />
-    </div>
-  );
-  const labels = Object.entries(node.labels).sort(([a], [b]) => (a < b ? -1 : 1));
+function Resources({ node }: { node: LiveNode }) {
   return (
     <Card title="Resources">
       <div class="cards">
-        {amount("CPU", (node.cpu_milli - node.cpu_milli_free) / 1000, node.cpu_milli / 1000, (value) => `${Math.round(value * 10) / 10}`)}
-        {amount("Memory", node.memory_bytes - node.memory_bytes_free, node.memory_bytes, bytes)}
+        <NodeAmounts node={node} />
       </div>
-      {labels.length > 0 && <dl class="facts">{labels.flatMap(([key, value]) => [<dt key={`${key} `}>{key}</dt>, <dd key={key}>{value}</dd>])}</dl>}
+      <NodeLabels node={node} />
     </Card>
   );
 }
 
-function Past({ pool, name, state }: { pool: string; name: string; state: string }) {
+interface OfPast {
+  pool: string;
+  name: string;
+  state: string;
+}
+
+/** What the archive has of the node, or why it is not shown. */
+function Past({ show: Show, ...of }: OfPast & { show: (of: OfPast) => preact.JSX.Element }) {
   const archive = useArchive();
-  const ask = archive.state === "there";
-  const where = encodeURIComponent(name);
-  const ran = useFetch<Page<Allocation>>(ask ? archivePath(pool, `allocations?node=${where}&limit=${ALLOCATIONS}`) : null, state).value;
-  const events = useFetch<Page<RecordItem>>(ask ? archivePath(pool, `nodes/${where}/timeline?limit=${EVENTS}`) : null, state).value;
   if (archive.state === "none") return <EmptyState title="No history">What ran here comes from the archive, and none is configured.</EmptyState>;
-  const failure = ran.failure ?? events.failure;
-  if (failure && failure.status !== 404) return <p class="notice">The archive is unavailable ({failure.detail || failure.title}): what ran here is not shown.</p>;
+  return archive.state === "there" ? <Show {...of} /> : <Loading what="what ran here" />;
+}
+
+function Ran({ pool, name, state }: OfPast) {
+  const ran = useFetch<Page<AllocationItem>>(archivePath(pool, `allocations?node=${encodeURIComponent(name)}&limit=${ALLOCATIONS}`), state).value;
   return (
-    <>
-      <Card title="What ran here">
-        {ran.value?.items.length ? (
+    <Card title="What ran here">
+      <Loaded of={ran} what="what ran here">
+        {({ items }) => items.length ? (
           <DataTable
             caption={`Allocations on ${name}, newest first`}
-            rows={ran.value.items}
+            rows={items}
             rowKey={(row) => `${row.from_seq} ${row.job} ${row.task} ${row.kind}`}
             columns={[
               { head: "Job", cell: (row) => <JobLink pool={pool} job={row.job} /> },
               { head: "Attempt", right: true, cell: (row) => row.attempt },
-              { head: "GPUs", cell: (row) => row.gpus.join(", ") || "none" },
+              { head: "GPUs", cell: (row) => row.devices.join(", ") || "none" },
               { head: "Kind", cell: (row) => row.kind },
               { head: "Project", cell: (row) => row.project || "none" },
               { head: "User", cell: (row) => userText(row.user, row.user_verified) },
@@ -166,31 +163,32 @@ function Past({ pool, name, state }: { pool: string; name: string; state: string
               { head: "For", right: true, cell: (row) => (row.to_at ? duration((Date.parse(row.to_at) - Date.parse(row.from_at)) / 1000) : "until now") },
             ]}
           />
-        ) : ran.value ? (
+        ) : (
           <p class="soft">Nothing, as far as the archive has it.</p>
-        ) : (
-          <Loading what="what ran here" />
         )}
-      </Card>
-      <Card title="Records about the node">
-        {events.value?.items.length ? (
-          <DataTable
+      </Loaded>
+    </Card>
+  );
+}
+
+function NodeEvents({ pool, name, state }: OfPast) {
+  const where = encodeURIComponent(name);
+  const events = useFetch<Page<RecordItem>>(archivePath(pool, `nodes/${where}/timeline?limit=${EVENTS}`), state).value;
+  const evictions = useFetch<Page<Eviction>>(archivePath(pool, `evictions?node=${where}&limit=${EVENTS}`), state).value.value?.items ?? [];
+  return (
+    <Card title="Events">
+      <Loaded of={events} what="the records">
+        {({ items }) => items.length ? (
+          <EventTable
+            pool={pool}
             caption={`Records about ${name}, newest first`}
-            rows={events.value.items}
-            rowKey={(row) => row.seq}
-            columns={[
-              { head: "When", cell: (row) => <RelativeTime at={row.time} /> },
-              { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
-              { head: "Event", cell: (row) => typeTitle(row.event ?? row.type) },
-              { head: "Details", cell: (row) => <bdi>{row.message ? sanitizeLine(row.message) : summary(row.data)}</bdi> },
-            ]}
+            items={groupByEviction(items.map((row) => ({ key: String(row.seq), seq: row.seq, time: row.time, job: row.job, event: typeTitle(row.event ?? row.type), text: row.message ? sanitizeLine(row.message) : summary(row.data) })), evictions)}
+            jobs
           />
-        ) : events.value ? (
-          <p class="soft">None.</p>
         ) : (
-          <Loading what="the records" />
+          <p class="soft">None.</p>
         )}
-      </Card>
-    </>
+      </Loaded>
+    </Card>
   );
 }

@@ -1,25 +1,11 @@
 import { useLocation } from "preact-iso";
 
-import { archivePath, get, poolPath } from "../../lib/api";
-import { moment, projectName } from "../../lib/format";
-import { betweenOf, betweenQuery, type Between } from "../../lib/timeRange";
-import { useArchive } from "../../lib/useArchive";
-import { usePageTitle } from "../../lib/usePageTitle";
-import { usePolling } from "../../lib/usePolling";
-import { useLive } from "../../live/livePool";
-import { Badge } from "../../ui/Badge";
-import { Card } from "../../ui/Card";
-import { DataTable } from "../../ui/DataTable";
-import { EmptyState } from "../../ui/EmptyState";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { LineChart } from "../../ui/LineChart";
-import { JobLink, NodeLink, SeqLink } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
-import { PoolStatePending } from "../../ui/PoolStatePending";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { TimeRangePicker } from "../../ui/TimeRangePicker";
-import { projectPath } from "../projects/projectPath";
-import { allocation, beginOf, capacityOf, concerns, currentPoint, filled, lostText, rangeOf, RANGES, until, waitedText, type Attention, type Concern, type Overview, type Point, type Utilisation } from "./overviewData";
+import { archivePath, get, poolPath, useArchive, usePolling, type Attention, type Overview, type OverviewPoint, type Utilisation } from "../../api";
+import { betweenOf, betweenQuery, lostText, projectName, rangeStart, usePageTitle, type Between } from "../../lib";
+import { PoolStatePending, unlistedPending, useLive } from "../../live";
+import { Badge, Card, DataTable, EmptyState, JobLink, KeyFigure, Loaded, NodeLink, projectPath, RelativeTime, SeqLink, TimeRangePicker } from "../../ui";
+import { Chart } from "../../ui/Chart";
+import { allocation, capacityOf, concerns, currentPoint, filled, rangeOf, RANGES, until, waitedText, type Concern } from "./overviewData";
 import "./overview.css";
 
 /** The start page of a pool: its figures over a time range, by project, and what needs a person. */
@@ -34,17 +20,17 @@ export default function OverviewPage({ pool }: { pool: string }) {
   void [live.nodesVersion.value, live.jobsVersion.value];
   const known = archive.state === "there" && to !== null;
   const key = own ? `${pool} ${own.from} ${own.to}` : `${pool} ${range}`;
-  const limits = (): Between => own ?? { from: beginOf(live.time.peek() ?? new Date().toISOString(), range), to: live.time.peek() ?? new Date().toISOString() };
+  const limits = (): Between => own ?? { from: rangeStart(live.time.peek() ?? new Date().toISOString(), range), to: live.time.peek() ?? new Date().toISOString() };
   const figures = usePolling<Overview>(known ? key : null, (signal) => get(archivePath(pool, `overview?${new URLSearchParams({ points: "120", from: limits().from, ...(own && { to: own.to }) })}`), signal));
   const attention = usePolling<Attention>(pool, (signal) => get(poolPath(pool, "attention"), signal));
   const busy = usePolling<Utilisation>(to === null ? null : `busy ${key}`, async (signal) => until(await get(`${poolPath(pool, "utilisation")}?since=${Math.max(0, Math.floor(Date.parse(limits().from) / 1000))}`, signal), own?.to ?? null));
   const go = (asked: [string, string][]): void => route(`/${encodeURIComponent(pool)}/overview${asked.length ? `?${new URLSearchParams(asked)}` : ""}`, true);
   if (live.row.value === null) return <PoolStatePending title="Overview" what="the overview" live={live} />;
-  const current = own ? null : currentPoint(live.time.value ?? "", live.row.value, live.nodes.values(), live.jobs.values());
+  const current = own || unlistedPending(live) > 0 ? null : currentPoint(live.time.value ?? "", live.row.value, live.nodes.values(), live.jobs.values());
   const found = concerns(live.nodes.values(), live.jobs.values(), attention.value ?? undefined);
   return (
-    <div class="page">
-      <div class="page-head">
+    <div class="stack page">
+      <div class="row page-head">
         <h1>Overview</h1>
         <span class="spring" />
         <TimeRangePicker presets={RANGES} value={own ? null : range} between={limits()} onPreset={(next) => go(next === "1h" ? [] : [["range", next]])} onBetween={(next) => go(betweenQuery(next))} />
@@ -56,50 +42,37 @@ export default function OverviewPage({ pool }: { pool: string }) {
       </Card>
       {archive.state === "none" ? (
         <EmptyState title="No history">Figures over time come from the archive, and none is configured (BAILIFF_API).</EmptyState>
-      ) : figures.value ? (
-        <History pool={pool} overview={figures.value} busy={busy.value} current={current} />
-      ) : figures.failure ? (
-        <ErrorMessage error={figures.failure} retry={figures.refresh} />
       ) : (
-        <Loading what="the figures" />
+        <Loaded of={figures} what="the figures" retry={figures.refresh}>
+          {(overview) => <History pool={pool} overview={overview} busy={busy.value} current={current} />}
+        </Loaded>
       )}
     </div>
   );
 }
 
-function Now({ pool, row, capacity, overview, current, busy }: { pool: string; row: { gpus: number; gpus_allocated: number; jobs_running: number; jobs_pending: number }; capacity: number; overview: Overview | null; current: Point | null; busy: Utilisation | null }) {
+function Now({ pool, row, capacity, overview, current, busy }: { pool: string; row: { gpus: number; gpus_allocated: number; jobs_running: number; jobs_pending: number }; capacity: number; overview: Overview | null; current: OverviewPoint | null; busy: Utilisation | null }) {
   const root = `/${encodeURIComponent(pool)}`;
   const used = overview ? allocation([...filled(overview), ...(current ? [current] : [])]) : null;
   const mean = busy?.busy.length ? Math.round(busy.busy.reduce((sum, value) => sum + value, 0) / busy.busy.length) : null;
   return (
-    <dl class="figures">
-      <Figure name="GPUs allocated now" href={root} value={`${row.gpus_allocated}`} rest={`of ${capacity}`} title={`Of the healthy GPUs, also those of drained nodes${row.gpus > capacity ? `; ${row.gpus - capacity} more are quarantined, unhealthy or on a lost node` : ""}`} />
-      <Figure name="Jobs running" href={`${root}/jobs?state=running`} value={`${row.jobs_running}`} />
-      <Figure name="Jobs pending" href={`${root}/queue`} value={`${row.jobs_pending}`} />
-      <Figure name="Allocation" value={used === null ? "–" : `${used} %`} title="Mean over the time range, of the healthy GPUs, also those of drained nodes" />
-      <Figure name="Utilisation" value={mean === null ? "–" : `${mean} %`} title={mean === null ? "No telemetry with utilisation was received" : "Mean over the time range, of the GPUs that were measured"} />
-      <Figure name="Waiting time" value={waitedText(overview?.pool.waited_mean_s ?? null)} rest={overview?.pool.waited_p95_s != null ? `95 %: ${waitedText(overview.pool.waited_p95_s)}` : ""} title="From submission to first start, of the jobs that started in the time range: mean, and what 95 % did not exceed" />
-      <Figure name="Preemptions" value={overview ? overview.pool.preempted.toLocaleString("en") : "–"} title="Jobs evicted for another, in the time range" />
-      <Figure name="Work lost" value={overview ? lostText(overview.pool.lost_gpu_hours) : "–"} title="By attempts that ended in the time range" />
+    <dl class="row figures">
+      <KeyFigure name="GPUs allocated now" href={root} value={`${row.gpus_allocated}`} rest={`of ${capacity}`} title={`Of the healthy GPUs, also those of drained nodes${row.gpus > capacity ? `; ${row.gpus - capacity} more are quarantined, unhealthy or on a lost node` : ""}`} />
+      <KeyFigure name="Jobs running" href={`${root}/jobs?state=running`} value={`${row.jobs_running}`} />
+      <KeyFigure name="Jobs pending" href={`${root}/queue`} value={`${row.jobs_pending}`} />
+      <KeyFigure name="Allocation" value={used === null ? "–" : `${used} %`} title="Mean over the time range, of the healthy GPUs, also those of drained nodes" />
+      <KeyFigure name="Utilisation" value={mean === null ? "–" : `${mean} %`} title={mean === null ? "No telemetry with utilisation was received" : "Mean over the time range, of the GPUs that were measured"} />
+      <KeyFigure name="Waiting time" value={waitedText(overview?.pool.waited_mean_s ?? null)} rest={overview?.pool.waited_p95_s != null ? `95 %: ${waitedText(overview.pool.waited_p95_s)}` : ""} title="From submission to first start, of the jobs that started in the time range: mean, and what 95 % did not exceed" />
+      <KeyFigure name="Preemptions" value={overview ? overview.pool.preempted.toLocaleString("en") : "–"} title="Jobs evicted for another, in the time range" />
+      <KeyFigure name="Work lost" value={overview ? lostText(overview.pool.lost_gpu_hours) : "–"} title="To preemption, by attempts that ended in the time range: since their last checkpoint, without the cost of the restart" />
     </dl>
-  );
-}
-
-function Figure({ name, value, rest = "", href, title }: { name: string; value: string; rest?: string; href?: string; title?: string }) {
-  return (
-    <div class="figure" title={title}>
-      <dt>{name}</dt>
-      <dd class="number">
-        {href ? <a href={href}>{value}</a> : value} {rest && <small>{rest}</small>}
-      </dd>
-    </div>
   );
 }
 
 function Concerns({ pool, found, loading }: { pool: string; found: Concern[]; loading: boolean }) {
   if (!found.length) return <p class="soft">{loading ? "Loading…" : "Nothing: no alarms in the last week, no quarantined GPUs, no silent nodes, no late starts."}</p>;
   return (
-    <ul class="concerns">
+    <ul class="stack concerns">
       {found.map((each) => (
         <li key={each.key}>
           <Badge tone={each.tone}>{each.what}</Badge>
@@ -113,20 +86,22 @@ function Concerns({ pool, found, loading }: { pool: string; found: Concern[]; lo
   );
 }
 
-function History({ pool, overview, busy, current }: { pool: string; overview: Overview; busy: Utilisation | null; current: Point | null }) {
+function History({ pool, overview, busy, current }: { pool: string; overview: Overview; busy: Utilisation | null; current: OverviewPoint | null }) {
   const points = [...filled(overview), ...(current ? [current] : [])];
   const measured = busyBySteps(points, overview.interval_s, busy);
   const last = points.at(-1);
+  const times = points.map((point) => Date.parse(point.time));
+  const end = Date.parse(current?.time ?? overview.to);
   const rows = overview.projects;
   return (
     <>
       <div class="cards">
         <Card title="GPUs in use">
           {points.length && last ? (
-            <LineChart
-              lines={[{ name: "in use", kind: "area", values: points.map((point) => point.gpus) }, { name: "capacity", kind: "dashed", values: points.map((point) => point.capacity) }, ...(measured.some((value) => value !== null) ? [{ name: "busy (telemetry)", kind: "dotted" as const, values: points.map((point, at) => (measured[at] == null ? null : (measured[at]! / 100) * point.gpus)) }] : [])]}
-              from={moment(points[0]!.time)}
-              to={moment(current?.time ?? overview.to)}
+            <Chart
+              times={times}
+              until={end}
+              series={[{ name: "in use", kind: "area", values: points.map((point) => point.gpus) }, { name: "capacity", kind: "dashed", values: points.map((point) => point.capacity) }, ...(measured.some((value) => value !== null) ? [{ name: "busy (telemetry)", kind: "dotted" as const, values: points.map((point, at) => (measured[at] == null ? null : (measured[at]! / 100) * point.gpus)) }] : [])]}
               unit="GPUs"
               label={`GPUs in use: ${Math.round(last.gpus * 10) / 10} of ${Math.round(last.capacity * 10) / 10} at the end, ${allocation(points) ?? 0} % on average.`}
             />
@@ -136,7 +111,7 @@ function History({ pool, overview, busy, current }: { pool: string; overview: Ov
         </Card>
         <Card title="Queue">
           {points.length && last ? (
-            <LineChart lines={[{ name: "GPUs requested by pending jobs", kind: "area", values: points.map((point) => point.waiting) }]} from={moment(points[0]!.time)} to={moment(current?.time ?? overview.to)} unit="GPUs" label={`GPUs that pending jobs request: ${Math.round(last.waiting * 10) / 10} at the end.`} />
+            <Chart times={times} until={end} series={[{ name: "requested by pending jobs", kind: "area", values: points.map((point) => point.waiting) }]} unit="GPUs" label={`GPUs that pending jobs request: ${Math.round(last.waiting * 10) / 10} at the end.`} />
           ) : (
             <p class="soft">No samples in this time range.</p>
           )}

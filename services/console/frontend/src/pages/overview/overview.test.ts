@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 
-import { stepPath } from "../../ui/LineChart";
-import { aJob, allocated, aNode, FREE } from "../pool/liveRows.fixture";
-import { allocation, concerns, currentPoint, filled, rangeOf, until, type Overview } from "./overviewData";
+import type { Overview } from "../../api";
+import { aJob, allocated, aNode, FREE } from "../../testing/liveRows";
+import { allocation, concerns, currentPoint, filled, rangeOf, until } from "./overviewData";
 
 const at = (minute: number): string => new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString();
 const point = (minute: number, gpus: number) => ({ time: at(minute), gpus, capacity: 8, waiting: 0 });
-const none = { project: "", submitted: 0, started: 0, ended: 0, waited_mean_s: null, waited_p95_s: null, preempted: 0, lost_gpu_hours: 0 };
+const none = { project: "", submitted: 0, started: 0, ended: 0, waited_mean_s: null, waited_p95_s: null, preempted: 0, lost_gpu_hours: 0, lost_other_gpu_hours: 0, restart_gpu_hours: 0 };
 const overview = (points: Overview["points"]): Overview => ({ from: at(0), to: at(5), interval_s: 60, points, pool: none, projects: [] });
 
 test("a missing interval repeats the one before; before the first sample there is none", () => {
@@ -21,7 +21,7 @@ test("the allocation is that of the capacity, which may change", () => {
 
 test("what needs a person: alarms, silent nodes, quarantined GPUs and late starts, and nothing else", () => {
   const nodes = [aNode("ok", [FREE]), aNode("quiet", [FREE], { state: "unreachable" }), aNode("bad", [["quarantined", null, null, [], "2 GiB in use"], FREE])];
-  const attention = { alarms: [{ code: "log-truncated", source: "auditor", count: 2, last: at(0), seq: 7, text: "the log is shorter" }], late: [{ job: "j", priority_class: "train", since: at(0), within_s: 60 }] };
+  const attention = { alarms: [{ kind: "alarm" as const, code: "log-truncated", source: "auditor", count: 2, last: at(0), seq: 7, text: "the log is shorter" }], late: [{ job: "j", priority_class: "train", since: at(0), within_s: 60 }] };
   const found = concerns(nodes, [aJob("fine")], attention);
   expect(found.map((each) => [each.what, each.node ?? each.job ?? each.seq])).toEqual([["Alarm log-truncated", 7], ["Silent node", "quiet"], ["1 quarantined GPU", "bad"], ["Late start", "j"]]);
   expect(concerns([aNode("ok", [FREE])], [], { alarms: null, late: [] })).toEqual([]);
@@ -41,9 +41,4 @@ test("utilisation ends with the range", () => {
 
 test("an unknown range is an hour", () => {
   expect([rangeOf("24h"), rangeOf("99y"), rangeOf(undefined)]).toEqual(["24h", "1h", "1h"]);
-});
-
-test("an unknown value is a gap in the line", () => {
-  expect(stepPath([1, null, 1], 1, false).match(/M/g)?.length).toBe(2);
-  expect(stepPath([], 1, true)).toBe("");
 });

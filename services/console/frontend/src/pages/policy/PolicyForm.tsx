@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 
-import { Button } from "../../ui/Button";
+import { Button, Field, Options, SignButton } from "../../ui";
 import { ACTIONS, fieldsOf, withAction, withNewProject, withoutProject, withProject, withSetting, type ProjectFields } from "./policyForm";
 
 const COLUMNS: [keyof ProjectFields, string, string][] = [["name", "Name", ""], ["parent", "Parent", "none"], ["quota", "GPU quota", "unlimited"], ["limit", "GPU limit", "unlimited"], ["weight", "Weight", "1"], ["priority", "Priority", "0"], ["description", "Description", ""]];
@@ -11,8 +11,8 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
   const fields = fieldsOf(yaml);
   if (!fields) return <p class="soft">The YAML cannot be shown as a form: fix its errors first.</p>;
   return (
-    <div class="policy-form">
-      <fieldset class="policy-settings">
+    <div class="stack policy-form">
+      <fieldset class="row policy-settings">
         <legend class="label">Actions</legend>
         {ACTIONS.map((action) => (
           <label key={action} class="check">
@@ -20,19 +20,15 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
           </label>
         ))}
       </fieldset>
-      <div class="policy-settings">
-        <label class="field">
-          <span class="label">Preemption scope</span>
+      <div class="row policy-settings">
+        <Field label="Preemption scope">
           <select class="input" value={fields.scope} onChange={(event) => write(withSetting(yaml, "preemption", "scope", event.currentTarget.value))}>
-            <option value="">own project, where there are projects</option>
-            <option value="pool">whole pool</option>
-            <option value="project">own project</option>
+            <Options of={[["", "own project, where there are projects"], ["pool", "whole pool"], ["project", "own project"]]} />
           </select>
-        </label>
-        <label class="field">
-          <span class="label">Grace period</span>
+        </Field>
+        <Field label="Grace period">
           <input class="input" value={fields.grace} onInput={(event) => write(withSetting(yaml, "eviction", "grace", event.currentTarget.value))} />
-        </label>
+        </Field>
       </div>
       <h3>Projects</h3>
       {fields.projects.length > 0 && (
@@ -59,9 +55,7 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
                     </td>
                   ))}
                   <td>
-                    <Button quiet title={`Remove ${row.name}`} onClick={() => write(withoutProject(yaml, at))}>
-                      ✕<span class="visually-hidden">Remove {row.name}</span>
-                    </Button>
+                    <SignButton quiet sign="✕" label={`Remove ${row.name}`} onClick={() => write(withoutProject(yaml, at))} />
                   </td>
                 </tr>
               ))}
@@ -70,7 +64,7 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
         </div>
       )}
       <form
-        class="policy-add"
+        class="row policy-add"
         onSubmit={(event) => {
           event.preventDefault();
           if (!adding.value.trim()) return;

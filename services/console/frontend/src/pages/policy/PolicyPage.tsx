@@ -1,9 +1,9 @@
-import { usePageTitle } from "../../lib/usePageTitle";
-import { currentUser } from "../../shell/currentUser";
-import { PolicyWhatIf } from "../whatif/PolicyWhatIf";
+import { usePageTitle } from "../../lib";
+import { currentUser } from "../../live";
 import { PolicyForm } from "./PolicyForm";
-import "../submit/submit.css";
-import "../whatif/whatif.css";
+import { PolicyWhatIf } from "./PolicyWhatIf";
+import "../../shared/submit.css";
+import "./whatif.css";
 import "./policy.css";
 
 /** The policy and its projects: form and YAML, what a change would cause now and last week, then apply. */
@@ -11,8 +11,8 @@ export default function PolicyPage({ pool }: { pool: string }) {
   usePageTitle(`${pool}: policy`);
   const operator = currentUser.value?.operator ?? false;
   return (
-    <div class="page">
-      <div class="page-head">
+    <div class="stack page">
+      <div class="row page-head">
         <h1>Policy</h1>
         <span class="soft">{operator ? "Nothing changes until you apply it." : "Only operators apply policies; you can try one here."}</span>
       </div>

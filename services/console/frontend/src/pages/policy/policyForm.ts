@@ -11,7 +11,7 @@ export interface ProjectFields {
   description: string;
 }
 
-export interface PolicyFields {
+interface PolicyFields {
   projects: ProjectFields[];
   actions: Record<string, boolean>;
   scope: string;

@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-import { themeVersion } from "../../shell/theme";
+import { themeVersion } from "../../lib";
 import { paintCell, type CellFace } from "./map/paintCell";
 import { paintMark, paintTile } from "./map/paintMap";
 import { paletteOf } from "./map/palette";

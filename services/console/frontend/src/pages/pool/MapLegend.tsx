@@ -1,12 +1,12 @@
 import { useState } from "preact/hooks";
 
-import { count } from "../../lib/format";
-import type { Cell } from "../../live/types";
-import { Button } from "../../ui/Button";
-import type { Group } from "./map/colourGroups";
+import type { Cell } from "../../api";
+import { count } from "../../lib";
+import { Button } from "../../ui";
+import { LegendSwatch } from "./LegendSwatch";
+import type { Group } from "../../shared/colourGroups";
 import { CELL_STATES, NODE_STATES, type Tally } from "./map/gpuFilter";
 import type { Measure } from "./map/telemetry";
-import { LegendSwatch } from "./LegendSwatch";
 
 interface Props {
   groups: readonly Group[];
@@ -27,7 +27,7 @@ export function MapLegend({ groups, tally, measure, highlighted, onHighlight }: 
   const states = CELL_STATES.filter((state) => (state === "free" ? tally.usable : tally.states[state]) > 0 && state !== "allocated");
   const nodes = NODE_STATES.filter((state) => tally.nodes[state]);
   return (
-    <div class="map-legend">
+    <div class="row map-legend">
       {measure !== null ? (
         <ul aria-label="Cell values">
           {[0.1, 0.5, 0.9].map((part) => (
@@ -51,7 +51,7 @@ export function MapLegend({ groups, tally, measure, highlighted, onHighlight }: 
                 onClick={() => onHighlight(highlighted === group.key ? null : group.key)}
               >
                 <LegendSwatch face={{ cell: HELD, group, reserved: null }} letter={group.letter} />
-                <span class="legend-name">{group.name}</span>
+                <span class="ellipsis legend-name">{group.name}</span>
                 {group.pattern > 0 && <span class="soft">({group.letter})</span>}
                 <span class="number soft">{tally.groups.get(group.key)}</span>
               </button>

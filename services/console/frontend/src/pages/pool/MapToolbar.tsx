@@ -1,9 +1,7 @@
-import { Button } from "../../ui/Button";
-import { ProjectSelect } from "../../ui/ProjectSelect";
-import { SegmentedControl } from "../../ui/SegmentedControl";
-import type { By } from "./map/colourGroups";
-import { DENSITIES } from "./map/layout";
+import { Button, Options, ProjectSelect, SearchInput, SegmentedControl, SignButton } from "../../ui";
+import type { By } from "../../shared/colourGroups";
 import { CELL_STATES, isFiltering, NO_FILTER, NODE_STATES, type Filter } from "./map/gpuFilter";
+import { DENSITIES } from "./map/layout";
 import type { Measure } from "./map/telemetry";
 
 export type Colouring = By | Measure;
@@ -24,7 +22,7 @@ interface Props {
 export function MapToolbar(props: Props) {
   const { filter, onFilter } = props;
   return (
-    <div class="toolbar">
+    <div class="row toolbar">
       <SegmentedControl legend="Show as" options={[["map", "Map"], ["table", "Table"]]} value={props.showing} onChange={props.onShowing} />
       {props.showing === "map" && (
         <SegmentedControl
@@ -39,26 +37,15 @@ export function MapToolbar(props: Props) {
         <select class="input" value={filter.state} onChange={(event) => onFilter({ ...filter, state: event.currentTarget.value })}>
           <option value="">Any state</option>
           <optgroup label="GPUs">
-            {CELL_STATES.map((state) => (
-              <option key={state} value={state}>
-                {state}
-              </option>
-            ))}
+            <Options of={CELL_STATES} />
           </optgroup>
           <optgroup label="Nodes">
-            {NODE_STATES.map((state) => (
-              <option key={state} value={state}>
-                node {state}
-              </option>
-            ))}
+            <Options of={NODE_STATES.map((state) => [state, `node ${state}`])} />
           </optgroup>
         </select>
       </label>
       <ProjectSelect projects={props.projects} value={filter.project} onChange={(project) => onFilter({ ...filter, project })} />
-      <label>
-        <span class="visually-hidden">Node name</span>
-        <input class="input" type="search" placeholder="Node name" value={filter.node} onInput={(event) => onFilter({ ...filter, node: event.currentTarget.value })} />
-      </label>
+      <SearchInput label="Node name" value={filter.node} onInput={(node) => onFilter({ ...filter, node })} />
       {isFiltering(filter) && (
         <Button quiet onClick={() => onFilter(NO_FILTER)}>
           Clear filter
@@ -67,12 +54,8 @@ export function MapToolbar(props: Props) {
       <span class="spring" />
       {props.showing === "map" && (
         <div class="zoom" role="group" aria-label="Size of the map">
-          <Button title="Smaller" disabled={props.zoom <= 0} onClick={() => props.onZoom(props.zoom - 1)}>
-            −<span class="visually-hidden">Smaller</span>
-          </Button>
-          <Button title="Larger" disabled={props.zoom >= DENSITIES.length - 1} onClick={() => props.onZoom(props.zoom + 1)}>
-            +<span class="visually-hidden">Larger</span>
-          </Button>
+          <SignButton sign="−" label="Smaller" disabled={props.zoom <= 0} onClick={() => props.onZoom(props.zoom - 1)} />
+          <SignButton sign="+" label="Larger" disabled={props.zoom >= DENSITIES.length - 1} onClick={() => props.onZoom(props.zoom + 1)} />
         </div>
       )}
     </div>

@@ -1,16 +1,13 @@
 import { useEffect, useRef } from "preact/hooks";
 
 import { NodeActions } from "../../actions/NodeActions";
-import { bytes } from "../../lib/format";
-import type { LiveJob, NodeCells } from "../../live/types";
-import { StateBadge } from "../../ui/Badge";
-import { Bar } from "../../ui/Bar";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { JobLink, nodePath } from "../../ui/Links";
-import { allocationsOn } from "./nodeAllocations";
-import { devicesText, NODE_STATE_TEXTS, runSummary } from "./map/gpuText";
+import type { LiveJob, LiveNode } from "../../api";
+import { NodeAmounts } from "../../shared/NodeAmounts";
+import { NodeLabels, NodeText } from "../../shared/NodeText";
+import { Card, JobLink, nodePath, SignButton, StateBadge } from "../../ui";
 import { runsOf } from "./map/gpuFilter";
+import { runSummary } from "./map/gpuText";
+import { allocationsOn } from "./nodeAllocations";
 
 const DRAINS: Record<string, string> = {
   graceful: "Jobs may run until they end, or until the deadline.",
@@ -20,7 +17,7 @@ const DRAINS: Record<string, string> = {
 
 interface Props {
   pool: string;
-  node: NodeCells;
+  node: LiveNode;
   jobs: ReadonlyMap<string, LiveJob>;
   onClose: () => void;
 }
@@ -30,21 +27,15 @@ export function NodePanel({ pool, node, jobs, onClose }: Props) {
   const top = useRef<HTMLDivElement>(null);
   useEffect(() => top.current?.scrollIntoView({ block: "nearest" }), [node.node]);
   const allocations = allocationsOn(node);
-  const labels = Object.entries(node.labels).sort(([a], [b]) => (a < b ? -1 : 1));
   const rest = runsOf(node).filter(({ cell }) => cell[1] === null && cell[0] !== "shared");
   return (
     <Card
       title={<span class="cut">{node.node}</span>}
-      aside={
-        <Button quiet title="Close" onClick={onClose}>
-          ✕<span class="visually-hidden">Close node details</span>
-        </Button>
-      }
+      aside={<SignButton quiet sign="✕" label="Close node details" onClick={onClose} />}
     >
-      <div class="node-panel" ref={top}>
+      <div class="stack node-panel" ref={top}>
         <p>
-          {devicesText(node)}
-          {node.model && <span class="soft">, {node.model}</span>}. The node {NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.
+          <NodeText node={node} />
           {node.drain !== null && ` Drain: ${node.drain}. ${DRAINS[node.drain] ?? ""}`}
         </p>
         <NodeActions pool={pool} node={node} />
@@ -74,31 +65,16 @@ export function NodePanel({ pool, node, jobs, onClose }: Props) {
           </ul>
           {rest.length > 0 && <p class="soft">{rest.map(runSummary).join("; ")}.</p>}
         </section>
-        <section class="node-amounts">
-          <Amount name="CPU" used={(node.cpu_milli - node.cpu_milli_free) / 1000} of={node.cpu_milli / 1000} text={(value) => `${Math.round(value * 10) / 10}`} />
-          <Amount name="Memory" used={node.memory_bytes - node.memory_bytes_free} of={node.memory_bytes} text={bytes} />
+        <section class="stack node-amounts">
+          <NodeAmounts node={node} />
         </section>
-        {labels.length > 0 && (
+        {Object.keys(node.labels).length > 0 && (
           <section>
             <h3>Labels</h3>
-            <dl class="facts labels">
-              {labels.flatMap(([name, value]) => [<dt key={`${name} `}>{name}</dt>, <dd key={name}>{value}</dd>])}
-            </dl>
+            <NodeLabels node={node} />
           </section>
         )}
       </div>
     </Card>
-  );
-}
-
-function Amount({ name, used, of, text }: { name: string; used: number; of: number; text: (value: number) => string }) {
-  const words = `${text(used)} of ${text(of)} allocated`;
-  return (
-    <div>
-      <div class="amount-line">
-        <h3>{name}</h3> <span class="soft number">{words}</span>
-      </div>
-      <Bar used={used} quota={null} of={of} words={`${name}: ${words}`} />
-    </div>
   );
 }

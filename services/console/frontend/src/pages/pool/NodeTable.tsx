@@ -1,22 +1,20 @@
-import { bytes } from "../../lib/format";
-import type { LiveJob, NodeCells } from "../../live/types";
-import { Badge } from "../../ui/Badge";
-import { DataTable, type Column } from "../../ui/DataTable";
-import { JobLink } from "../../ui/Links";
-import { allocationsOn } from "./nodeAllocations";
+import type { LiveJob, LiveNode } from "../../api";
+import { bytes } from "../../lib";
+import { Badge, DataTable, JobLink, type Column } from "../../ui";
 import { runsOf } from "./map/gpuFilter";
 import { runSummary } from "./map/gpuText";
+import { allocationsOn } from "./nodeAllocations";
 
 interface Props {
   pool: string;
-  nodes: readonly NodeCells[];
+  nodes: readonly LiveNode[];
   jobs: ReadonlyMap<string, LiveJob>;
   onNode: (node: string) => void;
 }
 
 /** The nodes and their GPUs as a table. */
 export function NodeTable({ pool, nodes, jobs, onNode }: Props) {
-  const columns: Column<NodeCells>[] = [
+  const columns: Column<LiveNode>[] = [
     {
       head: "Node",
       cell: (node) => (

@@ -1,25 +1,22 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 
-import { usePageTitle } from "../../lib/usePageTitle";
-import { useLive, type LivePool } from "../../live/livePool";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { EmptyState } from "../../ui/EmptyState";
-import { jobPath } from "../../ui/Links";
-import { PoolStatePending } from "../../ui/PoolStatePending";
-import { preemptionGroups } from "../queue/preemptionGroups";
-import { ActivePreemptions } from "../queue/ActivePreemptions";
-import { PoolStats } from "./PoolStats";
-import { Rejections } from "./Rejections";
-import { MapLegend } from "./MapLegend";
+import { usePageTitle } from "../../lib";
+import { PoolStatePending, useLive, type LivePool } from "../../live";
+import { ActivePreemptions } from "../../shared/ActivePreemptions";
+import { preemptionGroups } from "../../shared/preemptionGroups";
+import { projectSubtree } from "../../shared/shareText";
+import { Button, Card, EmptyState, jobPath } from "../../ui";
+import { classNames, groupsOf, keyOf, projectNames, type Group } from "../../shared/colourGroups";
+import { filterPredicate, isFiltering, NO_FILTER, nodesShown, tally, type Filter } from "./map/gpuFilter";
 import { GpuMap } from "./map/GpuMap";
-import { classNames, groupsOf, keyOf, projectNames, type Group } from "./map/colourGroups";
-import { isFiltering, NO_FILTER, nodesShown, tally, filterPredicate, projectSubtree, type Filter } from "./map/gpuFilter";
 import { level, meanUtilisation } from "./map/telemetry";
+import { MapLegend } from "./MapLegend";
+import { MapToolbar, type Colouring, type Showing } from "./MapToolbar";
 import { NodePanel } from "./NodePanel";
 import { NodeTable } from "./NodeTable";
-import { MapToolbar, type Colouring, type Showing } from "./MapToolbar";
+import { PoolStats } from "./PoolStats";
+import { RejectionsCard } from "./RejectionsCard";
 import "./pool.css";
 
 const MAX_PREEMPTIONS = 4;
@@ -59,7 +56,7 @@ function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
   const selectNode = (node: string | null): void => route(node === null ? path : `${path}?node=${encodeURIComponent(node)}`, true);
 
   return (
-    <div class="page pool-page">
+    <div class="stack page pool-page">
       <h1>GPU allocation</h1>
       <PoolStats row={row} tally={counts} utilisation={meanUtilisation(nodes.values(), telemetry)} />
       {preemptions.length > 0 && (
@@ -73,7 +70,7 @@ function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
         </EmptyState>
       ) : (
         <div class="with-side map-and-node" data-open={selected || query.node !== undefined ? "" : undefined}>
-          <section class="map-part" aria-label="GPUs">
+          <section class="stack map-part" aria-label="GPUs">
             <MapToolbar
               colouring={colouring.value}
               onColouring={(next) => {
@@ -134,7 +131,7 @@ function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
           )}
         </div>
       )}
-      <Rejections pool={pool} />
+      <RejectionsCard pool={pool} />
     </div>
   );
 }

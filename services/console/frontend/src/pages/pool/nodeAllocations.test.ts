@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
+import { allocated, aNode, FREE, releasing } from "../../testing/liveRows";
 import { allocationsOn, ranges } from "./nodeAllocations";
-import { aNode, FREE, allocated, releasing } from "./liveRows.fixture";
 
 it("lists each job of a node once, with its GPUs and the job that they are reserved for", () => {
   const node = aNode("n", [allocated("a"), allocated("a"), releasing("b", "c"), allocated("a"), FREE, ["shared", "x", null, ["x/0", "y/0", "y/1"], null]]);

@@ -1,17 +1,17 @@
 // The jobs on a node's GPUs, each once.
-import type { NodeCells } from "../../live/types";
+import type { LiveNode } from "../../api";
 import { jobOfTask } from "./map/gpuFilter";
 
 /** gpus: `0–3, 6`; reservedFor: the job that they are reserved for next. */
-export interface NodeAllocation {
+interface NodeAllocation {
   job: string;
   gpus: string;
   reservedFor: string | null;
 }
 
-export function allocationsOn(node: NodeCells): NodeAllocation[] {
+export function allocationsOn(node: LiveNode): NodeAllocation[] {
   const found = new Map<string, { numbers: number[]; reservedFor: string | null }>();
-  node.gpus.forEach(([, holder, reservedFor, sharedBy], at) => {
+  node.devices.forEach(([, holder, reservedFor, sharedBy], at) => {
     const names = holder !== null && sharedBy.length === 0 ? [holder] : [...new Set(sharedBy.map(jobOfTask))];
     for (const name of names) {
       const allocation = found.get(name) ?? { numbers: [], reservedFor: null };

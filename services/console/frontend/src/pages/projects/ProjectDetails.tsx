@@ -1,22 +1,15 @@
-import { few, gpusText } from "../../lib/format";
-import type { LivePool } from "../../live/livePool";
-import type { LiveProject } from "../../live/types";
-import { Elapsed } from "../../ui/RelativeTime";
-import { DescriptionItem } from "../../ui/DescriptionItem";
-import { Badge, StateBadge } from "../../ui/Badge";
-import { Card } from "../../ui/Card";
-import { DataTable } from "../../ui/DataTable";
-import { JobLink } from "../../ui/Links";
-import { projectSubtree } from "../pool/map/gpuFilter";
+import type { LiveProject } from "../../api";
+import { allocatedText, few } from "../../lib";
+import { unlistedPending, type LivePool } from "../../live";
+import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
+import { amount, borrowings, evictionsText, lendersText, nameOf, projectSubtree, quotaText, RESOURCES, scaleOf, shareStatus } from "../../shared/shareText";
+import { Badge, Card, DataTable, DescriptionItem, Elapsed, JobLink, projectPath, StateBadge } from "../../ui";
 import { useChartWindow } from "./chartWindow";
 import { ProjectEvictions } from "./ProjectEvictions";
-import { UsageHistory } from "./UsageHistory";
-import { projectPath } from "./projectPath";
-import { ShareBar, ShareBarLegend } from "./ShareBar";
-import { amount, borrowings, evictionsText, nameOf, RESOURCES, lendersText, scaleOf, shareStatus } from "./shareText";
 import { jobsOf } from "./projectJobs";
 import { ProjectTree } from "./ProjectTree";
 import { pathTo } from "./treeRows";
+import { UsageHistory } from "./UsageHistory";
 
 const MAX_PROJECTS_QUERIED = 100;
 
@@ -27,11 +20,11 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
   const subtree = projectSubtree(projects, row.project);
   const ancestors = pathTo(projects, row.project).slice(0, -1);
   const { tone, word, text } = shareStatus(row);
-  const borrowing = borrowings(projects, (live.row.value?.gpus ?? 0) * 1000).find((each) => each.borrower === row);
+  const borrowing = borrowings(projects, live.row.value?.gpus ?? 0).find((each) => each.borrower === row);
   const lending = borrowings(projects, 0).filter((each) => each.lenders.some((lender) => lender.project === row));
   const ownJobs = jobsOf(jobs.values(), row.project === "" ? (name) => !projects.has(name) || name === "" : (name) => subtree.has(name));
   return (
-    <div class="page">
+    <div class="stack page">
       <nav class="crumbs" aria-label="Parent projects">
         <a href={`/${encodeURIComponent(pool)}/projects`}>All projects</a>
         {ancestors.map((name) => (
@@ -41,12 +34,12 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
           </span>
         ))}
       </nav>
-      <div class="page-head">
+      <div class="row page-head">
         <h1 class="cut">{nameOf(row)}</h1>
         <Badge tone={tone}>{word}</Badge>
         {row.description && <span class="soft cut">{row.description}</span>}
       </div>
-      <div class="project-summary">
+      <div class="stack project-summary">
         <p>{text}</p>
         {borrowing && <p>Resources to borrow: {lendersText(borrowing)}.</p>}
         {lending.length > 0 && <p>Part of its quota is unused and may be borrowed by {lending.map((each) => nameOf(each.borrower)).join(", ")}.</p>}
@@ -54,7 +47,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
       </div>
       <div class="with-side project-grid">
         <Card title="Share of each resource">
-          <ul class="resources">
+          <ul class="stack resources">
             {RESOURCES.map(([resource, name]) => (
               <li key={resource}>
                 <div class="resource-head">
@@ -65,7 +58,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
                 </div>
                 <ShareBar row={row} resource={resource} scale={Math.max(scaleOf([row], resource), row.limit[resource] ?? 0)} />
                 <dl class="resource-facts">
-                  <DescriptionItem name="quota">{amount(row.quota[resource], resource)}</DescriptionItem>
+                  <DescriptionItem name="quota">{quotaText(row, resource)}</DescriptionItem>
                   <DescriptionItem name="fair share">{amount(row.fair_share[resource], resource)}</DescriptionItem>
                   <DescriptionItem name="borrowed">{amount(row.borrowed[resource] ?? 0, resource)}</DescriptionItem>
                   <DescriptionItem name="limit">{amount(row.limit[resource], resource)}</DescriptionItem>
@@ -91,12 +84,17 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
               { head: "State", cell: (job) => <StateBadge state={job.state} /> },
               { head: "Class", cell: (job) => job.priority_class },
               ...(subtree.size > 1 ? [{ head: "Project", cell: (job: (typeof ownJobs)[number]) => job.project }] : []),
-              { head: "GPUs", right: true, cell: (job) => <span class="nowrap">{gpusText(job)}</span> },
+              { head: "GPUs", right: true, cell: (job) => <span class="nowrap">{allocatedText(job)}</span> },
               { head: "Nodes", cell: (job) => few(job.nodes) || "–" },
               { head: "Duration", right: true, cell: (job) => (job.pending_since ?? job.started_at ? <Elapsed at={(job.pending_since ?? job.started_at)!} /> : "–") },
               { head: "Evictions", right: true, cell: (job) => (job.evictions ? `${job.evictions} ×` : "–") },
             ]}
           />
+        )}
+        {unlistedPending(live) > 0 && (
+          <p class="soft note">
+            Without pending jobs further back in the queue: <a href={`/${encodeURIComponent(pool)}/jobs?${new URLSearchParams({ project: row.project })}`}>all jobs of the project</a>
+          </p>
         )}
       </Card>
       <ProjectEvictions pool={pool} projects={[...subtree].slice(0, MAX_PROJECTS_QUERIED)} newest={row.evictions_suffered} />

@@ -1,17 +1,8 @@
 import { useSignal } from "@preact/signals";
 
-import { archivePath, type Page } from "../../lib/api";
-import { useFetch } from "../../lib/useFetch";
-import { duration } from "../../lib/format";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { Card } from "../../ui/Card";
-import { DataTable } from "../../ui/DataTable";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { DecisionLink, JobLink } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
-import type { Eviction } from "../job/types";
-import { causeText } from "../queue/preemptionGroups";
-import { lost } from "./shareText";
+import { archivePath, useFetch, type Eviction, type Page } from "../../api";
+import { duration, evictionCauseText, gpuTime } from "../../lib";
+import { Card, DataTable, DecisionLink, JobLink, Loaded, RelativeTime } from "../../ui";
 
 const SHOWN = 50;
 
@@ -19,34 +10,29 @@ const SHOWN = 50;
 export function ProjectEvictions({ pool, projects, newest }: { pool: string; projects: readonly string[]; newest: number }) {
   const retryCount = useSignal(0);
   const names = projects.map((name) => `project=${encodeURIComponent(name)}`).join("&");
-  const loaded = useFetch<Page<Eviction>>(archivePath(pool, `evictions?${names}&limit=${SHOWN}`), `${retryCount.value} ${newest}`);
-  const { value, failure } = loaded.value;
+  const loaded = useFetch<Page<Eviction>>(archivePath(pool, `evictions?${names}&limit=${SHOWN}`), `${retryCount.value} ${newest}`).value;
   return (
-    <Card title="Evicted jobs" aside={value?.next ? <span class="soft">the newest {SHOWN}</span> : undefined}>
-      {!value ? (
-        failure ? (
-          <ErrorMessage error={failure} retry={() => (retryCount.value += 1)} />
+    <Card title="Evicted jobs" aside={loaded.value?.next ? <span class="soft">the newest {SHOWN}</span> : undefined}>
+      <Loaded of={loaded} what="evictions" retry={() => (retryCount.value += 1)}>
+        {({ items }) => items.length === 0 ? (
+          <p class="soft">No evictions.</p>
         ) : (
-          <Loading what="evictions" />
-        )
-      ) : value.items.length === 0 ? (
-        <p class="soft">No evictions.</p>
-      ) : (
-        <DataTable
-          caption="Evictions, newest first"
-          rows={value.items}
-          rowKey={(row) => `${row.decided_seq} ${row.job}`}
-          columns={[
-            { head: "When", cell: (row) => <span class="nowrap"><RelativeTime at={row.decided_at} /></span> },
-            { head: "Job", cell: (row) => <span class="table-job"><JobLink pool={pool} job={row.job} /></span> },
-            { head: "Preempted by", cell: (row) => (row.for_job ? <JobLink pool={pool} job={row.for_job} /> : <span class="soft">{causeText(row.cause ?? "")}</span>) },
-            { head: "GPUs", right: true, cell: (row) => row.gpus ?? "–" },
-            { head: "Work lost", right: true, cell: (row) => (row.lost_gpu_hours === null ? "–" : <span class="nowrap">{lost(row.lost_gpu_hours)}</span>) },
-            { head: "Resumed after", right: true, cell: (row) => (row.until_resumed_s === null ? "not yet" : duration(row.until_resumed_s)) },
-            { head: "Decision", right: true, cell: (row) => <DecisionLink pool={pool} seq={row.decided_seq} /> },
-          ]}
-        />
-      )}
+          <DataTable
+            caption="Evictions, newest first"
+            rows={items}
+            rowKey={(row) => `${row.decided_seq} ${row.job}`}
+            columns={[
+              { head: "When", cell: (row) => <span class="nowrap"><RelativeTime at={row.decided_at} /></span> },
+              { head: "Job", cell: (row) => <span class="table-job"><JobLink pool={pool} job={row.job} /></span> },
+              { head: "Preempted by", cell: (row) => (row.for_job ? <JobLink pool={pool} job={row.for_job} /> : <span class="soft">{evictionCauseText(row.cause ?? "")}</span>) },
+              { head: "GPUs", right: true, cell: (row) => row.gpus ?? "–" },
+              { head: "Work lost", right: true, cell: (row) => (row.work_lost_gpu_ms === null ? "–" : <span class="nowrap">{row.work_lost_gpu_ms ? gpuTime(row.work_lost_gpu_ms) : "none"}</span>) },
+              { head: "Resumed after", right: true, cell: (row) => (row.until_resumed_s === null ? "not yet" : duration(row.until_resumed_s)) },
+              { head: "Decision", right: true, cell: (row) => <DecisionLink pool={pool} seq={row.decided_seq} /> },
+            ]}
+          />
+        )}
+      </Loaded>
     </Card>
   );
 }

@@ -1,21 +1,19 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 
-import type { LiveProject } from "../../live/types";
-import { Badge } from "../../ui/Badge";
-import { Card } from "../../ui/Card";
-import { SegmentedControl } from "../../ui/SegmentedControl";
-import { projectPath } from "./projectPath";
-import { ShareBar, ShareBarLegend } from "./ShareBar";
-import { amount, lost, nameOf, RESOURCES, scaleOf, shareStatus, STATUSES, type Resource } from "./shareText";
-import { ALL, treeRows, COLLAPSED_ABOVE, isSearching } from "./treeRows";
+import type { LiveProject } from "../../api";
+import { lostText } from "../../lib";
+import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
+import { amount, nameOf, quotaText, RESOURCES, scaleOf, shareStatus, STATUSES, type Resource } from "../../shared/shareText";
+import { Badge, Card, projectPath, SearchInput, SegmentedControl, Select } from "../../ui";
+import { ALL, COLLAPSED_ABOVE, isSearching, treeRows } from "./treeRows";
 
 const SEARCH_ABOVE = 12;
 const RESOURCE_NAMES: readonly [Resource, string][] = RESOURCES;
 
 /** The project tree with the figures of each project. root: only its descendants. */
 export function ProjectTree({ pool, projects, root = null, title }: { pool: string; projects: ReadonlyMap<string, LiveProject>; root?: string | null; title: string }) {
-  const resource = useSignal<Resource>("gpu_milli");
+  const resource = useSignal<Resource>("gpus");
   const treeFilter = useSignal(ALL);
   const toggled = useSignal<ReadonlySet<string>>(new Set());
   const expandedByDefault = projects.size <= COLLAPSED_ABOVE;
@@ -32,19 +30,8 @@ export function ProjectTree({ pool, projects, root = null, title }: { pool: stri
     <Card title={title} aside={<SegmentedControl legend={`${title}: resource`} options={RESOURCE_NAMES} value={resource.value} onChange={(next) => (resource.value = next)} />}>
       {projects.size > SEARCH_ABOVE && (
         <div class="tree-search">
-          <label>
-            <span class="visually-hidden">Project</span>
-            <input class="input" type="search" placeholder="Project" value={treeFilter.value.text} onInput={(event) => (treeFilter.value = { ...treeFilter.value, text: event.currentTarget.value })} />
-          </label>
-          <label>
-            <span class="visually-hidden">Status</span>
-            <select class="input" value={treeFilter.value.status} onChange={(event) => (treeFilter.value = { ...treeFilter.value, status: event.currentTarget.value })}>
-              <option value="">Any status</option>
-              {STATUSES.map((word) => (
-                <option key={word}>{word}</option>
-              ))}
-            </select>
-          </label>
+          <SearchInput label="Project" value={treeFilter.value.text} onInput={(text) => (treeFilter.value = { ...treeFilter.value, text })} />
+          <Select label="Status" value={treeFilter.value.status} options={[["", "Any status"], ...STATUSES]} onChange={(status) => (treeFilter.value = { ...treeFilter.value, status })} />
         </div>
       )}
       <div class="table-scroll" tabIndex={0} role="region" aria-label={title}>
@@ -82,7 +69,7 @@ export function ProjectTree({ pool, projects, root = null, title }: { pool: stri
                     ) : (
                       <span class="tree-fold-none" />
                     )}
-                    <span class="tree-text">
+                    <span class="stack tree-text">
                       <a href={projectPath(pool, row.project)} title={row.description || undefined}>
                         {nameOf(row)}
                       </a>
@@ -94,7 +81,7 @@ export function ProjectTree({ pool, projects, root = null, title }: { pool: stri
                   <ShareBar row={row} resource={resource.value} scale={scale} />
                 </td>
                 <TreeStat head="Used">{amount(row.used[resource.value] ?? 0, resource.value)}</TreeStat>
-                <TreeStat head="Quota">{amount(row.quota[resource.value], resource.value)}</TreeStat>
+                <TreeStat head="Quota">{quotaText(row, resource.value)}</TreeStat>
                 <TreeStat head="Fair share">{amount(row.fair_share[resource.value], resource.value)}</TreeStat>
                 {limited && <TreeStat head="Limit">{amount(row.limit[resource.value], resource.value)}</TreeStat>}
                 <TreeStat head="Jobs">
@@ -102,7 +89,7 @@ export function ProjectTree({ pool, projects, root = null, title }: { pool: stri
                 </TreeStat>
                 <TreeStat head="Preempted">{row.evictions_suffered.toLocaleString("en")}</TreeStat>
                 <TreeStat head="Preempts">{row.evictions_caused.toLocaleString("en")}</TreeStat>
-                <TreeStat head="Lost">{lost(row.gpu_hours_lost)}</TreeStat>
+                <TreeStat head="Lost">{lostText(row.gpu_hours_lost)}</TreeStat>
               </tr>
             ))}
           </tbody>

@@ -1,19 +1,15 @@
 import { useLocation } from "preact-iso";
 
-import { useArchive } from "../../lib/useArchive";
-import { usePageTitle } from "../../lib/usePageTitle";
-import { useLive, type LivePool } from "../../live/livePool";
-import { Card } from "../../ui/Card";
-import { EmptyState } from "../../ui/EmptyState";
-import { PoolStatePending } from "../../ui/PoolStatePending";
+import { useArchive } from "../../api";
+import { count, usePageTitle } from "../../lib";
+import { PoolStatePending, useLive, type LivePool } from "../../live";
+import { borrowings, borrowingText, nameOf, shareStatus } from "../../shared/shareText";
+import { Card, EmptyState, projectPath } from "../../ui";
 import { BorrowingHistory } from "./BorrowingHistory";
 import { useChartWindow } from "./chartWindow";
 import { ProjectDetails } from "./ProjectDetails";
-import { UsageHistory } from "./UsageHistory";
-import { projectPath } from "./projectPath";
-import { borrowings, borrowingText, nameOf, shareStatus } from "./shareText";
 import { ProjectTree } from "./ProjectTree";
-import { count } from "../../lib/format";
+import { UsageHistory } from "./UsageHistory";
 import "./projects.css";
 
 const BORROWERS_SHOWN = 8;
@@ -44,7 +40,7 @@ function History({ pool, to }: { pool: string; to: string | null }) {
   if (state === "none") return <EmptyState title="Usage over time is unavailable">It needs the archive, and none is configured.</EmptyState>;
   return (
     <>
-      <div class="page-head">
+      <div class="row page-head">
         <h2>Over time</h2>
         <span class="spring" />
         {picker}
@@ -61,7 +57,7 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
   const rows = [...projects.values()];
   if (!rows.length) {
     return (
-      <div class="page">
+      <div class="stack page">
         <h1>Projects</h1>
         <EmptyState title="No projects are defined">
           All jobs share one queue, ordered by priority. Projects give teams quotas and let them borrow unused resources: <code>bailiff project create NAME --gpus 4</code>
@@ -70,11 +66,11 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
       </div>
     );
   }
-  const borrows = borrowings(projects, live.row.value!.gpus * 1000);
+  const borrows = borrowings(projects, live.row.value!.gpus);
   const short = rows.filter((row) => shareStatus(row).tone === "bad");
   return (
-    <div class="page">
-      <div class="page-head">
+    <div class="stack page">
+      <div class="row page-head">
         <h1>Projects</h1>
         <p class="soft">
           {short.length
@@ -86,7 +82,7 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
         {borrows.length === 0 ? (
           <p class="soft">Every project is within its quota.</p>
         ) : (
-          <ul class="borrowings">
+          <ul class="stack borrowings">
             {borrows.slice(0, BORROWERS_SHOWN).map((each) => (
               <li key={each.borrower.project}>
                 <a href={projectPath(pool, each.borrower.project)}>{nameOf(each.borrower)}</a> {borrowingText(each)}

@@ -1,23 +1,18 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 
-import { usePolling } from "../../lib/usePolling";
-import { moment } from "../../lib/format";
-import { livePoolOf } from "../../live/livePool";
-import { Card } from "../../ui/Card";
-import { DataTable } from "../../ui/DataTable";
-import { EmptyState } from "../../ui/EmptyState";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { Loading } from "../../ui/Loading";
-import { SegmentedControl } from "../../ui/SegmentedControl";
+import { usePolling } from "../../api";
+import { moment } from "../../lib";
+import { livePoolOf } from "../../live";
+import { schedulableGpus } from "../../shared/nodes";
+import { Card, DataTable, EmptyState, ErrorMessage, Loading, SegmentedControl } from "../../ui";
+import { Chart } from "../../ui/Chart";
 import type { ChartWindow } from "./chartWindow";
-import { axisOf, loadUsage, schedulableGpus, usageText, withCurrent, type UsageItem } from "./usageSeries";
-import { UsageChart } from "./UsageChart";
+import { loadUsage, usageLines, usageText, withCurrent, type UsagePoint } from "./usageSeries";
 
 /** Usage, quota and fair share over time. project "": the whole pool. to: the newest time of the log. aside: the range's picker. */
 export function UsageHistory({ pool, project, to, over, aside }: { pool: string; project: string; to: string | null; over: ChartWindow | null; aside?: ComponentChildren }) {
   const showing = useSignal<"chart" | "table">("chart");
-  const pointed = useSignal<UsageItem | null>(null);
   const live = livePoolOf(pool);
   const row = project === "" ? live.row.value : null;
   const { value: sampled, failure, refresh } = usePolling(over && `${pool} ${project} ${over.key}`, (signal) => loadUsage(pool, project, over!.from, over!.end, signal));
@@ -31,27 +26,13 @@ export function UsageHistory({ pool, project, to, over, aside }: { pool: string;
       ) : !items?.length ? (
         <EmptyState title="No data for this time range">The archive records usage about once a minute while it follows the log.</EmptyState>
       ) : (
-        <div class="usage-history">
-          <div class="usage-history-head">
+        <div class="stack usage-history">
+          <div class="row usage-history-head">
             <p>{usageText(items)}</p>
             <SegmentedControl legend="Show usage as" options={[["chart", "Chart"], ["table", "Table"]]} value={showing.value} onChange={(next) => (showing.value = next)} />
           </div>
           {showing.value === "chart" ? (
-            <>
-              <UsageChart items={items} axis={axisOf(items, over!.from, over!.end ?? to!)} words={`GPUs used, over time. ${usageText(items)} The table has the figures.`} onAt={(item) => (pointed.value = item)} />
-              <ul class="chart-legend">
-                <li data-line="used">used</li>
-                {project === "" && <li data-line="fair">schedulable</li>}
-                {project !== "" && (
-                  <>
-                    <li data-line="quota">quota</li>
-                    <li data-line="fair">fair share</li>
-                    <li data-line="borrowed">borrowed</li>
-                  </>
-                )}
-                <li class="chart-at soft number">{pointed.value ? atText(pointed.value) : "GPUs"}</li>
-              </ul>
-            </>
+            <Chart times={items.map((item) => Date.parse(item.time))} until={Date.parse(over!.end ?? to!)} series={usageLines(items)} unit="GPUs" label={`GPUs used, over time. ${usageText(items)} The table has the figures.`} />
           ) : (
             <UsageTable items={items} />
           )}
@@ -61,13 +42,7 @@ export function UsageHistory({ pool, project, to, over, aside }: { pool: string;
   );
 }
 
-function atText(item: UsageItem): string {
-  const used = `${moment(item.time)}: ${item.gpus} used`;
-  if (item.project === "") return `${used} of ${item.fair_share} schedulable`;
-  return `${used}, quota ${item.quota ?? "none"}, fair share ${Math.round(item.fair_share * 10) / 10}${item.borrowed ? `, ${item.borrowed} borrowed` : ""}`;
-}
-
-function UsageTable({ items }: { items: readonly UsageItem[] }) {
+function UsageTable({ items }: { items: readonly UsagePoint[] }) {
   return (
     <DataTable
       caption="GPUs used over time"

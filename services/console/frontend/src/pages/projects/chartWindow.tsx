@@ -1,8 +1,8 @@
 import { useLocation } from "preact-iso";
 
-import { betweenOf, betweenQuery } from "../../lib/timeRange";
-import { TimeRangePicker } from "../../ui/TimeRangePicker";
-import { RANGES, rangeOf, rangeStart } from "./usageSeries";
+import { betweenOf, betweenQuery, rangeStart } from "../../lib";
+import { TimeRangePicker } from "../../ui";
+import { rangeOf, RANGES } from "./usageSeries";
 
 /** The time range of the charts. end: null: up to now. key: changes when another range is chosen. */
 export interface ChartWindow {

@@ -1,4 +1,4 @@
-import type { LiveJob } from "../../live/types";
+import type { LiveJob } from "../../api";
 
 const ORDER = ["evicting", "running", "starting", "reserved", "pending"];
 

@@ -1,12 +1,15 @@
 import { describe, expect, it } from "vitest";
 
-import { aJob, aNode, aProject, FREE, projectMap } from "../pool/liveRows.fixture";
-import { borrowedText, borrowers, stepsPath, type ProjectSeries } from "./borrowingSeries";
+import type { ProjectSeries } from "../../api";
+import { rangeStart } from "../../lib";
+import { schedulableGpus } from "../../shared/nodes";
+import { amount, barText, borrowings, borrowingText, evictionsText, measured, mostRelevant, shareStatus } from "../../shared/shareText";
+import { aJob, aNode, aProject, FREE, projectMap } from "../../testing/liveRows";
+import { projectPath } from "../../ui";
+import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
 import { jobsOf } from "./projectJobs";
-import { projectPath } from "./projectPath";
-import { amount, barText, borrowings, borrowingText, evictionsText, mostRelevant, measured, shareStatus } from "./shareText";
-import { ALL, treeRows, pathTo } from "./treeRows";
-import { columns, rangeOf, rangeStart, schedulableGpus, usageText, type UsageItem } from "./usageSeries";
+import { ALL, pathTo, treeRows } from "./treeRows";
+import { rangeOf, usageLines, usageText, type UsagePoint } from "./usageSeries";
 
 describe("share status", () => {
   const statusOf = (used: number, quota: number | null, fair: number, pending = 0): string[] => {
@@ -37,7 +40,7 @@ describe("share status", () => {
 describe("borrowers and lenders", () => {
   it("from siblings with unused quota, and unassigned quota", () => {
     const rows = projectMap(aProject("research", 12, 8, 12), aProject("serving", 3, 6, 3), aProject("guests", 1, 1, 1));
-    const [only, ...more] = borrowings(rows, 17_000);
+    const [only, ...more] = borrowings(rows, 17);
     expect(more).toEqual([]);
     expect(borrowingText(only!)).toBe("borrows 4 GPUs: serving has 3 GPUs of its quota unused, 2 GPUs are not assigned to any quota.");
   });
@@ -49,12 +52,12 @@ describe("borrowers and lenders", () => {
       aProject("b", 1, 2, 1, { parent: "top", depth: 1 }),
       aProject("other", 0, 4, 0),
     );
-    expect(borrowings(rows, 8_000).map((each) => `${each.borrower.project} ${borrowingText(each)}`)).toEqual([
+    expect(borrowings(rows, 8).map((each) => `${each.borrower.project} ${borrowingText(each)}`)).toEqual([
       "a borrows 3 GPUs: b has 1 GPU of its quota unused.",
       "top borrows 2 GPUs: other has 4 GPUs of its quota unused.",
     ]);
     const full = projectMap(aProject("top", 6, 4, 6), aProject("a", 6, 4, 6, { parent: "top", depth: 1 }));
-    expect(borrowings(full, 4_000).map(borrowingText)).toEqual(["borrows 2 GPUs: all quotas are in use.", "borrows 2 GPUs: top as a whole is above its quota."]);
+    expect(borrowings(full, 4).map(borrowingText)).toEqual(["borrows 2 GPUs: all quotas are in use.", "borrows 2 GPUs: top as a whole is above its quota."]);
   });
 
   it("names the first lenders and counts the rest", () => {
@@ -71,16 +74,16 @@ it("the most relevant projects: below fair share, borrowing, with pending jobs",
 
 describe("figures", () => {
   it("have units, and show unlimited amounts", () => {
-    expect(amount(null, "gpu_milli")).toBe("unlimited");
-    expect(measured(1000, "gpu_milli")).toBe("1 GPU");
-    expect(measured(2500, "gpu_milli")).toBe("2.5 GPUs");
+    expect(amount(null, "gpus")).toBe("unlimited");
+    expect(measured(1, "gpus")).toBe("1 GPU");
+    expect(measured(2.5, "gpus")).toBe("2.5 GPUs");
     expect(measured(1_500_000, "cpu_milli")).toBe("1,500 CPU");
     expect(measured(1024 ** 4, "memory_bytes")).toBe("1 TiB");
   });
 
   it("describe a bar as text", () => {
-    expect(barText(aProject("p", 4, 8, 6), "gpu_milli")).toBe("p uses 4 GPUs, its quota is 8 GPUs, its fair share 6 GPUs.");
-    expect(barText(aProject("", 4, null, 6), "gpu_milli")).toBe("no project uses 4 GPUs, it has no quota, its fair share 6 GPUs.");
+    expect(barText(aProject("p", 4, 8, 6), "gpus")).toBe("p uses 4 GPUs, its quota is 8 GPUs, its fair share 6 GPUs.");
+    expect(barText(aProject("", 4, null, 6), "gpus")).toBe("no project uses 4 GPUs, it has no quota, its fair share 6 GPUs.");
   });
 
   it("of evictions", () => {
@@ -116,18 +119,16 @@ describe("the tree", () => {
 });
 
 it("jobs of a project: evicting, running, pending, then the rest", () => {
-  const jobs = ["paused", "pending", "running", "evicting"].map((state) => aJob(state, { state }));
+  const jobs = (["paused", "pending", "running", "evicting"] as const).map((state) => aJob(state, { state }));
   expect(jobsOf([...jobs, aJob("other", { project: "x" })], (name) => name === "research").map((job) => job.job)).toEqual(["evicting", "running", "pending", "paused"]);
 });
 
 describe("usage over time", () => {
-  const item = (gpus: number, quota: number | null, at: number): UsageItem => ({ project: "p", seq: at, time: `2026-01-01T00:0${at}:00Z`, gpus, quota, limit: null, fair_share: 6, borrowed: quota === null ? null : Math.max(0, gpus - quota) });
+  const item = (gpus: number, quota: number | null, at: number): UsagePoint => ({ project: "p", seq: at, time: `2026-01-01T00:0${at}:00Z`, gpus, quota, fair_share: 6, borrowed: quota === null ? null : Math.max(0, gpus - quota) });
 
-  it("fills the area above the quota, if there is one", () => {
-    const end = Date.parse("2026-01-01T00:02:00Z") / 1000;
-    expect(columns([item(3, 4, 0), item(6, 4, 1), item(6, null, 2)], end)).toEqual([
-      [0, 1, 2].map((at) => Date.parse(`2026-01-01T00:0${at}:00Z`) / 1000), [3, 6, 6], [4, 4, null], [6, 6, 6], [4, 6, null],
-    ]);
+  it("what is above the quota is borrowed, if there is one", () => {
+    const found = usageLines([item(3, 4, 0), item(6, 4, 1), item(6, null, 2)]);
+    expect(found.map(({ name, values }) => [name, values])).toEqual([["used, within the quota", [3, 4, 6]], ["borrowed", [0, 2, 0]], ["quota", [4, 4, null]], ["fair share", [6, 6, 6]]]);
   });
 
   it("is summarized in a sentence; the range ends with the log", () => {
@@ -145,17 +146,15 @@ it("the GPUs that fair shares are parts of are healthy, and of nodes that take j
 });
 
 describe("borrowing over time", () => {
-  const row = (project: string, borrowed: (number | null)[], most: number, hours: number): ProjectSeries => ({ project, borrowed, max_borrowed: most, borrowed_gpu_hours: hours });
+  const row = (project: string, borrowed: (number | null)[], most: number, hours: number): ProjectSeries => ({ project, gpus: [], quota: [], fair_share: [], gpu_hours: 0, borrowed, max_borrowed: most, borrowed_gpu_hours: hours });
 
   it("omits projects that did not borrow, and the pool", () => {
     const found = { from: null, to: null, interval_s: 60, times: [], projects: [row("a", [1], 2, 1), row("", [3], 3, 3), row("b", [0], 0, 0)] };
     expect(borrowers(found).map((each) => each.project)).toEqual(["a"]);
   });
 
-  it("is a step area on one scale, empty where unknown", () => {
-    expect(stepsPath([0, 4, null, 2], 4)).toBe("M0 100L0 100L1 100L1 0L2 0L2 100L3 100L3 50L4 50L4 100Z");
-    expect(stepsPath([], 4)).toBe("");
-    expect(stepsPath([0], 0)).toBe("M0 100L0 100L1 100L1 100Z");
+  it("the largest are lines", () => {
+    expect(borrowedLines([row("a", [1, null], 1, 1), row("b", [0, 2], 2, 2)]).map(({ name, kind, values }) => [name, kind, values])).toEqual([["b", "line", [0, 2]], ["a", "line", [1, null]]]);
   });
 
   it("is described as text", () => expect(borrowedText(row("a", [null, 0, 2, 2], 6, 2.25))).toBe("at most 6 GPUs, 2.3 GPU-h in total, 67 % of the time"));

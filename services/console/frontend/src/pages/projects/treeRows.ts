@@ -1,17 +1,17 @@
 // The rows of the collapsible project tree.
-import type { LiveProject } from "../../live/types";
-import { shareStatus } from "./shareText";
+import type { LiveProject } from "../../api";
+import { shareStatus } from "../../shared/shareText";
 
 /** Trees with more projects are collapsed initially. */
 export const COLLAPSED_ABOVE = 60;
 
-export interface TreeRow {
+interface TreeRow {
   row: LiveProject;
   children: number;
   collapsed: boolean;
 }
 
-export interface TreeFilter {
+interface TreeFilter {
   /** Part of the name. */
   text: string;
   /** A status label; "": any. */

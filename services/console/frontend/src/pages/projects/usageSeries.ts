@@ -1,84 +1,58 @@
 // A project's usage over time, as recorded by the archive about once a minute.
-import { archivePath, get, type Page } from "../../lib/api";
-import type { NodeCells } from "../../live/types";
+import { archivePath, get, type Page, type UsageItem } from "../../api";
+import { rangeOptions } from "../../lib";
+import type { Series } from "../../ui/Chart";
 
-export interface UsageItem {
-  project: string;
-  seq: number;
-  time: string;
+/** What the chart shows of a sample; the pool's newest one is made of its live state. */
+export interface UsagePoint extends Pick<UsageItem, "project" | "seq" | "time"> {
   gpus: number;
   quota: number | null;
-  limit: number | null;
   fair_share: number;
   borrowed: number | null;
 }
 
-export type Range = "1h" | "6h" | "24h" | "7d";
-export const RANGES: readonly [Range, string][] = [
-  ["1h", "1 hour"],
-  ["6h", "6 hours"],
-  ["24h", "24 hours"],
-  ["7d", "7 days"],
-];
-export const rangeOf = (text: string | undefined): Range => RANGES.find(([each]) => each === text)?.[0] ?? "6h";
-const HOURS: Record<Range, number> = { "1h": 1, "6h": 6, "24h": 24, "7d": 168 };
+const pointOf = ({ project, seq, time, used, quota, fair_share, borrowed }: UsageItem): UsagePoint => ({
+  project, seq, time, gpus: used.gpus ?? 0, quota: quota.gpus, fair_share: fair_share.gpus ?? 0, borrowed: borrowed.gpus,
+});
+
+export const RANGES = rangeOptions("1h", "6h", "24h", "7d");
+export const rangeOf = (text: string | undefined): (typeof RANGES)[number][0] => RANGES.find(([each]) => each === text)?.[0] ?? "6h";
 const PAGES = 12;
 
-/** The start of the range; `to`: the newest time of the log. */
-export const rangeStart = (to: string, range: Range): string => new Date(Date.parse(to) - HOURS[range] * 3_600_000).toISOString();
-
 /** All usage items, oldest first. project "": the whole pool. end: null: to the newest one. Throws `ApiError`. */
-export async function loadUsage(pool: string, project: string, from: string, end: string | null, signal: AbortSignal): Promise<UsageItem[]> {
+export async function loadUsage(pool: string, project: string, from: string, end: string | null, signal: AbortSignal): Promise<UsagePoint[]> {
   const question = `usage?${new URLSearchParams({ project, from, ...(end !== null && { to: end }), order: "asc", limit: "1000" })}`;
-  const found: UsageItem[] = [];
+  const found: UsagePoint[] = [];
   let cursor: string | null = null;
   for (let page = 0; page < PAGES; page += 1) {
     const answer: Page<UsageItem> = await get<Page<UsageItem>>(archivePath(pool, cursor === null ? question : `${question}&cursor=${encodeURIComponent(cursor)}`), signal);
-    found.push(...answer.items);
+    found.push(...answer.items.map(pointOf));
     cursor = answer.next;
     if (cursor === null) break;
   }
   return found;
 }
 
-/** Healthy GPUs of nodes that take jobs: what fair shares are parts of. */
-export const schedulableGpus = (nodes: Iterable<NodeCells>): number =>
-  [...nodes].filter((node) => node.state === "ready").reduce((sum, node) => sum + healthyGpus(node), 0);
-
-/** GPUs of a node that are neither quarantined nor unhealthy. */
-export const healthyGpus = (node: NodeCells): number => node.gpus.filter(([state]) => state !== "quarantined" && state !== "unhealthy").length;
-
 /** The pool's items and, as the newest one, its live state: the archive records usage about once a minute. */
-export function withCurrent(items: readonly UsageItem[], row: { head_seq: number; gpus_allocated: number }, schedulable: number, to: string): UsageItem[] {
+export function withCurrent(items: readonly UsagePoint[], row: { head_seq: number; gpus_allocated: number }, schedulable: number, to: string): UsagePoint[] {
   const before = items.filter((item) => item.time < to);
-  return [...before, { project: "", seq: row.head_seq, time: to, gpus: row.gpus_allocated, quota: null, limit: null, fair_share: schedulable, borrowed: null }];
+  return [...before, { project: "", seq: row.head_seq, time: to, gpus: row.gpus_allocated, quota: null, fair_share: schedulable, borrowed: null }];
 }
 
-/** The time axis in seconds: from the first item, or the start of the range, to the newest time of the log; at least a minute. */
-export function axisOf(items: readonly UsageItem[], from: string, to: string): [number, number] {
-  const end = Math.max(Date.parse(to), ...items.slice(-1).map((item) => Date.parse(item.time))) / 1000;
-  const begin = Math.max(Date.parse(from), ...items.slice(0, 1).map((item) => Date.parse(item.time))) / 1000;
-  return [Math.min(begin, end - 60), end];
-}
-
-/**
- * Chart columns: seconds, usage, quota, fair share (of the whole pool: the schedulable GPUs), upper edge of the borrowed area. The newest
- * item holds until `end`, seconds.
- */
-export function columns(sampled: readonly UsageItem[], end: number): [number[], number[], (number | null)[], (number | null)[], (number | null)[]] {
-  const last = sampled.at(-1);
-  const items = last && Date.parse(last.time) / 1000 < end ? [...sampled, { ...last, time: new Date(end * 1000).toISOString() }] : sampled;
+/** The lines of the chart: of a project what it uses within its quota and beyond, of the whole pool what is used and schedulable. */
+export function usageLines(items: readonly UsagePoint[]): Series[] {
+  const fair = items.map((item) => item.fair_share);
+  if (items[0]?.project === "") return [{ name: "used", kind: "area", values: items.map((item) => item.gpus) }, { name: "schedulable", kind: "dotted", values: fair }];
   return [
-    items.map((item) => Date.parse(item.time) / 1000),
-    items.map((item) => item.gpus),
-    items.map((item) => item.quota),
-    items.map((item) => item.fair_share),
-    items.map((item) => (item.quota === null ? null : Math.max(item.gpus, item.quota))),
+    { name: "used, within the quota", kind: "stacked", values: items.map((item) => Math.min(item.gpus, item.quota ?? item.gpus)) },
+    { name: "borrowed", kind: "stacked", colour: "--cat-1", values: items.map((item) => (item.quota === null ? 0 : Math.max(0, item.gpus - item.quota))) },
+    { name: "quota", kind: "dashed", values: items.map((item) => item.quota) },
+    { name: "fair share", kind: "dotted", values: fair },
   ];
 }
 
 /** `Used at most 9 GPUs, and borrowed at most 6, 20 % of the time.` */
-export function usageText(items: readonly UsageItem[]): string {
+export function usageText(items: readonly UsagePoint[]): string {
   const most = items.reduce((found, item) => Math.max(found, item.borrowed ?? 0), 0);
   const peak = items.reduce((found, item) => Math.max(found, item.gpus), 0);
   const above = items.filter((item) => (item.borrowed ?? 0) > 0).length;

@@ -1,14 +1,10 @@
 import { useSignal } from "@preact/signals";
 
-import { sanitizeLine } from "../../lib/sanitizeLine";
-import { ruleTitle } from "../../lib/decisionText";
-import { gpusText, times } from "../../lib/format";
-import type { LiveJob } from "../../live/types";
-import { Elapsed, RelativeTime } from "../../ui/RelativeTime";
-import { Badge } from "../../ui/Badge";
-import { JobLink, SeqLink } from "../../ui/Links";
-import { pendingText } from "./pendingJobs";
+import type { LiveJob } from "../../api";
+import { gpusText, ruleTitle, sanitizeLine, times } from "../../lib";
+import { Badge, Elapsed, JobLink, RelativeTime, SeqLink } from "../../ui";
 import { JobExplanation } from "./JobExplanation";
+import { pendingText } from "./pendingJobs";
 
 /** A pending job. position null: not in the queue. */
 export function PendingJobRow({ pool, job, position }: { pool: string; job: LiveJob; position: number | null }) {
@@ -18,7 +14,7 @@ export function PendingJobRow({ pool, job, position }: { pool: string; job: Live
     <li class="pending-job" data-open={open.value ? "" : undefined}>
       <span class="position number">{position ?? "·"}</span>
       <div class="pending-main">
-        <div class="pending-head">
+        <div class="row pending-head">
           <strong class="job-name">
             <JobLink pool={pool} job={job.job} />
           </strong>

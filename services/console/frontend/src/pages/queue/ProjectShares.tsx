@@ -1,10 +1,8 @@
-import { count } from "../../lib/format";
-import type { LiveProject } from "../../live/types";
-import { Badge } from "../../ui/Badge";
-import { Card } from "../../ui/Card";
-import { projectPath } from "../projects/projectPath";
-import { ShareBar, ShareBarLegend } from "../projects/ShareBar";
-import { mostRelevant, nameOf, scaleOf, shareStatus } from "../projects/shareText";
+import type { LiveProject } from "../../api";
+import { count } from "../../lib";
+import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
+import { mostRelevant, nameOf, scaleOf, shareStatus } from "../../shared/shareText";
+import { Badge, Card, projectPath } from "../../ui";
 
 const MOST = 16;
 
@@ -12,14 +10,14 @@ const MOST = 16;
 export function ProjectShares({ pool, projects }: { pool: string; projects: ReadonlyMap<string, LiveProject> }) {
   const rows = [...projects.values()];
   const shown = mostRelevant(rows, MOST);
-  const whole = scaleOf(shown, "gpu_milli");
+  const whole = scaleOf(shown, "gpus");
   return (
     <Card title="Shares" aside={<a href={`/${encodeURIComponent(pool)}/projects`}>All projects</a>}>
       {rows.length === 0 ? (
         <p class="soft">No projects are defined: all jobs share one queue, ordered by priority.</p>
       ) : (
         <>
-          <ul class="shares">
+          <ul class="stack shares">
             {shown.map((row) => {
               const { tone, word, text } = shareStatus(row);
               return (
@@ -33,13 +31,13 @@ export function ProjectShares({ pool, projects }: { pool: string; projects: Read
                       {word}
                     </Badge>
                   </div>
-                  <ShareBar row={row} resource="gpu_milli" scale={whole} />
+                  <ShareBar row={row} resource="gpus" scale={whole} />
                 </li>
               );
             })}
           </ul>
           {shown.length < rows.length && <p class="soft note">And {count(rows.length - shown.length, "other project")}. Projects below their fair share, borrowing or with pending jobs come first.</p>}
-          <ShareBarLegend limited={shown.some((row) => row.limit.gpu_milli !== null)} />
+          <ShareBarLegend limited={shown.some((row) => row.limit.gpus !== null)} />
         </>
       )}
     </Card>

@@ -1,24 +1,15 @@
 import { useSignal } from "@preact/signals";
 
-import { now } from "../../lib/serverClock";
-import { gpusText } from "../../lib/format";
-import { usePageTitle } from "../../lib/usePageTitle";
-import { useLive, type LivePool } from "../../live/livePool";
-import type { LiveJob } from "../../live/types";
-import { StateBadge } from "../../ui/Badge";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { EmptyState } from "../../ui/EmptyState";
-import { JobLink } from "../../ui/Links";
-import { useShowMore } from "../../ui/useShowMore";
-import { PoolStatePending } from "../../ui/PoolStatePending";
-import { ProjectSelect } from "../../ui/ProjectSelect";
-import { projectSubtree } from "../pool/map/gpuFilter";
-import { preemptionGroups } from "./preemptionGroups";
-import { ActivePreemptions } from "./ActivePreemptions";
+import type { LiveJob } from "../../api";
+import { allocatedText, now, usePageTitle } from "../../lib";
+import { PoolStatePending, unlistedPending, useLive, type LivePool } from "../../live";
+import { ActivePreemptions } from "../../shared/ActivePreemptions";
+import { preemptionGroups } from "../../shared/preemptionGroups";
+import { projectSubtree } from "../../shared/shareText";
+import { Button, Card, EmptyState, JobLink, ProjectSelect, SearchInput, Select, StateBadge, useShowMore } from "../../ui";
 import { PendingJobRow } from "./PendingJobRow";
+import { matchesFilter, NO_FILTER, pendingText, queueText, queueView, type QueueEntry, type QueueFilter } from "./pendingJobs";
 import { ProjectShares } from "./ProjectShares";
-import { NO_FILTER, matchesFilter, queueText, queueView, pendingText, type QueueEntry, type QueueFilter } from "./pendingJobs";
 import "./queue.css";
 
 const AT_FIRST = 100;
@@ -36,24 +27,25 @@ function Queue({ pool, live }: { pool: string; live: LivePool }) {
   const filter = useSignal<QueueFilter>(NO_FILTER);
   const { jobs, projects } = live;
   const view = queueView(jobs, live.queue.value);
+  const more = unlistedPending(live);
   const subtree = filter.value.project === null ? null : projectSubtree(projects, filter.value.project);
   const matches = (job: LiveJob): boolean => matchesFilter(job, filter.value, subtree);
   const pending = view.pending.filter(({ job }) => matches(job));
   const group = preemptionGroups(jobs);
   return (
-    <div class="page queue-page">
-      <div class="page-head">
+    <div class="stack page queue-page">
+      <div class="row page-head">
         <h1>Queue</h1>
-        <Summary pending={view.pending} free={live.row.value!.gpus_free} />
+        <Summary pending={view.pending} more={more} free={live.row.value!.gpus_free} />
       </div>
       <div class="with-side">
-        <div class="queue-main">
+        <div class="stack queue-main">
           {group.length > 0 && (
             <Card title="Preemptions in progress">
               <ActivePreemptions pool={pool} preemptionGroups={group} />
             </Card>
           )}
-          <Card title="Pending" aside={<span class="soft number">{view.pending.length}</span>}>
+          <Card title="Pending" aside={<span class="soft number">{view.pending.length + more}</span>}>
             {view.pending.length > 0 && <Filters live={live} filter={filter.value} onFilter={(next) => (filter.value = next)} />}
             {view.pending.length === 0 ? (
               <EmptyState title="No pending jobs">
@@ -65,6 +57,11 @@ function Queue({ pool, live }: { pool: string; live: LivePool }) {
               </EmptyState>
             ) : (
               <PendingList pool={pool} entries={pending} />
+            )}
+            {more > 0 && (
+              <p class="soft note">
+                The first {view.pending.length} are shown; {more.toLocaleString("en")} more: <a href={`/${encodeURIComponent(pool)}/jobs?state=pending`}>all pending jobs</a>
+              </p>
             )}
           </Card>
           <JobSection pool={pool} title="Suspended" description="A decision about these jobs failed. They are excluded from scheduling until an operator intervenes." jobs={view.suspended.filter(matches)} />
@@ -80,7 +77,7 @@ function Queue({ pool, live }: { pool: string; live: LivePool }) {
   );
 }
 
-const Summary = ({ pending, free }: { pending: readonly QueueEntry[]; free: number }) => <p class="soft">{queueText(pending, free, now.value)}</p>;
+const Summary = ({ pending, more, free }: { pending: readonly QueueEntry[]; more: number; free: number }) => <p class="soft">{queueText(pending, free, now.value, more)}</p>;
 
 function PendingList({ pool, entries }: { pool: string; entries: readonly QueueEntry[] }) {
   const [shown, more] = useShowMore(entries, AT_FIRST, STEP);
@@ -108,7 +105,7 @@ function JobSection({ pool, title, description, jobs }: { pool: string; title: s
             <span class="cut">
               <JobLink pool={pool} job={job.job} />{" "}
               <span class="soft">
-                {job.project || "no project"}, {job.priority_class}, {gpusText(job)}
+                {job.project || "no project"}, {job.priority_class}, {allocatedText(job)}
                 {job.placed_tasks < job.tasks && job.placed_tasks > 0 && `, ${job.placed_tasks} of ${job.tasks} tasks running`}
               </span>
             </span>
@@ -126,23 +123,10 @@ function Filters({ live, filter, onFilter }: { live: LivePool; filter: QueueFilt
   const projects = new Set([...live.projects.keys(), ...[...live.jobs.values()].map((job) => job.project)]);
   const classes = [...new Set([...live.classes.value.map((row) => row.priority_class), ...[...live.jobs.values()].map((job) => job.priority_class)])];
   return (
-    <div class="queue-filters">
+    <div class="row queue-filters">
       <ProjectSelect projects={projects} value={filter.project} onChange={(project) => onFilter({ ...filter, project })} />
-      <label>
-        <span class="visually-hidden">Class</span>
-        <select class="input" value={filter.class} onChange={(event) => onFilter({ ...filter, class: event.currentTarget.value })}>
-          <option value="">Any class</option>
-          {classes.map((name) => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        <span class="visually-hidden">Job or user</span>
-        <input class="input" type="search" placeholder="Job or user" value={filter.text} onInput={(event) => onFilter({ ...filter, text: event.currentTarget.value })} />
-      </label>
+      <Select label="Class" value={filter.class} options={[["", "Any class"], ...classes]} onChange={(next) => onFilter({ ...filter, class: next })} />
+      <SearchInput label="Job or user" value={filter.text} onInput={(text) => onFilter({ ...filter, text })} />
     </div>
   );
 }

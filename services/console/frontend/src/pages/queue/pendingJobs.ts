@@ -1,7 +1,6 @@
 // The queue page's view of the jobs: pending by position, suspended, paused, and running with fewer tasks than requested.
-import { brief } from "../../lib/recordText";
-import { count, duration } from "../../lib/format";
-import type { LiveJob } from "../../live/types";
+import type { LiveJob } from "../../api";
+import { brief, count, duration } from "../../lib";
 
 /** position: 1 is first. */
 export interface QueueEntry {
@@ -9,7 +8,7 @@ export interface QueueEntry {
   position: number;
 }
 
-export interface QueueView {
+interface QueueView {
   pending: QueueEntry[];
   suspended: LiveJob[];
   paused: LiveJob[];
@@ -53,9 +52,10 @@ export function matchesFilter(job: LiveJob, filter: QueueFilter, projects: Reado
   return !text || job.job.toLowerCase().includes(text) || job.user.toLowerCase().includes(text);
 }
 
-/** `5 jobs pending, requesting 22 GPUs; 3 GPUs free. Longest pending time: 31m.` now: ms. */
-export function queueText(pending: readonly QueueEntry[], free: number, now: number): string {
+/** `5 jobs pending, requesting 22 GPUs; 3 GPUs free. Longest pending time: 31m.` now: ms. more: pending jobs without a row. */
+export function queueText(pending: readonly QueueEntry[], free: number, now: number, more = 0): string {
   const freeText = `${count(free, "GPU")} free`;
+  if (more > 0) return `${(pending.length + more).toLocaleString("en")} jobs pending; ${freeText}.`;
   if (!pending.length) return `No jobs pending; ${freeText}.`;
   const requested = pending.reduce((sum, { job }) => sum + job.gpus, 0);
   const oldest = pending.reduce<LiveJob | null>(

@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
 
-import { gpusText } from "../../lib/format";
-import { aJob, jobMap } from "../pool/liveRows.fixture";
+import { gpusText } from "../../lib";
+import { preemptionGroups, preemptionText } from "../../shared/preemptionGroups";
+import { aJob, jobMap } from "../../testing/liveRows";
+import { matchesFilter, NO_FILTER, pendingText, queueText, queueView } from "./pendingJobs";
 import { sortSections } from "./sectionOrder";
-import { preemptionGroups, preemptionText } from "./preemptionGroups";
-import { NO_FILTER, matchesFilter, queueText, queueView, pendingText } from "./pendingJobs";
 
 const NOW = Date.parse("2026-01-01T01:00:00Z");
 const pendingJob = (name: string, more = {}) => aJob(name, { state: "pending", placed_tasks: 0, started_at: null, pending_since: "2026-01-01T00:30:00Z", ...more });
 const evicted = (name: string, for_job: string | null, seq: number, deadline: string | null, cause = "preemption") =>
-  aJob(name, { state: "evicting", eviction: { for_job, cause, stage: "noticed", decided_seq: seq, started_at: null, deadline } });
+  aJob(name, { state: "evicting", eviction: { for_job, cause, stage: "noticed", decided_seq: seq, started_at: null, deadline, grace_s: 30, stuck: false } });
 
 describe("the queue", () => {
   const jobs = jobMap(
@@ -71,7 +71,7 @@ describe("preemptions in progress", () => {
 
   it("are described in sentences", () => {
     expect(view.map(preemptionText)).toEqual([
-      "Evicting 1 job with 4 GPUs: node drain.",
+      "Evicting 1 job with 4 GPUs, because a node that it ran on is drained.",
       "Preempting 2 jobs with 8 GPUs.",
       "Resources reserved on n1, n2 and 2 more; it starts when they are released.",
     ]);

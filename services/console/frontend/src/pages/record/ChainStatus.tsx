@@ -1,29 +1,13 @@
-import { now } from "../../lib/serverClock";
-import type { Archive } from "../../lib/useArchive";
-import { useFetch } from "../../lib/useFetch";
-import { count } from "../../lib/format";
-import type { LivePool } from "../../live/livePool";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { DescriptionItem } from "../../ui/DescriptionItem";
-import { SeqLink } from "../../ui/Links";
+import { useFetch, type Archive, type PoolItem } from "../../api";
+import { count, now } from "../../lib";
+import type { LivePool } from "../../live";
+import { DescriptionItem, RelativeTime, SeqLink } from "../../ui";
 
 const REFRESH_SECONDS = 10;
 
-interface ArchivedPool {
-  first_seq: number;
-  next_seq: number;
-  head_hash: string;
-  identity: string;
-  ok: boolean;
-  broken: string;
-  behind: number | null;
-  sealed: number;
-  sealed_at: string | null;
-}
-
 /** Status of the hash chain: head, archived and verified records, newest seal, orphans. */
 export function ChainStatus({ pool, live, archive }: { pool: string; live: LivePool; archive: Archive }) {
-  const refreshed = useFetch<ArchivedPool>(archive.state === "there" ? `/api/archive/pools/${encodeURIComponent(pool)}` : null, Math.floor(now.value / 1000 / REFRESH_SECONDS)).value;
+  const refreshed = useFetch<PoolItem>(archive.state === "there" ? `/api/archive/pools/${encodeURIComponent(pool)}` : null, Math.floor(now.value / 1000 / REFRESH_SECONDS)).value;
   const archived = refreshed.value;
   const orphans = (live.row.value as unknown as { orphans?: number } | null)?.orphans ?? null;
   const since = archived ? Math.max(0, live.seq.value + 1 - archived.sealed) : 0;

@@ -1,25 +1,9 @@
-import { archivePath, poolPath } from "../../lib/api";
-import type { Archive } from "../../lib/useArchive";
-import { useFetch } from "../../lib/useFetch";
-import { typeTitle } from "../../lib/recordText";
-import { isDecision } from "../../lib/decisionText";
-import { moment } from "../../lib/format";
-import { sanitizeLine } from "../../lib/sanitizeLine";
+import { archivePath, poolPath, useFetch, type Archive, type Explained, type RawRecord } from "../../api";
+import { isDecision, moment, sanitizeLine, typeTitle } from "../../lib";
+import { ExplanationSections } from "../../shared/ExplanationSections";
+import { RecordVerification } from "../../shared/RecordVerification";
+import { Button, decisionPath, Dialog, jobPath, Loading } from "../../ui";
 import { signingKey } from "./signingKey";
-import { Button } from "../../ui/Button";
-import { Dialog } from "../../ui/Dialog";
-import { decisionPath, jobPath } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
-import { type ExplanationResponse, ExplanationSections } from "../../ui/ExplanationSections";
-import { RecordVerification } from "../decision/RecordVerification";
-import type { RecordItem } from "../job/types";
-import "../decision/decision.css";
-
-interface RawRecord extends RecordItem {
-  offset: number;
-  appended_at: number;
-  headers: [string, unknown][];
-}
 
 interface Props {
   pool: string;
@@ -35,7 +19,7 @@ interface Props {
 export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onClose }: Props) {
   const available = archive.state === "there";
   const rawRecord = useFetch<RawRecord>(available ? archivePath(pool, `records/${seq}`) : null, seq).value;
-  const explanation = useFetch<ExplanationResponse>(poolPath(pool, "explain", seq), seq).value;
+  const explanation = useFetch<Explained>(poolPath(pool, "explain", seq), seq).value;
   const found = rawRecord.value;
   const header = (wanted: string) => found?.headers.find(([name]) => name === wanted)?.[1];
   const prev = header("ce_prev");
@@ -76,7 +60,7 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
             {vouched && <><dt>Vouched for as</dt><dd>{sanitizeLine(`${vouched.subject} of ${vouched.issuer}`)}</dd></>}
           </dl>
           <h3>Body</h3>
-          <pre class="raw" tabIndex={0}>{shownJson(found.data)}</pre>
+          <pre class="well raw" tabIndex={0}>{shownJson(found.data)}</pre>
           <details>
             <summary>{found.headers.length} headers</summary>
             <table class="table">

@@ -1,22 +1,13 @@
 import { useSignal } from "@preact/signals";
 
-import type { Archive } from "../../lib/useArchive";
-import { sanitizeLine } from "../../lib/sanitizeLine";
-import { count, moment } from "../../lib/format";
-import { typeTitle } from "../../lib/recordText";
-import type { LivePool } from "../../live/livePool";
-import type { EventLine } from "../../live/types";
-import { RelativeTime } from "../../ui/RelativeTime";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { EmptyState } from "../../ui/EmptyState";
-import { JobLink } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
-import type { RecordItem } from "../job/types";
-import { archiveQuery, type Filter, matches, mergeRows, NO_FILTER } from "./recordRows";
+import type { Archive, EventLine, RecordItem } from "../../api";
+import { count, moment, sanitizeLine, typeTitle } from "../../lib";
+import type { LivePool } from "../../live";
+import { Button, Card, EmptyState, JobLink, Loading, RelativeTime } from "../../ui";
+import { archiveQuery, matches, mergeRows, NO_FILTER, type Filter } from "./recordRows";
 import { useRecords } from "./useRecords";
 
-const INITIAL_ROWS = 100;
+const INITIAL_ROWS = 50;
 const MAX_ROWS = 20_000;
 
 interface Props {
@@ -38,7 +29,7 @@ export function RecordList({ pool, live, archive, filter, setFilter, openRecord 
   const kinds = [...new Set(rows.map((row) => row.event))].sort();
   const isFiltering = Object.values(filter).some(Boolean);
   const field = (name: keyof Filter, label: string, list?: string) => (
-    <label class="record-field">
+    <label class="stack filter-field">
       <span>{label}</span>
       <input class="input" type="search" value={filter[name]} list={list} onInput={(event) => setFilter({ ...filter, [name]: event.currentTarget.value })} />
     </label>
@@ -46,7 +37,7 @@ export function RecordList({ pool, live, archive, filter, setFilter, openRecord 
   const aside = <Button onClick={() => (frozen.value = frozen.value ? null : { lines: live.events.peek(), items: records.items })}>{frozen.value ? "Resume" : "Pause"}</Button>;
   return (
     <Card title="Records" aside={aside}>
-      <form class="record-filter" role="search" onSubmit={(event) => event.preventDefault()}>
+      <form class="row record-filter" role="search" onSubmit={(event) => event.preventDefault()}>
         {field("search", "Search")}
         {field("type", "Type", "kinds")}
         {field("job", "Job")}
@@ -58,19 +49,19 @@ export function RecordList({ pool, live, archive, filter, setFilter, openRecord 
         <datalist id="kinds">{kinds.map((kind) => <option key={kind} value={kind} />)}</datalist>
         {isFiltering && <Button onClick={() => setFilter(NO_FILTER)}>Clear</Button>}
       </form>
-      {rows.length > 0 ? (
+      {records.loading && archive.state !== "none" ? (
+        <Loading what="the records" />
+      ) : rows.length > 0 ? (
         <ul class="record-list">
           {rows.slice(0, visible.value).map((row) => <RecordRow key={row.seq} pool={pool} row={row} openRecord={openRecord} />)}
         </ul>
-      ) : records.loading && archive.state !== "none" ? (
-        <Loading what="the records" />
       ) : (
         <EmptyState title={isFiltering ? "No records match the filter" : "No records yet"}>
           {isFiltering ? "Load older records, or clear the filter." : "Records appear here as they are written."}
         </EmptyState>
       )}
-      <div class="more record-more">
-        {rows.length > visible.value && <Button onClick={() => (visible.value += 1_000)}>{count(rows.length - visible.value, "more record")}</Button>}
+      <div class="row more record-more">
+        {!records.loading && rows.length > visible.value && <Button onClick={() => (visible.value += 1_000)}>{count(rows.length - visible.value, "more record")}</Button>}
         {archive.state === "there" && records.more && records.items.length > 0 && <Button onClick={() => { visible.value += INITIAL_ROWS; records.loadOlder(); }}>Older records</Button>}
         {archive.state === "there" && !records.more && <span class="soft">Beginning of the log.</span>}
         {archive.state === "none" && <span class="soft">Older and internal records are in the archive, and none is configured.</span>}

@@ -1,11 +1,9 @@
 import { expect, test } from "vitest";
 
-import type { EventLine } from "../../live/types";
-import type { RecordItem } from "../job/types";
-import { moveTo, stepTo } from "./logSlider";
-import { archiveQuery, filterOf, fromRecord, matches, mergeRows, NO_FILTER, queryOf } from "./recordRows";
+import type { EventLine, RecordItem } from "../../api";
+import { archiveQuery, filterOf, fromRecord, matches, mergeRows, NO_FILTER, queryOf, recordsPath } from "./recordRows";
 
-const record = (seq: number, type: string, data: Record<string, unknown>): RecordItem => ({ seq, time: "2026-01-01T00:00:00Z", type, kind: "fact", cycle: 1, epoch: 1, job: null, actor: null, hash: "", data });
+const record = (seq: number, type: string, data: Record<string, unknown>): RecordItem => ({ seq, time: "2026-01-01T00:00:00Z", type, pool: "pool-a", kind: "fact", cycle: 1, epoch: 1, job: null, actor: null, actor_verified: null, hash: "", data });
 const line = (seq: number, event: string, more: Partial<EventLine> = {}): EventLine => ({ seq, time: "2026-01-01T00:00:00Z", type: "JobPlaced", event, job: "a", project: "research", node: null, message: "told", ...more });
 
 test("one row per record, newest first; live texts have precedence", () => {
@@ -47,13 +45,12 @@ test("the URL keeps the filter", () => {
   expect(archiveQuery({ ...NO_FILTER, type: "job placed" })).toBe("");
 });
 
-test("the slider stays within the log", () => {
-  const span = { first: 10, head: 200 };
-  expect([stepTo(span, 10, -1), stepTo(span, 199, 10), stepTo(span, 50, 1)]).toEqual([10, 200, 51]);
-  expect([moveTo(span, 5), moveTo(span, 50.4), moveTo(span, NaN)]).toEqual([10, 50, 200]);
-});
 
 test("internal records are shown on request", () => {
   const internal = fromRecord(record(4, "ClockAdvanced", {}));
   expect([matches(internal, NO_FILTER), matches(internal, { ...NO_FILTER, showInternal: "1" }), matches(internal, { ...NO_FILTER, type: "clock" }), matches(internal, { ...NO_FILTER, search: "#4" })]).toEqual([false, true, true, true]);
+});
+
+test("the archive is asked for a part of the log and for what the filter leaves to it", () => {
+  expect(recordsPath("pool-a", "limit=100", archiveQuery({ ...NO_FILTER, type: "JobPlaced" }))).toBe("/api/archive/pools/pool-a/records?limit=100&type=JobPlaced");
 });

@@ -1,7 +1,6 @@
 // Rows of the record list, merged from the live stream and the archive: one per record.
-import { isQuiet, summary, typeTitle } from "../../lib/recordText";
-import type { EventLine } from "../../live/types";
-import type { RecordItem } from "../job/types";
+import { archivePath, type EventLine, type RecordItem } from "../../api";
+import { isQuiet, summary, typeTitle } from "../../lib";
 
 export interface Filter {
   type: string;
@@ -66,3 +65,6 @@ export function archiveQuery(filter: Filter): string {
   const exact = /^[A-Z][A-Za-z]+$/.test(filter.type.trim()) ? filter.type.trim() : "";
   return [["type", exact], ["project", filter.project.trim()]].flatMap(([name, value]) => (value ? [`&${name}=${encodeURIComponent(value)}`] : [])).join("");
 }
+
+/** part: which records of the log; filter: `archiveQuery`. */
+export const recordsPath = (pool: string, part: string, filter: string): string => archivePath(pool, `records?${part}${filter}`);

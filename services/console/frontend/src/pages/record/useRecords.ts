@@ -1,10 +1,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
-import { archivePath, toApiError, get, type Page, type ApiError } from "../../lib/api";
-import type { Archive } from "../../lib/useArchive";
-import type { LivePool } from "../../live/livePool";
-import type { RecordItem } from "../job/types";
+import { get, toApiError, type ApiError, type Archive, type Page, type RecordItem } from "../../api";
+import type { LivePool } from "../../live";
+import { recordsPath } from "./recordRows";
 
 const FIRST_PAGE = 100;
 const PAGE = 200;
@@ -26,11 +25,11 @@ export function useRecords(pool: string, query: string, archive: Archive, live: 
   const busy = useRef(false);
   const available = archive.state === "there";
 
-  const fetchPage = async (query: string, apply: (page: Page<RecordItem>) => Partial<Records>, signal?: AbortSignal): Promise<void> => {
+  const fetchPage = async (part: string, apply: (page: Page<RecordItem>) => Partial<Records>, signal?: AbortSignal): Promise<void> => {
     if (busy.current) return;
     busy.current = true;
     try {
-      const page = await get<Page<RecordItem>>(archivePath(pool, `records?${query}${query}`), signal);
+      const page = await get<Page<RecordItem>>(recordsPath(pool, part, query), signal);
       if (!signal?.aborted) state.value = { ...state.peek(), ...apply(page), loading: false, failure: null };
     } catch (error) {
       if (!signal?.aborted) state.value = { ...state.peek(), loading: false, failure: toApiError(error) };

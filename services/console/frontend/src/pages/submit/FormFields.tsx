@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 
-import type { ErrorDetail } from "../../lib/api";
-import { Button } from "../../ui/Button";
+import type { ErrorDetail } from "../../api";
+import { Button, Options, SignButton } from "../../ui";
 import type { JobFields, Pair, PairField, TextField } from "./jobFields";
 
 /** Props of every part of the form: the fields, their errors, and a setter. */
@@ -23,7 +23,7 @@ export function FieldRow({ label, hint, wide, errors, children }: Shown & { erro
   const id = useId();
   const about = `${id}-about`;
   return (
-    <div class="field" data-wide={wide}>
+    <div class="stack field" data-wide={wide}>
       <label for={id}>{label}</label>
       {children({ id, "aria-describedby": about, "aria-invalid": Boolean(errors) })}
       <div id={about}>
@@ -65,11 +65,7 @@ export function SelectInput({ of, name, options, ...shown }: Shown & { of: FormP
     <FieldRow {...shown} errors={of.errors.get(name)}>
       {(ids) => (
         <select {...ids} class="input" value={value} onChange={(event) => of.set({ [name]: event.currentTarget.value })}>
-          {all.map(([each, text]) => (
-            <option key={each} value={each}>
-              {text}
-            </option>
-          ))}
+          <Options of={all} />
         </select>
       )}
     </FieldRow>
@@ -82,15 +78,13 @@ export function PairsInput({ of, name, label, hint, names, values }: { of: FormP
   const put = (next: Pair[]) => of.set({ [name]: next });
   const errors = of.errors.get(name);
   return (
-    <fieldset class="pairs" data-wide>
+    <fieldset class="stack pairs" data-wide>
       <legend>{label}</legend>
       {rows.map((row, at) => (
         <div key={at} class="pair-row">
           <input class="input mono" aria-label={`${label}: ${names} ${at + 1}`} placeholder={names} value={row.name} spellcheck={false} onInput={(event) => put(rows.with(at, { ...row, name: event.currentTarget.value }))} />
           <input class="input mono" aria-label={`${label}: ${values} ${at + 1}`} placeholder={values} value={row.value} spellcheck={false} onInput={(event) => put(rows.with(at, { ...row, value: event.currentTarget.value }))} />
-          <Button quiet title="Remove" onClick={() => put(rows.toSpliced(at, 1))}>
-            ✕<span class="visually-hidden">Remove {row.name || `row ${at + 1}`}</span>
-          </Button>
+          <SignButton quiet sign="✕" label={`Remove ${row.name || `row ${at + 1}`}`} onClick={() => put(rows.toSpliced(at, 1))} />
         </div>
       ))}
       {errors?.map((error) => (
@@ -98,7 +92,7 @@ export function PairsInput({ of, name, label, hint, names, values }: { of: FormP
           {error.detail}
         </p>
       ))}
-      <div class="pair-foot">
+      <div class="row pair-foot">
         <Button onClick={() => put([...rows, { name: "", value: "" }])}>Add</Button>
         <span class="hint">{hint}</span>
       </div>

@@ -1,15 +1,15 @@
 import { useState } from "preact/hooks";
 
 import { permissionError } from "../../actions/allowedActions";
-import { useLive } from "../../live/livePool";
-import { currentUser } from "../../shell/currentUser";
-import { FoldedFields, PairsInput, FieldRow, SelectInput, TextInput, type FormProps } from "./FormFields";
+import { currentUser, useLive } from "../../live";
+import { Options } from "../../ui";
+import { FieldRow, FoldedFields, PairsInput, SelectInput, TextInput, type FormProps } from "./FormFields";
 import { gpuKind, TOPOLOGY, type GpuKind } from "./jobFields";
 
 /** The job as a form; less common fields are collapsed. */
 export function JobForm({ pool, of }: { pool: string; of: FormProps }) {
   return (
-    <form class="job-form" onSubmit={(event) => event.preventDefault()}>
+    <form class="stack job-form" onSubmit={(event) => event.preventDefault()}>
       <div class="grid">
         <Command of={of} />
         <TextInput of={of} name="name" label="Name" placeholder="generated from the command" hint="Lowercase letters, digits, dashes and dots." />
@@ -21,7 +21,7 @@ export function JobForm({ pool, of }: { pool: string; of: FormProps }) {
         <TextInput of={of} name="tasks" label="Tasks" placeholder="1" numeric hint="Gang-scheduled: all start together, or none." />
         <TextInput of={of} name="min_tasks" label="Minimum tasks" placeholder="all" numeric hint="The others start and stop with the free resources." />
         <TextInput of={of} name="run_time_limit" label="Run time limit" placeholder="none, or e.g. 12h" />
-        <TextInput of={of} name="after" label="After" placeholder="e.g. prep-1, prep-2:ended" hint="Jobs that must succeed first, or only end; separated by commas." />
+        <TextInput of={of} name="after" label="After" placeholder="e.g. prep-1, sweep, eval-*:ended" hint="Jobs that must succeed first, or only end (:ended); an array by its name, yours by a pattern." />
       </div>
       <PlacementFields of={of} />
       <PreemptionFields of={of} />
@@ -93,11 +93,7 @@ function Gpus({ pool, of }: { pool: string; of: FormProps }) {
         {(ids) => (
           <div class="joined">
             <select class="input" aria-label="Kind of GPU request" value={kind} onChange={(event) => become(event.currentTarget.value as GpuKind)}>
-              {KINDS.map(([each, text]) => (
-                <option key={each} value={each}>
-                  {text}
-                </option>
-              ))}
+              <Options of={KINDS} />
             </select>
             <input {...ids} class="input" value={of.fields[name]} placeholder={EXAMPLES[kind]} inputMode="decimal" autocomplete="off" onInput={(event) => of.set({ [name]: event.currentTarget.value })} />
           </div>

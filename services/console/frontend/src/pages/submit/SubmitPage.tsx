@@ -3,25 +3,19 @@ import { useLocation } from "preact-iso";
 import { useEffect, useMemo } from "preact/hooks";
 
 import { offlineReason } from "../../actions/allowedActions";
-import { DebouncedQuery } from "../../actions/debouncedQuery";
 import { OutcomeMessage } from "../../actions/RequestDialog";
 import { RequestSubmission } from "../../actions/requestSubmission";
-import type { ErrorDetail } from "../../lib/api";
-import { usePageTitle } from "../../lib/usePageTitle";
-import { useLive } from "../../live/livePool";
-import { currentUser } from "../../shell/currentUser";
-import { Button } from "../../ui/Button";
-import { Card } from "../../ui/Card";
-import { ErrorMessage } from "../../ui/ErrorMessage";
-import { jobPath } from "../../ui/Links";
-import { jobKey, loadDraft, saveDraft } from "./draftStorage";
-import { ViewSwitch } from "../../ui/ViewSwitch";
-import { YamlEditor } from "./YamlEditor";
+import { DebouncedQuery, type ErrorDetail, type JobPlan } from "../../api";
+import { usePageTitle } from "../../lib";
+import { currentUser, useLive } from "../../live";
+import { jobKey, loadDraft, saveDraft } from "../../shared/draftStorage";
+import { errorField, fetchPlan } from "../../shared/planResponse";
+import { PlanResult } from "../../shared/PlanResult";
+import { YamlEditor } from "../../shared/YamlEditor";
+import { Button, Card, ErrorMessage, jobPath, ViewSwitch } from "../../ui";
 import { JobDraft } from "./jobDraft";
 import { JobForm } from "./JobForm";
-import { fetchPlan, errorField, type Plan } from "./planResponse";
-import { PlanResult } from "./PlanResult";
-import "./submit.css";
+import "../../shared/submit.css";
 
 const DEBOUNCE_MS = 500;
 type View = "form" | "yaml";
@@ -36,7 +30,7 @@ function SubmitForm({ pool }: { pool: string }) {
   const only = currentUser.value?.projects?.length === 1 && !currentUser.value.operator ? currentUser.value.projects[0]! : "";
   const job = useMemo(() => new JobDraft(jobKey(pool), only ? { project: only } : {}), []);
   const view = useSignal<View>(loadDraft<View>(`submit-view-${pool}`) === "yaml" ? "yaml" : "form");
-  const plan = useMemo(() => new DebouncedQuery<string, Plan>((yaml) => fetchPlan(pool, yaml), DEBOUNCE_MS), []);
+  const plan = useMemo(() => new DebouncedQuery<string, JobPlan>((yaml) => fetchPlan(pool, yaml), DEBOUNCE_MS), []);
   const yaml = job.yaml.value;
   const empty = !yaml.trim() || (job.fields.value !== null && !job.fields.value.command && !job.fields.value.sim_run_for && !job.fields.value.name);
   useEffect(() => plan.set(empty ? null : yaml, plan.state.peek().of === null ? 0 : DEBOUNCE_MS), [yaml, empty]);
@@ -48,8 +42,8 @@ function SubmitForm({ pool }: { pool: string }) {
     saveDraft(`submit-view-${pool}`, next);
   };
   return (
-    <div class="page">
-      <div class="page-head">
+    <div class="stack page">
+      <div class="row page-head">
         <h1>Submit a job</h1>
         <span class="spring" />
         <ViewSwitch legend="Show the job as" options={[["form", "Form"], ["yaml", "YAML"]]} value={view.value} onChange={show} />
@@ -65,7 +59,7 @@ function SubmitForm({ pool }: { pool: string }) {
               {job.unsupported.value.length > 0 && !errors.length && <ExtraFields texts={job.unsupported.value} />}
             </>
           ) : job.fields.value === null ? (
-            <div class="state" data-kind="empty">
+            <div class="stack state" data-kind="empty">
               <strong>The YAML has fields that the form does not support</strong>
               <ul>
                 {job.unsupported.value.map((text) => (
@@ -125,7 +119,7 @@ function SubmitButton({ pool, yaml, job, disabledReason: blockedReason, offline 
     );
   }
   return (
-    <div class="sender">
+    <div class="row sender">
       <Button primary disabled={blockedReason !== null || offline !== null || state.status === "sending"} onClick={() => void go()}>
         {state.status === "sending" ? "Sending…" : state.status === "failed" ? "Submit: retry" : "Submit"}
       </Button>

@@ -1,9 +1,9 @@
 import { signal } from "@preact/signals";
 
-import { dropDraft, loadDraft, randomLetters, saveDraft, type StoredJob } from "./draftStorage";
-import { EMPTY, NEW_JOB, generatedName, isGeneratedName, type JobFields } from "./jobFields";
-import { yamlToFields } from "./yamlToFields";
+import { dropDraft, loadDraft, randomLetters, saveDraft, type StoredJob } from "../../shared/draftStorage";
 import { fieldsToYaml } from "./fieldsToYaml";
+import { EMPTY, generatedName, isGeneratedName, NEW_JOB, type JobFields } from "./jobFields";
+import { yamlToFields } from "./yamlToFields";
 
 /** The job being edited. The YAML is what is submitted; the form is a view of it if it supports all fields. */
 export class JobDraft {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 
-import { EMPTY, generatedName, isGeneratedName, type JobFields } from "./jobFields";
-import { yamlToFields } from "./yamlToFields";
 import { fieldsToYaml } from "./fieldsToYaml";
+import { EMPTY, generatedName, isGeneratedName, type JobFields } from "./jobFields";
 import { kindOf, scalar } from "./yamlScalar";
+import { yamlToFields } from "./yamlToFields";
 
 const job = (some: Partial<JobFields>): JobFields => ({ ...EMPTY, ...some });
 

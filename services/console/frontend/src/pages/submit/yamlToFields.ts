@@ -1,8 +1,8 @@
 import { EMPTY, PAIRS, TEXTS, TOPOLOGY, type JobFields, type Pair, type PairField, type TextField, type TopologyField } from "./jobFields";
-import { UnsupportedYaml, readYaml, type Value } from "./yamlValues";
+import { readYaml, UnsupportedYaml, type Value } from "./yamlValues";
 
 /** The form's fields, or what the form does not support. comments: the YAML has comments, which the form does not keep. */
-export type ParsedJob = { fields: JobFields; comments: boolean } | { unsupported: string[] };
+type ParsedJob = { fields: JobFields; comments: boolean } | { unsupported: string[] };
 
 /** Parses a job file into form fields. */
 export function yamlToFields(text: string): ParsedJob {

@@ -1,28 +1,27 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
-import { now } from "../../../lib/serverClock";
-import { count } from "../../../lib/format";
-import type { LiveJob, NodeCells, NodeTelemetry } from "../../../live/types";
-import { themeVersion } from "../../../shell/theme";
-import type { Group } from "./colourGroups";
+import type { LiveJob, LiveNode, NodeTelemetryRow } from "../../../api";
+import { count, now, themeVersion } from "../../../lib";
+import { cellTitle } from "../../../shared/gpuCellStyle";
+import { devicesText, NODE_STATE_TEXTS } from "../../../shared/nodes";
+import type { Group } from "../../../shared/colourGroups";
+import { jobAt, type CellPredicate } from "./gpuFilter";
+import { gpuSentences } from "./gpuText";
 import { cellAt, DENSITIES, fitting, hit, layoutOf, moveFocus, tileAt, type Focus, type Layout, type Spot } from "./layout";
 import { paintMap, type View } from "./paintMap";
 import { paletteOf } from "./palette";
-import { cellTitle } from "../../../ui/gpuCellStyle";
-import { devicesText, gpuSentences, NODE_STATE_TEXTS } from "./gpuText";
-import { jobAt, type CellPredicate } from "./gpuFilter";
 import { Tooltip } from "./Tooltip";
 
 interface Props {
-  nodes: readonly NodeCells[];
+  nodes: readonly LiveNode[];
   jobs: ReadonlyMap<string, LiveJob>;
-  telemetry: ReadonlyMap<string, NodeTelemetry>;
+  telemetry: ReadonlyMap<string, NodeTelemetryRow>;
   groupOf: (job: string | null) => Group | null;
   wanted: CellPredicate | null;
-  level: ((node: NodeCells, gpu: number) => number | null) | null;
+  level: ((node: LiveNode, gpu: number) => number | null) | null;
   highlightedGroup: string | null;
-  /** null: the largest that fits. */
+  /** null: the largest with which all nodes fit on the screen. */
   zoom: number | null;
   onZoom: (shown: number) => void;
   onJob: (job: string) => void;
@@ -31,6 +30,7 @@ interface Props {
 
 const HEIGHT_SHARE = 0.56;
 const MIN_HEIGHT = 320;
+const HEAD = 60; // what may lie over the top of the window
 
 /** The GPU map on a canvas. Only the visible part is drawn, and only after changes. */
 export function GpuMap(props: Props) {
@@ -44,15 +44,15 @@ export function GpuMap(props: Props) {
   const frame = useRef(0);
   const view = useRef<View | null>(null);
 
-  const most = nodes.reduce((found, node) => Math.max(found, node.gpus.length), 0);
+  const most = nodes.reduce((found, node) => Math.max(found, node.devices.length), 0);
   const maxHeight = Math.max(MIN_HEIGHT, Math.round(innerHeight * HEIGHT_SHARE));
   const zoom = props.zoom ?? fitting(nodes.length, most, width.value, maxHeight);
   const layout = layoutOf(nodes.length, most, Math.max(1, width.value), DENSITIES[zoom]!);
-  const gpusOf = (node: number): number => nodes[node]?.gpus.length ?? 0;
+  const gpusOf = (node: number): number => nodes[node]?.devices.length ?? 0;
   const focusedCell: Focus = { node: Math.min(focus.value.node, Math.max(0, nodes.length - 1)), gpu: focus.value.gpu };
   if (focusedCell.gpu >= gpusOf(focusedCell.node)) focusedCell.gpu = Math.max(0, gpusOf(focusedCell.node) - 1);
   const shown = hoverSpot.value && hoverSpot.value.node < nodes.length ? hoverSpot.value : null;
-  const shownCell = shown && shown.gpu !== null ? nodes[shown.node]!.gpus[shown.gpu] : undefined;
+  const shownCell = shown && shown.gpu !== null ? nodes[shown.node]!.devices[shown.gpu] : undefined;
   const highlightedJob = shownCell?.[1] ?? shownCell?.[2] ?? null;
 
   useEffect(() => props.onZoom(zoom), [zoom]);
@@ -61,8 +61,12 @@ export function GpuMap(props: Props) {
     width.value = box.clientWidth;
     const watch = new ResizeObserver(() => (width.value = box.clientWidth));
     watch.observe(box);
+    addEventListener("scroll", draw, { passive: true });
+    addEventListener("resize", draw);
     return () => {
       watch.disconnect();
+      removeEventListener("scroll", draw);
+      removeEventListener("resize", draw);
       cancelAnimationFrame(frame.current);
     };
   }, []);
@@ -92,11 +96,11 @@ export function GpuMap(props: Props) {
 
   const spotAt = (event: PointerEvent | MouseEvent): Spot | null => {
     const box = scroller.current!.getBoundingClientRect();
-    return hit(layout, gpusOf, event.clientX - box.left, event.clientY - box.top + scroller.current!.scrollTop);
+    return hit(layout, gpusOf, event.clientX - box.left, event.clientY - box.top);
   };
   const open = (where: Spot): void => {
     const node = nodes[where.node]!;
-    const job = where.gpu === null ? null : jobAt(node.gpus[where.gpu]!);
+    const job = where.gpu === null ? null : jobAt(node.devices[where.gpu]!);
     if (job) props.onJob(job);
     else props.onNode(node.node);
   };
@@ -119,13 +123,11 @@ export function GpuMap(props: Props) {
       <div
         class="map-scroll"
         ref={scroller}
-        style={{ height: `${Math.min(layout.height, maxHeight)}px` }}
         tabIndex={0}
         role="listbox"
         aria-label={`GPUs: ${count(nodes.length, "node")}`}
         aria-describedby="map-keys"
         aria-activedescendant={current ? `gpu-${focusedCell.node}-${focusedCell.gpu}` : undefined}
-        onScroll={draw}
         onKeyDown={onKey}
         onFocus={() => {
           focused.value = true;
@@ -187,19 +189,20 @@ export function GpuMap(props: Props) {
   );
 }
 
-function sentencesOf(node: NodeCells, gpu: number | null, jobs: ReadonlyMap<string, LiveJob>, telemetry: ReadonlyMap<string, NodeTelemetry>): string[] {
+function sentencesOf(node: LiveNode, gpu: number | null, jobs: ReadonlyMap<string, LiveJob>, telemetry: ReadonlyMap<string, NodeTelemetryRow>): string[] {
   if (gpu !== null) return gpuSentences(node, gpu, jobs, telemetry.get(node.node), now.value);
-  return [`${devicesText(node)}${node.model ? `, ${node.model}` : ""}.`, `The node ${NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.`];
+  return [`${devicesText(node)}${node.gpu_models.map((model) => `, ${model}`).join("")}.`, `The node ${NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.`];
 }
 
-function hintOf(node: NodeCells, gpu: number | null, by: string): string {
-  const job = gpu === null ? null : jobAt(node.gpus[gpu] ?? ["free", null, null, [], null]);
+function hintOf(node: LiveNode, gpu: number | null, by: string): string {
+  const job = gpu === null ? null : jobAt(node.devices[gpu] ?? ["free", null, null, [], null]);
   return by === "keys" ? (job ? "Enter: open job. N: open node." : "Enter: open node.") : job ? "Click: open job." : "Click: open node.";
 }
 
+/** The canvas is as high as the window and stays in it while the page scrolls: what is seen of the map is drawn. */
 function paint(canvas: HTMLCanvasElement, scroller: HTMLElement, view: View): void {
   const width = scroller.clientWidth;
-  const height = scroller.clientHeight;
+  const height = Math.min(view.layout.height, innerHeight);
   const ratio = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
     canvas.width = Math.round(width * ratio);
@@ -209,19 +212,19 @@ function paint(canvas: HTMLCanvasElement, scroller: HTMLElement, view: View): vo
   }
   const ctx = canvas.getContext("2d")!;
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-  paintMap(ctx, view, scroller.scrollTop, width, height);
+  paintMap(ctx, view, Math.max(0, canvas.getBoundingClientRect().top - scroller.getBoundingClientRect().top), width, height);
 }
 
 function reveal(scroller: HTMLElement, layout: Layout, to: Focus): void {
-  const { y } = tileAt(layout, to.node);
-  if (y < scroller.scrollTop) scroller.scrollTop = y;
-  else if (y + layout.tileHeight > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = y + layout.tileHeight - scroller.clientHeight;
+  const top = scroller.getBoundingClientRect().top + tileAt(layout, to.node).y;
+  if (top < HEAD) scrollBy(0, top - HEAD);
+  else if (top + layout.tileHeight > innerHeight) scrollBy(0, top + layout.tileHeight - innerHeight);
 }
 
 /** The anchor of the tooltip, relative to the map's frame. */
 function anchor(scroller: HTMLElement, layout: Layout, shown: Spot): { x: number; y: number; below: number; width: number } {
   const tile = tileAt(layout, shown.node);
   const cell = shown.gpu === null ? { x: 0, y: 0 } : cellAt(layout, shown.gpu);
-  const y = tile.y + cell.y - scroller.scrollTop;
+  const y = tile.y + cell.y;
   return { x: tile.x + cell.x + layout.cell / 2, y, below: y + (shown.gpu === null ? layout.label || layout.cell : layout.cell), width: scroller.clientWidth };
 }

@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-import { Button } from "../../../ui/Button";
+import { Button } from "../../../ui";
 
 interface Props {
   x: number;
@@ -35,7 +35,7 @@ export function Tooltip({ x, y, below, width, title, sentences, hint, actions }:
       ))}
       {hint && <p class="soft">{hint}</p>}
       {actions && (
-        <div class="map-tooltip-actions">
+        <div class="row map-tooltip-actions">
           {actions.job && <Button onClick={() => actions.onJob(actions.job!)}>Open job</Button>}
           <Button onClick={actions.onNode}>Open node</Button>
           <Button quiet onClick={actions.onClose}>

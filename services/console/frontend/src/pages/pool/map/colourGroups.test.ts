@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 
-import { aJob, aProject } from "../liveRows.fixture";
-import { classNames, COLOURS, groupsOf, projectNames } from "./colourGroups";
+import { aJob, aProject } from "../../../testing/liveRows";
+import { classNames, COLOURS, groupsOf, projectNames } from "../../../shared/colourGroups";
 import { contrast, inkOn } from "./palette";
 
 describe("colours of projects and classes", () => {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 
-import { aJob, aNode, aProject, FREE, allocated, jobMap, releasing, projectMap } from "../liveRows.fixture";
-import { jobAt, NO_FILTER, nodesShown, runsOf, tally, filterPredicate, projectSubtree } from "./gpuFilter";
+import { projectSubtree } from "../../../shared/shareText";
+import { aJob, allocated, aNode, aProject, FREE, jobMap, projectMap, releasing } from "../../../testing/liveRows";
+import { filterPredicate, jobAt, NO_FILTER, nodesShown, runsOf, tally } from "./gpuFilter";
 import { runEnd } from "./paintMap";
 
 const jobs = jobMap(aJob("train-1"), aJob("serve-1", { project: "serving", priority_class: "serve" }));

@@ -1,10 +1,9 @@
 // Filters nodes and GPUs, and counts them by state and group.
-import type { Cell, CellState, LiveJob, LiveProject, NodeCells } from "../../../live/types";
-import { keyOf, type By } from "./colourGroups";
+import type { Cell, CellState, LiveJob, LiveNode } from "../../../api";
+import { keyOf, type By } from "../../../shared/colourGroups";
 
 export const CELL_STATES: readonly CellState[] = ["allocated", "shared", "releasing", "reserved", "free", "quarantined", "unhealthy"];
 export const NODE_STATES = ["draining", "drained", "unreachable", "lost"] as const;
-export type NodeState = (typeof NODE_STATES)[number];
 
 export interface Filter {
   /** A state of a GPU or a node; "": any. */
@@ -17,16 +16,6 @@ export interface Filter {
 export const NO_FILTER: Filter = { state: "", project: null, node: "" };
 export const isFiltering = (filter: Filter): boolean => filter.state !== "" || filter.project !== null || filter.node !== "";
 
-/** The project and its descendants. */
-export function projectSubtree(projects: ReadonlyMap<string, LiveProject>, project: string): Set<string> {
-  const found = new Set([project]);
-  for (let before = 0; before !== found.size; ) {
-    before = found.size;
-    for (const row of projects.values()) if (row.parent !== null && found.has(row.parent)) found.add(row.project);
-  }
-  return found;
-}
-
 /** All jobs of a GPU: allocated to, shared by, reserved for. */
 export function jobsOn(cell: Cell): string[] {
   const found = [cell[1], cell[2], ...cell[3].map(jobOfTask)];
@@ -38,7 +27,7 @@ export const jobOfTask = (text: string): string => text.replace(/\/\d+$/, "");
 /** The job that a click on the GPU opens. */
 export const jobAt = (cell: Cell): string | null => cell[1] ?? (cell[3][0] ? jobOfTask(cell[3][0]) : cell[2]);
 
-export type CellPredicate = (node: NodeCells, cell: Cell) => boolean;
+export type CellPredicate = (node: LiveNode, cell: Cell) => boolean;
 
 /** A predicate for GPUs that match the filter. projects: the subtree, null: any. */
 export function filterPredicate(filter: Filter, jobs: ReadonlyMap<string, LiveJob>, projects: ReadonlySet<string> | null): CellPredicate {
@@ -51,11 +40,11 @@ export function filterPredicate(filter: Filter, jobs: ReadonlyMap<string, LiveJo
 }
 
 /** The nodes with matching GPUs, by number. */
-export function nodesShown(nodes: Iterable<NodeCells>, filter: Filter, wanted: CellPredicate): NodeCells[] {
+export function nodesShown(nodes: Iterable<LiveNode>, filter: Filter, wanted: CellPredicate): LiveNode[] {
   const name = filter.node.trim().toLowerCase();
   const narrow = filter.state !== "" || filter.project !== null;
   return [...nodes]
-    .filter((node) => (!name || node.node.toLowerCase().includes(name)) && (!narrow || node.gpus.some((cell) => wanted(node, cell))))
+    .filter((node) => (!name || node.node.toLowerCase().includes(name)) && (!narrow || node.devices.some((cell) => wanted(node, cell))))
     .sort((a, b) => a.number - b.number);
 }
 
@@ -69,12 +58,12 @@ export interface Tally {
   groups: Map<string, number>;
 }
 
-export function tally(nodes: Iterable<NodeCells>, jobs: ReadonlyMap<string, LiveJob>, by: By): Tally {
+export function tally(nodes: Iterable<LiveNode>, jobs: ReadonlyMap<string, LiveJob>, by: By): Tally {
   const states: Record<CellState, number> = { allocated: 0, shared: 0, releasing: 0, reserved: 0, free: 0, quarantined: 0, unhealthy: 0 };
   const found: Tally = { gpus: 0, states, usable: 0, nodes: {}, groups: new Map() };
   for (const node of nodes) {
     found.nodes[node.state] = (found.nodes[node.state] ?? 0) + 1;
-    for (const cell of node.gpus) {
+    for (const cell of node.devices) {
       found.gpus += 1;
       states[cell[0]] += 1;
       if (cell[0] === "free" && node.state === "ready") found.usable += 1;
@@ -92,9 +81,9 @@ export interface Run {
   cell: Cell;
 }
 
-export function runsOf(node: NodeCells): Run[] {
+export function runsOf(node: LiveNode): Run[] {
   const runs: Run[] = [];
-  node.gpus.forEach((cell, at) => {
+  node.devices.forEach((cell, at) => {
     const last = runs.at(-1);
     if (last && JSON.stringify(last.cell) === JSON.stringify(cell)) last.to = at;
     else runs.push({ from: at, to: at, cell });

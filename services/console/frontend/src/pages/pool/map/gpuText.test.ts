@@ -1,12 +1,13 @@
 import { describe, expect, it } from "vitest";
 
-import { aJob, aNode, FREE, allocated, jobMap, releasing } from "../liveRows.fixture";
-import { cellTitle } from "../../../ui/gpuCellStyle";
-import { devicesText, gpuSentences, runSummary } from "./gpuText";
+import { cellTitle } from "../../../shared/gpuCellStyle";
+import { devicesText } from "../../../shared/nodes";
+import { aJob, allocated, aNode, FREE, jobMap, releasing } from "../../../testing/liveRows";
+import { gpuSentences, runSummary } from "./gpuText";
 import { level, meanUtilisation } from "./telemetry";
 
 const NOW = Date.parse("2026-01-01T00:05:00Z");
-const eviction = { for_job: "serve-1", cause: "preemption", stage: "noticed", decided_seq: 7, started_at: "2026-01-01T00:04:50Z", deadline: "2026-01-01T00:05:20Z" };
+const eviction = { for_job: "serve-1", cause: "preemption", stage: "noticed", decided_seq: 7, started_at: "2026-01-01T00:04:50Z", deadline: "2026-01-01T00:05:20Z", grace_s: 30, stuck: false };
 const jobs = jobMap(aJob("train-1"), aJob("train-2", { state: "evicting", eviction }), aJob("serve-1", { project: "serving", priority_class: "serve", priority: 125, state: "reserved", started_at: null }));
 const sentencesOf = (cell: Parameters<typeof aNode>[1][number], more = {}): string => gpuSentences(aNode("n", [cell], more), 0, jobs, undefined, NOW).join(" ");
 

@@ -1,33 +1,19 @@
 // Texts about GPUs and nodes for the tooltip, screen readers and the table.
-import { bytes, capital, count, duration, few } from "../../../lib/format";
-import type { Cell, LiveJob, NodeCells, NodeTelemetry } from "../../../live/types";
-import { jobOfTask, type Run } from "./gpuFilter";
-
-export const NODE_STATE_TEXTS: Record<string, string> = {
-  ready: "is schedulable",
-  draining: "is draining: its jobs are migrated, evicted or end, and no new ones are placed",
-  drained: "is drained: no jobs run there and no new ones are placed",
-  unreachable: "is unreachable: its jobs may still run, and no new ones are placed",
-  lost: "is lost: its jobs are requeued",
-};
-
-/** `2 GPUs, 6 × 3g.40gb`: the GPUs and the MIG devices by profile. */
-export function devicesText(node: NodeCells): string {
-  const profiles = (node.kinds ?? []).flatMap(([, profile]) => (profile === null ? [] : [profile]));
-  const whole = node.gpus.length - profiles.length;
-  const mig = [...new Set(profiles)].sort().map((profile) => `${profiles.filter((each) => each === profile).length} × ${profile}`);
-  return [...(whole > 0 || mig.length === 0 ? [count(whole, "GPU")] : []), ...mig].join(", ");
-}
+import type { LiveJob, LiveNode, NodeTelemetryRow } from "../../../api";
+import { bytes, capital, duration, few } from "../../../lib";
+import { cellText } from "../../../shared/gpuCellStyle";
+import { NODE_STATE_TEXTS } from "../../../shared/nodes";
+import type { Run } from "./gpuFilter";
 
 /** Sentences about a GPU. now: ms. */
 export function gpuSentences(
-  node: NodeCells,
+  node: LiveNode,
   gpu: number,
   jobs: ReadonlyMap<string, LiveJob>,
-  measured: NodeTelemetry | undefined,
+  measured: NodeTelemetryRow | undefined,
   now: number,
 ): string[] {
-  const cell = node.gpus[gpu];
+  const cell = node.devices[gpu];
   if (!cell) return [];
   const [state, holder, reserved, sharedBy, problem] = cell;
   const job = holder === null ? undefined : jobs.get(holder);
@@ -77,22 +63,4 @@ const jobWithProject = (name: string, jobs: ReadonlyMap<string, LiveJob>): strin
 export const jobAttributes = (job: LiveJob): string => `${job.project ? `project ${job.project}` : "no project"}, class ${job.priority_class}, priority ${job.priority}`;
 
 /** `GPU 0–3: train-1`, for one line of a table. */
-export const runSummary = ({ from, to, cell }: Run): string => `${from === to ? `GPU ${from}` : `GPU ${from}–${to}`}: ${cellSummary(cell)}`;
-
-export function cellSummary([state, holder, reserved, sharedBy, problem]: Cell): string {
-  const then = reserved !== null && state !== "reserved" ? `, reserved for ${reserved}` : "";
-  switch (state) {
-    case "allocated":
-      return `${holder ?? "allocated"}${then}`;
-    case "releasing":
-      return `being released by ${holder ?? "a job"}${then}`;
-    case "shared":
-      return `shared by ${few([...new Set(sharedBy.map(jobOfTask))], 4)}${then}`;
-    case "reserved":
-      return `reserved for ${reserved ?? "a job"}`;
-    case "free":
-      return "free";
-    default:
-      return `${state}${because(problem)}`;
-  }
-}
+export const runSummary = ({ from, to, cell }: Run): string => `${from === to ? `GPU ${from}` : `GPU ${from}–${to}`}: ${cellText(cell)}`;

@@ -1,7 +1,7 @@
 // The position of each node and GPU on the map, in CSS pixels from its top left corner.
 
 /** cell: side of a GPU; gap: between two; label: height of the line above with the node's name, 0: none; pad: around a node. */
-export interface Density {
+interface Density {
   cell: number;
   gap: number;
   label: number;
@@ -62,7 +62,7 @@ export function fitting(nodes: number, most: number, width: number, maxHeight: n
   return 0;
 }
 
-export interface Point {
+interface Point {
   x: number;
   y: number;
 }

@@ -1,6 +1,6 @@
 // Draws one GPU, or a run of equal GPUs, on a canvas. Every state has a pattern beside its colour.
-import type { Cell } from "../../../live/types";
-import type { Group } from "./colourGroups";
+import type { Cell } from "../../../api";
+import type { Group } from "../../../shared/colourGroups";
 import type { Palette } from "./palette";
 
 /** How a GPU is drawn. idle: free, but its node is not schedulable. group: of its job; reserved: of the job that it is reserved for; level: 0 to 1, drawn instead of the group; undefined: none. */

@@ -1,18 +1,18 @@
 // Redraws the visible part of the map; fast enough for every change (10,000 GPUs in a few milliseconds).
-import type { Cell, NodeCells } from "../../../live/types";
-import { paintCell, type Box, type CellFace } from "./paintCell";
-import type { Group } from "./colourGroups";
-import { cellAt, seen, tileAt, type Focus, type Layout } from "./layout";
-import type { Palette } from "./palette";
+import type { Cell, LiveNode } from "../../../api";
+import type { Group } from "../../../shared/colourGroups";
 import { jobOfTask, type CellPredicate } from "./gpuFilter";
+import { cellAt, seen, tileAt, type Focus, type Layout } from "./layout";
+import { paintCell, type Box, type CellFace } from "./paintCell";
+import type { Palette } from "./palette";
 
 /** What is drawn. highlighted: a job or a group; level: drawn instead of groups. */
 export interface View {
-  nodes: readonly NodeCells[];
+  nodes: readonly LiveNode[];
   layout: Layout;
   groupOf: (job: string | null) => Group | null;
   wanted: CellPredicate | null;
-  level: ((node: NodeCells, gpu: number) => number | null) | null;
+  level: ((node: LiveNode, gpu: number) => number | null) | null;
   highlighted: { job: string } | { group: string } | null;
   focus: Focus | null;
   palette: Palette;
@@ -40,13 +40,13 @@ function paintNode(ctx: CanvasRenderingContext2D, view: View, at: number, x: num
   const node = view.nodes[at]!;
   paintTile(ctx, layout, node.state, x, y, palette);
   if (layout.label) paintLabel(ctx, layout, node, x, y, palette);
-  for (let gpu = 0; gpu < node.gpus.length; ) {
-    const end = layout.cell >= NAMES_FROM && !view.level ? runEnd(node.gpus, gpu, layout.perLine) : gpu;
+  for (let gpu = 0; gpu < node.devices.length; ) {
+    const end = layout.cell >= NAMES_FROM && !view.level ? runEnd(node.devices, gpu, layout.perLine) : gpu;
     paintRun(ctx, view, node, gpu, end, x, y);
     gpu = end + 1;
   }
   if (!layout.label) paintMark(ctx, layout, node.state, x, y, palette);
-  if (view.focus?.node === at && node.gpus.length) {
+  if (view.focus?.node === at && node.devices.length) {
     const cell = cellAt(layout, view.focus.gpu);
     ctx.strokeStyle = palette.surface;
     ctx.lineWidth = 5;
@@ -67,9 +67,9 @@ export function runEnd(gpus: readonly Cell[], from: number, perLine: number): nu
 
 const sameCell = (a: Cell, b: Cell): boolean => a[0] === b[0] && a[1] === b[1] && a[2] === b[2] && a[0] !== "free" && a[0] !== "shared";
 
-function paintRun(ctx: CanvasRenderingContext2D, view: View, node: NodeCells, from: number, to: number, x: number, y: number): void {
+function paintRun(ctx: CanvasRenderingContext2D, view: View, node: LiveNode, from: number, to: number, x: number, y: number): void {
   const { layout, palette } = view;
-  const cell = node.gpus[from]!;
+  const cell = node.devices[from]!;
   const first = cellAt(layout, from);
   const step = layout.cell + layout.gap;
   const box: Box = { x: x + first.x, y: y + first.y, width: (to - from) * step + layout.cell, height: layout.cell };
@@ -212,7 +212,7 @@ export function paintMark(ctx: CanvasRenderingContext2D, layout: Pick<Layout, "t
   ctx.stroke();
 }
 
-function paintLabel(ctx: CanvasRenderingContext2D, layout: Layout, node: NodeCells, x: number, y: number, palette: Palette): void {
+function paintLabel(ctx: CanvasRenderingContext2D, layout: Layout, node: LiveNode, x: number, y: number, palette: Palette): void {
   const size = Math.min(13, layout.label - 6);
   const middle = y + layout.pad + layout.label / 2 - 2;
   const available = layout.tileWidth - 2 * layout.pad;

@@ -1,25 +1,9 @@
-import { COLOURS } from "./colourGroups";
+import { COLOURS } from "../../../shared/colourGroups";
+
+export type Palette = ReturnType<typeof paletteOf>;
 
 /** The colours of the stylesheet, for the canvas. */
-export interface Palette {
-  ground: string;
-  surface: string;
-  line: string;
-  lineStrong: string;
-  ink: string;
-  inkSoft: string;
-  accent: string;
-  warn: string;
-  bad: string;
-  free: string;
-  unusable: string;
-  focus: string;
-  groups: string[];
-  inks: string[];
-  font: string;
-}
-
-export function paletteOf(element: Element): Palette {
+export function paletteOf(element: Element) {
   const style = getComputedStyle(element);
   const read = (name: string): string => style.getPropertyValue(name).trim();
   const groups = Array.from({ length: COLOURS }, (_, at) => read(`--cat-${at}`));

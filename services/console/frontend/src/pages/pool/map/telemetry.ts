@@ -1,10 +1,10 @@
 // Utilisation and memory use of GPUs, from telemetry.
-import type { NodeCells, NodeTelemetry } from "../../../live/types";
+import type { LiveNode, NodeTelemetryRow } from "../../../api";
 
 export type Measure = "utilisation" | "memory";
 
 /** A fraction from 0 to 1; null: unknown. */
-export function level(gpu: number, measured: NodeTelemetry | undefined, measure: Measure): number | null {
+export function level(gpu: number, measured: NodeTelemetryRow | undefined, measure: Measure): number | null {
   const device = measured?.devices[gpu];
   if (!device) return null;
   if (measure === "utilisation") return device[0] === null ? null : Math.min(1, Math.max(0, device[0] / 100));
@@ -12,13 +12,13 @@ export function level(gpu: number, measured: NodeTelemetry | undefined, measure:
 }
 
 /** Mean utilisation in percent of the allocated GPUs with telemetry; null: none. */
-export function meanUtilisation(nodes: Iterable<NodeCells>, telemetry: ReadonlyMap<string, NodeTelemetry>): number | null {
+export function meanUtilisation(nodes: Iterable<LiveNode>, telemetry: ReadonlyMap<string, NodeTelemetryRow>): number | null {
   let sum = 0;
   let many = 0;
   for (const node of nodes) {
     const devices = telemetry.get(node.node)?.devices;
     if (!devices) continue;
-    node.gpus.forEach((cell, at) => {
+    node.devices.forEach((cell, at) => {
       const value = devices[at]?.[0] ?? null;
       if (value !== null && cell[1] !== null) {
         sum += value;

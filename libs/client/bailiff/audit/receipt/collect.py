@@ -1,0 +1,302 @@
+"""Collects a receipt from a log: two passes, the first for the decision and the Merkle leaves, the second for the records."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from bailiff.audit.log_sources import Source
+from bailiff.audit.verify import chain_of
+from bailiff.client.errors import ClientError, ExitCode
+from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed
+from bailiff_bus.port import Message
+from bailiff_core.humanize import count_text
+from bailiff_core.model.placement_ranges import numbers
+from bailiff_core.records import AUDIT_TYPES, Record, Wire, decisions, decode, facts
+from bailiff_core.records.merkle import Frontier, inclusion_path, leaf_hash
+from bailiff_log.chain_verifier import ChainVerifier
+from bailiff_log.seals import SealChain
+from bailiff_log.signed_notes import Note, NoteError
+from bailiff_log.signed_requests import signing_key
+
+from .model import MAX_RECORDS, Receipt, ReceiptRecord, raw_of
+from .rules import PURPOSES
+
+Read = Callable[[], AsyncGenerator[Message, None]]
+MAX_STAGE_BYTES, BYTES_BESIDE = 500_000, 1_500
+"""So that the file stays below a megabyte. Beside a record's own bytes: names of headers, its path."""
+DECIDED = decisions.PreemptionDecided.type_name().encode()
+LOOKED_AT = frozenset(kind.encode() for kind, data in AUDIT_TYPES.items() if data.__name__ in PURPOSES)
+
+
+@dataclass
+class ReceiptSource:
+    """A log that can be read twice, its valid seals, and what witnesses published.
+
+    Attributes:
+        breathe: Awaited after every few thousand records, so that a service can do other work.
+    """
+
+    pool: str
+    read: Read
+    chain: SealChain
+    cosignatures: Sequence[CheckpointCosigned] = ()
+    breathe: Callable[[], Awaitable[None]] | None = None
+
+    async def wires(self) -> AsyncGenerator[tuple[int, Wire, bytes], None]:
+        """The records that continue the chain, each with its seq and its leaf."""
+        verifier, number = ChainVerifier(self.pool), 0
+        async with aclosing(self.read()) as messages:
+            async for message in messages:
+                wire = verifier.verify(message)
+                number += 1
+                if self.breathe is not None and number % 500 == 0:
+                    await self.breathe()
+                if wire is not None:
+                    yield verifier.head.next_seq - 1, wire, leaf_hash(bytes.fromhex(verifier.head.hash))
+
+
+async def collect_from(
+    open_source: Callable[[], Awaitable[Source]],
+    about: str,
+    decision: int | None = None,
+    breathe: Callable[[], Awaitable[None]] | None = None,
+) -> Receipt:
+    """As `collect`, from a source that is opened for each pass.
+
+    Raises:
+        ClientError: Also where the log does not begin with its first record.
+    """
+    source = await open_source()
+    source.from_its_beginning("a receipt")
+    chain, _ = chain_of(source)
+    cosigned = [each for each in source.cosignatures if isinstance(each, CheckpointCosigned)]
+
+    async def read() -> AsyncGenerator[Message, None]:
+        async with aclosing((await open_source()).messages) as messages:
+            async for message in messages:
+                yield message
+
+    return await collect(ReceiptSource(source.pool, read, chain, cosigned, breathe), about, decision)
+
+
+async def collect(source: ReceiptSource, about: str, decision: int | None = None) -> Receipt:
+    """The receipt of this job, or of all victims of a decision.
+
+    Args:
+        about: A job's name; empty for all victims of `decision`.
+        decision: The record; None: the job's latest preemption.
+
+    Raises:
+        ClientError: There is no such preemption, it is not sealed yet, or the log does not match its seals.
+    """
+    last = source.chain.last
+    if last is None:
+        raise ClientError(ExitCode.NOT_FOUND, f"{source.pool} has no seal yet", "the auditor seals new records within minutes")
+    leaves: list[bytes] = []
+    found: tuple[int, decisions.PreemptionDecided] | None = None
+    latest_of_job = -1
+    async with aclosing(source.wires()) as wires:
+        async for seq, wire, leaf in wires:
+            if seq < last.size:
+                leaves.append(leaf)
+            if dict(wire.headers).get("ce_type") != DECIDED or (decision is not None and seq != decision):
+                continue
+            if about and about.encode() not in wire.value:
+                continue
+            data = decode(wire).data
+            assert isinstance(data, decisions.PreemptionDecided)
+            if about and all(choice.job != about for choice in data.victims):
+                continue
+            latest_of_job, found = seq, (seq, data)
+    if found is None:
+        what = f"#{decision} preempts {about or 'no job'}" if decision is not None else f"no decision preempts {about}"
+        text = f"{source.pool}: {f'no record {what}' if decision is not None else what}"
+        raise ClientError(ExitCode.NOT_FOUND, text, f"see: bailiff explain {about or decision}")
+    if not found[1].victims:
+        raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{found[0]} has no victims: resources became free by themselves")
+    if latest_of_job >= last.size:
+        text = f"{source.pool}#{latest_of_job} is not sealed yet: the last seal is over {count_text(last.size, 'record')}"
+        raise ClientError(ExitCode.NOT_FOUND, text, "wait for the next seal, or name an earlier one: --decision SEQ")
+    victims = (about,) if about else tuple(dict.fromkeys(choice.job for choice in found[1].victims))
+    collector = _Collector(found[0], found[1], victims)
+    kept = await collector.run(source, last.size)
+    if len(kept) > MAX_RECORDS:
+        text = f"{source.pool}#{found[0]} needs {len(kept)} records: at most {MAX_RECORDS} fit into a receipt"
+        raise ClientError(ExitCode.USAGE, text, "prove them one by one: bailiff audit prove SEQ")
+    seal, cosignatures = _seal_over(source, max(kept) + 1)
+    tree = Frontier()
+    tree.extend(leaves[: seal.size])
+    if tree.root().hex() != seal.root:
+        text = f"the log's first {seal.size} records are not those that were sealed"
+        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+    subtree = cache(Frontier().followed_by(leaves[: seal.size]))
+    records = [_kept(seq, wire, inclusion_path(seq, seal.size, subtree)) for seq, wire in sorted(kept.items())]
+    keys = source.chain.key_messages[: source.chain.keys.index(seal.key) + 1]
+    return Receipt(
+        pool=source.pool,
+        decision=found[0],
+        victims=victims,
+        records=tuple(records),
+        left_out=collector.left_out,
+        seal=seal,
+        keys=tuple(keys),
+        cosignatures=tuple(cosignatures),
+    )
+
+
+def _kept(seq: int, wire: Wire, path: list[bytes]) -> ReceiptRecord:
+    headers = tuple((name, raw_of(content)) for name, content in wire.headers if name.startswith("ce_"))
+    return ReceiptRecord(seq=seq, headers=headers, value=raw_of(wire.value), path=tuple(each.hex() for each in path))
+
+
+def _seal_over(source: ReceiptSource, size: int) -> tuple[LogSealed, list[CheckpointCosigned]]:
+    """Of the seals over these records the one that most witnesses cosigned, the first of equals; with the cosignatures."""
+    by_text: dict[str, dict[str, CheckpointCosigned]] = {}
+    for each in source.cosignatures:
+        try:
+            by_text.setdefault(Note.parse(each.checkpoint).text, {})[each.witness] = each
+        except NoteError:
+            continue
+
+    def cosigned(seal: LogSealed) -> list[CheckpointCosigned]:
+        return list(by_text.get(Note.parse(seal.checkpoint).text, {}).values())
+
+    over = [seal for seal in source.chain.seals if seal.size >= size]
+    seal = max(over, key=lambda each: (len(cosigned(each)), -each.size))
+    return seal, cosigned(seal)
+
+
+Group = list[tuple[int, Wire]]
+"""Records that are signed together: a record, and those before it since the last one with a signature of its own."""
+
+
+@dataclass
+class _Collector:
+    """Follows the log and keeps what the receipt needs, each record with its group, in the order of the log.
+
+    Attributes:
+        waiting: Victims whose eviction has not ended, each with the tasks that it still has to lose; none: all.
+    """
+
+    decision: int
+    data: decisions.PreemptionDecided
+    victims: Sequence[str]
+    kept: dict[int, Wire] = field(default_factory=dict)
+    waiting: dict[str, set[int]] = field(default_factory=dict)
+    _left_out: set[int] = field(default_factory=set)
+    _group: Group = field(default_factory=list)
+    _policy: Group = field(default_factory=list)
+    _submissions: dict[str, Group] = field(default_factory=dict)
+    _writers: dict[bytes, Group] = field(default_factory=dict)
+    _revocations: list[tuple[str, Group]] = field(default_factory=list)
+    _keys: set[str] = field(default_factory=set)
+    _bytes: int = 0
+
+    def __post_init__(self) -> None:
+        for choice in self.data.victims:
+            if choice.job in self.victims:
+                self.waiting.setdefault(choice.job, set()).update(numbers(choice.tasks))
+
+    async def run(self, source: ReceiptSource, size: int) -> dict[int, Wire]:
+        """The records of the receipt by their seq, all below `size`."""
+        signed = False
+        async with aclosing(source.wires()) as wires:
+            async for seq, wire, _ in wires:
+                if seq >= size:
+                    break
+                headers = dict(wire.headers)
+                signed = signed or b"ce_sig" in (name.encode() for name in headers)
+                self._group = [*self._group, (seq, wire)] if signed and not headers.get("ce_sig") else [(seq, wire)]
+                if headers["ce_type"] in LOOKED_AT:
+                    self._take(decode(wire))
+                if seq > self.decision and not self.waiting and headers["ce_cycleend"] == b"true":
+                    break
+        return self._whole()
+
+    @property
+    def left_out(self) -> int:
+        """Stages that were not kept, as the receipt would be too long."""
+        return len(self._left_out - self.kept.keys())
+
+    def _take(self, record: Record) -> None:
+        data, seq, group = record.data, record.seq, self._group
+        preemptor = self.data.preemptor.job
+        match data:
+            case facts.PoolCreated():
+                self._keep(group)
+                self._keys |= {data.certificate.key} if data.certificate is not None else set()
+            case facts.RootKeyChanged():
+                self._keep(group)
+            case facts.WriterStarted():
+                self._writers[dict(group[-1][1].headers)["ce_epoch"]] = group
+                self._keys |= {data.certificate.key} if data.certificate is not None else set()
+            case facts.KeyRevoked():
+                self._revocations.append((data.key, group))
+            case facts.PolicyApplied():
+                self._policy = group
+            case facts.JobSubmitted() if seq < self.decision and data.demand.job in (*self.victims, preemptor):
+                self._submissions[data.demand.job] = [*self._policy, *group]
+                self._keys.add(signing_key(record))
+            case facts.ProposalReceived() if any(each.request == self.data.request for each in data.proposals):
+                self._keep(group)
+            case decisions.PreemptionRequested() | decisions.PreemptionDecided() if seq in (self.data.request, self.decision):
+                self._keep(group)
+            case decisions.JobStarting() if seq > self.decision and (data.job, data.attempt) == (preemptor, self.data.attempt):
+                self._keep(group)
+            case _ if seq > self.decision and getattr(data, "job", "") in self.waiting:
+                self._follow(data)
+            case _:
+                pass
+
+    def _follow(self, data: Any) -> None:
+        """A record about a victim, after the decision."""
+        kind, job = PURPOSES.get(type(data).__name__, ""), data.job
+        choices = [choice for choice in self.data.victims if choice.job == job]
+        match data:
+            case facts.EvictionStarted() if data.decided_by != self.decision:
+                if not choices[0].extends:  # another one, after this was cancelled
+                    del self.waiting[job]
+                return
+            case decisions.EvictionCancelled() | decisions.ReservationDropped() if data.preemption != self.decision:
+                return
+            case _ if getattr(data, "attempt", choices[0].attempt) != choices[0].attempt or kind not in ("stage", "outcome"):
+                return
+            case _:
+                pass
+        if kind == "stage" and self._bytes > MAX_STAGE_BYTES:
+            self._left_out.add(self._group[-1][0])
+            return
+        self._keep(self._group)
+        match data:
+            case decisions.JobRequeued() | decisions.JobEnded():
+                del self.waiting[job]
+            case decisions.JobShrunk() | facts.TaskEvictionCancelled() if self.waiting[job]:
+                self.waiting[job] -= {data.task} if isinstance(data, facts.TaskEvictionCancelled) else set(numbers(data.tasks))
+                if not self.waiting[job]:
+                    del self.waiting[job]
+            case decisions.EvictionCancelled() if not data.notified:
+                del self.waiting[job]
+            case decisions.ReservationDropped() if all(choice.reserved for choice in choices):
+                del self.waiting[job]
+            case _:
+                pass
+
+    def _keep(self, group: Group) -> None:
+        for seq, wire in group:
+            if seq not in self.kept:
+                self.kept[seq] = wire
+                self._bytes += BYTES_BESIDE + len(wire.value) + sum(len(content) for _, content in wire.headers)
+
+    def _whole(self) -> dict[int, Wire]:
+        """With submissions, their policies, and the keys of all of them."""
+        for group in self._submissions.values():
+            self._keep(group)
+        last = max(self.kept)
+        for key, group in self._revocations:
+            if key in self._keys and group[-1][0] < last:
+                self._keep(group)
+        for epoch in {dict(wire.headers)["ce_epoch"] for wire in self.kept.values()} & self._writers.keys():
+            self._keep(self._writers[epoch])
+        return self.kept

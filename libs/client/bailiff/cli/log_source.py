@@ -1,0 +1,74 @@
+"""Where a command reads the log from: its options, and the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bailiff.client.errors import ClientError, ExitCode
+
+from .session import Session
+
+if TYPE_CHECKING:
+    from bailiff.audit.log_sources import Source
+    from bailiff_log.reader import Entry
+
+FromFile = Annotated[
+    Path | None, typer.Option("--file", "-f", help="An exported log, or a folder of segments, instead of Kafka's log.")
+]
+FromArchive = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        metavar="ADDRESS",
+        help="The auditor's PostgreSQL instead of Kafka: postgresql://…; or a folder of segments: its path, or s3://….",
+    ),
+]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option("--trust", metavar="KEY", help="The log's first sealing key, obtained out of band; repeatable."),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit code 9 if nothing is wrong, but something was found that a person has to judge.")
+]
+
+
+@asynccontextmanager
+async def source_of(session: Session, file: Path | None, archive: str | None) -> AsyncIterator[Source]:
+    """The source of the log: a file, a folder of segments, the archive, or Kafka. Raises `ClientError`."""
+    from bailiff.audit.log_sources import from_archive, from_file, from_kafka
+    from bailiff.audit.object_path import path_of
+
+    if file is not None and archive is not None:
+        raise ClientError(ExitCode.USAGE, "--file and --archive are mutually exclusive", "use one")
+    path = path_of(archive) if archive is not None and not is_database(archive) else file
+    if path is not None:
+        source = from_file(path)
+        if session.pool not in (None, source.pool):
+            text = f"{path} is a log of {source.pool}, not of {session.pool}"
+            raise ClientError(ExitCode.NOT_FOUND, text, f"use --pool {source.pool}, or another file")
+        yield source
+    elif archive is not None:
+        async with from_archive(archive, session.pool) as source:
+            yield source
+    else:
+        async with session.client() as client:
+            yield await from_kafka(client, session.pool)
+
+
+def is_database(address: str) -> bool:
+    """Whether it is an archive in PostgreSQL, not a folder of segments."""
+    return address.startswith(("postgresql://", "postgres://"))
+
+
+async def mark_end(entries: AsyncIterator[Entry], end: int) -> AsyncIterator[Entry | None]:
+    """The entries, with a None after the last one below offset `end`, and at the end of the stream."""
+    async for entry in entries:
+        yield entry
+        if entry.offset == end - 1:
+            yield None
+    yield None

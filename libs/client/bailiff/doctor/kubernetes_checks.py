@@ -1,0 +1,157 @@
+"""Checks of `bailiff doctor --kubeconfig`: what the bridge needs in a cluster, and what makes a preemption cost a retry."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bailiff_core.humanize import count_text, first_names
+from bailiff_kubernetes import Api, ApiError, NotFound, names
+from bailiff_kubernetes.resources import JOBS, JOBSETS, LEASES, PODS, PYTORCH_JOBS, RAY_JOBS, Object, Resource, condition_of
+
+from .finding import Check, finding
+
+MUTATING = Resource(
+    "admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", namespaced=False
+)
+VALIDATING = Resource(
+    "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+)
+POLICIES = {
+    MUTATING: ("bailiff-submitted-by", "bailiff-job-pods", "bailiff-gate"),
+    VALIDATING: ("bailiff-identity", "bailiff-placement"),
+}
+ENDED = ("Complete", "Completed", "Succeeded", "Failed")
+LEASE = "bailiff-kubernetes-bridge"
+IGNORE = 'podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}]}'
+
+
+async def kubernetes_checks(kubeconfig: Path) -> list[Check]:
+    """All checks of this cluster. Read-only."""
+    try:
+        async with await Api.connect(kubeconfig) as api:
+            return [await policies_check(api), await bridge_check(api), *await jobs_checks(api), *await kinds_checks(api)]
+    except ApiError as error:
+        advice = "check the kubeconfig, and its rights to read jobs, pods, leases and admission policies"
+        return [finding("kubernetes", "wrong", error.message, advice)]
+
+
+async def policies_check(api: Api) -> Check:
+    """Without the admission policies nobody vouches for users, and pods are not gated."""
+    missing = []
+    for resource, wanted in POLICIES.items():
+        there = {item["metadata"]["name"] for item in (await api.list(resource)).items}
+        missing += [name for name in wanted if name not in there]
+    if not missing:
+        return finding("kubernetes policies", "ok", "the admission policies are installed")
+    return finding(
+        "kubernetes policies",
+        "wrong",
+        f"not installed: {', '.join(missing)}",
+        "install the admission policies: kubectl apply -f deploy/kubernetes/admission-policies.yaml",
+    )
+
+
+async def bridge_check(api: Api) -> Check:
+    """Whether a bridge holds the Lease."""
+    leases = [item for item in (await api.list(LEASES)).items if item["metadata"]["name"].endswith("kubernetes-bridge")]
+    holders = [lease["spec"]["holderIdentity"] for lease in leases if (lease.get("spec") or {}).get("holderIdentity")]
+    if holders:
+        return finding("kubernetes bridge", "ok", f"{', '.join(holders)} leads")
+    return finding("kubernetes bridge", "warn", "no bridge has the Lease", f"start one; its Lease is called {LEASE} by default")
+
+
+async def jobs_checks(api: Api) -> list[Check]:
+    """Jobs whose preemptions count as failures; pods that run without a gate."""
+    jobs, pods = (await api.list(JOBS, labels=names.POOL)).items, (await api.list(PODS, labels=names.POOL)).items
+    counting = [_name(job) for job in jobs if not _has_ended(job) and not ignores_disruptions(job)]
+    outside = [_name(pod) for pod in pods if _runs_outside(pod)]
+    found = [
+        finding("kubernetes jobs", "ok", f"{count_text(len(jobs), 'Job')} in Bailiff's pools")
+        if not counting
+        else finding(
+            "kubernetes jobs",
+            "warn",
+            f"a preemption counts as a failure of {first_names(counting)}",
+            IGNORE,
+        )
+    ]
+    if outside:
+        found.append(
+            finding(
+                "kubernetes pods",
+                "warn",
+                f"outside of Bailiff, in spite of its label: {first_names(outside)}",
+                "they were created before the admission policies were installed: create them again",
+            )
+        )
+    return found
+
+
+async def kinds_checks(api: Api) -> list[Check]:
+    """Workloads of the other kinds whose preemptions count as failures."""
+    found = []
+    for resource, (counts, advice) in COUNTING.items():
+        try:
+            items = (await api.list(resource)).items
+        except NotFound:  # the cluster does not have the kind
+            continue
+        counting = [_name(item) for item in items if not _has_ended(item) and counts(item)]
+        if counting:
+            text = f"a preemption counts as a failure of the {resource.kind} {first_names(counting)}"
+            found.append(finding("kubernetes jobs", "warn", text, advice))
+    return found
+
+
+def _jobset_counts(item: Object) -> bool:
+    """Also the JobSets of TrainJobs: a JobSet is in a pool by the label of its pods."""
+    jobs = [replicated["template"] for replicated in item["spec"].get("replicatedJobs") or []]
+    return any(_is_in_pool(job["spec"].get("template") or {}) and not ignores_disruptions(job) for job in jobs)
+
+
+def _pytorch_job_counts(item: Object) -> bool:
+    replicas = (item["spec"].get("pytorchReplicaSpecs") or {}).values()
+    return _is_in_pool(item) and any(each.get("restartPolicy") == "Never" for each in replicas)
+
+
+def _ray_job_counts(item: Object) -> bool:
+    return _is_in_pool(item) and not item["spec"].get("backoffLimit")
+
+
+COUNTING: dict[Resource, tuple[Callable[[Object], bool], str]] = {
+    JOBSETS: (_jobset_counts, f"in each replicated job's template, or in the TrainingRuntime: {IGNORE}"),
+    PYTORCH_JOBS: (_pytorch_job_counts, "restartPolicy: OnFailure"),
+    RAY_JOBS: (_ray_job_counts, "backoffLimit: as many preemptions as it may survive; KubeRay starts another cluster for each"),
+}
+"""By kind: whether one counts a preemption as its failure, and what to write instead."""
+
+
+def ignores_disruptions(job: Object) -> bool:
+    """Whether the Job's podFailurePolicy does not count pods that were preempted."""
+    rules: list[Any] = ((job.get("spec") or {}).get("podFailurePolicy") or {}).get("rules") or []
+    return any(
+        rule.get("action") == "Ignore"
+        and any(
+            pattern.get("type") == names.DISRUPTION_TARGET and pattern.get("status", "True") == "True"
+            for pattern in rule.get("onPodConditions") or []
+        )
+        for rule in rules
+    )
+
+
+def _is_in_pool(item: Object) -> bool:
+    return names.POOL in ((item.get("metadata") or {}).get("labels") or {})
+
+
+def _has_ended(item: Object) -> bool:
+    of_ray = (item.get("status") or {}).get("jobDeploymentStatus") in ("Complete", "Failed", "ValidationFailed")
+    return of_ray or any((condition_of(item, kind) or {}).get("status") == "True" for kind in ENDED)
+
+
+def _runs_outside(pod: Object) -> bool:
+    gates = [gate["name"] for gate in pod["spec"].get("schedulingGates") or []]
+    is_active = (pod.get("status") or {}).get("phase") in ("Pending", "Running")
+    return is_active and names.GATE not in gates and names.TASK_HASH not in (pod["metadata"].get("labels") or {})
+
+
+def _name(item: Object) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"

@@ -1,0 +1,116 @@
+"""Projects: usage, quota and fair share as data."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
+from bailiff_core.model.policy import Policy, Project
+from bailiff_core.model.project_tree import DIRECT
+from bailiff_core.model.state import ENDED, PoolState
+from bailiff_core.model.undecoded import Undecoded, shared_of
+from bailiff_core.views import Amounts, ProjectView, project_view
+
+
+class ProjectRow(ProjectView):
+    """One project in `bailiff project list`; the empty name: jobs without a project.
+
+    Attributes:
+        usage_text: The GPUs as text, as in `8/4 over quota`.
+        depth: 0 at the top.
+    """
+
+    parent: str | None
+    depth: int
+    description: str
+    priority: int
+    weight: dict[str, int]
+    usage_text: str
+    jobs_running: int
+    jobs_pending: int
+
+
+def rows(state: PoolState) -> list[ProjectRow]:
+    """Every project under its parent, siblings in the policy's order."""
+    from bailiff_log.quota_usage_rows import project_usage  # imported here: `bailiff list` loads no engine rules
+
+    usage = project_usage(state)
+    found = []
+    counts = _counts(state)
+    for project, depth in in_tree_order(state.rules):
+        own = [counts[name] for name in below(state.rules, project.name) if name in counts]
+        found.append(_row(project, depth, project_view(project.name, usage[project.name]), own))
+    names = dict.fromkeys(project.name for project in state.rules.projects)
+    without_project = [count for name, count in counts.items() if name not in names]
+    if found and without_project:
+        no_project = Project.model_construct(name=DIRECT, description="jobs without a project")
+        found.append(_row(no_project, 0, project_view("", usage[DIRECT]), without_project))
+    return found
+
+
+def _counts(state: PoolState) -> dict[str, Counter[str]]:
+    """Number of jobs that have not ended, by project (without subprojects) and phase."""
+    found: dict[str, Counter[str]] = {}
+    stored = isinstance(state.jobs, Undecoded)
+    jobs = (shared_of(state.jobs, name) for name in state.jobs) if stored else state.jobs.values()
+    for (project, phase), count in Counter((job.project, job.phase) for job in jobs).items():
+        if phase not in ENDED:
+            found.setdefault(project, Counter())[phase] = count
+    return found
+
+
+def in_tree_order(policy: Policy) -> Iterator[tuple[Project, int]]:
+    """Each project with its depth, children directly after their parent."""
+
+    def walk(parent: str | None, depth: int) -> Iterator[tuple[Project, int]]:
+        for project in policy.projects:
+            if project.parent == parent:
+                yield project, depth
+                yield from walk(project.name, depth + 1)
+
+    return walk(None, 0)
+
+
+def below(policy: Policy, project: str) -> list[str]:
+    """The project and its subprojects."""
+    found, more = [project], [project]
+    while more:
+        above = more.pop()
+        children = [each.name for each in policy.projects if each.parent == above]
+        found += children
+        more += children
+    return found
+
+
+def _row(project: Project, depth: int, view: ProjectView, jobs: list[Counter[str]]) -> ProjectRow:
+    return {
+        **view,
+        "parent": project.parent,
+        "depth": depth,
+        "description": project.description,
+        "priority": project.priority,
+        "weight": project.over_quota_weight.model_dump(),
+        "usage_text": usage_text(view["used"]["gpus"] or 0, view["quota"]["gpus"], view["quota_in_force"]["gpus"]),
+        "jobs_running": sum(count[phase] for count in jobs for phase in ("starting", "running", "evicting")),
+        "jobs_pending": sum(count[phase] for count in jobs for phase in ("pending", "reserved")),
+    }
+
+
+def usage_text(used: float, quota: float | None, in_force: float | None) -> str:
+    """`8/4 over quota`, `4/4`, `3 of unlimited`; `4/4 over quota (2 in force)` where more is asked for than there is."""
+    if quota is None:
+        return f"{used:.10g} of unlimited"
+    shrunk = f" ({in_force:.10g} in force)" if in_force is not None and in_force < quota else ""
+    return f"{used:.10g}/{quota:.10g}" + (" over quota" if used > (quota if in_force is None else in_force) else "") + shrunk
+
+
+def amounts_text(row: Amounts, *, none: str = "unlimited") -> str:
+    """`4 GPUs, 32 CPU, 64GiB`; unbounded resources are omitted.
+
+    Args:
+        none: Text if all are unbounded.
+    """
+    gpus, cpu, memory = row["gpus"], row["cpu_milli"], row["memory_bytes"]
+    parts = [] if gpus is None else [gpus_text(round(gpus * 1000))]
+    parts += [] if cpu is None else [f"{thousandths_text(cpu)} CPU"]
+    parts += [] if memory is None else [memory_text(memory)]
+    return ", ".join(parts) or none

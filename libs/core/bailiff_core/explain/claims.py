@@ -1,0 +1,66 @@
+"""What a job claims for itself, and what of it holds now (docs/reference/claims.md)."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.lifecycle import stale_grace
+from bailiff_core.model.claims import believed, has_protective_labels
+from bailiff_core.model.grace import grace_of, granted_grace
+from bailiff_core.model.job_labels import has_labels
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.queue.preemption_delay import delay_of
+
+from .sentences import Sentence, seqs_of
+
+
+class Claim(NamedTuple):
+    """A field that makes the job harder to evict, as people read it.
+
+    Attributes:
+        field: Of the job file.
+        claimed: What the job said.
+        granted: What holds.
+    """
+
+    field: str
+    claimed: str
+    granted: str
+
+
+def claims_of(state: PoolState, job: Job) -> list[Claim]:
+    """Returns what the job claims, and what of it is granted now."""
+    demand, found = job.demand, []
+    if demand.grace is not None:
+        found.append(Claim("grace", duration_text(demand.grace), duration_text(grace_of(state, job))))
+    if demand.preemptible is False:
+        found.append(Claim("preemptible", "false", str(job.preemptible).lower()))
+    if demand.stale_grace is not None:
+        claimed = "never" if demand.stale_grace == "never" else duration_text(demand.stale_grace)
+        granted = stale_grace.grace(state, job)
+        found.append(Claim("stale_grace", claimed, "never" if granted is None else duration_text(granted)))
+    if demand.preemption_delay is not None:
+        found.append(Claim("preemption_delay", duration_text(demand.preemption_delay), duration_text(delay_of(state, job))))
+    protections = state.rules.protections
+    protective = (*protections.excluded, *(budget.labels for budget in protections.budgets if budget.labels))
+    if any(has_labels(job, labels) for labels in protective):
+        found.append(Claim("labels", "protected", "protected" if has_protective_labels(state, job) else "not protected"))
+    return found
+
+
+def claim_sentences(state: PoolState, job: Job) -> Iterator[Sentence]:
+    """Yields what the job claims and is granted, and why it is believed less than others."""
+    seqs = seqs_of(job.seq, state.policy_revision)
+    for claim in claims_of(state, job):
+        granted = "which is granted" if claim.claimed == claim.granted else f"and is granted {claim.granted}"
+        yield Sentence(f"It claims {claim.field} {claim.claimed}, {granted}.", seqs)
+    if job.unkept:
+        most, grace = state.rules.preemption.max_counted_loss, grace_of(state, job)
+        graces = f"{duration_text(grace)} instead of {duration_text(granted_grace(state, job))}"
+        losses = f"{duration_text(believed(job, most))} counts as work lost instead of {duration_text(most)}"
+        yield Sentence(
+            f"It is believed less, {count_text(job.unkept, 'time')} in a row: it used up its whole grace and saved nothing, or a "
+            "checkpoint that it had reported could not be read. "
+            f"So its grace is {graces}, and of its running time at most {losses}.",
+            seqs_of(job.unkept_seq),
+        )

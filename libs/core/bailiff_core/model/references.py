@@ -1,0 +1,79 @@
+"""Faults in the names that documents give and refer to: duplicates, unknown names, cycles."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+Place = tuple[int | str, ...]
+
+
+class Fault(NamedTuple):
+    """One fault, and its place in the document."""
+
+    place: Place
+    text: str
+
+
+def duplicate_faults(names: Sequence[str], place: Place, field: str = "name") -> list[Fault]:
+    """A fault for each name that the list has before."""
+    first = {name: at for at, name in reversed(list(enumerate(names)))}
+    return [Fault((*place, at, field), f"{name!r} occurs twice") for at, name in enumerate(names) if first[name] < at]
+
+
+def tree_faults(entries: Sequence[tuple[str, str | None]], place: Place) -> list[Fault]:
+    """Faults of a list of (name, parent) that must form trees: duplicate names, unknown parents, cycles."""
+    parents = dict(entries)
+    faults = duplicate_faults([name for name, _ in entries], place)
+    for at, (name, parent) in enumerate(entries):
+        seen, above = [name], parent
+        while above in parents and above not in seen:
+            seen.append(above)
+            above = parents[above]
+        if parent is not None and parent not in parents:
+            faults.append(Fault((*place, at, "parent"), f"there is no {parent!r}; {suggest(parent, parents)}"))
+        elif above == name:
+            faults.append(Fault((*place, at, "parent"), f"{' -> '.join([*seen, name])} is a cycle"))
+    return faults
+
+
+def class_faults(classes: Sequence[tuple[str, bool]], place: Place = ("priority_classes",)) -> list[Fault]:
+    """Duplicate names of (name, whether it is the global default), and other than exactly one default."""
+    names = [name for name, _ in classes]
+    defaults = [at for at, (_, is_default) in enumerate(classes) if is_default]
+    faults = duplicate_faults(names, place)
+    if len(defaults) != 1:
+        text = f"exactly one class must be the global default, found {', '.join(names[at] for at in defaults) or 'none'}"
+        faults.append(Fault((*place, defaults[1], "global_default") if defaults else place, text))
+    return faults
+
+
+def project_faults(wanted: Sequence[str | None], known: Iterable[str], place: Place) -> list[Fault]:
+    """A fault for each entry of the list whose `project` is not known.
+
+    Args:
+        wanted: The project of each entry.
+    """
+    names = list(known)
+    return [
+        Fault((*place, at, "project"), f"no project {name!r}; {suggest(name, names)}")
+        for at, name in enumerate(wanted)
+        if name is not None and name not in names
+    ]
+
+
+def names_of(entries: Any) -> tuple[str, ...]:
+    """The `name` of each entry of a list of JSON objects; empty if it is not such a list."""
+    found = [each.get("name") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    return tuple(name for name in found if isinstance(name, str))
+
+
+def suggest(wanted: str, known: Iterable[str]) -> str:
+    """A hint with the closest known name, or the first few known names."""
+    names = list(known)
+    near = difflib.get_close_matches(wanted, names, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not names:
+        return "there are none"
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"there are {', '.join(names[:8])}{more}"

@@ -1,0 +1,84 @@
+"""Facts about evictions: proposed, started, and how far each task came."""
+
+from typing import Literal
+
+from bailiff_core.model.document import Count, Document, Duration, JobName, Seq, Text
+from bailiff_core.model.proposal import Proposal
+
+from .payload import Fact
+from .tasks import Checkpoint, TaskFact
+
+
+class ProposalReceived(Fact):
+    """Proposals of victim selection for selection `selection`, computed on the state at `computed_at` (a seq).
+
+    They are claims. That state has the requests and, in its policy, the step budget, so anybody can search again.
+    """
+
+    selection: Count
+    computed_at: Seq
+    logic: Count
+    proposals: tuple[Proposal, ...]
+
+
+class EvictionStarted(Fact):
+    """The executor starts the eviction: agents are notified from here on."""
+
+    job: JobName
+    attempt: Count
+    decided_by: Seq
+
+
+class PreemptionAbandoned(Fact):
+    """The executor found that the preemption is not needed any more."""
+
+    preemption: Seq
+    reason: Text
+
+
+EvictionStage = Literal[
+    "noticed",
+    "acknowledged",
+    "step_confirmed",
+    "step_agreed",
+    "checkpoint_started",
+    "saving_in_flight",
+    "checkpoint_committed",
+    "yielding",
+    "term_sent",
+    "kill_sent",
+]
+
+
+class Stage(Document):
+    """How far a task's eviction came. `elapsed` is µs since the notice, on the agent's boot-time clock.
+
+    Attributes:
+        step: Step of the stage; with `noticed`, the last one that the task published.
+        attached: With `noticed`: the task listens for notices, so TERM follows `term_after` µs after the notice instead of with
+            it; KILL follows `kill_after` µs after the notice.
+        step_rate_milli: Steps in 1,000 s; 0: unknown.
+        stuck_in: With `term_sent` and `kill_sent`: the last stage before it; `noticed` means that the task never acknowledged.
+    """
+
+    stage: EvictionStage
+    elapsed: Duration = 0
+    step: Count | None = None
+    attached: bool = False
+    term_after: Duration | None = None
+    kill_after: Duration | None = None
+    step_rate_milli: Count = 0
+    checkpoint: Checkpoint | None = None
+    stuck_in: EvictionStage | None = None
+
+
+class EvictionStageReached(TaskFact, Stage):
+    """A stage of the task's eviction was reached."""
+
+
+class TaskEvictionCancelled(TaskFact):
+    """The agent confirms that the task's eviction is cancelled."""
+
+
+class TaskCancelEvictionRefused(TaskFact):
+    """The task had acknowledged, or got TERM, before the cancellation arrived; its eviction continues."""

@@ -1,0 +1,45 @@
+"""Whose turn a request waits for: found before it is decided, from its signature, or its source where nobody signed."""
+
+from bailiff_bus.envelope import InvalidMessage, ReceivedMessage
+from bailiff_bus.port import Message
+from bailiff_core.model.state import PoolState
+from bailiff_core.permissions import Requester, keys_denial, sender_name
+from bailiff_core.records.job_requests import SubmitJob
+from bailiff_core.records.request import RequestBody
+from bailiff_log.signatures import Identity, known_keys, verify
+
+from .turns import KNOWN, OPERATORS, UNKNOWN, User
+
+FOR_OPERATORS = ("operator", "keys")  # `RequestBody.SENDER`
+
+
+def sender_of(state: PoolState, message: Message) -> User:
+    """The user who takes a turn for this request.
+
+    A signed request is its key holder's, or that of the user whom a holder signs in or submits workloads for. One without a valid
+    signature counts as its source's: a key that is merely named gives no turn of its holder's. Operators go first with what
+    operators alone may send; their other requests keep their order behind their submissions, as everybody's do.
+    """
+    received = ReceivedMessage(message)
+    if not received.is_signed:
+        return User(UNKNOWN, received.source)
+    try:
+        envelope = received.envelope((RequestBody,))
+        identity = verify(envelope, known_keys(state))
+    except InvalidMessage:
+        return User(UNKNOWN, received.source)
+    requester, body = Requester(identity.actor, identity.auth), envelope.body
+    assert isinstance(body, RequestBody)
+    sender = proven_sender(state, identity, body)
+    assert sender is not None
+    if body.SENDER in FOR_OPERATORS and keys_denial(state.rules, requester) is None:
+        return User(OPERATORS, identity.actor)
+    return User(KNOWN, sender)
+
+
+def proven_sender(state: PoolState, identity: Identity, body: RequestBody) -> str | None:
+    """The user as whom the sender of a signed request counts; None for every other request."""
+    if identity.auth != "signed":
+        return None
+    owner = body.demand.user if isinstance(body, SubmitJob) and body.spec.workload is not None else None
+    return sender_name(state.rules, Requester(identity.actor, identity.auth), owner)

@@ -1,1 +1,0 @@
-import{Y as e}from"./index-wboUB2gF.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};

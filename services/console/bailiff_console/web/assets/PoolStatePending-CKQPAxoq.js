@@ -1,1 +1,0 @@
-import{C as e,G as t,K as n,Y as r,et as i}from"./index-wboUB2gF.js";function a({title:a,what:o,live:s}){return r(`div`,{class:`page`,children:[r(`h1`,{children:a}),s.connection.value===`lost`?r(n,{error:new i(0,`${e(o)} cannot be shown`,`The console does not send the pool's state. Retrying every few seconds.`)}):r(t,{what:`${o} of ${s.pool}`})]})}export{a as t};

@@ -1,1 +1,0 @@
-/* empty css                  */import{Y as e}from"./index-wboUB2gF.js";function t({legend:t,options:n,value:r,onChange:i}){return e(`fieldset`,{class:`segmented`,children:[e(`legend`,{class:`visually-hidden`,children:t}),n.map(([n,a])=>e(`label`,{children:[e(`input`,{type:`radio`,name:t,value:n,checked:r===n,onChange:()=>i(n)}),e(`span`,{children:a})]},n))]})}export{t};

@@ -1,1 +1,0 @@
-import{X as e}from"./index-wboUB2gF.js";function t(){let{value:t,failure:n}=e(`/api/pools`).value;return t?{state:t.archive.configured?`there`:`none`,behind:t.archive.behind}:{state:n?`none`:`loading`,behind:{}}}export{t};

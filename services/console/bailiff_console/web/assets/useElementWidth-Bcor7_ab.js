@@ -1,1 +1,0 @@
-import{Q as e,lt as t}from"./index-wboUB2gF.js";function n(n){let r=e(0);return t(()=>{let e=new ResizeObserver(([e])=>r.value=Math.floor(e.contentRect.width));return e.observe(n.current),()=>e.disconnect()},[]),r}export{n as t};

@@ -1,1 +1,0 @@
-import{J as e,Y as t,lt as n,pt as r}from"./index-wboUB2gF.js";function i(e){n(()=>(document.title=`${e} · Bailiff`,()=>void(document.title=`Bailiff`)),[e])}function a(n,i,a){let[o,s]=r(i),c=n.length>o&&t(`div`,{class:`more`,children:t(e,{onClick:()=>s(o+a),children:[(n.length-o).toLocaleString(`en`),` more`]})});return[n.slice(0,o),c||null]}export{i as n,a as t};

@@ -1,0 +1,7 @@
+export type * from "../../generated/console";
+export type { JobHistory, Accounting, AccountingRow, AllocationItem, AttemptItem, Figures, ArchivedJob, Overview, OverviewPoint, PoolItem, ProjectSeries, QuotaSeries, RangeFigures, RecordDetails, SealItem, UsageItem } from "../../generated/query";
+export * from "./client";
+export * from "./debouncedQuery";
+export type * from "./types";
+export * from "./useArchive";
+export * from "./useFetch";

@@ -1,0 +1,3 @@
+export * from "./PoolStatePending";
+export * from "./currentUser";
+export * from "./livePool";

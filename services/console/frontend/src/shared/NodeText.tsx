@@ -1,0 +1,16 @@
+import type { LiveNode } from "../api";
+import { devicesText, NODE_STATE_TEXTS } from "./nodes";
+
+/** What the node has, and whether it takes jobs. */
+export const NodeText = ({ node }: { node: LiveNode }) => (
+  <>
+    {devicesText(node)}
+    {node.gpu_models.map((model) => `, ${model}`)}. The node {NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.
+  </>
+);
+
+/** The labels of the node, by name. */
+export function NodeLabels({ node }: { node: LiveNode }) {
+  const labels = Object.entries(node.labels).sort(([a], [b]) => (a < b ? -1 : 1));
+  return labels.length > 0 && <dl class="facts labels">{labels.flatMap(([name, value]) => [<dt key={`${name} `}>{name}</dt>, <dd key={name}>{value}</dd>])}</dl>;
+}

@@ -1,0 +1,3 @@
+"""Fixtures of several files."""
+
+from tests.kits.client_pool import bus, pool  # noqa: F401

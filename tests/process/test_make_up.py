@@ -1,0 +1,107 @@
+"""`make up` typed again and again on a system whose processes are killed: its jobs run on, and it says what it did."""
+
+import random
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kits.make_up import PATIENCE_S, Up
+
+from bailiff_devstack.identity import wait_until
+from bailiff_devstack.updown import FOLDERS, KEEPER
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[Up]:
+    system = Up(tmp_path / "state")
+    system.up("--gpus", "4xH100-80GB")
+    yield system
+    system.run("down")
+
+
+def submitted(system: Up, name: str) -> Path:
+    """The file to which each start of a job of two GPUs that never ends adds its pid; there is one when this returns."""
+    pids = system.state.parent / name
+    system.bailiff("submit", "--name", name, "--gpus", "2", "--", "bash", "-c", f"echo $$ >> {pids}; exec sleep infinity")
+    assert wait_until(pids.exists, PATIENCE_S)
+    return pids
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(20, marks=pytest.mark.long)])
+def test_jobs_survive_make_up_and_kills_of_everything_between(system: Up, rounds: int) -> None:
+    pids = submitted(system, "steady")
+    chance = random.Random(rounds)
+    for _ in range(rounds):
+        for name in chance.sample(list(FOLDERS), k=chance.randint(0, 2)):
+            system.kill(name)
+        said = system.up()
+        assert "Bailiff is running." in said
+        assert system.run("status").returncode == 0, "everything runs when it returns"
+    (pid,) = pids.read_text().split()
+    assert Path(f"/proc/{pid}").exists(), "the job's process was never touched"
+    assert "steady" in system.bailiff("list")
+
+
+def test_on_a_running_system_it_touches_nothing(system: Up) -> None:
+    before = {name: system.process(name) for name in FOLDERS}
+    said = system.up("--gpus", "8xH100-80GB")
+    assert "everything runs already; nothing was started" in said
+    assert "GPUS=8xH100-80GB is ignored: the node has 4xH100-80GB until `make down`" in said
+    assert {name: system.process(name) for name in FOLDERS} == before
+
+
+def test_what_ends_is_started_again_by_itself(system: Up) -> None:
+    for name in ("console", "node-agent", "kafka"):
+        killed = system.kill(name)
+        assert wait_until(lambda name=name, killed=killed: system.process(name) != killed, PATIENCE_S), name
+    assert wait_until(lambda: system.run("status").returncode == 0, PATIENCE_S)
+    assert "ended: console; starting again" in (system.state / "services" / "keeper.log").read_text()
+
+
+def test_a_task_folder_that_is_gone_does_not_end_the_agent(system: Up) -> None:
+    pids = submitted(system, "lost")
+    system.kill(KEEPER)
+    system.kill("node-agent")
+    (tasks,) = (system.state / "state" / "node-agent").glob("*/*/tasks")
+    shutil.rmtree(tasks)
+    assert "starting node-agent" in system.up()
+    assert wait_until(lambda: len(pids.read_text().split()) == 2, PATIENCE_S), "the job starts again"
+    assert system.process("node-agent").alive()
+
+
+def test_a_service_that_has_no_address_is_started_anew(system: Up) -> None:
+    system.kill(KEEPER)
+    before = system.process("console")
+    (system.state / "state" / "console.address").unlink()
+    assert "starting console" in system.up()
+    assert system.process("console") != before
+    assert not before.alive()
+
+
+def test_a_port_in_use_is_named_before_anything_starts(system: Up) -> None:
+    system.kill(KEEPER)
+    killed = system.kill("console")
+    others = {name: system.process(name) for name in FOLDERS if name not in ("console", KEEPER)}
+    port = int((system.state / "console.port").read_text())
+    with socket.create_server(("127.0.0.1", port)):
+        done = system.run("up")
+    assert done.returncode == 1
+    assert f"port {port} of console is in use by another program" in done.stdout
+    assert {name: system.process(name) for name in others} == others
+    status = system.run("status")
+    assert status.returncode == 1
+    assert "2 processes missing" in status.stdout
+    system.up()
+    assert system.process("console") != killed
+
+
+def test_down_stops_all_of_it_and_nothing_comes_back(system: Up) -> None:
+    processes = [system.process(name) for name in FOLDERS]
+    assert "stopped: " in system.run("down").stdout
+    assert not any(process.alive() for process in processes)
+    assert system.run("status").returncode == 1
+    assert system.run("down").stdout == "nothing was running\n"

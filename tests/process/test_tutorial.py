@@ -1,0 +1,94 @@
+"""The tutorial and the README as one script: each command as it is typed, in the order of the pages, in one fresh system.
+
+Only what a person does is different: jobs that sleep a minute sleep two seconds, what follows for ever is ended, and a program
+edits the policy.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kits.make_up import Up
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+TUTORIAL = ("index", "preemption", "explain-and-prove", "teams", "what-if", "training-script")
+NOT_TYPED = ("git clone", "cd bailiff", "make ", "export BAILIFF_KAFKA")  # the fixture did it
+CHANGED = {
+    "bailiff audit tail -f": "timeout 5 bailiff audit tail -f || [ $? = 124 ]",
+    "bailiff list --watch": "timeout 5 bailiff list --watch || [ $? = 124 ]",
+    "bailiff logs hero -f": "bailiff logs hero -f > followed & until [[ $(bailiff describe hero) = *STEP* ]]; do sleep 1; done",
+    "bailiff audit prove 16": "until bailiff audit prove 16 --to proof.json; do sleep 0.2; done  #",
+    "bailiff policy check": "sed -i '/min_runtime:/,/consolidate/ s/: [a-z0-9]*$/: 10m/' calm.yaml; bailiff policy check",
+}
+
+
+def commands(page: Path, heading: str = "") -> list[str]:
+    """What the page's indented blocks tell to type, and files that it tells to save."""
+    text = page.read_text().partition(heading)[2] if heading else page.read_text()
+    found: list[str] = []
+    typed = re.compile(r"(?:Save this as|Write) `([\w.]+)`:\n\n```\w+\n(.*?)```|^    (\S[^\n]*)$", re.DOTALL | re.MULTILINE)
+    for match in typed.finditer(text):
+        name, content, line = match.groups()
+        found.append(f"cat > {name} <<'END'\n{content}END" if name else re.sub(r" {4,}.*", "", line))
+    return found
+
+
+def script(lines: list[str]) -> str:
+    """Bash that says each command before it runs it, and stops at the first that fails."""
+    typed = []
+    for line in lines:
+        if line.startswith(NOT_TYPED):
+            continue
+        for text, other in CHANGED.items():
+            line = line.replace(text, other)
+        line = re.sub(r"sleep [26]0\b", "sleep 2", line)
+        typed += [f"echo {shlex.quote('@ ' + line)}", line]
+    return "set -e -o pipefail\n" + "\n".join(typed) + "\nwait\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder as a checkout after `make up`."""
+    monkeypatch.setenv("BAILIFF_SEAL_SECONDS", "1")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    system = Up(tmp_path / ".bailiff")
+    system.up()
+    yield tmp_path
+    system.run("down")
+
+
+def run(folder: Path, text: str) -> str:
+    environment = Up(folder / ".bailiff").environment()
+    done = subprocess.run(["bash", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
+    return done.stdout
+
+
+def test_the_tutorial_works_as_typed_in_one_system_and_leaves_only_its_own_files(folder: Path) -> None:
+    before = {path.name for path in folder.iterdir()}
+    pages = [commands(ROOT / "docs" / "tutorial" / f"{name}.md") for name in TUTORIAL]
+    assert all(len(lines) > 2 for lines in pages)
+    said = run(folder, script([line for lines in pages for line in lines]))
+    assert "No problems now" in said
+    assert "preemption decided   train-" in said
+    assert "by serve-1 (inference 125), action preempt" in said
+    assert "the chain is unbroken" in said
+    assert "every byte is identical" in said
+    assert "8/4 over quota" in said
+    assert "big (4 GPUs) would" in said
+    assert "min_runtime" in said.partition("@ bailiff policy diff")[2].partition("@ bailiff what-if")[0]
+    weights = sum(number * number for number in range(1200))
+    assert (folder / "followed").read_text().count(f"weights {weights}") == 1
+    files = {"train.py", "big.yaml", "calm.yaml", "proof.json", "followed", "checkpoints"}
+    assert {path.name for path in folder.iterdir()} - before <= files
+
+
+def test_the_readme_works_as_typed_in_one_system(folder: Path) -> None:
+    lines = commands(ROOT / "README.md", "## Keep it running")
+    said = run(folder, script([line for line in lines if line.startswith("bailiff ")]))
+    assert "it was preempted by serve-1" in said

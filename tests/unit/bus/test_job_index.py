@@ -1,0 +1,55 @@
+"""The index of the records about jobs, as it is stored with a snapshot."""
+
+import pytest
+from tests.kits.log_builder import Story
+
+from bailiff_core.fold import apply
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import decode
+from bailiff_log.job_index import JobIndex
+from bailiff_log.reader import Entry
+
+
+def indexed(story: Story) -> tuple[JobIndex, PoolState]:
+    index, state = JobIndex(), PoolState()
+    for offset, wire in enumerate(story.wires):
+        record = decode(wire)
+        apply(state, record)
+        index.take(Entry(record, wire, offset, record.time, f"{offset:064x}"), state)
+    return index, state
+
+
+def test_a_stored_index_goes_on_where_it_was() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("one", gpus=1)
+    story.runs("two", gpus=1)
+    index, state = indexed(story)
+    restored = JobIndex()
+    stored = index.to_bytes(state)
+    restored.restore_later(lambda: stored)
+    begin = len(story.wires)
+    story.ends("one")
+    for offset, wire in enumerate(story.wires[begin:], begin):
+        record = decode(wire)
+        apply(state, record)
+        for each in (index, restored):
+            each.take(Entry(record, wire, offset, record.time, f"{offset:064x}"), state)
+    assert restored.of("one", state) == index.of("one", state)
+    assert restored.of("two", state) == index.of("two", state)
+    assert restored.of("three", state) is None
+    assert restored.to_bytes(state) == index.to_bytes(state)
+
+
+@pytest.mark.parametrize("damaged", ["cut", "longer", "no line"])
+def test_a_damaged_index_is_not_used(damaged: str) -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("one", gpus=1)
+    index, state = indexed(story)
+    stored = index.to_bytes(state)
+    bad = {"cut": stored[:-8], "longer": stored + bytes(8), "no line": stored.replace(b"\n", b"")}[damaged]
+    restored = JobIndex()
+    restored.restore_later(lambda: bad)
+    with pytest.raises(ValueError):
+        restored.load(state)

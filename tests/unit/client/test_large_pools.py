@@ -1,0 +1,202 @@
+"""What `bailiff list` and `bailiff explain` read and decode of a pool that one user floods: the same, however many jobs wait."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bench.flooded_log import FloodedLog
+from tests.kits.memory_bus import MemoryBus, MemoryCluster, MemoryReader
+
+from bailiff.client.client import FIRST, Client
+from bailiff.client.job_filter import JobFilter, page
+from bailiff.explain.question import answer, log_of
+from bailiff_bus.port import READ_LIMIT
+from bailiff_bus.topics import AUDIT
+from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.model.undecoded import Undecoded
+from bailiff_core.records import Wire
+
+SINCE = 20  # jobs submitted since the last state digest, two records each
+LIMIT = 50
+NEW = FIRST + 1 + 2 * SINCE  # messages: the log's first, the digest, and those after it
+HEAD = 1  # the last record that was folded, read again: the log still has it
+RUNNING = 15
+KINDS = 24  # the flood's jobs are of 24 projects, and else alike
+POOLS = {100: None, 1_000: None, 10_000: pytest.mark.slow}
+
+
+class Flooded:
+    """A pool of so many pending jobs, of which a command has a snapshot. read: how many messages were read from Kafka."""
+
+    def __init__(self, jobs: int, folder: Path) -> None:
+        self.folder, self.read, self.some = folder, 0, f"job-{jobs // 2}"
+        self.cluster = MemoryCluster(lambda: 0)
+        self.cluster.create_topics(pools=1)
+        log = FloodedLog(1)
+        self._log, self.log = log, list[Wire]()
+        for part in (log.fill(), log.flood(jobs - SINCE), log.digest(), log.flood(SINCE)):
+            self.store(part)
+        self.jobs = log.state.jobs
+
+    def store(self, part: Iterable[Wire]) -> None:
+        for wire in part:
+            self.cluster.store(AUDIT.name, 0, None, wire.headers, wire.value)
+            self.log.append(wire)
+
+    def flood(self, jobs: int) -> None:
+        self.store(self._log.flood(jobs))
+
+    def digest(self) -> Iterable[Wire]:
+        return self._log.digest()
+
+    @property
+    def newest(self) -> str:
+        return next(reversed(self.jobs))
+
+    def files(self) -> list[Path]:
+        return [each for each in self.folder.rglob("*") if each.is_file()]
+
+    def client_without_cache(self) -> Client:
+        return Client(MemoryBus(self.cluster, "other"), source="test", actor="ada")
+
+    def client(self) -> Client:
+        return Client(MemoryBus(self.cluster, "client"), source="test", actor="ada", cache=self.folder)
+
+    def count_reads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on."""
+        read = MemoryReader.read
+
+        async def counted(reader: MemoryReader, *arguments: Any, **options: Any) -> Any:
+            found = await read(reader, *arguments, **options)
+            self.read += len(found)
+            return found
+
+        monkeypatch.setattr(MemoryReader, "read", counted)
+
+
+async def decoded(client: Client) -> int:
+    jobs = (await client.projection()).state.jobs
+    assert isinstance(jobs, Undecoded)
+    return jobs.decoded
+
+
+@pytest.fixture(params=[pytest.param(jobs, marks=mark or ()) for jobs, mark in POOLS.items()])
+def flooded(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flooded:
+    made = Flooded(request.param, tmp_path)
+
+    async def first() -> None:
+        async with made.client() as client:
+            await client.projection()
+
+    asyncio.run(first())
+    made.count_reads(monkeypatch)
+    return made
+
+
+async def test_a_list_reads_what_is_new_and_decodes_its_page(flooded: Flooded) -> None:
+    async with flooded.client() as client:
+        state = (await client.projection()).state
+        shown = page(state, 0, JobFilter(), limit=LIMIT, own="ada")
+        assert (shown.total, len(shown.rows)) == (len(flooded.jobs), LIMIT)
+        assert (flooded.read, await decoded(client)) == (NEW, LIMIT + 1), "and the last job of the queue"
+
+
+async def test_an_explanation_reads_the_records_of_the_job_and_decodes_one_job_of_each_kind(flooded: Flooded) -> None:
+    async with flooded.client() as client:
+        found = await answer(await log_of(client, None), flooded.some)
+        assert [section.question for section in found.sections] == ["What is its state?", "Why is it pending?"]
+        assert (flooded.read, await decoded(client)) == (NEW + READ_LIMIT, RUNNING + KINDS + 2), "itself, and the queue's last"
+
+
+@pytest.fixture
+def kept(flooded: Flooded, monkeypatch: pytest.MonkeyPatch) -> Flooded:
+    """A command has folded what is new, and kept what it changed."""
+    monkeypatch.setattr("bailiff_log.projection.KEPT_FROM", 2 * SINCE)
+
+    async def folds() -> None:
+        async with flooded.client() as client:
+            await client.projection()
+
+    asyncio.run(folds())
+    assert [each.name for each in sorted(flooded.files())] == ["pool-a.changes", "pool-a.snapshot"]
+    flooded.read = 0
+    return flooded
+
+
+async def test_what_a_command_folded_is_not_read_again(kept: Flooded) -> None:
+    async with kept.client() as client:
+        state = (await client.projection()).state
+        assert (kept.read, state_digest(state)) == (FIRST + HEAD, await digest_without_cache(kept))
+    kept.flood(3)
+    kept.read = 0
+    async with kept.client() as client:
+        shown = page((await client.projection()).state, 0, JobFilter(), limit=LIMIT, own="ada")
+        assert (shown.total, kept.read, await decoded(client)) == (len(kept.jobs), FIRST + HEAD + 2 * 3, LIMIT + 1)
+
+
+async def test_a_job_is_explained_from_what_was_kept_as_from_the_whole_log(kept: Flooded) -> None:
+    for job in (kept.some, kept.newest):
+        async with kept.client() as client, kept.client_without_cache() as other:
+            found = await answer(await log_of(client, None), job)
+            assert found == await answer(await log_of(other, None), job)
+
+
+@pytest.mark.parametrize("kind", ["changes", "snapshot"])
+async def test_damaged_files_are_not_used(kept: Flooded, kind: str) -> None:
+    (path,) = (each for each in kept.files() if each.suffix == f".{kind}")
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    path.write_bytes(damaged)
+    async with kept.client() as client:
+        assert state_digest((await client.projection()).state) == await digest_without_cache(kept)
+
+
+async def test_changes_of_a_log_that_was_cut_are_not_used(kept: Flooded) -> None:
+    kept.cluster.truncate(AUDIT.name, 0, len(kept.log) - 4)
+    async with kept.client() as client:
+        assert (await client.projection()).state.seq == len(kept.log) - 5
+        assert state_digest((await client.projection()).state) == await digest_without_cache(kept)
+
+
+async def test_records_before_what_was_kept_are_found(kept: Flooded) -> None:
+    async with kept.client() as client:
+        after = len(kept.log) - 10
+        seen = [each async for each in client.observe(None, after, lambda entry, _: [entry.record.seq], on=False)]
+        assert seen == list(range(after, len(kept.log)))
+
+
+async def digest_without_cache(flooded: Flooded) -> str:
+    async with flooded.client_without_cache() as client:
+        return state_digest((await client.projection()).state)
+
+
+async def test_a_new_digest_renews_the_snapshot_only_once_many_records_have_come(
+    kept: Flooded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = (each for each in kept.files() if each.suffix == ".snapshot")
+    before = path.stat().st_ino
+    for renewed in (False, True):
+        kept.store(kept.digest())
+        kept.flood(3)
+        async with kept.client() as client:
+            assert state_digest((await client.projection()).state) == await digest_without_cache(kept)
+        assert (path.stat().st_ino != before) is renewed
+        monkeypatch.setattr("bailiff_log.projection.RENEWED_AFTER", 2 * SINCE)
+
+
+async def test_a_state_that_is_not_that_of_the_log_is_folded_anew(kept: Flooded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the changes were kept by another release, which folds otherwise."""
+    monkeypatch.setattr("bailiff_log.projection.RENEWED_AFTER", 0)
+    monkeypatch.setattr("bailiff_log.projection.KEPT_FROM", 1)
+    kept.flood(1)
+    async with kept.client() as client:
+        projection = await client.projection()
+        projection.state.nodes[0].name = "another"
+        kept.flood(1)
+        await projection.catch_up()
+        projection.keep_changes()
+    kept.store(kept.digest())
+    async with kept.client() as client:
+        assert state_digest((await client.projection()).state) == await digest_without_cache(kept)

@@ -1,0 +1,141 @@
+"""A job that ignores its grace, or reports checkpoints that cannot be read, gets less of both next time, and gains nothing."""
+
+import pytest
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, policy
+
+from bailiff_core.explain import explain_job
+from bailiff_core.model.grace import grace_of
+from bailiff_core.model.work_lost import lost_gpu_ms
+from bailiff_core.records import facts
+
+CLAIMED = 8 * MINUTE
+CHECKPOINT = facts.Checkpoint(step=7, bytes=1, duration=SECOND, sha256="0" * 64)
+
+
+@pytest.fixture
+def story(tell):
+    """One job of eight GPUs that runs, with a grace of its own."""
+    story = tell(policy(claims={"grace": "10m"}))
+    story.node("n1", gpus=8)
+    story.runs("job", gpus=8, grace=CLAIMED)
+    return story
+
+
+def evicted(story, *stages, code=-9, **checkpoint):
+    """The job is evicted, goes through these stages, and exits."""
+    if story.job("job").eviction is None:
+        story.evict("job")
+    story.begin("job")
+    for stage in ("noticed", *stages):
+        more = checkpoint if stage == "checkpoint_committed" else {}
+        story.cycle(facts.EvictionStageReached(**story.at("job", 0), stage=stage, **more))
+    story.ends("job", code)
+
+
+def ignores(story):
+    """It does nothing within its grace, and is killed."""
+    evicted(story, "term_sent", "kill_sent")
+
+
+def saves(story):
+    """It saves a checkpoint within its grace."""
+    evicted(story, "checkpoint_committed", code=85, checkpoint=CHECKPOINT)
+
+
+def starts(story, damaged=0):
+    """It starts again, on a node that finds so many damaged checkpoints."""
+    story.cycle(facts.TaskStarted(**story.at("job", 0), damaged_checkpoints=damaged))
+
+
+def grace(story):
+    return grace_of(story.state, story.job("job"))
+
+
+def counted(story):
+    """The running time that counts as work lost after hours without a checkpoint, µs."""
+    return lost_gpu_ms(story.state, story.job("job"), 1_000_000) - story.state.rules.preemption.restart_cost
+
+
+def test_each_ignored_grace_in_a_row_halves_grace_and_counted_loss(story):
+    for left in (4 * MINUTE, 2 * MINUTE, MINUTE, 30 * SECOND, 15 * SECOND, 7_500_000, 7_500_000):
+        ignores(story)
+        assert grace(story) == left
+        starts(story)
+    story.submit("later", gpus=8, after=5 * HOUR)
+    assert counted(story) == HOUR >> 6
+
+
+def test_the_grace_is_never_less_than_the_policy_s_short_grace(tell):
+    story = tell(policy(claims={"grace": "10m"}, eviction={"short_grace": "1m"}))
+    story.node("n1", gpus=8)
+    story.runs("job", gpus=8, grace=90 * SECOND)
+    ignores(story)
+    assert grace(story) == MINUTE
+
+
+def test_a_checkpoint_that_the_next_start_can_read_restores_the_belief(story):
+    ignores(story)
+    starts(story)
+    saves(story)
+    assert grace(story) == 4 * MINUTE, "so far it is only its word"
+    starts(story)
+    assert grace(story) == CLAIMED
+
+
+def test_a_reported_checkpoint_that_cannot_be_read_is_a_broken_promise(story):
+    saves(story)
+    starts(story, damaged=1)
+    assert grace(story) == 4 * MINUTE
+    saves(story)
+    starts(story, damaged=2)
+    assert grace(story) == 2 * MINUTE
+
+
+def test_damaged_files_of_a_job_that_reported_none_say_nothing(story):
+    evicted(story, "term_sent", code=85)
+    starts(story, damaged=1)
+    assert grace(story) == CLAIMED
+
+
+def test_who_leaves_on_term_without_saving_has_not_ignored_its_grace(story):
+    evicted(story, "term_sent", code=-15)
+    assert grace(story) == CLAIMED
+
+
+def test_a_shortened_grace_says_nothing_about_the_job(story):
+    story.evict("job")
+    story.begin("job")
+    story.cycle(facts.JobEvictionRequested(request=story.request(), job="job", grace=SECOND))
+    for stage in ("noticed", "term_sent", "kill_sent"):
+        story.cycle(facts.EvictionStageReached(**story.at("job", 0), stage=stage))
+    story.ends("job", -9)
+    assert grace(story) == CLAIMED
+
+
+def test_a_grace_that_the_policy_shortens_says_nothing_about_the_job(story):
+    story.evict("job")
+    story.begin("job")
+    story.apply_policy(policy(claims={"grace": "2m"}))
+    story.expect("GraceShortened")
+    for stage in ("noticed", "term_sent", "kill_sent"):
+        story.cycle(facts.EvictionStageReached(**story.at("job", 0), stage=stage))
+    story.ends("job", -9)
+    assert story.job("job").unkept == 0
+
+
+def test_a_fast_drain_says_nothing_about_the_job(story):
+    story.drain("n1", "fast")
+    ignores(story)
+    assert grace(story) == CLAIMED
+
+
+def test_explain_names_what_was_claimed_and_what_is_believed(story):
+    ignores(story)
+    starts(story)
+    sections = explain_job(story.state, story.job("job"), story.records)
+    (said,) = (each for each in sections if each.question == "What does it claim, and what is granted?")
+    claim, less = said.sentences
+    assert claim.text == "It claims grace 8m, and is granted 4m."
+    assert less.text.startswith("It is believed less, 1 time in a row:")
+    assert "its grace is 4m instead of 8m" in less.text
+    assert "at most 30m counts as work lost instead of 1h" in less.text
