@@ -87,18 +87,17 @@ async def _parts(folder: SegmentFolder, chain: SealChain, sizes: frozenset[int],
     Each process gets manifest and seals once, when it starts.
     """
     context, job = multiprocessing.get_context("forkserver"), Job(folder.folder, folder.manifest, chain, sizes)
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(job,)) as pool:
-        waiting: deque[Future[Part | None]] = deque()
-        try:
-            for number in range(folder.number, folder.number + len(folder.segments)):
-                waiting.append(pool.submit(_verify_one, number))
-                if len(waiting) == 2 * processes:
-                    yield await asyncio.wrap_future(waiting.popleft())
-            while waiting:
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(job,))
+    waiting = deque[Future[Part | None]]()
+    try:
+        for number in range(folder.number, folder.number + len(folder.segments)):
+            waiting.append(pool.submit(_verify_one, number))
+            if len(waiting) == 2 * processes:
                 yield await asyncio.wrap_future(waiting.popleft())
-        finally:
-            for each in waiting:
-                each.cancel()
+        while waiting:
+            yield await asyncio.wrap_future(waiting.popleft())
+    finally:  # the pool cancels what waits: whoever else does races with its thread, which would fail what is cancelled already
+        pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
