@@ -26,7 +26,7 @@ async def rejections(request: Request, pool: str) -> JsonResponse:
     pools: Pools = request.app.state.pools
     followed = pools.get(pool)
     try:
-        rows, alarms_read = await all_rejections(followed.bus, followed.state, followed.log_projection.reader)
+        rows, alarms_read = await all_rejections(followed.alarms, followed.state, followed.log_projection.reader)
     except BusUnavailable as error:
         raise unavailable(str(error)) from None
     return JsonResponse({"rows": [rejection_row(row) for row in rows], "alarms": alarms_read})

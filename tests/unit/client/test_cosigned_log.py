@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from tests.kits.cosigned_log import BOTH, END, FORK, KEY, KEYS, LOG, NOW, OTHER, OURS, SAME, SIZES, SealedLog
+from tests.kits.memory_bus import MemoryCluster
 
+from bailiff import Client
 from bailiff.audit.cosignatures import newest_cosignatures
 from bailiff.audit.log_files import write_log
 from bailiff.audit.log_sources import from_file
@@ -13,11 +15,16 @@ from bailiff.audit.segments import seal_to
 from bailiff.audit.verify import Verified, verified
 from bailiff.cli.audit.verify import witness_addresses
 from bailiff.client.errors import ClientError
+from bailiff.doctor.checks import MAX_WITNESSES, cosignature_checks
 from bailiff.witness.witnesses import WitnessAddress
-from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed
 from bailiff_core.records import Wire
 from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_log.checkpoints import cosign, witness_key
 from bailiff_log.seals import SealBody, make_invalidation, make_key, make_seal
+from bailiff_log.signed_notes import Note, NoteKey
 
 W1, W2 = [BOTH[0]], [BOTH[1]]
 
@@ -69,6 +76,36 @@ async def test_a_tail_that_was_cut_together_with_its_seals_is_found(witnesses: l
         f"its tail was cut, or it is an older copy; the last cosigned position that this log has is {END - 2}"
     )
     assert (await verified(LOG.source(END - 2)))["ok"]  # without witnesses nothing is missing
+
+
+async def test_no_message_of_others_hides_a_refusal_from_doctor(tmp_path: Path) -> None:
+    """Neither what the witness cosigned before, sent again, nor what it never cosigned, nor any number of invented witnesses."""
+    *_, before, newest = LOG.cosigned_by(tmp_path, "w1")
+    refusal = CheckpointRefused(witness=newest.witness, cosigned=newest.checkpoint, reason="the seals end with 5 records")
+    invented = [
+        CheckpointCosigned(witness=str(key), checkpoint=note)
+        for key, note in (invented_cosignature(number) for number in range(2 * MAX_WITNESSES))
+    ]
+    forged = CheckpointCosigned(witness=newest.witness, checkpoint=newest.checkpoint.replace("— w1 ", "— w1 A"))
+    cluster = MemoryCluster(lambda: NOW)
+    cluster.create_topics(1)
+    for body in (before, newest, refusal, newest, before, forged, *invented):
+        headers, value = wrap(body, source="/test", id="1", pool="pool-a", time_us=NOW)
+        cluster.store(topics.COSIGNATURES.name, 0, b"pool-a", headers, value)
+    async with Client(cluster.client("c"), source="test") as client:
+        more, first, *others = [check async for check in cosignature_checks(client, "pool-a")]
+    assert (first["status"], refusal.reason in first["found"]) == ("wrong", True)
+    assert (more["status"], more["found"].startswith(f"{MAX_WITNESSES + 1} more")) == ("warn", True)
+    assert {check["status"] for check in others} == {"ok"}
+
+
+def invented_cosignature(number: int) -> tuple[NoteKey, str]:
+    """A key that anybody can make, and a checkpoint that it cosigned."""
+    private = bytes([number]) * 32
+    key, checkpoint = witness_key(f"invented-{number}", private), LOG.seals[-1]
+    assert isinstance(checkpoint, LogSealed)
+    note = Note.parse(checkpoint.checkpoint)
+    return key, str(note.with_signatures([cosign(note.text, key, private, NOW // 1_000_000)]))
 
 
 @pytest.mark.parametrize("witnesses", [W1, []], ids=["key given", "key not given"])

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from tests.kits.signed_pool import DAY, START, SignedPool
 from tests.unit.bus.virtual_time import in_virtual_time
 
-from bailiff.client.rejections import Rejection, all_rejections, orphans, refusal_alarms, rejected_inputs
+from bailiff.client import rejections
+from bailiff.client.rejections import MAX_KINDS, PoolAlarms, Rejection, all_rejections, orphans, rejected_inputs
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages.dead_letters import Alarm
@@ -59,12 +61,11 @@ async def test_alarms_of_somebody_without_a_key_are_shown_as_such(tmp_path: Path
             *(wrap(other, **about), ((), b"\xff"), (wrap(false, **about | {"pool": "pool-b"}))),
         ):
             pool.send(topics.ALARMS.name, headers, value)
-        rows = await refusal_alarms(pool.cluster.client("doctor"), pool.state)
+        rows = await PoolAlarms(pool.cluster.client("doctor")).read(pool.state)
         assert rows is not None
-        assert {(row.code, row.source, row.count) for row in rows} == {
-            ("proposal-not-reproduced", "auditor", 2),
-            ("seal-foreign", "not verified", 1),
-        }
+        first, *others = [(row.code, row.source, row.count) for row in rows]
+        assert first == ("proposal-not-reproduced", "auditor", 1)  # sent again by somebody: the same alarm
+        assert sorted(others) == [("device-quarantined", "not verified", 1), ("seal-foreign", "not verified", 1)]
 
 
 @in_virtual_time
@@ -81,8 +82,69 @@ async def test_whoever_invents_sources_hides_no_alarm(tmp_path: Path) -> None:
         alarm = Alarm(severity="critical", code="request-not-verified", text="#12 is not verified")
         pool.send(topics.ALARMS.name, *wrap_signed(pool.certify("auditor", "auditor"), alarm, **about))
         assert pool._projection is not None
-        rows, alarms_read = await all_rejections(pool.cluster.client("doctor"), pool.state, pool._projection.reader)
+        alarms = PoolAlarms(pool.cluster.client("doctor"))
+        rows, alarms_read = await all_rejections(alarms, pool.state, pool._projection.reader)
         assert (rows[0].code, {row.kind for row in rows[1:]}, alarms_read) == ("request-not-verified", {"rejected"}, True)
+
+
+@in_virtual_time
+async def test_no_flood_hides_an_alarm(tmp_path: Path) -> None:
+    """Neither one of invented kinds, nor one of a proven alarm that somebody sends again, nor one of a stolen role's key."""
+    async with SignedPool(tmp_path) as pool:
+        about = {"source": "/bailiff/pool-a/auditor", "pool": "pool-a", "time_us": START + DAY}
+        auditor, stolen = pool.certify("auditor", "auditor"), pool.certify("executor", "eviction-executor")
+        first = Alarm(severity="critical", code="request-not-verified", text="#12 is not verified")
+        pool.send(topics.ALARMS.name, *wrap_signed(auditor, first, **about, id="1"))
+        kept = wrap_signed(auditor, Alarm(severity="critical", code="seal-foreign", text="a seal"), **about, id="2")
+        alarms = PoolAlarms(pool.cluster.client("console"))
+        for _ in range(2):  # the flood is read at once, and goes on
+            for number in range(3 * MAX_KINDS):
+                alarm = Alarm(severity="critical", code=f"invented-{number}", text="look here")
+                pool.send(topics.ALARMS.name, *wrap(alarm, **about, id=str(number)))
+                pool.send(topics.ALARMS.name, *wrap_signed(stolen, alarm, **about, id=str(number)))
+                pool.send(topics.ALARMS.name, *kept)
+            rows = await alarms.read(pool.state)
+            assert rows is not None
+            assert {(row.code, row.count) for row in rows if row.source == "auditor"} == {
+                ("request-not-verified", 1),
+                ("seal-foreign", 1),
+            }
+            assert len(rows) == 2 + 2 * MAX_KINDS
+            assert {row.source for row in rows[-MAX_KINDS:]} == {"not verified"}
+        pool.send(topics.ALARMS.name, *wrap_signed(auditor, first, **about, id="3"))
+        rows = await alarms.read(pool.state)
+        assert rows is not None
+        assert [row.count for row in rows if row.code == first.code] == [2]
+
+
+@in_virtual_time
+async def test_alarms_that_were_not_read_are_an_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rejections, "MAX_READ", 10)
+    async with SignedPool(tmp_path) as pool:
+        about = {"source": "/bailiff/pool-a/auditor", "pool": "pool-a", "time_us": START + DAY}
+        for number in range(25):
+            alarm = Alarm(severity="critical", code="seal-foreign", text="trust me")
+            pool.send(topics.ALARMS.name, *wrap(alarm, **about, id=str(number)))
+        assert pool._projection is not None
+        alarms = PoolAlarms(pool.cluster.client("doctor"))
+        rows, _ = await all_rejections(alarms, pool.state, pool._projection.reader)
+        assert [(row.code, row.count) for row in rows if row.kind == "alarm"] == [("alarms-unread", 15), ("seal-foreign", 10)]
+
+
+def test_whoever_claims_sources_hides_no_rejection_of_a_proven_sender() -> None:
+    from bailiff_core.fold.log import input_rejected
+
+    state = PoolState()
+    about = {"topic": "t", "partition": 0, "digest": "0" * 64, "code": "bad-field", "reason": "no"}
+    input_rejected(state, InputRejected(offset=0, sender="alice", source="/1", **about))
+    for number in range(3):
+        input_rejected(state, InputRejected(offset=1 + number, source=f"/{number}", **about))
+    assert [row.source for row in rejected_inputs(state)] == [
+        "alice",
+        "/2 (not verified)",
+        "/1 (not verified)",
+        "/0 (not verified)",
+    ]
 
 
 def test_whoever_invents_sources_fills_no_memory() -> None:

@@ -1,26 +1,29 @@
 """What a pool has rejected and refused, by code and source: inputs, commands, records, proposals, seals.
 
 Rejected inputs are in the state of the log. What agents, the auditor and readers refuse is not in the log; it is in
-`bailiff.alarms`, of which only the end is read.
+`bailiff.alarms`, where anybody may write who may connect: whose alarm a signature proves comes first, and nobody else's hides it.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import Literal
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages.dead_letters import Alarm
-from bailiff_bus.port import AccessDenied, Bus, Message, OffsetOutOfRange, Span
+from bailiff_bus.port import AccessDenied, Bus, Message, OffsetOutOfRange
 from bailiff_core.fold.log import is_proven
 from bailiff_core.humanize import user_text
 from bailiff_core.model.certificate import Role
 from bailiff_core.model.state import PoolState
-from bailiff_log.message_signatures import check_sender, trust_of
+from bailiff_log.message_signatures import Trust, check_sender, trust_of
 from bailiff_log.reader import AuditReader
 
-MAX_ALARMS = 500  # of each partition
+MAX_READ = 50_000  # messages of each partition at once: seconds
+MAX_KINDS = 100  # of each proven sender, and of all others together
+MAX_IDS = 1_000  # of each kind, to count an alarm that somebody sends again once
 READ_S = 0.5
+UNREAD = "alarms-unread"
 REFUSALS = frozenset(
     {
         "commands-refused",
@@ -37,6 +40,7 @@ REFUSALS = frozenset(
         "archive-log-broken",
         "archive-log-lost",
         "state-diverged",
+        UNREAD,
     }
 )
 """Alarms about messages that somebody sent who may not, or that are not true."""
@@ -66,18 +70,15 @@ class Rejection:
 
 
 def rejected_inputs(state: PoolState) -> list[Rejection]:
-    """Rejected inputs, newest first."""
+    """Rejected inputs: those of proven senders, then of others, each newest first."""
+    proven = {key: is_proven(key.partition(" ")[2]) for key in state.rejected}
     return [
         Rejection(
-            "rejected",
-            each.code,
-            user_text(each.source, verified=is_proven(key.partition(" ")[2])),
-            each.count,
-            each.last,
-            each.seq,
-            each.reason,
+            "rejected", each.code, user_text(each.source, verified=proven[key]), each.count, each.last, each.seq, each.reason
         )
+        for those in (True, False)
         for key, each in reversed(state.rejected.items())
+        if proven[key] is those
     ]
 
 
@@ -90,74 +91,106 @@ def orphans(reader: AuditReader) -> list[Rejection]:
     return [Rejection("orphan", "orphan", topics.AUDIT.name, reader.orphans, None, None, text)]
 
 
-async def all_rejections(bus: Bus, state: PoolState, reader: AuditReader) -> tuple[list[Rejection], bool]:
-    """Alarms, then orphans, then rejected inputs: however many sources somebody invents for these, alarms come first.
+async def all_rejections(alarms: "PoolAlarms", state: PoolState, reader: AuditReader) -> tuple[list[Rejection], bool]:
+    """Alarms about refused messages, then orphans, then rejected inputs: whoever invents sources of these hides no alarm.
 
     Second: whether `bailiff.alarms` could be read.
     """
-    alarms = await refusal_alarms(bus, state)
-    return [*(alarms or ()), *orphans(reader), *rejected_inputs(state)], alarms is not None
+    found = await alarms.read(state)
+    refusals = [each for each in found or () if each.code in REFUSALS]
+    return [*refusals, *orphans(reader), *rejected_inputs(state)], found is not None
 
 
-async def refusal_alarms(bus: Bus, state: PoolState) -> list[Rejection] | None:
-    """Alarms of the pool about refused messages, by code and sender, newest first; None: this user may not read them."""
-    alarms = await pool_alarms(bus, state)
-    return None if alarms is None else [each for each in alarms if each.code in REFUSALS]
+@dataclass(slots=True)
+class _Kind:
+    """Alarms of one code and sender."""
+
+    newest: Rejection
+    ids: dict[str, None] = field(default_factory=dict)
 
 
-async def pool_alarms(bus: Bus, state: PoolState) -> list[Rejection] | None:
-    """All alarms of the pool, by code and sender, newest first; None: this user may not read them."""
-    found: dict[tuple[str, str], Rejection] = {}
-    try:
-        messages = await _newest(bus)
-    except AccessDenied:
-        return None
-    for message in messages:
+class PoolAlarms:
+    """All alarms of a pool, by code and sender: read once, and then what is new.
+
+    Each proven sender has room for its kinds, and all others have some together, so nobody fills another's.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus, self._trust = bus, Trust()
+        self._found: dict[str | None, dict[tuple[str, str], _Kind]] = {}  # by proven sender; None: of all others
+        self._read_to: dict[int, int] = {}
+        self._unread: Rejection | None = None
+        self._reading = asyncio.Lock()
+
+    async def read(self, state: PoolState) -> list[Rejection] | None:
+        """Those of proven senders, then of others, each newest first; None: this user may not read them."""
+        async with self._reading:
+            trust = trust_of(state)
+            trust = Trust(trust.root_keys, frozenset(trust.revoked))
+            if trust != self._trust:  # a key was revoked: who is proven is decided anew
+                self._trust, self._found, self._read_to, self._unread = trust, {}, {}, None
+            try:
+                await self._read_new(state)
+            except AccessDenied:
+                return None
+        kinds = [(sender is not None, each.newest) for sender, group in self._found.items() for each in group.values()]
+        listed = sorted(kinds, key=lambda each: (each[0], each[1].last or 0), reverse=True)
+        return [*((self._unread,) if self._unread is not None else ()), *(each for _, each in listed)]
+
+    async def _read_new(self, state: PoolState) -> None:
+        topic = topics.ALARMS.name
+        try:
+            spans = await self._bus.spans(topic)
+        except KeyError:
+            return
+        starts = {}
+        for number, span in spans.items():
+            read_to = self._read_to.get(number, span.begin)
+            known = read_to if span.begin <= read_to <= span.end else span.begin
+            starts[number] = max(known, span.end - MAX_READ)
+            if left := starts[number] - known:
+                text = f"so many alarms came at once that these were not read: who may write to {topic}?"
+                self._unread = Rejection("alarm", UNREAD, f"{topic}/{number}", left, state.now, None, text)
+        unread = [(topic, number, start) for number, start in starts.items() if start < spans[number].end]
+        if not unread:
+            return
+        reader = await self._bus.reader(unread)
+        try:
+            while any(reader.position(topic, number) < spans[number].end for _, number, _ in unread):
+                for message in await reader.read(wait=READ_S):
+                    self._take(state.pool, message)
+                    self._read_to[message.partition] = message.offset + 1
+        except OffsetOutOfRange:
+            self._read_to.clear()  # retention deleted them meanwhile, or the topic was made anew
+        finally:
+            await reader.close()
+
+    def _take(self, pool: str, message: Message) -> None:
         try:
             envelope = unwrap(message, accept=(Alarm,))
         except InvalidMessage:
-            continue
+            return
         body = envelope.body
-        if envelope.pool != state.pool or not isinstance(body, Alarm):
-            continue
-        source = _sender(state, message)
-        known = found.pop((body.code, source), None)
-        count = 1 + (known.count if known is not None else 0)
-        found[body.code, source] = Rejection("alarm", body.code, source, count, message.time, body.seq, body.text)
-    return list(reversed(found.values()))
-
-
-def _sender(state: PoolState, message: Message) -> str:
-    """The role whose key signed the alarm; in a pool with a root key `not verified` where none did."""
-    envelope = unwrap(message, accept=(Alarm,))
-    try:
-        certificate = check_sender(envelope, trust_of(state), SENDERS, message.time)
-    except InvalidMessage:
-        return "not verified"
-    return certificate.role if certificate is not None else envelope.source
-
-
-async def _newest(bus: Bus) -> list[Message]:
-    """The end of the topic of alarms, in order of time."""
-    try:
-        spans = await bus.spans(topics.ALARMS.name)
-    except KeyError:
-        return []
-    tails = {number: Span(max(span.begin, span.end - MAX_ALARMS), span.end) for number, span in spans.items()}
-    return sorted(await _between(bus, tails), key=lambda message: message.time)
-
-
-async def _between(bus: Bus, tails: dict[int, Span]) -> Collection[Message]:
-    unread = [(topics.ALARMS.name, number, span.begin) for number, span in tails.items() if span.begin < span.end]
-    found: list[Message] = []
-    if not unread:
-        return found
-    reader = await bus.reader(unread)
-    try:
-        while any(reader.position(topic, number) < tails[number].end for topic, number, _ in unread):
-            found += await reader.read(wait=READ_S)
-    except OffsetOutOfRange:
-        pass  # retention deleted them meanwhile
-    finally:
-        await reader.close()
-    return found
+        if envelope.pool != pool or not isinstance(body, Alarm):
+            return
+        try:
+            certificate = check_sender(envelope, self._trust, SENDERS, message.time)
+        except InvalidMessage:
+            proven, source = False, "not verified"
+        else:
+            proven, source = certificate is not None, certificate.role if certificate is not None else envelope.source
+        # A proven alarm that somebody sends again is as old as its sender said, and counts once.
+        last = min(message.time, envelope.time) if proven else message.time
+        group = self._found.setdefault(source if proven else None, {})
+        name = (body.code, source)
+        kind = group.get(name) or _Kind(Rejection("alarm", body.code, source, 0, None, None, ""))
+        if envelope.id in kind.ids:
+            return
+        group.pop(name, None)  # the newest is last
+        group[name] = kind
+        if len(group) > MAX_KINDS:
+            del group[next(iter(group))]
+        kind.ids[envelope.id] = None
+        if len(kind.ids) > MAX_IDS:
+            del kind.ids[next(iter(kind.ids))]
+        kind.newest = Rejection("alarm", body.code, source, kind.newest.count + 1, last, body.seq, body.text)

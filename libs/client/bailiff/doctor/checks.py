@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError
-from bailiff.client.rejections import Rejection, all_rejections
+from bailiff.client.rejections import PoolAlarms, Rejection, all_rejections
 from bailiff.client.settings import ClientSettings
 from bailiff.policy.policy_findings import all_findings
 from bailiff_bus import topics
@@ -41,7 +41,7 @@ QUIET_AFTER = 600_000_000
 CLOCKS_APART = 5_000_000
 HEALTH_TIMEOUT = 3.0
 MOST_EXTRA = 5
-MAX_COSIGNATURES = 100
+MAX_COSIGNATURES, MAX_WITNESSES = 10_000, 20  # read of the topic's end; listed, those that refuse first
 MAX_REJECTIONS, RECENT = 20, 86_400_000_000
 
 
@@ -232,25 +232,27 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
 
 
 async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
-    """The newest position that a witness has cosigned, and what witnesses refuse. Only the end of the topic is read."""
+    """The newest position that each witness has cosigned, and what witnesses refuse. Only the end of the topic is read."""
     name, topic = f"witness {pool}", topics.COSIGNATURES.name
     try:
         spans = await client.bus.spans(topic)
     except (KeyError, AccessDenied):
         return
     tails = {number: type(span)(max(span.begin, span.end - MAX_COSIGNATURES), span.end) for number, span in spans.items()}
-    newest: dict[str, CosignatureBody] = {}
+    newest: dict[str, tuple[int, bool, Cosigned, CosignatureBody]] = {}  # when cosigned, whether refused since
     async for message in client.messages(topic, tails):
         body = parse_cosignature(message, pool)
-        if body is not None:
-            newest[body.witness] = body
-    for body in newest.values():
-        try:
-            found = Cosigned.parse(cosigned_note(body), NoteKey.parse(body.witness, KeyKind.COSIGNATURE))
-        except NoteError:
-            found = None
-        if found is None:
+        found = _cosigned(body) if body is not None else None
+        if body is None or found is None:
             continue
+        at = (found.at, isinstance(body, CheckpointRefused))
+        if body.witness not in newest or newest[body.witness][:2] <= at:  # not one that somebody sends again
+            newest[body.witness] = (*at, found, body)
+    listed = sorted(newest.values(), key=lambda each: not each[1])
+    if len(listed) > MAX_WITNESSES:
+        text = f"{len(listed) - MAX_WITNESSES} more keys have written to {topic}: anybody may invent witnesses"
+        yield finding(name, "warn", text, "list those whom you trust: bailiff audit verify --witnesses N --witness-key KEY")
+    for *_, found, body in listed[:MAX_WITNESSES]:
         position = f"{found.witness.name} cosigned the first {count_text(found.checkpoint.size, 'record')}"
         if isinstance(body, CheckpointRefused):
             advice = f"compare the log with it: bailiff audit verify --pool {pool} --witnesses 1 --witness-key '{body.witness}'"
@@ -259,13 +261,21 @@ async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
             yield finding(name, "ok", position)
 
 
+def _cosigned(body: CosignatureBody) -> Cosigned | None:
+    """What the witness cosigned that the message names; None where it did not."""
+    try:
+        return Cosigned.parse(cosigned_note(body), NoteKey.parse(body.witness, KeyKind.COSIGNATURE))
+    except NoteError:
+        return None
+
+
 async def rejection_checks(client: Client, pool: str) -> list[Check]:
     """What was rejected or refused, by code and source: history, which says nothing of how the pool is now."""
     projection = await client.projection(pool)
-    rows, alarms_read = await all_rejections(client.bus, projection.state, projection.reader)
+    rows, alarms_read = await all_rejections(PoolAlarms(client.bus), projection.state, projection.reader)
     found = [_rejection_finding(client, pool, row) for row in rows[:MAX_REJECTIONS]]
     if len(rows) > MAX_REJECTIONS:
-        found.append(past(f"rejected {pool}", "ok", f"{len(rows) - MAX_REJECTIONS} more kinds of rejected inputs, all older"))
+        found.append(past(f"rejected {pool}", "ok", f"{len(rows) - MAX_REJECTIONS} more kinds of rejected inputs"))
     if not alarms_read:
         found.append(
             finding(f"refused {pool}", "skipped", "no right to read bailiff.alarms", "run it with the rights of an operator")

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from bailiff.client.client import PoolRef
+from bailiff.client.rejections import PoolAlarms
 from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
 from bailiff_console.history.snapshots import PointInTime, Snapshots
 from bailiff_console.history.state_at import StateHistory, head_after
@@ -57,7 +58,7 @@ class PoolFollower:
         self.history = StateHistory(
             bus, place.name, place.partition, Snapshots(self._folder / "past", place.name, most_snapshots)
         )
-        self.subscribers = Subscribers()
+        self.subscribers, self.alarms = Subscribers(), PoolAlarms(bus)
         self._watched = Counter[str]()
         self.fault: str | None = None
         self.ready = False

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from typing_extensions import TypedDict
 
 from bailiff.client.client import Client
-from bailiff.client.rejections import Rejection, pool_alarms
+from bailiff.client.rejections import Rejection
 from bailiff.doctor.liveness import leftovers
 from bailiff.render.plain_text import harmless_output
 from bailiff.render.serializers.nodes import Leftovers
@@ -94,7 +94,7 @@ async def attention(request: Request, pool: str) -> JsonResponse:
     """What needs a person and is not in the live stream: alarms of the last week (null: may not be read) and late starts."""
     followed = _followed(request, pool)
     try:
-        alarms = await pool_alarms(followed.bus, followed.state)
+        alarms = await followed.alarms.read(followed.state)
     except BusUnavailable as error:
         raise unavailable(str(error)) from None
     recent = None if alarms is None else [each for each in alarms if (each.last or 0) >= followed.state.now - ALARMS_KEPT_US]
