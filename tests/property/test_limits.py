@@ -9,12 +9,13 @@ from tests.property.busy_stories import Busy
 
 from bailiff_admission.rates import BURST, MOST_KEYS, SECOND, Rates
 from bailiff_core.admission import ReceivedRequest, Rejected, admit_received
-from bailiff_core.explain.open_job_limits import limit_sentences, near_limits
+from bailiff_core.explain.open_job_limits import RECENT, limit_sentences, limits_near, near_limits
 from bailiff_core.fold.open_jobs import open_jobs
 from bailiff_core.fold.snapshot import SnapshotIndex, from_snapshot, snapshot_parts
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import Limits
+from bailiff_core.records.facts import ClockAdvanced, InputRejected
 from bailiff_core.records.job_requests import SubmitJob
 
 
@@ -114,6 +115,37 @@ def test_the_list_of_projects_names_each_limit_that_is_near_once():
     ]
     assert ask(story, "a4", "ada", "signed", "vision") is None
     assert [each.partition(":")[0] for each in near_limits(story.state)] == ["Project vision", "Project speech", "Pool"]
+
+
+def test_the_list_names_users_that_are_near_and_who_was_above_a_rate():
+    story = Story(policy(projects=[{"name": "vision"}], limits={"user": {"open_jobs": 2}}))
+    for job, auth in (("a1", "signed"), ("a2", "signed"), ("n1", "none"), ("n2", "none")):
+        assert ask(story, job, "ada", auth, "vision") is None
+    about = {"topic": "t", "partition": 0, "digest": "0" * 64, "code": "too-many-requests", "reason": "more than limits.user"}
+    story.cycle(InputRejected(offset=1, sender="ada", source="/1", count=3, **about))
+    story.cycle(InputRejected(offset=2, source="/2", **about))
+    full = "2 of 2 open jobs (limits.user.open_jobs); more are rejected until some have ended."
+    above = "requests above a limit were rejected, the newest: more than limits.user."
+    own = [f"User ada: {full}", f"ada: {above}"]
+    assert near_limits(story.state) == [
+        f"User ada: {full}",
+        f"Users whose names are not verified: {full}",
+        f"ada: {above}",
+        f"/2 (not verified): {above}",
+    ]
+    assert limits_near(story.state, "ada", True, "vision") == own
+    assert limits_near(story.state, "bo", True, "vision") == []
+    story.cycle(ClockAdvanced(), after=RECENT + SECOND)
+    assert limits_near(story.state, "ada", True, "vision") == own[:1]
+
+
+def test_how_near_the_fullest_bucket_is():
+    rates, limits = Rates(), Limits(requests_per_second=1)
+    assert rates.fullest(0) == 0
+    for _ in range(30):
+        rates.count("ada", limits, 1, 0)
+    rates.count("bo", limits, 1, 0)
+    assert (rates.fullest(0), rates.fullest(BURST // 4), rates.fullest(BURST)) == (50, 25, 0)
 
 
 def test_open_jobs_of_a_snapshot_are_counted_without_decoding_them():

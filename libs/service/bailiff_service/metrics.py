@@ -81,6 +81,12 @@ NODE_SILENCE = _pools(
     ("pool", "node"),
     "time since the last report of a node that has been silent for a minute",
 )
+REQUEST_RATE = _pools(
+    "bailiff_request_rate_percent",
+    "gauge",
+    ("pool", "of"),
+    "how much of their limits of rates the pool, and the nearest user and project use; at 100 requests wait or are rejected",
+)
 DEVICES = _pools("bailiff_devices", "gauge", ("pool", "state"), "GPUs of nodes that are not lost, by state")
 MIG_DEVICES = _pools(
     "bailiff_mig_devices", "gauge", ("pool", "profile", "state"), "MIG devices of nodes that are not lost, by profile and state"

@@ -1,7 +1,7 @@
 """Reads the four input topics from the positions in the log (docs/reference/log-protocol.md#inputs)."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bailiff_bus import topics
@@ -9,6 +9,7 @@ from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Span, Wante
 from bailiff_core.model.placement_ranges import runs
 from bailiff_core.model.policy import LimitRules
 from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.metrics import REQUEST_RATE, Sample
 
 from .input_positions import InputPositions
 from .rates import Rates
@@ -86,7 +87,7 @@ class InputConsumer:
         limits: Callable[[], LimitRules],
     ) -> None:
         self._bus, self._partitions, self._wanted, self._sender_of = bus, partitions, wanted, sender_of
-        self._limits, self._rates = limits, Rates()
+        self._limits, self._rates, self._pool_rates = limits, Rates(), Rates()
         self.positions = InputPositions({}, 0)
         self._reader: Reader | None = None
         self._followed: dict[str, tuple[str, int]] = {}
@@ -117,13 +118,13 @@ class InputConsumer:
         taken = list[Message]()
         while len(taken) < most and self._turns and not self._paced():
             taken += self._turns.take(1)
-            self._rates.count(POOL, self._limits().pool, len(taken[-1].value), self._partitions.now())
+            self._pool_rates.count(POOL, self._limits().pool, len(taken[-1].value), self._partitions.now())
         return taken
 
     def _paced(self) -> float:
         """Seconds until the rates of the pool allow another request."""
         now = self._partitions.now()
-        return max(0, (self._rates.retry_at(POOL, self._limits().pool, 1, now) or now) - now) / 1_000_000
+        return max(0, (self._pool_rates.retry_at(POOL, self._limits().pool, 1, now) or now) - now) / 1_000_000
 
     async def _read_ahead(self, lost: list[LostOffsets], wait: float) -> bool:
         """Reads on, at most `READ_AHEAD` messages. Returns whether that was all there is."""
@@ -159,6 +160,12 @@ class InputConsumer:
             self._rates.count(key, limits, size, message.time)
         for other, shed in self._turns.add(user, message, size):
             self.shed.add(other, shed, too_many_waiting(shed))
+
+    def samples(self) -> Iterator[Sample]:
+        """The metric of the rates of users and of the pool."""
+        now = self._partitions.now()
+        yield REQUEST_RATE, ("user",), self._rates.fullest(now)
+        yield REQUEST_RATE, ("pool",), self._pool_rates.fullest(now)
 
     def done(self, topic: str, partition: int, offsets: Iterable[int]) -> None:
         """The next record says that these inputs are done."""

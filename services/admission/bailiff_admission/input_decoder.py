@@ -1,5 +1,6 @@
 """Decodes one input message into facts: pool, envelope, identity, and the handler for its type."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -24,6 +25,7 @@ from bailiff_log.rejected_requests import evidence_of
 from bailiff_log.signatures import known_keys, verify
 from bailiff_log.signed_requests import kept_request
 from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.metrics import REQUEST_RATE, Sample
 
 from .liveness import Liveness
 from .rates import Rates
@@ -159,6 +161,10 @@ class InputDecoder:
         if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):
             found.submitted = body
         return outcome
+
+    def samples(self, now: int) -> Iterator[Sample]:
+        """The metric of the rates of projects. now: the broker's, µs UTC."""
+        yield REQUEST_RATE, ("project",), self._rates.fullest(now)
 
     def _within_project(self, state: PoolState, message: Message, outcome: list[Fact] | Rejected) -> list[Fact] | Rejected:
         """The outcome, unless the job's project asks for more than its rates."""

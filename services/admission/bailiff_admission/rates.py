@@ -34,6 +34,10 @@ class Rates:
             self._empty_at = {each: at for each, at in self._empty_at.items() if at > now}
             self._prune_above = max(MOST_KEYS, 2 * len(self._empty_at))
 
+    def fullest(self, now: int) -> int:
+        """How full the fullest bucket is, percent; at 100 its next request is rejected, or waits."""
+        return max(((at - now) * 100 // BURST for at in self._empty_at.values() if at > now), default=0)
+
     def _buckets(self, key: str, limits: Limits, size: int, now: int) -> Iterator[tuple[str, int, int]]:
         """Name, when it is empty, and the time that the request fills it for. No request is above a bucket's size."""
         for name, rate, amount in (("requests", limits.requests_per_second, 1), ("bytes", limits.bytes_per_second, size)):

@@ -58,6 +58,8 @@ class Writer:
     def _samples(self) -> Iterator[Sample]:
         yield from pool_metrics.pool_samples(self._context.state)
         yield from self._context.liveness.samples(self._context.state)
+        yield from self._context.inputs.samples()
+        yield from self._context.decoder.samples(self._context.replica.partitions.now())
 
     def log_ends_at(self, end: int) -> None:
         """The end of the log, as it was queried for all pools. Another one than ours: verify that the log is still ours."""

@@ -9,6 +9,7 @@ from tests.unit.client.kit import MINUTE, NOON, AnsweringBus, LogWriter, Run, co
 from bailiff.client.errors import ExitCode
 from bailiff.doctor.checks import enrolment_checks
 from bailiff_core.records import facts
+from bailiff_log.certificates import issue_certificate
 from bailiff_log.credentials import make_credentials, read_credentials
 from bailiff_log.enrolment import read_token
 from bailiff_log.keys import key_id, read_private_key
@@ -82,6 +83,30 @@ def test_a_waiting_node_is_shown_and_approved(bailiff: Run, log_writer: LogWrite
         assert f"approve gpu-02 {key}" not in where
     assert bailiff("node", "approve", "gpu-02", key).output.startswith("gpu-02 may enrol with this key")
     assert log_writer.state.permits["gpu-02"].key == key
+
+
+def test_who_vouched_for_a_node(bailiff: Run, log_writer: LogWriter, root_file: Path) -> None:
+    root, made = read_private_key(root_file), key_id(b"\x07" * 32)
+    terms = {"role": "node", "name": "gpu-02", "not_before": NOON - MINUTE, "expires": NOON + 60 * MINUTE}
+    shown = issue_certificate(root, key=made, encryption_key=made, **terms)
+    log_writer.cycle(facts.NodeEnrolled(node="gpu-02", key=made, encryption_key=made, by="certificate", certificate=shown))
+    log_writer.node("gpu-02")
+    text = " ".join(bailiff("node", "describe", "gpu-02", "--enrolment").output.split())
+    assert f"enrolled with the key {made}" in text
+    until = f"Enrolled by a certificate of the root key (#{log_writer.state.seq - 1}), which enrols until 2026-"
+    assert until in text, text
+
+    assert bailiff("node", "approve", "gpu-01", "w" * 43).exit_code == 0
+    permit = log_writer.state.permits["gpu-01"].seq
+    log_writer.cycle(facts.NodeEnrolled(node="gpu-01", key="w" * 43, encryption_key="e" * 43, by="operator", permitted_by=permit))
+    found = json.loads(bailiff("node", "describe", "gpu-01", "--enrolment", "-o", "json").output)
+    assert found["key"] == found["enrolment"]["key"] == "w" * 43  # not how the earlier key was
+    assert (found["enrolment"]["by"], found["enrolment"]["permit_seq"]) == ("operator", permit)
+    assert found["enrolment"]["permitted_by"]
+
+    assert bailiff("key", "revoke", "w" * 43, "--reason", "stolen").exit_code == 0
+    assert "gpu-01 has no valid key" in bailiff("nodes").output
+    assert json.loads(bailiff("node", "describe", "gpu-01", "--enrolment", "-o", "json").output)["enrolment"] is None
 
 
 def test_a_revoked_key(bailiff: Run, log_writer: LogWriter) -> None:

@@ -152,15 +152,24 @@ async def node_list(session: Session, watch: Watch = False) -> None:
 
 
 @command("node describe")
-async def node_describe(session: Session, node: NodeName) -> None:
-    """Show one node: its GPUs, their jobs, and why GPUs are unavailable."""
+async def node_describe(
+    session: Session,
+    node: NodeName,
+    vouched: Annotated[
+        bool, typer.Option("--enrolment", help="Also who vouched for it, and until when its certificate enrols: reads the log.")
+    ] = False,
+) -> None:
+    """Show one node: its GPUs, their jobs, why GPUs are unavailable, and the key that it is enrolled with."""
+    from bailiff.client.enrolments import enrolment_of
     from bailiff.render.serializers.nodes import node_rows
     from bailiff.tables.nodes import node_block
 
     async with session.client() as client:
-        rows = node_rows((await client.projection(session.pool)).state)
-    found = next((row for row in rows if row["node"] == node), None)
-    if found is None:
-        known = ", ".join(row["node"] for row in rows[:20]) or "none"
-        raise ClientError(ExitCode.NOT_FOUND, f"there is no node {node!r}", f"the pool has {known}")
-    session.show(found, lambda: node_block(found))
+        state = (await client.projection(session.pool)).state
+        rows = node_rows(state)
+        row = next((row for row in rows if row["node"] == node), None)
+        if row is None:
+            known = ", ".join(row["node"] for row in rows[:20]) or "none"
+            raise ClientError(ExitCode.NOT_FOUND, f"there is no node {node!r}", f"the pool has {known}")
+        how = await enrolment_of(client, state.pool, state, node) if vouched else None
+    session.show({**row, **({"enrolment": how} if vouched else {})}, lambda: node_block(row, how))

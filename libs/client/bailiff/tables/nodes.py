@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from bailiff.client.enrolments import Enrolment, enrolment_text
 from bailiff.render.plain_text import plain
 from bailiff.render.serializers.nodes import DrainRow, ListedNode, NodeRow
 from bailiff.render.serializers.victims import AffectedView
@@ -62,6 +63,7 @@ def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableTyp
         )
     drained = [row for row in rows if row["drain"] is not None]
     notes = [text(f"{row['node']} is drained: {_drain(row['drain'])}", "dim") for row in drained if row["drain"] is not None]
+    notes += [text(f"{row['node']} has no valid key: its reports do not count", "yellow") for row in rows if row["key"] == ""]
     if not wide:
         return Group(made, *notes) if notes else made
     parts: list[RenderableType] = [made, *notes]
@@ -86,6 +88,7 @@ def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableTyp
             )
         labels = ", ".join(f"{key}={value}" for key, value in row["labels"].items())
         about = f"machine {row['machine_id']}" + (f", labels {labels}" if labels else "")
+        about += f", enrolled with the key {row['key']}" if row["key"] else ""
         parts += ["", Text.assemble((plain(row["node"]), "bold"), (f"  {plain(about)}", "dim")), indented(devices)]
     return Group(*parts)
 
@@ -125,9 +128,11 @@ def troubles_table(rows: Sequence[NodeRow]) -> RenderableType:
     )
 
 
-def node_block(row: NodeRow) -> RenderableType:
-    """`bailiff node describe`: one node, and the faults of its GPUs."""
+def node_block(row: NodeRow, enrolment: Enrolment | None = None) -> RenderableType:
+    """`bailiff node describe`: one node, the faults of its GPUs, and who vouched for it."""
     parts: list[RenderableType] = [nodes_table([row], wide=True)]
+    if enrolment is not None:
+        parts.append(text(enrolment_text(enrolment)))
     for device in row["devices"]:
         if device["fault"]:
             left = f", after {device['fault_job']}" if device["fault_job"] else ""

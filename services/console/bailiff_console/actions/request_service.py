@@ -16,6 +16,7 @@ from bailiff.render.serializers.policy import policy_in_force
 from bailiff_console.auth.permissions import ACTIONS, OF_NODES, denied, logs_denied
 from bailiff_console.auth.principal import Principal
 from bailiff_console.auth.requester import RequesterNames
+from bailiff_core.explain.open_job_limits import limits_near, near_limits
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
@@ -206,6 +207,14 @@ class RequestService:
         """What would happen to this job if it were submitted now."""
         fields = {**self._job_fields(principal, yaml), "now": self._now()}
         return await self.worker.run("plan", fields, self.followed(name).state)
+
+    def limits(self, name: str, principal: Principal, project: str | None) -> list[str]:
+        """The limits that are near: for a job of this user in the project, or for all."""
+        state = self.followed(name).state
+        if project is None:
+            return near_limits(state)
+        requester = self.names.requester(principal, state)
+        return limits_near(state, requester.actor, requester.verified, project)
 
     def _job_fields(self, principal: Principal, yaml: str) -> dict[str, Any]:
         """What the worker needs to read a job of this user."""

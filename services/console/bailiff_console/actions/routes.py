@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import yaml
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import HTMLResponse, Response
 from typing_extensions import TypedDict
 
@@ -66,6 +66,17 @@ async def permissions(pool: str, job: str, principal: SignedIn, request_service:
 async def spec(pool: str, job: str, principal: SignedIn, request_service: WithRequestService, _: Body) -> ReadableSpec:
     """The job's command and environment, for whoever may read them: a request, which is on record."""
     return await request_service.spec(pool, principal, job)
+
+
+@router.get("/api/pools/{pool}/limits", response_model=list[str])
+async def limits(
+    pool: str,
+    principal: SignedIn,
+    request_service: WithRequestService,
+    project: Annotated[str | None, Query(description="For a job of the user in it; omitted: for all.", max_length=63)] = None,
+) -> JsonResponse:
+    """The limits of open jobs that are near, and who was above a limit in the last hour."""
+    return JsonResponse(request_service.limits(pool, principal, project), headers={"cache-control": "no-store"})
 
 
 @router.post("/api/pools/{pool}/plan", response_model=JobPlan)

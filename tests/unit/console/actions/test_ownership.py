@@ -22,12 +22,12 @@ PERMISSIONS = "/api/pools/pool-a/jobs/{}/permissions"
 
 
 @asynccontextmanager
-async def console_of(folder: Path, **identity: Any) -> AsyncIterator[RequestService]:
+async def console_of(folder: Path, limits: dict[str, Any] | None = None, **identity: Any) -> AsyncIterator[RequestService]:
     """A console that signs, with ada as its user, in a pool with a job of bob and one of hers."""
     key = folder / "console.key"
     keys = {key_id(make_private_key(key)): "console"}
     log_writer = LogWriter()
-    log_writer.begin(policy(identity={"keys": keys, "operators": ["ops"], **identity}))
+    log_writer.begin(policy(identity={"keys": keys, "operators": ["ops"], **identity}, limits=limits or {}))
     log_writer.node("gpu-01", gpus=4)
     for job, user in (("of-bob", "bob"), ("of-ada", "console/ada")):
         demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=1000),))
@@ -37,6 +37,15 @@ async def console_of(folder: Path, **identity: Any) -> AsyncIterator[RequestServ
         log_writer.cycle(submitted, actor=user)
     async with running_console(folder, log_writer, key=key, actor="console") as request_service:
         yield request_service
+
+
+async def test_the_limits_that_are_near_are_those_of_the_visitor_or_of_all(tmp_path: Path) -> None:
+    async with console_of(tmp_path, limits={"user": {"open_jobs": 1}}) as console:
+        near = "/api/pools/pool-a/limits"
+        everybody = (await console.console.http.get(near, headers=console.headers)).json()
+        assert [text.partition(":")[0] for text in everybody] == ["User bob", "User console/ada"]
+        own = (await console.console.http.get(f"{near}?project=research", headers=console.headers)).json()
+        assert [text.partition(":")[0] for text in own] == ["User console/ada"]
 
 
 @pytest.mark.slow

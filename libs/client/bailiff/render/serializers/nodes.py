@@ -75,6 +75,7 @@ class NodeRow(NodeView):
 
     Attributes:
         mig_devices: Number of MIG devices by profile.
+        key: The key that it is enrolled with; empty without a valid one; null in a pool without a root key.
     """
 
     number: int
@@ -91,6 +92,7 @@ class NodeRow(NodeView):
     tasks: int
     labels: dict[str, str]
     incarnation: str
+    key: str | None
     drain: DrainRow | None
     devices: list[DeviceRow]
 
@@ -122,6 +124,12 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 Holder = tuple[Job, Task]
+
+
+def _key_of(state: PoolState, node: Node) -> str | None:
+    if not state.root_key:
+        return None
+    return state.enrolled[node.name].key if node.name in state.enrolled else ""
 
 
 def _holders(state: PoolState) -> dict[tuple[int, int], list[Holder]]:
@@ -172,6 +180,7 @@ def node_row(state: PoolState, node: Node, holders: dict[tuple[int, int], list[H
         "labels": dict(node.labels),
         "machine_id": node.machine_id,
         "incarnation": node.incarnation,
+        "key": _key_of(state, node),
         "drain": drain_row(node),
         "devices": devices,
     }

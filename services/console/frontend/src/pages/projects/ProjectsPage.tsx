@@ -3,6 +3,7 @@ import { useLocation } from "preact-iso";
 import { useArchive } from "../../api";
 import { count, usePageTitle } from "../../lib";
 import { PoolStatePending, useLive, type LivePool } from "../../live";
+import { NearLimits } from "../../shared/NearLimits";
 import { borrowings, borrowingText, nameOf, shareStatus } from "../../shared/shareText";
 import { Card, EmptyState, projectPath } from "../../ui";
 import { BorrowingHistory } from "./BorrowingHistory";
@@ -62,6 +63,7 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
         <EmptyState title="No projects are defined">
           All jobs share one queue, ordered by priority. Projects give teams quotas and let them borrow unused resources: <code>bailiff project create NAME --gpus 4</code>
         </EmptyState>
+        <NearLimits pool={pool} project={null} />
         <UsageHistory pool={pool} project="" to={live.time.value} over={over} aside={picker} />
       </div>
     );
@@ -78,6 +80,7 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
             : "Every project with pending jobs has its fair share."}
         </p>
       </div>
+      <NearLimits pool={pool} project={null} />
       <Card title="Borrowing">
         {borrows.length === 0 ? (
           <p class="soft">Every project is within its quota.</p>

@@ -9,6 +9,7 @@ import { DebouncedQuery, type ErrorDetail, type JobPlan } from "../../api";
 import { usePageTitle } from "../../lib";
 import { currentUser, useLive } from "../../live";
 import { jobKey, loadDraft, saveDraft } from "../../shared/draftStorage";
+import { NearLimits } from "../../shared/NearLimits";
 import { errorField, fetchPlan } from "../../shared/planResponse";
 import { PlanResult } from "../../shared/PlanResult";
 import { YamlEditor } from "../../shared/YamlEditor";
@@ -79,6 +80,7 @@ function SubmitForm({ pool }: { pool: string }) {
           <Card title="Plan">
             <PlanResult pool={pool} live={live} state={planned} empty={empty} refresh={() => plan.set(yaml, 0)} />
           </Card>
+          <NearLimits pool={pool} project={job.fields.value?.project ?? only} />
           <SubmitButton pool={pool} yaml={yaml} job={job} disabledReason={disabledReason(empty, errors.length, planned.loading)} offline={offlineReason(live.connection.value, live.consoleState.value.kafka)} />
         </div>
       </div>
