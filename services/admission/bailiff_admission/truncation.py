@@ -20,6 +20,7 @@ from bailiff_log.message_signatures import check_sender, trust_of
 from bailiff_log.order_evidence import InvalidEvidence, shown_positions
 from bailiff_log.signatures import Identity, known_keys, verify
 
+from .agent_values import AgentValues
 from .log_bounds import is_plausible
 from .request_handlers.enrolment import is_of_newest_agent
 
@@ -195,7 +196,7 @@ class TruncationReconciliation:
     until: dict[str, int] = field(default_factory=dict)
     oldest_append_time: int = 0
     _last_seen: dict[str, tuple[int, str]] = field(default_factory=dict)
-    _inventoried: set[tuple[str, str]] = field(default_factory=set)
+    _inventoried: AgentValues[bool] = field(default_factory=AgentValues)
 
     async def begin(self, state: PoolState, bus: Bus, now: int) -> None:
         """Collect agents from the retained reports and commands."""
@@ -215,19 +216,26 @@ class TruncationReconciliation:
         agent = report.node, report.incarnation
         self._note(*agent, append_time)
         if isinstance(report, NodeInventory) and (report.fence.newest_epoch is None or report.fence.newest_epoch >= state.epoch):
-            self._inventoried.add(agent)
-        return agent in self._inventoried
+            self._inventoried.put(state, *agent, True)
+        return self._has_answered(*agent)
 
     def is_over(self, state: PoolState, positions: dict[str, int], now: int) -> bool:
         """All earlier reports were read, and every node has sent an inventory, is lost, or cannot run tasks any more."""
         if any(positions.get(name, 0) < end for name, end in self.until.items()):
             return False
-        if any(node.state != "lost" and (node.name, node.incarnation) not in self._inventoried for node in state.nodes.values()):
+        joined = {node.name: node.incarnation for node in state.nodes.values()}
+        if any(node.state != "lost" and not self._has_answered(node.name, node.incarnation) for node in state.nodes.values()):
             return False
-        answered = self._inventoried | {(node.name, node.incarnation) for node in state.nodes.values()}
-        forgotten = [at for node, (at, incarnation) in self._last_seen.items() if (node, incarnation) not in answered]
+        forgotten = [
+            at
+            for node, (at, incarnation) in self._last_seen.items()
+            if joined.get(node) != incarnation and not self._has_answered(node, incarnation)
+        ]
         longest = state.rules.nodes.lease + state.rules.nodes.lost_margin
         return all(at + longest <= now for at in (self.oldest_append_time, *forgotten))
+
+    def _has_answered(self, node: str, incarnation: str) -> bool:
+        return self._inventoried.get(node, incarnation) is not None
 
     def _note(self, node: str, incarnation: str, at: int) -> None:
         """Only the last incarnation of a node counts: its inventory includes tasks of earlier ones."""

@@ -6,6 +6,7 @@ from tests.kits.log_builder import Story as LogStory
 from tests.kits.memory_bus import MemoryCluster
 from tests.unit.admission.kit import announced, report
 
+from bailiff_admission.agent_values import MAX_OF_NODE
 from bailiff_admission.truncation import (
     TruncationDetected,
     TruncationReconciliation,
@@ -138,6 +139,16 @@ def test_reconciliation_waits_for_a_node_missing_from_the_log_once_it_has_report
     assert not reconciliation.is_over(pool, {}, NOW)
     assert reconciliation.observe(pool, inventory(pool, "n9", "n9-life-1"), NOW + 1)
     assert reconciliation.is_over(pool, {}, NOW + 1)
+
+
+def test_of_the_incarnations_that_a_node_invents_few_inventories_are_remembered(story):
+    pool, reconciliation = cut_short(story), TruncationReconciliation()
+    for number in range(100):
+        assert reconciliation.observe(pool, inventory(pool, "n9", f"n9-life-{number}"), NOW)
+    remembered = [
+        number for number in range(100) if reconciliation.observe(pool, report(NodeHeartbeat, node="n9", life=number), NOW)
+    ]
+    assert remembered == [*range(100 - MAX_OF_NODE, 100)]
 
 
 def test_reconciliation_waits_for_a_silent_node_missing_from_the_log_until_its_leases_expired(story):

@@ -52,7 +52,7 @@ def check_report_sender(state: PoolState, envelope: Envelope, report: ReportBody
     waiting = state.waiting_nodes.get(node)
     if waiting is not None and waiting.key == key:
         return CheckedReport(counts=False)  # on record already
-    if isinstance(report, NodeInventory) and _few_new(state):
+    if isinstance(report, NodeInventory) and _few_new(state, expected=_is_expected(state, node)):
         return CheckedReport(counts=False, fact=NodeWaiting(node=node, key=key))
     return Rejected("not-enrolled", f"{node} with the key {key} is not enrolled; {advice}")
 
@@ -127,10 +127,23 @@ def _by_certificate(state: PoolState, envelope: Envelope, report: NodeInventory,
     )
 
 
-def _few_new(state: PoolState) -> bool:
-    """Whether few agents began to wait in the last minute: each is a record, and whoever can write reports can invent names."""
-    recent = sum(waiting.since > state.now - MINUTE for waiting in state.waiting_nodes.values())
-    return recent < MAX_WAITING_PER_MINUTE
+def _is_expected(state: PoolState, node: str) -> bool:
+    """Whether the log knows the name: an operator has permitted it, or it has joined before."""
+    return node in state.permits or node in state.node_numbers
+
+
+def _few_new(state: PoolState, *, expected: bool) -> bool:
+    """Whether few agents began to wait in the last minute: each is a record, and whoever can write reports can invent names.
+
+    Names that the log knows have a limit of their own, which invented ones do not use up. A node of any other name that is not
+    shown as waiting enrols as well: by a token, or by a permit for the key in its agent's log.
+    """
+    recent = [
+        name
+        for name, waiting in state.waiting_nodes.items()
+        if waiting.since > state.now - MINUTE and _is_expected(state, name) == expected
+    ]
+    return len(recent) < MAX_WAITING_PER_MINUTE
 
 
 class SignedTimes(AgentValues[int]):
