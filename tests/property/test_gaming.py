@@ -20,10 +20,13 @@ MOST_MORE_EVICTIONS = 12
 
 
 class Month:
-    """Two jobs of four GPUs on eight; six times a day an urgent job takes four or all of them for an hour."""
+    """Two jobs of four GPUs on eight; six times a day an urgent job takes four or all of them for an hour.
 
-    def __init__(self, seed: int) -> None:
-        self.random, self.story = Random(seed), Story(RULES)
+    forges: whether the gamer says at the end of its grace that it has saved, which its next start cannot read; else it is killed.
+    """
+
+    def __init__(self, seed: int, *, forges: bool) -> None:
+        self.random, self.story, self.forges = Random(seed), Story(RULES), forges
         self.evictions, self.held = dict.fromkeys((HONEST, GAMER), 0), 0
         self.story.node("n1", gpus=8)
         self.story.runs(HONEST, gpus=4, grace=5 * MINUTE)
@@ -56,7 +59,8 @@ class Month:
         story.ends(name, after=HOUR)
         for job in (HONEST, GAMER):
             if story.job(job).phase == "starting":
-                story.started(job)
+                damaged = int(self.forges and job == GAMER)
+                story.cycle(facts.TaskStarted(**story.at(job, 0), damaged_checkpoints=damaged))
 
     def _leaves(self, job: str) -> None:
         """The honest job saves and leaves; the gamer stays until it is killed, and holds its GPUs for so long."""
@@ -64,20 +68,22 @@ class Month:
         grace = grace_of(story.state, story.job(job))
         story.begin(job)
         story.cycle(facts.EvictionStageReached(**at, stage="noticed", attached=True, kill_after=grace))
-        if job == HONEST:
+        self.held += grace if job == GAMER else 0
+        if job == HONEST or self.forges:
             checkpoint = facts.Checkpoint(step=story.state.seq, bytes=1, duration=SECOND, sha256="0" * 64)
-            story.cycle(facts.EvictionStageReached(**at, stage="checkpoint_committed", checkpoint=checkpoint), after=20 * SECOND)
+            saved = 20 * SECOND if job == HONEST else grace - SECOND
+            story.cycle(facts.EvictionStageReached(**at, stage="checkpoint_committed", checkpoint=checkpoint), after=saved)
             story.ends(job, 85)
         else:
-            self.held += grace
             story.cycle(facts.EvictionStageReached(**at, stage="kill_sent"), after=grace)
             story.ends(job, -9)
 
 
 @pytest.mark.parametrize("days", [5, pytest.param(30, marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_gamer_gains_no_more_than_a_few_evictions(days, seed):
-    month = Month(seed)
+@pytest.mark.parametrize("forges", [False, True], ids=["saves nothing", "forges checkpoints"])
+def test_a_gamer_gains_no_more_than_a_few_evictions(days, seed, forges):
+    month = Month(seed, forges=forges)
     for _ in range(days):
         month.day()
     assert month.evictions[HONEST] <= month.evictions[GAMER] + MOST_MORE_EVICTIONS
