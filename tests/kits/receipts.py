@@ -13,7 +13,7 @@ from typing import Any
 from tests.kits.log_builder import DAY, NEW_YEAR, SECOND, Story, policy
 
 from bailiff.audit.receipt.collect import ReceiptSource, collect
-from bailiff.audit.receipt.model import canonical_text
+from bailiff.audit.receipt.model import canonical_text, expanded, shortened, with_headers
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed, SealingKey
 from bailiff_bus.port import Message
@@ -23,7 +23,7 @@ from bailiff_core.model.job_spec import JobSpec, spec_digest
 from bailiff_core.records import Record, Wire, decisions, decode, facts, record_hash
 from bailiff_core.records.chain import GENESIS
 from bailiff_core.records.job_requests import SubmitJob
-from bailiff_core.records.merkle import Frontier, inclusion_path, leaf_hash
+from bailiff_core.records.merkle import Frontier, leaf_hash, multiproof
 from bailiff_log.certificates import issue_certificate
 from bailiff_log.checkpoints import Checkpoint, cosign, log_key, origin_of, witness_key
 from bailiff_log.cosigner import Cosigner
@@ -163,11 +163,29 @@ def usual() -> SealedStory:
     return sealed(story, 6, len(story.wires))
 
 
+def opened(text: str) -> dict[str, Any]:
+    """The receipt's JSON with all headers of each record."""
+    data = json.loads(text)
+    return {**data, "records": with_headers(data["records"], expanded)}
+
+
 def altered(text: str, change: Callable[[dict[str, Any]], None]) -> str:
     """The receipt's JSON after this change, canonical again."""
-    data = json.loads(text)
+    data = opened(text)
     change(data)
+    data["records"] = with_headers(data["records"], shortened)
     return canonical_text(data)
+
+
+def _headers_written(change: Callable[[list[Any]], object]) -> Callable[[str], str]:
+    """The text with the headers of its last record written otherwise."""
+
+    def changed(text: str) -> str:
+        data = json.loads(text)
+        change(data["records"][-1]["headers"])
+        return canonical_text(data)
+
+    return changed
 
 
 # --- alterations: what both verifiers must judge alike
@@ -256,9 +274,7 @@ def _seal_anew(data: dict[str, Any], hashes: list[bytes], private: bytes, identi
     leaves = [leaf_hash(each) for each in hashes]
     tree = Frontier()
     tree.extend(list(leaves))
-    subtree = Frontier().followed_by(leaves)
-    for each in data["records"]:
-        each["path"] = [one.hex() for one in inclusion_path(each["seq"], tree.size, subtree)]
+    data["proof"] = _proof(data, leaves)
     identity = identity or hashes[0].hex()
     data["keys"] = [make_key(private, POOL, identity).to_data()]
     data["seal"] = make_seal(private, POOL, identity, tree, hashes[-1].hex(), NEW_YEAR).to_data()
@@ -273,7 +289,7 @@ def _rewritten(change: Change, also: int | None = None) -> Change:
         if also is not None:
             wire = story.wires[also]
             headers = [[name, content.decode()] for name, content in wire.headers if name.startswith("ce_")]
-            data["records"].append({"seq": also, "headers": headers, "value": wire.value.decode(), "path": []})
+            data["records"].append({"seq": also, "headers": headers, "value": wire.value.decode()})
             data["records"].sort(key=lambda each: each["seq"])
         change(data)
         shown = {
@@ -332,7 +348,7 @@ def _certificate(**terms: Any) -> Change:
 def _of_another_pool(data: dict[str, Any]) -> None:
     """A whole log of somebody else's keys, in which the same happens."""
     data.clear()
-    data.update(json.loads(forged_text()))
+    data.update(opened(forged_text()))
 
 
 def _cosigned_by_a_stranger(data: dict[str, Any]) -> None:
@@ -346,15 +362,31 @@ def _cosigned_another_size(data: dict[str, Any]) -> None:
     data["cosignatures"] = [usual().cosignatures[0].to_data()]
 
 
+def _proof(data: dict[str, Any], leaves: list[bytes]) -> list[str]:
+    """The proof of the records, which are perhaps not in order."""
+    shown = sorted({each["seq"] for each in data["records"]})
+    return [each.hex() for each in multiproof(shown, len(leaves), Frontier().followed_by(leaves))]
+
+
+def _proven_without(change: Change) -> Change:
+    """Records are left out, and the rest is proven anew: whoever has the file can do that."""
+
+    def changed(data: dict[str, Any]) -> None:
+        change(data)
+        data["proof"] = _proof(data, [leaf_hash(bytes.fromhex(record_hash(wire))) for wire in usual().story.wires])
+
+    return changed
+
+
 def _extra(data: dict[str, Any]) -> None:
     log = usual()
     seq = next(each.seq for each in log.story.records if isinstance(each.data, facts.NodeJoined))
     hashes = [leaf_hash(bytes.fromhex(record_hash(wire))) for wire in log.story.wires]
-    path = [each.hex() for each in inclusion_path(seq, len(hashes), Frontier().followed_by(hashes))]
     wire = log.story.wires[seq]
     headers = [[name, content.decode()] for name, content in wire.headers if name.startswith("ce_")]
-    data["records"].append({"seq": seq, "headers": headers, "value": wire.value.decode(), "path": path})
+    data["records"].append({"seq": seq, "headers": headers, "value": wire.value.decode()})
     data["records"].sort(key=lambda each: each["seq"])
+    data["proof"] = _proof(data, hashes)
 
 
 def _noted(change: Callable[[str], str]) -> Change:
@@ -438,10 +470,12 @@ ALTERATIONS: dict[str, tuple[Change, str]] = {
     "the handover's signature changed": (_set("keys", 1, "signature", to=other), "seal"),
     "the handover left out": (lambda data: data["keys"].pop(), "seal"),
     "the keys in another order": (lambda data: data["keys"].reverse(), "seal"),
-    "a hash of a path changed": (_set("records", 3, "path", 0, to=other), "inclusion"),
-    "a path cut": (lambda data: data["records"][3]["path"].pop(), "inclusion"),
-    "a path too long": (lambda data: data["records"][3]["path"].append("0" * 64), "inclusion"),
-    "the proof of another index": (lambda data: data["records"][3].update(path=data["records"][4]["path"]), "inclusion"),
+    "a hash of the proof changed": (_set("proof", 0, to=other), "inclusion"),
+    "the last hash of the proof changed": (_set("proof", -1, to=other), "inclusion"),
+    "the proof cut": (lambda data: data["proof"].pop(), "inclusion"),
+    "the proof too long": (lambda data: data["proof"].append("0" * 64), "inclusion"),
+    "no proof": (lambda data: data.update(proof=[]), "inclusion"),
+    "the proof in another order": (lambda data: data["proof"].reverse(), "inclusion"),
     "another number": (lambda data: data["records"][-1].update(seq=32), "records"),
     "stages reordered": (_swap, "records"),
     "stages exchanged": (_renumbered, "refuted"),
@@ -454,7 +488,8 @@ ALTERATIONS: dict[str, tuple[Change, str]] = {
     "no request": (_without("PreemptionRequested"), "decision"),
     "no proposal": (_without("ProposalReceived"), "decision"),
     "no decision": (_without("PreemptionDecided"), "records"),
-    "no outcome": (_without("JobRequeued"), ""),
+    "no outcome": (_without("JobRequeued"), "inclusion"),
+    "no outcome, and another proof": (_proven_without(_without("JobRequeued")), ""),
     "the middle of a cycle left out": (_without("JobPending"), "writer"),
     "a victim whose submission is missing": (lambda data: data["victims"].append("train-2"), "records"),
     "a victim of nobody": (lambda data: data["victims"].append("train-9"), "records"),
@@ -463,13 +498,14 @@ ALTERATIONS: dict[str, tuple[Change, str]] = {
     "no victim": (_set("victims", to=[]), "unreadable"),
     "another decision": (_set("decision", to=13), "records"),
     "another pool": (_set("pool", to="pool-b"), "records"),
-    "a later format": (_set("receipt_version", to=2), "unreadable"),
+    "a later format": (_set("receipt_version", to=3), "unreadable"),
     "an unknown member": (_set("note", to="x"), "unreadable"),
     "a member of the wrong type": (_set("decision", to="15"), "unreadable"),
     "a member that is null": (_set("decision", to=None), "unreadable"),
     "a name that is markup": (_set("victims", 0, to="</script><script>alert(1)</script>"), "unreadable"),
     "no records": (_set("records", to=[]), "unreadable"),
-    "a stage left out": (_without("EvictionStageReached"), ""),
+    "a stage left out": (_without("EvictionStageReached"), "inclusion"),
+    "a stage left out, and another proof": (_proven_without(_without("EvictionStageReached")), ""),
     "no witness": (_set("cosignatures", to=[]), ""),
     "a witness that nobody knows": (_cosigned_by_a_stranger, ""),
     "a witness of another size": (_cosigned_another_size, "cosignatures"),
@@ -577,6 +613,16 @@ MALFORMED: list[Callable[[str], str]] = [
     lambda text: "null",
     lambda text: "[1]",
     lambda text: text.replace('"victims":["train-1"]', '"victims":"train-1"'),
-    lambda text: text.replace('"path":[', '"path":["A",', 1),
+    lambda text: text.replace('"proof":[', '"proof":["A",', 1),
+    _headers_written(lambda headers: headers.insert(0, 0)),
+    _headers_written(lambda headers: headers.insert(0, -1)),
+    _headers_written(lambda headers: headers.insert(0, True)),
+    _headers_written(lambda headers: headers.append(40)),
+    _headers_written(lambda headers: headers.append(64)),
+    _headers_written(lambda headers: headers.append(2**60)),
+    _headers_written(lambda headers: headers.__setitem__(slice(0, 1), ["1.0"])),
+    _headers_written(lambda headers: headers.__setitem__(slice(0, 1), [["ce_specversion", "1.0"]])),
+    _headers_written(lambda headers: headers.__setitem__(slice(2, 3), [1, headers[2] - 1])),
+    _headers_written(lambda headers: headers.clear() or headers.extend([["a", "b"]] * 65)),
 ]
 """JSON that two readers may read differently, or that is no receipt."""

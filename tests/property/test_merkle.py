@@ -12,6 +12,8 @@ from bailiff_core.records.merkle import (
     included,
     inclusion_path,
     leaf_hash,
+    multiproof,
+    multiproof_root,
     node_hash,
     root_of,
     subtrees_of,
@@ -50,6 +52,26 @@ def test_a_leaf_of_the_tree_is_proved_and_no_other(size: int, data: st.DataObjec
         cut = data.draw(st.integers(0, len(path) - 1))
         assert not included(LEAVES[index], index, size, path[:cut] + path[cut + 1 :], root)
         assert not included(LEAVES[index], index, size, [*path[:cut], LEAVES[399], *path[cut + 1 :]], root)
+
+
+@given(SIZES, st.data())
+def test_leaves_of_the_tree_are_proved_together_and_no_others(size: int, data: st.DataObject) -> None:
+    chosen = sorted(data.draw(st.sets(st.integers(0, size - 1), min_size=1)))
+    root, proof = root_of(LEAVES[:size]), multiproof(chosen, size, subtrees_of(LEAVES[:size]))
+    leaves = {index: LEAVES[index] for index in chosen}
+    assert multiproof_root(leaves, size, proof) == root
+    assert len(proof) <= sum(len(inclusion_path(index, size, subtrees_of(LEAVES[:size]))) for index in chosen)
+    one = data.draw(st.sampled_from(chosen))
+    assert multiproof_root({**leaves, one: LEAVES[399]}, size, proof) != root
+    assert multiproof_root({index: leaf for index, leaf in leaves.items() if index != one}, size, proof) != root
+    assert multiproof_root({index + 1: leaf for index, leaf in leaves.items()}, size, proof) != root
+    assert multiproof_root(leaves, size, [*proof, root]) is None
+    if len(chosen) > 1:
+        assert multiproof_root(dict(reversed(leaves.items())), size, proof) is None
+    if proof:
+        cut = data.draw(st.integers(0, len(proof) - 1))
+        assert multiproof_root(leaves, size, proof[:cut] + proof[cut + 1 :]) is None
+        assert multiproof_root(leaves, size, [*proof[:cut], LEAVES[399], *proof[cut + 1 :]]) != root
 
 
 @given(SIZES, st.integers(0, 199), st.data())

@@ -232,6 +232,21 @@ async def test_a_gang_of_many_tasks_leaves_stages_out_and_says_so(tmp_path: Path
     assert "left_out" in [each["id"] for each in found["not_checked"]]
 
 
+async def test_the_receipt_of_a_gang_of_512_tasks_is_whole_and_below_a_megabyte(tmp_path: Path) -> None:
+    story = SignedStory(tmp_path)
+    for node in range(8):
+        story.node(f"n{node}", gpus=64)
+    story.runs("train-1", gpus=1, tasks=512)
+    story.submit("serve-1", gpus=64, tasks=8, cls="inference", after=3600 * SECOND)
+    story.propose()
+    story.yields("train-1")
+    text = (await collect(sealed(story).source, "train-1")).to_text()
+    found = check_receipt(text)
+    assert (found["verdict"], found["finished"]) == ("consistent", True)
+    assert "left_out" not in [each["id"] for each in found["not_checked"]]
+    assert len(page_of(text).encode()) < 1_000_000
+
+
 async def test_an_eviction_of_too_many_records_has_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bailiff.audit.receipt.collect.MAX_RECORDS", 10)
     with pytest.raises(ClientError, match="needs 15 records: at most 10 fit into a receipt"):

@@ -5,7 +5,9 @@ from the leaf, or the smaller tree, to the root.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import lt
 
 EMPTY = hashlib.sha256(b"").digest()
 Subtree = Callable[[int, int], bytes]
@@ -114,6 +116,58 @@ def inclusion_path(index: int, size: int, subtree: Subtree) -> list[bytes]:
             path.append(subtree(low, middle))
             low = middle
     return path[::-1]
+
+
+def multiproof(indices: Sequence[int], size: int, subtree: Subtree) -> list[bytes]:
+    """Returns the roots of the largest subtrees without any of these leaves, from left to right.
+
+    Args:
+        indices: Sorted, each once.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    if not _are_leaves(indices, size):
+        raise ValueError(f"not sorted leaves of a tree of {size}")
+
+    def missing(own: Sequence[int], low: int, high: int) -> Iterator[bytes]:
+        if not own:
+            yield subtree(low, high)
+        elif high - low > 1:
+            middle = low + _split(high - low)
+            at = bisect_left(own, middle)
+            yield from missing(own[:at], low, middle)
+            yield from missing(own[at:], middle, high)
+
+    return list(missing(indices, 0, size))
+
+
+def multiproof_root(leaves: Mapping[int, bytes], size: int, proof: Sequence[bytes]) -> bytes | None:
+    """Returns the root that these leaf hashes, in their order, and their `multiproof` lead to; None: it is not theirs."""
+    indices, rest = list(leaves), iter(proof)
+    if not _are_leaves(indices, size):
+        return None
+
+    def root(own: Sequence[int], low: int, high: int) -> bytes:
+        if not own:
+            return next(rest)
+        if high - low == 1:
+            return leaves[low]
+        middle = low + _split(high - low)
+        at = bisect_left(own, middle)
+        left = root(own[:at], low, middle)
+        return node_hash(left, root(own[at:], middle, high))
+
+    try:
+        found = root(indices, 0, size)
+    except StopIteration:
+        return None
+    return found if next(rest, None) is None else None
+
+
+def _are_leaves(indices: Sequence[int], size: int) -> bool:
+    """Whether they are leaves of a tree of `size`, sorted and each once."""
+    return bool(indices) and indices[0] >= 0 and indices[-1] < size and all(map(lt, indices, indices[1:]))
 
 
 def consistency_path(before: int, size: int, subtree: Subtree) -> list[bytes]:

@@ -17,7 +17,7 @@ from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.proposal import VictimChoice
 from bailiff_core.records import LogKeys, Record, Wire, decisions, decode, facts, record_hash
 from bailiff_core.records.log_keys import InvalidKeys, keys_after
-from bailiff_core.records.merkle import included, leaf_hash
+from bailiff_core.records.merkle import leaf_hash, multiproof_root
 from bailiff_core.records.wire import UnreadableRecord, content_hash, time_text
 from bailiff_log.checkpoints import Checkpoint, checkpoint_signed_by, cosigned_at, log_key, origin_of
 from bailiff_log.cosignatures import LATEST_TIME
@@ -337,10 +337,11 @@ def _inclusion(contents: Contents, trust: Trust) -> str:
     del trust
     seal = contents.receipt.seal
     root = bytes.fromhex(seal.root)
-    for kept, found in zip(contents.receipt.records, contents.hashes, strict=True):
-        path = [bytes.fromhex(each) for each in kept.path]
-        if not included(leaf_hash(bytes.fromhex(found)), kept.seq, seal.size, path, root):
-            raise Failed(f"record {kept.seq} with these bytes is not at its position under the seal")
+    kept = zip(contents.receipt.records, contents.hashes, strict=True)
+    leaves = {each.seq: leaf_hash(bytes.fromhex(found)) for each, found in kept}
+    proof = [bytes.fromhex(each) for each in contents.receipt.proof]
+    if len(leaves) < len(contents.hashes) or multiproof_root(leaves, seal.size, proof) != root:
+        raise Failed("the records with these bytes are not at their positions under the seal")
     return f"each is under the root over {count_text(seal.size, 'record')}, {seal.root[:16]}…"
 
 

@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from bailiff.audit.log_sources import Source
@@ -14,7 +13,7 @@ from bailiff_bus.port import Message
 from bailiff_core.humanize import count_text
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.records import AUDIT_TYPES, Record, Wire, decisions, decode, facts
-from bailiff_core.records.merkle import Frontier, inclusion_path, leaf_hash
+from bailiff_core.records.merkle import Frontier, leaf_hash, multiproof
 from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.seals import SealChain
 from bailiff_log.signed_notes import Note, NoteError
@@ -24,8 +23,8 @@ from .model import MAX_RECORDS, Receipt, ReceiptRecord, raw_of
 from .rules import PURPOSES
 
 Read = Callable[[], AsyncGenerator[Message, None]]
-MAX_STAGE_BYTES, BYTES_BESIDE = 500_000, 1_500
-"""So that the file stays below a megabyte. Beside a record's own bytes: names of headers, its path."""
+MAX_STAGE_BYTES, BYTES_BESIDE = 700_000, 300
+"""So that the file stays below a megabyte. Beside a record's value: the headers that differ from those of the record before."""
 DECIDED = decisions.PreemptionDecided.type_name().encode()
 LOOKED_AT = frozenset(kind.encode() for kind, data in AUDIT_TYPES.items() if data.__name__ in PURPOSES)
 
@@ -131,14 +130,14 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
     if tree.root().hex() != seal.root:
         text = f"the log's first {seal.size} records are not those that were sealed"
         raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
-    subtree = cache(Frontier().followed_by(leaves[: seal.size]))
-    records = [_kept(seq, wire, inclusion_path(seq, seal.size, subtree)) for seq, wire in sorted(kept.items())]
+    proof = multiproof(sorted(kept), seal.size, Frontier().followed_by(leaves[: seal.size]))
     keys = source.chain.key_messages[: source.chain.keys.index(seal.key) + 1]
     return Receipt(
         pool=source.pool,
         decision=found[0],
         victims=victims,
-        records=tuple(records),
+        records=tuple(_kept(seq, wire) for seq, wire in sorted(kept.items())),
+        proof=tuple(each.hex() for each in proof),
         left_out=collector.left_out,
         seal=seal,
         keys=tuple(keys),
@@ -146,9 +145,9 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
     )
 
 
-def _kept(seq: int, wire: Wire, path: list[bytes]) -> ReceiptRecord:
+def _kept(seq: int, wire: Wire) -> ReceiptRecord:
     headers = tuple((name, raw_of(content)) for name, content in wire.headers if name.startswith("ce_"))
-    return ReceiptRecord(seq=seq, headers=headers, value=raw_of(wire.value), path=tuple(each.hex() for each in path))
+    return ReceiptRecord(seq=seq, headers=headers, value=raw_of(wire.value))
 
 
 def _seal_over(source: ReceiptSource, size: int) -> tuple[LogSealed, list[CheckpointCosigned]]:
@@ -287,7 +286,7 @@ class _Collector:
         for seq, wire in group:
             if seq not in self.kept:
                 self.kept[seq] = wire
-                self._bytes += BYTES_BESIDE + len(wire.value) + sum(len(content) for _, content in wire.headers)
+                self._bytes += BYTES_BESIDE + len(wire.value) + len(dict(wire.headers).get("ce_request", b""))
 
     def _whole(self) -> dict[int, Wire]:
         """With submissions, their policies, and the keys of all of them."""

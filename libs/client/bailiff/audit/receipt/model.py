@@ -1,12 +1,14 @@
-"""The receipt as a document: the records' exact bytes with their inclusion proofs, the seal, the cosignatures.
+"""The receipt as a document: the records' exact bytes with one proof that they are in the log, the seal, the cosignatures.
 
 Everything else follows from the records: root key, certificates, requests, victims and stages. Its JSON is canonical, so that
 every reader parses the same: sorted members, no spaces, whole numbers, each `<` written as `\\u003c` (so it can stand in a page).
+Headers that are as in the record before, at the same places, are written as how many they are.
 """
 
 import base64
 import json
-from typing import Annotated, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,10 +17,12 @@ from bailiff_core.canonical import canonical_json
 from bailiff_core.model.document import Count, Hash, JobName, Name
 from bailiff_core.records import Wire
 
-FORMAT: Literal[1] = 1
+FORMAT: Literal[2] = 2
 MAX_BYTES = 64 * 1024 * 1024
 """Of a file that is read."""
-MAX_RECORDS = 10_000
+MAX_RECORDS, MAX_PROOF = 10_000, 640_000
+MAX_HEADERS, MAX_REPEATED = 64, 128
+"""Of a record; characters of a value that is not written again."""
 
 
 class InvalidReceipt(Exception):
@@ -68,15 +72,13 @@ class ReceiptRecord(BaseModel):
 
     Attributes:
         headers: Name and value of its `ce_*` headers, as on the wire.
-        path: Its inclusion proof under the receipt's seal, from the leaf up.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     seq: Count
-    headers: Annotated[tuple[tuple[str, Raw], ...], Field(max_length=64)]
+    headers: Annotated[tuple[tuple[str, Raw], ...], Field(max_length=MAX_HEADERS)]
     value: Raw
-    path: Annotated[tuple[Hash, ...], Field(max_length=64)]
 
     @property
     def wire(self) -> Wire:
@@ -92,6 +94,7 @@ class Receipt(BaseModel):
         decision: The record `PreemptionDecided`.
         victims: Those whose eviction the receipt shows; the decision names all victims.
         records: In the order of the log, without gaps where one is signed together with those before it.
+        proof: That all of them are under the seal's root: the roots of the subtrees without any of them, from left to right.
         left_out: Stages that it does not show, as they would make it too long: a claim.
         seal: Covers every record of the receipt.
         keys: The log's sealing keys up to the seal's; each is signed by the one before.
@@ -100,11 +103,12 @@ class Receipt(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    receipt_version: Literal[1] = FORMAT
+    receipt_version: Literal[2] = FORMAT
     pool: Name
     decision: Count
     victims: Annotated[tuple[JobName, ...], Field(min_length=1, max_length=10_000)]
     records: Annotated[tuple[ReceiptRecord, ...], Field(min_length=1, max_length=MAX_RECORDS)]
+    proof: Annotated[tuple[Hash, ...], Field(max_length=MAX_PROOF)]
     left_out: Count = 0
     seal: LogSealed
     keys: Annotated[tuple[SealingKey, ...], Field(max_length=1000)] = ()
@@ -113,6 +117,7 @@ class Receipt(BaseModel):
     def to_text(self) -> str:
         """Its canonical JSON."""
         data = self.model_dump(mode="json")
+        data["records"] = with_headers(data["records"], shortened)
         data["seal"] = self.seal.to_data()
         data["keys"] = [each.to_data() for each in self.keys]
         data["cosignatures"] = [each.to_data() for each in self.cosignatures]
@@ -129,11 +134,17 @@ class Receipt(BaseModel):
             data = json.loads(text)
         except (ValueError, RecursionError):
             raise InvalidReceipt("not the JSON of a receipt") from None
-        version = data.get("receipt_version") if isinstance(data, dict) else None
+        if not isinstance(data, dict):
+            raise InvalidReceipt("not the JSON of a receipt")
+        version = data.get("receipt_version")
         if isinstance(version, int) and version != FORMAT:
             raise UnknownFormat(f"a receipt of the format {version}: this release reads {FORMAT}")
         try:
-            found = cls.model_validate_json(text)
+            data["records"] = with_headers(data["records"], expanded)
+        except (TypeError, KeyError, IndexError):
+            raise InvalidReceipt("records: not those of a receipt") from None
+        try:
+            found = cls.model_validate_json(json.dumps(data))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "receipt"
@@ -141,6 +152,54 @@ class Receipt(BaseModel):
         if found.to_text() != text:
             raise InvalidReceipt("its JSON is not canonical: it was changed, or written by another program")
         return found
+
+
+def with_headers(records: list[dict[str, Any]], change: Callable[[list[Any], list[Any]], list[Any]]) -> list[dict[str, Any]]:
+    """The records with changed headers.
+
+    Args:
+        change: `shortened` or `expanded`: of the headers of a record, and all of those of the record before it.
+    """
+    found: list[dict[str, Any]] = []
+    before: list[Any] = []
+    for record in records:
+        headers = change(record["headers"], before)
+        found.append({**record, "headers": headers})
+        before = headers if change is expanded else record["headers"]
+    return found
+
+
+def shortened(headers: list[Any], before: list[Any]) -> list[Any]:
+    """These headers; each run of those that are as before, at the same places, as how many they are."""
+    found: list[Any] = []
+    for at, header in enumerate(headers):
+        if at >= len(before) or before[at] != header or not _is_repeatable(header):
+            found.append(header)
+        elif found and isinstance(found[-1], int):
+            found[-1] += 1
+        else:
+            found.append(1)
+    return found
+
+
+def expanded(headers: list[Any], before: list[Any]) -> list[Any]:
+    """The inverse of `shortened`. Raises `TypeError`, `IndexError`."""
+    found: list[Any] = []
+    for header in headers:
+        if type(header) is not int:
+            found.append(header)
+            continue
+        run = before[len(found) : len(found) + header]
+        if not 0 < header == len(run) or not all(map(_is_repeatable, run)):
+            raise IndexError
+        found += run
+    if len(found) > MAX_HEADERS:
+        raise IndexError
+    return found
+
+
+def _is_repeatable(header: Any) -> bool:
+    return all(isinstance(each, str) and len(each) <= MAX_REPEATED for each in header)
 
 
 def canonical_text(data: object) -> str:

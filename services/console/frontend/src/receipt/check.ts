@@ -1,8 +1,8 @@
 // Checks a receipt from the file alone, as bailiff.audit.receipt.check: same checks, same verdict (tests/contract/test_receipts.py).
 import rules from "../../../../../libs/client/bailiff/audit/receipt/rules.json";
-import { fromHex } from "../verify/bytes";
+import { compareBytes, fromHex } from "../verify/bytes";
 import { header } from "../verify/chain";
-import { included, leafHash } from "../verify/merkle";
+import { leafHash, multiproofRoot } from "../verify/merkle";
 import { addKey, signatureHolds } from "../verify/seals";
 import { Contents, Fault, hasPurpose } from "./contents";
 import { checkpointSignatures, cosigner } from "./notes";
@@ -108,10 +108,10 @@ const LOOKS: Record<CheckId, (contents: Contents, trust: Trust) => string> = {
     return `${plural(records.length, "record")} of ${receipt.pool}, #0 to #${last}`;
   },
 
-  inclusion: ({ receipt: { seal }, records }) => {
-    const root = fromHex(seal.root);
-    const wrong = records.find(({ kept, hash }) => !included(leafHash(fromHex(hash)), kept.seq, seal.size, kept.path.map(fromHex), root));
-    if (wrong) throw new Fault(`record ${wrong.kept.seq} with these bytes is not at its position under the seal`);
+  inclusion: ({ receipt: { seal, proof }, records }) => {
+    const leaves = new Map(records.map(({ kept, hash }) => [kept.seq, leafHash(fromHex(hash))]));
+    const root = leaves.size < records.length ? null : multiproofRoot(leaves, seal.size, proof.map(fromHex));
+    if (root === null || compareBytes(root, fromHex(seal.root))) throw new Fault("the records with these bytes are not at their positions under the seal");
     return `each is under the root over ${plural(seal.size, "record")}, ${seal.root.slice(0, 16)}…`;
   },
 

@@ -4,11 +4,12 @@ import type { Key, Seal } from "../verify/seals";
 
 export type Raw = Line["value"];
 
+type Header = [string, Raw];
+
 export interface ReceiptRecord {
   seq: number;
-  headers: [string, Raw][];
+  headers: Header[];
   value: Raw;
-  path: string[];
 }
 
 export interface Receipt {
@@ -16,6 +17,7 @@ export interface Receipt {
   decision: number;
   victims: string[];
   records: ReceiptRecord[];
+  proof: string[];
   left_out: number;
   seal: Seal & { checkpoint: string };
   keys: Key[];
@@ -25,8 +27,11 @@ export interface Receipt {
 /** The text is not a receipt. */
 export class InvalidReceipt extends Error {}
 
-const FORMAT = 1;
+const FORMAT = 2;
 const MAX_RECORDS = 10_000;
+const MAX_PROOF = 640_000;
+const MAX_HEADERS = 64;
+const MAX_REPEATED = 128;
 const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
 
 type Shape = (value: unknown) => boolean;
@@ -52,6 +57,7 @@ const SIGNATURE = matches(/^[A-Za-z0-9_-]{86}$/);
 const NOTE = text(16_384);
 const RAW: Shape = (value) => text(Infinity)(value) || object({ base64: text(2_000_000) })(value);
 const HEADER: Shape = (value) => Array.isArray(value) && value.length === 2 && text(Infinity)(value[0]) && RAW(value[1]);
+const RUN = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 1 && (value as number) <= MAX_HEADERS;
 const SEAL = object(
   { identity: HASH, size: integer(1), root: HASH, hash: HASH, sealed_at: COUNT, key: KEY, signature: SIGNATURE, checkpoint: NOTE },
   { previous_size: integer(1), consistency: list(HASH, 128, 1) },
@@ -61,7 +67,8 @@ const RECEIPT = object({
   pool: NAME,
   decision: COUNT,
   victims: list(NAME, 10_000, 1),
-  records: list(object({ seq: COUNT, headers: list(HEADER, 64), value: RAW, path: list(HASH, 64) }), MAX_RECORDS, 1),
+  records: list(object({ seq: COUNT, headers: list((value) => RUN(value) || HEADER(value), MAX_HEADERS), value: RAW }), MAX_RECORDS, 1),
+  proof: list(HASH, MAX_PROOF),
   left_out: COUNT,
   seal: SEAL,
   keys: list(object({ identity: HASH, key: KEY }, { previous_key: KEY, signature: SIGNATURE }), 1_000),
@@ -80,7 +87,36 @@ export function parse(content: string): Receipt {
   const version = isObject(data) ? data["receipt_version"] : undefined;
   if (typeof version === "number" && version !== FORMAT) throw new InvalidReceipt(`a receipt of the format ${version}: this page reads ${FORMAT}`);
   if (!RECEIPT(data)) throw new InvalidReceipt("a member is missing, unknown or of the wrong type");
-  return data as unknown as Receipt;
+  const receipt = data as unknown as Receipt;
+  let before: Header[] = [];
+  receipt.records = receipt.records.map((record) => {
+    const headers = expanded(record.headers, before);
+    if (headers.length > MAX_HEADERS || canonical(shortened(headers, before)) !== canonical(record.headers)) throw new InvalidReceipt("its headers are not as this release writes them");
+    before = headers;
+    return { ...record, headers };
+  });
+  return receipt;
+}
+
+const isRepeatable = (header: Header): boolean => header.every((each) => typeof each === "string" && text(MAX_REPEATED)(each));
+
+/** These headers; each run of those that are as in the record before, at the same places, as how many they are. */
+function shortened(headers: Header[], before: Header[]): (Header | number)[] {
+  const found: (Header | number)[] = [];
+  headers.forEach((header, at) => {
+    const [same, last] = [before[at], found.at(-1)];
+    if (!same || canonical(same) !== canonical(header) || !isRepeatable(header)) found.push(header);
+    else if (typeof last === "number") found[found.length - 1] = last + 1;
+    else found.push(1);
+  });
+  return found;
+}
+
+/** The inverse of `shortened`. */
+function expanded(headers: (Header | number)[], before: Header[]): Header[] {
+  const found: Header[] = [];
+  for (const header of headers) found.push(...(typeof header === "number" ? before.slice(found.length, found.length + header) : [header]));
+  return found;
 }
 
 /** JSON with sorted members and without spaces; each `<` is escaped, so that it can stand in a page. */

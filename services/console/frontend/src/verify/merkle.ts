@@ -16,6 +16,25 @@ export function rootOf(leaves: Uint8Array[], low = 0, high = leaves.length): Uin
   return nodeHash(rootOf(leaves, low, middle), rootOf(leaves, middle, high));
 }
 
+/** The root that these leaf hashes, by their sorted positions, and their multiproof lead to; null: it is not theirs. */
+export function multiproofRoot(leaves: ReadonlyMap<number, Uint8Array>, size: number, proof: readonly Uint8Array[]): Uint8Array | null {
+  const positions = [...leaves.keys()];
+  if (!positions.length || positions.some((each, at) => each >= size || each < 0 || (at > 0 && each <= positions[at - 1]!))) return null;
+  let used = 0;
+  const root = (first: number, end: number, low: number, high: number): Uint8Array | null => {
+    if (first === end) return proof[used++] ?? null;
+    if (high - low === 1) return leaves.get(low)!;
+    const middle = low + split(high - low);
+    let at = first;
+    while (at < end && positions[at]! < middle) at += 1;
+    const left = root(first, at, low, middle);
+    const right = root(at, end, middle, high);
+    return left && right && nodeHash(left, right);
+  };
+  const found = root(0, positions.length, 0, size);
+  return used === proof.length ? found : null;
+}
+
 /** The inclusion path of the leaf at `index` (2.1.1). */
 export function inclusionPath(leaves: Uint8Array[], index: number): Uint8Array[] {
   let [low, high] = [0, leaves.length];
