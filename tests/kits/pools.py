@@ -48,7 +48,7 @@ def project(name: str, parent: str | None = None, *, quota: Any = 0, limit: Any 
 
 def entitled(tree: ProjectTree, shares: Mapping[str, ResourceVector]) -> dict[str, Entitlement]:
     """What projects with these fair shares are entitled to, where all quotas can be met."""
-    return {name: _entitlement(tree.branches[name], share, tree.branches[name].quota) for name, share in shares.items()}
+    return {name: _entitlement(tree.branches[name], share, *[tree.branches[name].quota] * 2) for name, share in shares.items()}
 
 
 class Trials:

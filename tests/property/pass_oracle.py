@@ -178,6 +178,20 @@ def counted_capacity(pool: Pool) -> Amount:
     return gpus, sum(node[1] for name, node in pool.nodes.items() if could_use(pool, name))
 
 
+def quota_in_full(pool: Pool, project: Project) -> tuple[int | None, int | None]:
+    """Of CPUs that it states no quota of, its part of the GPUs of the nodes that count; without GPUs, its part by weight."""
+    gpus, cpus = project.quota
+    counted = sum(node[0] for name, node in pool.nodes.items() if could_use(pool, name))
+    capacity = counted_capacity(pool)[1]
+    if cpus is not None:
+        return gpus, cpus
+    if counted:
+        return gpus, None if gpus is None else gpus * capacity // counted
+    open_to = [each.weight for each in pool.projects.values() if each.quota[1] is None]
+    left = max(0, capacity - sum(each.quota[1] or 0 for each in pool.projects.values()))
+    return gpus, left * project.weight // max(1, sum(open_to))
+
+
 def fair_shares(pool: Pool) -> dict[str, Entitled]:
     """Of each project, from the text of quotas.md, with the reference of one resource."""
     by_resource: list[dict[str, Member]] = []
@@ -187,7 +201,7 @@ def fair_shares(pool: Pool) -> dict[str, Entitled]:
             name: Member(
                 project.age,
                 sum(job.amount[at] for job in pool.jobs.values() if job.project == name and is_claimant(pool, job)),
-                project.quota[at],
+                quota_in_full(pool, project)[at],
                 project.limit[at],
                 project.weight,
             )

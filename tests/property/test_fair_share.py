@@ -14,6 +14,7 @@ from bailiff_core.model.policy import Project
 from bailiff_core.model.project_tree import DIRECT, NO_BOUNDS, ROOT, ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 from bailiff_core.quota.fair_share import Entitlement, Steps, _allocatable, entitlements
+from bailiff_core.quota.quotas_in_full import quotas_in_full
 
 TREES_AN_EXAMPLE = 10
 
@@ -85,11 +86,33 @@ def rolled_up(tree: ProjectTree, own: dict[str, ResourceVector]) -> dict[str, Re
     return found
 
 
+def quota_of(projects: list[Project], entry: Project, at: int, above: Amount, total: Amount, gpus: Amount) -> Amount:
+    """As the text says, of one project below one with a quota of `above`. total: of the resource."""
+    name, weight = [("gpu_milli", "gpu"), ("cpu_milli", "cpu"), ("memory_bytes", "memory")][at]
+    own, below = getattr(entry.quota, name), [each for each in projects if each.parent == entry.name]
+    if entry.name.endswith(DIRECT):
+        return 0
+    if own is not None:
+        return own
+    if not at or (gpus and below and entry.quota.gpu_milli is None):
+        found = [quota_of(projects, each, at, UNLIMITED, total, gpus) for each in below]
+        return UNLIMITED if UNLIMITED in found else sum(found)
+    if gpus:
+        own_gpus = quota_of(projects, entry, 0, UNLIMITED, gpus, gpus)
+        return UNLIMITED if own_gpus == UNLIMITED else own_gpus * total // gpus
+    beside = [each for each in projects if each.parent == entry.parent]
+    stated = sum(max(0, getattr(each.quota, name) or 0) for each in beside)
+    weights = [getattr(each.over_quota_weight, weight) for each in beside if getattr(each.quota, name) is None]
+    left = max(0, (total if above == UNLIMITED else above) - stated)
+    return left * getattr(entry.over_quota_weight, weight) // (sum(weights) or 1)
+
+
 def reference(
-    projects: list[Project], total: ResourceVector, requested: dict[str, ResourceVector], steps: Steps
+    projects: list[Project], total: ResourceVector, gpus: Amount, requested: dict[str, ResourceVector], steps: Steps
 ) -> dict[str, tuple[ResourceVector, ResourceVector]]:
     """All families from the root downwards, by the reference implementation."""
     shares, in_force = {ROOT: total}, {ROOT: NO_BOUNDS}
+    in_full: dict[str, tuple[Amount, ...]] = {ROOT: NO_BOUNDS}
     waiting = [ROOT]
     for parent in waiting:
         below = [entry for entry in projects if (entry.parent or ROOT) == parent]
@@ -101,9 +124,9 @@ def reference(
         for resource, (name, weight) in enumerate([("gpu_milli", "gpu"), ("cpu_milli", "cpu"), ("memory_bytes", "memory")]):
             members = []
             for age, entry in enumerate(below):
-                quota, limit = getattr(entry.quota, name), getattr(entry.limit, name)
-                if quota is None:
-                    quota = UNLIMITED if name != "gpu_milli" else sum_of_quotas(projects, entry.name)
+                quota = quota_of(projects, entry, resource, in_full[parent][resource], total[resource], gpus)
+                in_full[entry.name] = (*in_full.get(entry.name, ()), quota)
+                limit = getattr(entry.limit, name)
                 members.append(
                     Member(
                         age,
@@ -121,13 +144,6 @@ def reference(
             shares[entry.name], in_force[entry.name] = (ResourceVector(*amounts) for amounts in zip(*found, strict=True))
             waiting.append(entry.name)
     return {name: (shares[name], in_force[name]) for name in shares}
-
-
-def sum_of_quotas(projects: list[Project], parent: str) -> int:
-    """Of GPUs, of the projects below one that states none."""
-    below = [entry for entry in projects if entry.parent == parent]
-    found = [sum_of_quotas(projects, entry.name) if entry.quota.gpu_milli is None else entry.quota.gpu_milli for entry in below]
-    return UNLIMITED if UNLIMITED in found else sum(found)
 
 
 def as_pairs(found: dict[str, Entitlement]) -> dict[str, tuple[ResourceVector, ResourceVector]]:
@@ -154,10 +170,13 @@ def divide_as_the_text(seed: int) -> None:
         tree = ProjectTree(projects)
         own, known = some_requests(rng, projects, bytes_too=True), {}
         requested = rolled_up(tree, own)
-        steps = some_steps(rng, tree)
-        assert as_pairs(entitlements(tree, total, requested, steps, known)) == reference(projects, total, requested, steps)
+        steps, gpus = some_steps(rng, tree), rng.choice([0, total[0], 2 * total[0]])
+        quotas = quotas_in_full(tree, total, gpus)
+        assert as_pairs(entitlements(tree, total, quotas, requested, steps, known)) == reference(
+            projects, total, gpus, requested, steps
+        )
         changed = rolled_up(tree, own | {rng.choice(projects).name: ResourceVector(some_gpus(rng), some_amount(rng), 0)})
-        assert entitlements(tree, total, changed, steps, known) == entitlements(tree, total, changed, steps)
+        assert entitlements(tree, total, quotas, changed, steps, known) == entitlements(tree, total, quotas, changed, steps)
 
 
 @examples(200)
@@ -167,13 +186,15 @@ def test_shares_do_not_exceed_the_capacity(seed: int) -> None:
     projects, total = some_projects(rng), some_total(rng)
     tree = ProjectTree(projects)
     requested, steps = rolled_up(tree, some_requests(rng, projects, bytes_too=False)), some_steps(rng, tree)
-    found = entitlements(tree, total, requested, steps)
+    quotas = quotas_in_full(tree, total, total[0])
+    found = entitlements(tree, total, quotas, requested, steps)
     for family in tree.sibling_groups:
         for resource in range(3):
             above = found[family.parent].share[resource]
             bounded = claimed = 0
             claims = {}
-            for name, quota, limit in zip(family.names, family.quotas[resource], family.limits[resource], strict=True):
+            for name, limit in zip(family.names, family.limits[resource], strict=True):
+                quota = quotas[name][resource]
                 requests = requested.get(name, ZERO)[resource]
                 requestable = requests if limit < 0 else min(requests, limit)
                 assert found[name].share[resource] <= requestable
@@ -216,7 +237,7 @@ def test_of_all_splits_of_a_small_pool_the_fairest_is_chosen(size: int) -> None:
             steps.count(tree.branches[name].path, (size,), 1)
         for wants in product(SMALL, SMALL, SMALL):
             requested = {name: ResourceVector(want * size) for name, want in zip("abc", wants, strict=True)}
-            found = entitlements(tree, ResourceVector(total * size), requested, steps)
+            found = entitlements(tree, ResourceVector(total * size), quotas_in_full(tree, ZERO, total), requested, steps)
             shares = tuple(found[name].share.gpu_milli // size for name in "abc")
             assert beyond(shares, total, quotas, wants) == max(
                 beyond(split, total, quotas, wants) for split in splits(total, quotas, wants)

@@ -72,12 +72,17 @@ def world_of_equals(random: Random, action: str) -> tuple[Sketch, Job]:
     return sketch, preemptor
 
 
+def only_gpus(quota: int) -> dict[str, int]:
+    """A quota of GPUs, and of nothing else: the reference knows only those."""
+    return {"gpus": quota, "cpus": UNLIMITED, "memory": UNLIMITED}
+
+
 def world_of_moves(random: Random, _action: str) -> tuple[Sketch, Job]:
     """Two or three projects within their quotas on three to four nodes, with free GPUs in the wrong places for a reclaim."""
     sketch = Sketch()
     document = DEFAULT_POLICY.model_dump(mode="json")
     quotas = {"a": random.choice((4, 6)), "b": random.choice((2, 3, 6)), "c": random.choice((1, 4))}
-    document.update(projects=[{"name": name, "quota": {"gpus": quota}} for name, quota in quotas.items()])
+    document.update(projects=[{"name": name, "quota": only_gpus(quota)} for name, quota in quotas.items()])
     free = {number: list(range(random.choice((2, 3, 4)))) for number in range(random.choice((3, 4)))}
     for number, devices in free.items():
         sketch.node(f"n{number}", gpus=len(devices))
@@ -112,14 +117,14 @@ def random_policy(random: Random, action: str) -> Policy:
     if action == "reclaim" or random.random() < 0.6:
         tree = random.random() < 0.4
         if tree:
-            projects.append({"name": "dept", "quota": {"gpus": random.choice((-1, 2, 4, 6))}})
+            projects.append({"name": "dept", "quota": only_gpus(random.choice((-1, 2, 4, 6)))})
         for name in ("a", "b", "c")[: random.randint(2, 3)]:
             parent = "dept" if tree and name != "c" else None
             projects.append(
                 {
                     "name": name,
                     "parent": parent,
-                    "quota": {"gpus": random.choice((0, 1, 2, 3, 4))},
+                    "quota": only_gpus(random.choice((0, 1, 2, 3, 4))),
                     "limit": {"gpus": random.choice((-1, -1, -1, 2, 4))},
                     "over_quota_weight": random.choice((0, 1, 1, 2)),
                     "priority": random.choice((0, 0, 0, 1)),

@@ -43,8 +43,8 @@ def project_usage(state: PoolState) -> dict[str, dict[str, list[int | None]]]:
             "used": _listed(usage.allocated(name)),
             "non_preemptible": _listed(usage.non_preemptible(name)),
             "requested": _listed(usage.requested(name)),
-            "quota": _listed(branch.quota),
-            "quota_in_force": _listed(usage.entitlements[name].quota if name else branch.quota),
+            "quota": _listed(usage.entitlements[name].full),
+            "quota_in_force": _listed(usage.entitlements[name].quota),
             "limit": _listed(branch.limit),
             "fair_share": _listed(usage.entitlements[name].share if name else usage.schedulable),
         }

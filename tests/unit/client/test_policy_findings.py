@@ -7,7 +7,9 @@ from tests.unit.client.kit import MINUTE, LogWriter
 
 from bailiff.doctor.checks import policy_checks
 from bailiff.policy.policy_findings import all_findings
+from bailiff.policy.quota_findings import capacity_of, quota_findings, unstated_quotas
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.resource_vector import ResourceVector
 
 
 def pool_with(**parts: Any) -> LogWriter:
@@ -68,7 +70,18 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
             {"projects": [{"name": "a", "quota": {"gpus": 2}}, {"name": "b", "parent": "a", "quota": {"gpus": 3}}]},
             "quotas below a add up to 3 GPUs; its own quota is 2 GPUs",
         ),
-        ({"projects": [{"name": "a", "quota": {"gpus": 4}, "limit": {"gpus": 2}}]}, "project a has a GPUs limit below its quota"),
+        (
+            {"projects": [{"name": "a", "quota": {"gpus": 4}, "limit": {"gpus": 2}}]},
+            "project a has a GPU limit below its quota: it can use 2 GPUs of 4 GPUs",
+        ),
+        (
+            {"projects": [{"name": "a", "quota": {"gpus": 1, "cpus": -1}, "limit": {"cpus": 2}}]},
+            "project a has a CPU limit below its quota: it can use 2 CPUs of no bound",
+        ),
+        (
+            {"projects": [{"name": "a", "quota": {"gpus": 1, "cpus": 2}}, {"name": "b", "parent": "a", "quota": {"cpus": 3}}]},
+            "quotas below a add up to 3 CPUs; its own quota is 2 CPUs",
+        ),
         (
             {"projects": [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "over_quota_weight": 0}]},
             "project b has neither a GPU quota nor a weight",
@@ -86,6 +99,39 @@ def test_likely_mistakes_in_a_policy_are_reported(parts: dict[str, Any], expecte
     found = all_findings(pool_with(**parts).state)
     assert any(expected in finding.found for finding in found), found
     assert all(finding.advice for finding in found)
+
+
+TREE = [
+    {"name": "a", "quota": {"gpus": 2, "cpus": 9}},
+    {"name": "b", "quota": {"gpus": 4}},
+    {"name": "c", "parent": "b", "quota": {"gpus": 1, "cpus": 1, "memory": -1}},
+    {"name": "d", "parent": "b", "quota": {"gpus": -1}},
+]
+
+
+def test_quotas_of_any_resource_that_exceed_the_pool_are_reported_where_the_pool_is_known() -> None:
+    policy = pool_with(projects=TREE).state.rules
+    assert not list(quota_findings(policy))
+    (found,) = quota_findings(policy, ResourceVector(8000, 8000, 2**40))
+    assert found.found.startswith("quotas add up to 9 CPUs, the pool has 8 CPUs: they cannot all be satisfied at once")
+    assert "--cpu" in found.advice
+
+
+def test_each_project_that_states_no_quota_of_cpus_or_memory_is_told_what_it_has() -> None:
+    state = pool_with(projects=TREE).state
+    policy = state.rules
+    assert capacity_of(state).gpu_milli == 8000
+    part = "its part of the pool's, as {} GPUs of the pool's GPUs; in a pool without GPUs an equal part by weight"
+    assert unstated_quotas(policy) == [
+        f"project a states no quota of memory: {part.format(2)}",
+        f"project b states no quota of CPU and memory: {part.format(4)}",
+        "project d states no quota of CPU and memory: no bound, as of the GPUs",
+    ]
+    assert unstated_quotas(policy, ResourceVector(8000, 64_000, 2**40)) == [
+        f"project a states no quota of memory: {part.format(2)} (256GiB)",
+        f"project b states no quota of CPU and memory: {part.format(4)} (32 CPUs, 512GiB)",
+        "project d states no quota of CPU and memory: no bound, as of the GPUs",
+    ]
 
 
 def test_jobs_without_a_project_are_counted() -> None:

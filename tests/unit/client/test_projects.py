@@ -70,7 +70,7 @@ def test_json_output_has_every_amount(bailiff: Run) -> None:
     assert (vision["parent"], vision["depth"], vision["usage_text"]) == ("research", 1, "8/4 over quota")
     assert vision["used"] == {"gpus": 8, "cpu_milli": 2000, "memory_bytes": 8 * 2**30}
     assert vision["borrowed"] == {"gpus": 4, "cpu_milli": 0, "memory_bytes": 0}
-    assert (vision["quota"]["gpus"], vision["quota"]["cpu_milli"], vision["limit"]["gpus"]) == (4, None, 8)
+    assert (vision["quota"]["gpus"], vision["quota"]["cpu_milli"], vision["limit"]["gpus"]) == (4, 51_200, 8), "4 of 10 GPUs"
     assert (rows["research"]["jobs_running"], rows["research"]["jobs_pending"]) == (1, 1)
 
 

@@ -53,9 +53,9 @@ def test_an_unlimited_quota_protects_every_job() -> None:
     assert shield(bench, bench.running("victim", project="theirs", gpus=4)) == "quota-shields"
 
 
-@pytest.mark.parametrize(("needs", "rule"), [(group(gpus=1), None), (group(cpu=1), "quota-shields")])
+@pytest.mark.parametrize(("needs", "rule"), [(group(gpus=1), None), (group(cpu=1), None), (group(), "quota-shields")])
 def test_jobs_of_two_projects_that_the_policy_does_not_name_have_one_quota(needs: TaskGroup, rule: str | None) -> None:
-    """It has no GPUs in it, and CPUs without a limit; and it does not make them jobs of one project."""
+    """It has no GPUs and no CPUs in it; and it does not make them jobs of one project."""
     bench = pool(project("named", 8))
     bench.preemptor.project = "ours"
     victim = runs(bench, "victim", needs, devices=range(1))

@@ -9,6 +9,7 @@ from tests.kits.pools import gpus, project
 from bailiff_core.model.project_tree import ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED, Amount, ResourceVector
 from bailiff_core.quota.fair_share import Steps, _allocatable, entitlements
+from bailiff_core.quota.quotas_in_full import quotas_in_full
 
 # Each line: the GPUs of the pool; of every project, oldest first, what it asks for and what its share is.
 TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
@@ -61,7 +62,10 @@ def fair_shares(
     steps = Steps()
     for name, size in sizes.items():
         steps.count(tree.branches[name].path, (size,), 1)
-    return {name: entitled.share for name, entitled in entitlements(tree, total, requested, steps).items()}
+    return {
+        name: entitled.share
+        for name, entitled in entitlements(tree, total, quotas_in_full(tree, total, total[0]), requested, steps).items()
+    }
 
 
 @pytest.mark.parametrize("story", TABLE)

@@ -26,6 +26,7 @@ from bailiff_core.quota.quota_checks import (
     next_cooldown_end,
     over_limit,
 )
+from bailiff_core.quota.quotas_in_full import quotas_in_full
 from bailiff_core.quota.reclaim import Losses, Reclaim, _can_be_taken, _has_below, _ProjectLosses
 from bailiff_core.quota.usage import Usage
 
@@ -267,7 +268,9 @@ def shares(total: int, *wants: int, priorities: tuple[int, ...] = ()) -> list[An
     projects = [project(f"p{n}", quota={"gpus": 0, "memory": 0}, priority=given[n]) for n in range(len(wants))]
     tree = ProjectTree(tuple(projects))
     requested = {f"p{n}": one(2, want) for n, want in enumerate(wants)}
-    found = entitlements(tree, one(2, total), {**requested, "": one(2, sum(wants))}, Steps())
+    found = entitlements(
+        tree, one(2, total), quotas_in_full(tree, one(2, total), 0), {**requested, "": one(2, sum(wants))}, Steps()
+    )
     return [found[f"p{n}"].share.memory_bytes for n in range(len(wants))]
 
 

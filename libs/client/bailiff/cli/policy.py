@@ -11,7 +11,7 @@ from bailiff_core.humanize import count_text
 
 from . import tune  # noqa: F401 - `policy tune`
 from .policy_confirmation import Yes, confirm_effects
-from .session import LOCAL, Session, command
+from .session import Session, command
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="Policy file (YAML).")]
 
@@ -27,15 +27,36 @@ async def show(session: Session) -> None:
         session.show(found, lambda: policy_block(found))
 
 
-@command("policy check", leave_out=LOCAL)
-async def check(session: Session, file: PolicyFile) -> None:
-    """Check a policy file; errors name file, line and field. Needs no Kafka."""
-    from bailiff.policy.policy_files import read_policy
+@command("policy check", leave_out=("actor", "key"))
+async def check(
+    session: Session,
+    file: PolicyFile,
+    live: Annotated[bool, typer.Option("--live", help="Also compare it with what the pool has.")] = False,
+) -> None:
+    """Check a policy file; errors name file, line and field. Needs no Kafka without --live.
 
-    policy = read_policy(file, ExitCode.FOUND_WRONG)
+    Also says what does not add up in its quotas, and what projects have that state no quota of CPU or memory.
+    """
+    from bailiff.policy.policy_files import read_policy
+    from bailiff.policy.quota_findings import capacity_of, quota_findings, unstated_quotas
+
+    policy, capacity = read_policy(file, ExitCode.FOUND_WRONG), None
+    if live:
+        async with session.client() as client:
+            capacity = capacity_of((await client.projection(session.pool)).state)
     classes = [entry.name for entry in policy.priority_classes]
-    result: dict[str, Any] = {"ok": True, "file": str(file), "priority_classes": classes}
-    session.show(result, lambda: f"{file} is valid, with the classes {', '.join(classes)}")
+    findings = [{"found": each.found, "advice": each.advice} for each in quota_findings(policy, capacity)]
+    unstated = unstated_quotas(policy, capacity)
+    result: dict[str, Any] = {
+        "ok": True,
+        "file": str(file),
+        "priority_classes": classes,
+        "findings": findings,
+        "unstated_quotas": unstated,
+    }
+    lines = [f"{file} is valid, with the classes {', '.join(classes)}"]
+    lines += [f"{each['found']}; {each['advice']}" for each in findings] + unstated
+    session.show(result, lambda: "\n".join(lines))
 
 
 @command("policy diff")

@@ -32,8 +32,8 @@ class ProjectOptions:
     """Fields of a project that options set."""
 
     gpus: Annotated[str | None, typer.Option(help="GPU quota, as in 4; none: unlimited.")] = None
-    cpu: Annotated[str | None, typer.Option(help="CPU quota in cores, as in 32. Default: unlimited.")] = None
-    memory: Annotated[str | None, typer.Option(help="Memory quota, as in 256GiB. Default: unlimited.")] = None
+    cpu: Annotated[str | None, typer.Option(help="CPU quota in cores, as in 32. Default: as of the GPUs.")] = None
+    memory: Annotated[str | None, typer.Option(help="Memory quota, as in 256GiB. Default: as of the GPUs.")] = None
     limit_gpus: Annotated[str | None, typer.Option(help="GPU limit, including borrowed ones; none: unlimited.")] = None
     limit_cpu: Annotated[str | None, typer.Option(help="CPU limit in cores.")] = None
     limit_memory: Annotated[str | None, typer.Option(help="Memory limit.")] = None

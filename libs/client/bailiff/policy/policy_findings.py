@@ -1,14 +1,14 @@
 """Findings about a pool's policy: disabled actions and likely mistakes. None of them is an error."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from bailiff_core.humanize import count_text, duration_text, first_names, gpus_text
-from bailiff_core.model.policy import Policy, Project
-from bailiff_core.model.resource_vector import UNLIMITED
+from bailiff_core.humanize import count_text, duration_text, first_names
+from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.permissions import operators_with_keys
 from bailiff_core.queue import start_slo
+
+from .quota_findings import PolicyFinding, capacity_of, quota_findings
 
 OFF = {
     "allocate": "no job is placed, even on free resources",
@@ -19,21 +19,13 @@ OFF = {
 SHOW = "bailiff policy show -o yaml > policy.yaml, then bailiff policy apply policy.yaml"
 
 
-class PolicyFinding(NamedTuple):
-    """A finding, with advice in case it is not intended."""
-
-    found: str
-    advice: str
-
-
 def all_findings(state: PoolState) -> list[PolicyFinding]:
     """All findings, most important first."""
     policy = state.rules
     return [
         *_actions(policy),
         *_identity(policy),
-        *_quotas(state, policy),
-        *_bounds(policy),
+        *_projects(state, policy),
         *_classes(policy),
         *_start_slos(state),
         *_protections(policy),
@@ -63,47 +55,22 @@ def _identity(policy: Policy) -> Iterator[PolicyFinding]:
         )
 
 
-def _quotas(state: PoolState, policy: Policy) -> Iterator[PolicyFinding]:
+def _projects(state: PoolState, policy: Policy) -> Iterator[PolicyFinding]:
     if not policy.projects:
         return
-    gpus = sum(len(node.devices) for node in state.nodes.values()) * 1000
-    if not any(project.quota.gpu_milli for project in policy.projects) and gpus:
+    capacity = capacity_of(state)
+    if not any(project.quota.gpu_milli for project in policy.projects) and capacity[0]:
         yield PolicyFinding(
             "no project has a GPU quota: no project is entitled to GPUs", "set quotas: bailiff project update NAME --gpus 4"
         )
-    top_level = [project for project in policy.projects if project.parent is None]
-    deserved = _sum(top_level)
-    if gpus and deserved > gpus:
-        text = f"quotas add up to {gpus_text(deserved)}, the pool has {gpus_text(gpus)}: they cannot all be satisfied at once"
-        yield PolicyFinding(text, "lower them: bailiff project list, bailiff project update NAME --gpus 4")
-    for parent in policy.projects:
-        children = [project for project in policy.projects if project.parent == parent.name]
-        own = parent.quota.gpu_milli or 0
-        if children and own != UNLIMITED and _sum(children) > own:
-            text = f"quotas below {parent.name} add up to {gpus_text(_sum(children))}; its own quota is {gpus_text(own)}"
-            yield PolicyFinding(text, f"raise it or lower theirs: bailiff project update {parent.name} --gpus N")
+    yield from quota_findings(policy, capacity)
     without_project = sum(not job.project for job in state.jobs.values() if job.phase not in ENDED)
     if without_project:
         yield PolicyFinding(
             f"{count_text(without_project, 'job')} without a project: they have no quota and only borrow",
             "bailiff submit --project NAME",
         )
-
-
-def _sum(projects: list[Project]) -> int:
-    return sum(max(0, project.quota.gpu_milli or 0) for project in projects)
-
-
-def _bounds(policy: Policy) -> Iterator[PolicyFinding]:
     for project in policy.projects:
-        for name in ("gpu_milli", "cpu_milli", "memory_bytes"):
-            quota, limit = getattr(project.quota, name), getattr(project.limit, name)
-            if limit not in (None, UNLIMITED) and quota is not None and (quota > limit or (quota == UNLIMITED)):
-                what = {"gpu_milli": "GPUs", "cpu_milli": "CPU", "memory_bytes": "memory"}[name]
-                yield PolicyFinding(
-                    f"project {project.name} has a {what} limit below its quota",
-                    "raise the limit, or lower the quota",
-                )
         if not project.quota.gpu_milli and project.over_quota_weight.gpu == 0:
             text = f"project {project.name} has neither a GPU quota nor a weight: it is entitled to no GPUs"
             yield PolicyFinding(text, f"bailiff project update {project.name} --gpus 1, or --weight 1")

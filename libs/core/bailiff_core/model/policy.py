@@ -103,7 +103,8 @@ class Project(Document):
     """A project in the tree of projects. Age order is `created`, then name.
 
     Attributes:
-        quota: Its entitlement; omitted GPUs are the sum of its children's, or 0, omitted CPU and memory are unlimited.
+        quota: Its entitlement; omitted GPUs are the sum of its children's, or 0, omitted CPU and memory the same part as of
+            the GPUs.
         limit: A hard cap.
         admins: Users with the rights of `project-admin` on its jobs and those of the projects below it.
         submitters: Users that may submit to it and to the projects below it, besides admins and operators; omitted: inherited

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .policy import Claims, Project
-from .resource_vector import UNLIMITED, Bounds, ResourceVector, Weights
+from .resource_vector import UNLIMITED, Amount, Bounds, ResourceVector, Weights
 from .state import PoolState
 
 ROOT = ""
 MAX_PROJECTS_NAMED = 5
 DIRECT = "*"  # suffix of implicit children; not valid in project names
 NO_BOUNDS = ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)
-NO_QUOTA = ResourceVector(0, UNLIMITED, UNLIMITED)
+NO_QUOTA = Bounds(gpu_milli=0, cpu_milli=0, memory_bytes=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,15 @@ class Branch:
     Attributes:
         path: The project and its ancestors up to the root.
         age: Rank by age; smaller is older.
+        quota: As stated; -1 for CPU and memory of which it states none.
+        unstated: The resources of which it states no quota; of GPUs, its quota is then the sum of its children's.
     """
 
     name: str
     path: tuple[str, ...]
     age: int
     quota: ResourceVector = NO_BOUNDS
+    unstated: tuple[int, ...] = ()
     limit: ResourceVector = NO_BOUNDS
     weights: tuple[int, int, int] = (1, 1, 1)
     priority: int = 0
@@ -39,23 +42,20 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """The children of one project, oldest first, with quotas, limits and weights as one column per resource.
+    """The children of one project, oldest first, with limits and weights as one column per resource.
 
     Attributes:
         ranks: Per resource, positions of children with a weight, grouped by priority, highest first.
         limited: Per resource, whether any child has a limit.
-        unlimited: Per resource, whether any child has an unlimited quota.
         weightless: Per resource, whether any child has no weight.
     """
 
     parent: str
     names: tuple[str, ...]
-    quotas: tuple[tuple[int, ...], ...]
     limits: tuple[tuple[int, ...], ...]
     weights: tuple[tuple[int, ...], ...]
     ranks: tuple[tuple[tuple[int, ...], ...], ...]
     limited: tuple[bool, ...]
-    unlimited: tuple[bool, ...]
     weightless: tuple[bool, ...]
 
 
@@ -71,7 +71,7 @@ class ProjectTree:
         self.children: dict[str, tuple[str, ...]] = {}
         self.sibling_groups: list[Siblings] = []
         self._below: dict[tuple[str, str], str] = {}
-        quotas = _quotas(projects)
+        gpus = _gpu_quotas(projects)
         below: dict[str, list[tuple[int, Project]]] = {}
         by_age = sorted(range(len(projects)), key=lambda at: (projects[at].created, projects[at].name))
         for age, at in enumerate(by_age, start=1):
@@ -82,9 +82,9 @@ class ProjectTree:
             if not found:
                 continue
             path = self.branches[parent].path
-            implicit = Project.model_construct(name=parent + DIRECT)
+            implicit = Project.model_construct(name=parent + DIRECT, quota=NO_QUOTA)
             for age, project in [*found, (len(projects) + 1, implicit)]:
-                self.branches[project.name] = _branch(project, quotas.get(project.name, NO_QUOTA), path, age)
+                self.branches[project.name] = _branch(project, gpus.get(project.name, 0), path, age)
                 to_expand.append(project.name)
             self.children[parent] = (*[project.name for _, project in found], implicit.name)
             self.sibling_groups.append(self._siblings(parent))
@@ -120,17 +120,15 @@ class ProjectTree:
         found = [self.branches[name] for name in names]
         priorities = sorted(dict.fromkeys(branch.priority for branch in found), reverse=True)
         ranks = [[at for at, branch in enumerate(found) if branch.priority == priority] for priority in priorities]
-        quotas, limits = _columns(branch.quota for branch in found), _columns(branch.limit for branch in found)
+        limits = _columns(branch.limit for branch in found)
         weights = _columns(branch.weights for branch in found)
         return Siblings(
             parent,
             names,
-            quotas,
             limits,
             weights,
             tuple(tuple(tuple(at for at in rank if column[at]) for rank in ranks) for column in weights),
             tuple(max(column) >= 0 for column in limits),
-            tuple(min(column) < 0 for column in quotas),
             tuple(0 in column for column in weights),
         )
 
@@ -165,29 +163,36 @@ def project_text(project: str) -> str:
     return f"project {project}" if project else "the pool"
 
 
-def _branch(project: Project, quota: ResourceVector, above: tuple[str, ...], age: int) -> Branch:
+def _branch(project: Project, gpus: Amount, above: tuple[str, ...], age: int) -> Branch:
+    quota, limit = (_amounts(bounds) for bounds in (project.quota, project.limit))
     return Branch(
         project.name,
         (project.name, *above),
         age,
-        quota,
-        _amounts(project.limit, UNLIMITED),
+        quota._replace(gpu_milli=gpus),
+        tuple(at for at, name in enumerate(ResourceVector._fields) if getattr(project.quota, name) is None),
+        limit,
         _weights(project.over_quota_weight),
         project.priority,
     )
 
 
-def _quotas(projects: Sequence[Project]) -> dict[str, ResourceVector]:
-    """The quota of each project: of GPUs, a project that states none has the sum of its children's."""
+def _gpu_quotas(projects: Sequence[Project]) -> dict[str, Amount]:
+    """The quota of GPUs of each project: one that states none has the sum of its children's."""
     children: dict[str, list[str]] = {}
     for project in projects:
         children.setdefault(project.parent or ROOT, []).append(project.name)
-    stated = {project.name: project.quota for project in projects}
-    found: dict[str, ResourceVector] = {}
+    stated = {project.name: project.quota.gpu_milli for project in projects}
+    found: dict[str, Amount] = {}
     for name in reversed(_parents_first(children)):
-        of_children = [found[child].gpu_milli for child in children.get(name, ())]
-        found[name] = _amounts(stated[name], UNLIMITED if UNLIMITED in of_children else int(sum(of_children)))
+        own = stated[name]
+        found[name] = sum_of_quotas([found[child] for child in children.get(name, ())]) if own is None else own
     return found
+
+
+def sum_of_quotas(quotas: Sequence[Amount]) -> Amount:
+    """The sum of what the children of a project have; -1 where one of them has no bound."""
+    return UNLIMITED if UNLIMITED in quotas else sum(quotas)
 
 
 def _parents_first(children: Mapping[str, Sequence[str]]) -> list[str]:
@@ -197,12 +202,8 @@ def _parents_first(children: Mapping[str, Sequence[str]]) -> list[str]:
     return found
 
 
-def _amounts(bounds: Bounds, gpus: int) -> ResourceVector:
-    return ResourceVector(
-        gpus if bounds.gpu_milli is None else bounds.gpu_milli,
-        UNLIMITED if bounds.cpu_milli is None else bounds.cpu_milli,
-        UNLIMITED if bounds.memory_bytes is None else bounds.memory_bytes,
-    )
+def _amounts(bounds: Bounds) -> ResourceVector:
+    return ResourceVector(*(UNLIMITED if amount is None else amount for _, amount in bounds))
 
 
 def _weights(weights: Weights) -> tuple[int, int, int]:

@@ -70,7 +70,7 @@ class CountedCapacity:
         self._accepted: dict[TaskRequirements, Accepted] = {}
         self._claims: dict[TaskRequirements, int] = {}
         self._labels: dict[int, tuple[str, dict[str, str]]] = {}
-        self._total: ResourceVector | None = None
+        self._counted: tuple[ResourceVector, Amount] | None = None
 
     def set_node(self, node: Node, stuck: Resources | None, mig_weights: Mapping[str, int]) -> bool:
         """Take over the node as it is now; returns whether what it could host changed.
@@ -95,7 +95,7 @@ class CountedCapacity:
             if shape not in self._examples:
                 self._examples[shape] = NodeResources(node, shape.mask, Resources(), Resources())
         self._accepted.clear()
-        self._total = None
+        self._counted = None
         return True
 
     def accepted(self, need: TaskRequirements) -> Accepted:
@@ -147,7 +147,7 @@ class CountedCapacity:
         for need in needs:
             count = self._claims.get(need, 0) + sign
             if count in (0, sign):
-                self._total = None
+                self._counted = None
             if count:
                 self._claims[need] = count
             else:
@@ -156,13 +156,22 @@ class CountedCapacity:
     @property
     def total(self) -> ResourceVector:
         """The capacity that counts."""
-        if self._total is None:
-            self._total = ZERO
+        return self._count()[0]
+
+    @property
+    def gpus(self) -> Amount:
+        """The GPUs of the nodes that count, thousandths, whether or not a claimant accepts them."""
+        return self._count()[1]
+
+    def _count(self) -> tuple[ResourceVector, Amount]:
+        if self._counted is None:
+            total, gpus = ZERO, ZERO
             for shape, nodes in self._nodes.items():
                 for devices, count in self._claimed(shape, len(nodes)).items():
-                    self._total = self._total.plus(shape.resources(devices).times(count))
-            self._total = exact(self._total)
-        return self._total
+                    total = total.plus(shape.resources(devices).times(count))
+                    gpus = gpus.plus(shape.resources(shape.mask).times(count))
+            self._counted = exact(total), exact(gpus).gpu_milli
+        return self._counted
 
     @property
     def schedulable(self) -> ResourceVector:

@@ -23,18 +23,20 @@ class Entitlement(NamedTuple):
 
     Attributes:
         share: Its fair share.
-        quota: Its quota in force: what is stated, or its part of it where the quotas that are asked for exceed what there is.
+        quota: Its quota in force: all of it, or its part of it where the quotas that are asked for exceed what there is.
+        full: Its quota in full (`quotas_in_full`).
         most: Its allocatable share, `min(limit, max(quota in force, fair share))`; -1 where nothing bounds it.
     """
 
     share: ResourceVector = ZERO
     quota: ResourceVector = ZERO
+    full: ResourceVector = ZERO
     most: ResourceVector = ZERO
 
 
 NOTHING = Entitlement()
 Entitlements = Mapping[str, Entitlement]
-Divided = tuple[ResourceVector, list[ResourceVector], list[Amount], list[Entitlement]]
+Divided = tuple[ResourceVector, list[ResourceVector], list[ResourceVector], list[Amount], list[Entitlement]]
 
 
 class Steps:
@@ -76,6 +78,7 @@ def _common_divisor(sizes: Iterable[Amount]) -> Amount:
 def entitlements(
     tree: ProjectTree,
     total: ResourceVector,
+    quotas: Mapping[str, ResourceVector],
     requested: Mapping[str, ResourceVector],
     steps: Steps,
     cache: dict[str, Divided] | None = None,
@@ -83,41 +86,50 @@ def entitlements(
     """What every project, and the root, is entitled to of `total`.
 
     Args:
+        quotas: In full.
         requested: Requested amounts by project, descendants included.
         cache: The previous division of each project's share, for the same tree; reused where the inputs are equal.
     """
     cache = {} if cache is None else cache
-    found = {ROOT: Entitlement(total, NO_BOUNDS, NO_BOUNDS)}
+    found = {ROOT: Entitlement(total, NO_BOUNDS, NO_BOUNDS, NO_BOUNDS)}
     for family in tree.sibling_groups:
         above = found[family.parent].share
+        full = [quotas[name] for name in family.names]
         requests = [requested.get(name, ZERO) for name in family.names]
-        gpu_steps = [steps.of(name) for name in family.names]
+        inputs = (above, full, requests, [steps.of(name) for name in family.names])
         before = cache.get(family.parent)
-        if before is None or before[:3] != (above, requests, gpu_steps):
-            before = cache[family.parent] = (above, requests, gpu_steps, _divide(tree, family, above, requests, gpu_steps))
-        found.update(zip(family.names, before[3], strict=True))
+        if before is None or before[:-1] != inputs:
+            before = cache[family.parent] = (*inputs, _divide(tree, family, *inputs))
+        found.update(zip(family.names, before[-1], strict=True))
     return found
 
 
 def _divide(
-    tree: ProjectTree, family: Siblings, above: ResourceVector, requests: Sequence[ResourceVector], gpu_steps: Sequence[Amount]
+    tree: ProjectTree,
+    family: Siblings,
+    above: ResourceVector,
+    full: Sequence[ResourceVector],
+    requests: Sequence[ResourceVector],
+    gpu_steps: Sequence[Amount],
 ) -> list[Entitlement]:
     """Divides what one project has among its children."""
     ones = [1] * len(family.names)
     columns = [
-        _divide_resource(above[at], [request[at] for request in requests], family, at, ones if at else gpu_steps)
+        _divide_resource(
+            above[at], [quota[at] for quota in full], [each[at] for each in requests], family, at, ones if at else gpu_steps
+        )
         for at in range(3)
     ]
     shares = zip(*(shares for shares, _ in columns), strict=True)
-    quotas = zip(*(quotas for _, quotas in columns), strict=True)
+    in_force = zip(*(quotas for _, quotas in columns), strict=True)
     return [
-        _entitlement(tree.branches[name], ResourceVector(*share), ResourceVector(*quota))
-        for name, share, quota in zip(family.names, shares, quotas, strict=True)
+        _entitlement(tree.branches[name], ResourceVector(*share), ResourceVector(*quota), stated)
+        for name, share, quota, stated in zip(family.names, shares, in_force, full, strict=True)
     ]
 
 
-def _entitlement(branch: Branch, share: ResourceVector, quota: ResourceVector) -> Entitlement:
-    return Entitlement(share, quota, ResourceVector(*map(_allocatable, quota, branch.limit, share)))
+def _entitlement(branch: Branch, share: ResourceVector, quota: ResourceVector, full: ResourceVector) -> Entitlement:
+    return Entitlement(share, quota, full, ResourceVector(*map(_allocatable, quota, branch.limit, share)))
 
 
 def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
@@ -128,10 +140,14 @@ def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
 
 
 def _divide_resource(
-    total: Amount, requested: Sequence[Amount], family: Siblings, at: int, steps: Sequence[Amount]
+    total: Amount,
+    quotas: Sequence[Amount],
+    requested: Sequence[Amount],
+    family: Siblings,
+    at: int,
+    steps: Sequence[Amount],
 ) -> tuple[Sequence[Amount], Sequence[Amount]]:
     """The shares of one resource, and the quotas in force."""
-    quotas = family.quotas[at]
     wanted = requested
     if family.limited[at]:
         pairs = zip(requested, family.limits[at], strict=True)

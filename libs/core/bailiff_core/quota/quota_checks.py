@@ -62,8 +62,8 @@ def over_quota(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
         quota = usage.entitlements[project].quota
         over = _exceeded_resource(usage.non_preemptible(project), demand, quota)
         if over is not None:
-            used = usage.non_preemptible(project).plus(demand)
-            return would_use(project, over, used, quota, "quota", NON_PREEMPTIBLE_SUFFIX) + shrunk_text(usage, project, over)
+            text = would_use(project, over, usage.non_preemptible(project).plus(demand), quota, "quota", NON_PREEMPTIBLE_SUFFIX)
+            return text + shrunk_text(usage, project, over) + _unstated_text(usage, project, over)
     return None
 
 
@@ -129,12 +129,18 @@ def may_borrow_at(state: PoolState, project: str) -> int:
 
 def shrunk_text(usage: Usage, project: str, at: int) -> str:
     """That only part of the project's quota is in force, to follow a sentence; empty: all of it is."""
-    stated, in_force = usage.tree.branches[project].quota[at], usage.entitlements[project].quota[at]
-    if in_force == stated:
+    full, in_force = usage.entitlements[project].full[at], usage.entitlements[project].quota[at]
+    if in_force == full:
         return ""
-    quota = f"quota of {resource_text(at, stated)} {RESOURCES[at]}"
+    quota = f"quota of {resource_text(at, full)} {RESOURCES[at]}"
     part = resource_text(at, in_force, up=False)
     return f"; of its {quota} {part} is in force, as the quotas asked for exceed what there is"
+
+
+def _unstated_text(usage: Usage, project: str, at: int) -> str:
+    """That the project states no such quota, to follow a sentence; empty: it does."""
+    unstated = at and at in usage.tree.branches[project].unstated
+    return f"; it states none, so it is its part of the {RESOURCES[at]} as of the GPUs" if unstated else ""
 
 
 def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:

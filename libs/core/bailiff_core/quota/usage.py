@@ -19,6 +19,7 @@ from bailiff_core.placement.task_requirements import TaskRequirements, requireme
 from .counted_capacity import Accepted, AcceptedSizes, CountedCapacity, Needs
 from .demand_vector import Placed, by_bytes, exact, of_members, of_places, size_of
 from .fair_share import Divided, Entitlements, Steps, entitlements
+from .quotas_in_full import quotas_in_full
 
 MAX_JOURNAL = 10_000
 NO_TASKS: frozenset[int] = frozenset()
@@ -64,6 +65,7 @@ class Usage:
         self._trials: list[tuple[str, bool, ResourceVector]] = []
         self._trial_places: dict[tuple[str, int], TaskPlacement] = {}
         self._entitlements: Entitlements | None = None
+        self._in_full: tuple[tuple[ResourceVector, Amount], Mapping[str, ResourceVector]] | None = None
         self._count_all(state)
 
     @classmethod
@@ -109,7 +111,7 @@ class Usage:
 
     @property
     def shrunk_quotas(self) -> dict[str, ResourceVector]:
-        """The quotas in force that are not what is stated, as more is asked for than there is."""
+        """The quotas in force that are not what is stated: they follow the GPUs, or more is asked for than there is."""
         branches = self.tree.branches
         return {name: found.quota for name, found in self.entitlements.items() if name and found.quota != branches[name].quota}
 
@@ -119,7 +121,10 @@ class Usage:
         Args:
             divided: Cache of `entitlements`.
         """
-        return entitlements(self.tree, self.total, requests, self._steps, divided)
+        counted: tuple[ResourceVector, Amount] = (self._capacity.total, self._capacity.gpus)
+        if self._in_full is None or self._in_full[0] != counted:
+            self._in_full = counted, quotas_in_full(self.tree, *counted)
+        return entitlements(self.tree, self.total, self._in_full[1], requests, self._steps, divided)
 
     def allocated(self, project: str) -> ResourceVector:
         """Usage of the project."""
@@ -237,6 +242,7 @@ class Usage:
         self.tree = ProjectTree(state.policy.projects if state.policy is not None else ())
         self.requests: dict[str, ResourceVector] = {}
         self._entitlements = None
+        self._in_full = None
         self._divided: dict[str, Divided] = {}
         self._steps = Steps()
         self._unmet: dict[str, ResourceVector] = {}

@@ -1,0 +1,93 @@
+"""What does not add up in the quotas of a policy, and what follows for projects that state none. None of it is an error."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.project_tree import ROOT, ProjectTree
+from bailiff_core.model.resource_vector import UNLIMITED, Amount, ResourceVector
+from bailiff_core.model.state import PoolState
+from bailiff_core.quota.quotas_in_full import quotas_in_full
+
+NAMES = ("GPU", "CPU", "memory")
+OPTIONS = ("--gpus N", "--cpu N", "--memory N")
+
+
+class PolicyFinding(NamedTuple):
+    """A finding, with advice in case it is not intended."""
+
+    found: str
+    advice: str
+
+
+def capacity_of(state: PoolState) -> ResourceVector:
+    """What the pool's nodes have, whether or not they take tasks now."""
+    nodes = state.nodes.values()
+    return ResourceVector(
+        1000 * sum(len(node.devices) for node in nodes),
+        sum(node.capacity.cpu_milli for node in nodes),
+        sum(node.capacity.memory_bytes for node in nodes),
+    )
+
+
+def quota_findings(policy: Policy, capacity: ResourceVector | None = None) -> Iterator[PolicyFinding]:
+    """Limits below quotas, children that exceed their parent, and quotas that exceed the pool.
+
+    Args:
+        capacity: Of the pool; `None`: not known.
+    """
+    tree = ProjectTree(policy.projects)
+    for name, branch in tree.branches.items():
+        for at, (quota, limit) in enumerate(zip(branch.quota, branch.limit, strict=True)):
+            unbounded = quota == UNLIMITED and at not in branch.unstated
+            if limit != UNLIMITED and (quota > limit or unbounded):
+                amounts = f"{_text(at, limit)} of {'no bound' if unbounded else _text(at, quota)}"
+                text = f"project {name} has a {NAMES[at]} limit below its quota: it can use {amounts}"
+                yield PolicyFinding(text, "raise the limit, or lower the quota")
+    for parent, children in tree.children.items():
+        for at in range(len(NAMES)):
+            stated = sum(max(0, tree.branches[child].quota[at]) for child in children)
+            if parent == ROOT:
+                if capacity is not None and 0 < capacity[at] < stated:
+                    text = f"quotas add up to {_text(at, stated)}, the pool has {_text(at, capacity[at])}"
+                    yield PolicyFinding(
+                        f"{text}: they cannot all be satisfied at once, and shrink in proportion where all is asked for",
+                        f"lower them: bailiff project list, bailiff project update NAME {OPTIONS[at]}",
+                    )
+            elif 0 <= tree.branches[parent].quota[at] < stated:
+                own = _text(at, tree.branches[parent].quota[at])
+                text = f"quotas below {parent} add up to {_text(at, stated)}; its own quota is {own}"
+                yield PolicyFinding(text, f"raise it or lower theirs: bailiff project update {parent} {OPTIONS[at]}")
+
+
+def unstated_quotas(policy: Policy, capacity: ResourceVector | None = None) -> list[str]:
+    """Of each project that states no quota of CPUs or memory, what it has.
+
+    Args:
+        capacity: Of the pool; `None`: not known.
+    """
+    tree = ProjectTree(policy.projects)
+    full = {} if capacity is None else quotas_in_full(tree, capacity, capacity.gpu_milli)
+    found = []
+    for name, branch in tree.branches.items():
+        places = [at for at in branch.unstated if at]
+        if places:
+            names = " and ".join(NAMES[at] for at in places)
+            found.append(f"project {name} states no quota of {names}: {_part(tree, name, places, full.get(name))}")
+    return found
+
+
+def _part(tree: ProjectTree, name: str, places: Sequence[int], full: ResourceVector | None) -> str:
+    gpus = tree.branches[name].quota.gpu_milli
+    if gpus == UNLIMITED:
+        return "no bound, as of the GPUs"
+    of = f"its part of the pool's, as {gpus_text(int(gpus))} of the pool's GPUs; in a pool without GPUs an equal part by weight"
+    amounts = "" if full is None else f" ({', '.join(_text(at, full[at]) for at in places)})"
+    return f"{of}{amounts}"
+
+
+def _text(at: int, amount: Amount) -> str:
+    if amount == UNLIMITED:
+        return "no bound"
+    return (gpus_text, lambda milli: f"{thousandths_text(milli)} CPUs", memory_text)[at](int(amount))
