@@ -117,3 +117,34 @@ def test_yes_applies_without_a_question(pool: LogWriter, monkeypatch: pytest.Mon
     run = command_on(lambda: AnsweringBus(pool), monkeypatch, str(tmp_path))
     assert run("project", "create", "vision", "--gpus", "8", "--yes").exit_code == ExitCode.DONE
     assert [each.name for each in pool.state.rules.projects] == ["vision"]
+
+
+def test_what_does_not_add_up_in_the_quotas_is_said_before_they_count(
+    pool: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = command_on(lambda: AnsweringBus(pool), monkeypatch, str(tmp_path))
+    created = run("project", "create", "vision", "--gpus", "9", "--limit-gpus", "4", "--yes")
+    assert created.exit_code == ExitCode.DONE
+    assert "project vision has a GPU limit below its quota: it can use 4 GPUs of 9 GPUs; raise the limit" in created.stderr
+    assert "quotas add up to 9 GPUs, the pool has 8 GPUs: they cannot all be satisfied at once" in created.stderr
+    assert "add up" not in run("project", "update", "vision", "--weight", "2", "--yes").stderr, "known already"
+    grown = run("project", "create", "speech", "--gpus", "3", "--parent", "vision", "--yes").stderr
+    assert "limit below" not in grown
+    child = run("project", "update", "speech", "--gpus", "10", "--yes").stderr
+    assert "quotas below vision add up to 10 GPUs; its own quota is 9 GPUs" in child
+
+
+def test_policy_check_compares_with_the_pool_where_it_is_asked(
+    pool: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = command_on(lambda: AnsweringBus(pool), monkeypatch, str(tmp_path))
+    projects = [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 12, "cpus": 1}, "limit": {"gpus": 1}}]
+    file = tmp_path / "policy.yaml"
+    file.write_text(with_parts(pool.state.rules, projects=projects).model_dump_json())
+    offline, live = run("policy", "check", str(file)), run("policy", "check", "--live", str(file))
+    assert offline.exit_code == live.exit_code == ExitCode.DONE
+    assert all("project b has a GPU limit below its quota" in each.stdout for each in (offline, live))
+    assert "add up" not in offline.stdout
+    assert "quotas add up to 16 GPUs, the pool has 8 GPUs" in live.stdout
+    assert "project a states no quota of CPU and memory: its part of the pool's, as 4 GPUs" in offline.stdout
+    assert "project b states no quota of memory" in offline.stdout

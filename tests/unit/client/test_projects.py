@@ -112,7 +112,8 @@ def test_an_unknown_project_is_reported(bailiff: Run) -> None:
 def test_create_update_delete(bailiff: Run, log_writer: LogWriter) -> None:
     options = ["--gpus", "4", "--memory", "64GiB", "--limit-gpus", "none", "--weight", "3", "--parent", "research"]
     made = bailiff("project", "create", "robots", *options, "--safe-from-reclaim", "10m", "--description", "arms")
-    assert made.output == f"project robots created  (pool-a#{log_writer.state.policy_revision})\n"
+    assert made.stdout == f"project robots created  (pool-a#{log_writer.state.policy_revision})\n"
+    assert made.stderr.startswith("quotas below research add up to 12 GPUs; its own quota is 8 GPUs; raise it or lower theirs")
     robots = projects.find(log_writer.state.rules, "robots")
     assert (robots.parent, robots.quota.gpu_milli, robots.quota.memory_bytes) == ("research", 4000, 64 * 2**30)
     assert (robots.limit.gpu_milli, robots.over_quota_weight.gpu, robots.min_runtime.reclaim) == (-1, 3, 600_000_000)

@@ -32,11 +32,16 @@ def on_terminal() -> bool:
 def confirm_effects(
     session: Session, client: Client, state: PoolState, policy: Policy, what: str, *, enforce: bool = False, yes: bool = False
 ) -> None:
-    """Print the effects if any job becomes evictable or would leave, or the user loses permissions, and ask.
+    """Print what does not add up in the new quotas; and the effects, if any job becomes evictable or would leave, or the user
+    loses permissions, and ask.
 
     Raises:
         ClientError: The person did not confirm.
     """
+    from bailiff.policy.quota_findings import new_quota_findings
+
+    for sentence in new_quota_findings(state, policy)[:MAX_SENTENCES]:
+        session.err.print(sentence, markup=False, highlight=False, soft_wrap=True)
     if yes:
         return
     from bailiff.client.preview import at

@@ -61,6 +61,13 @@ def quota_findings(policy: Policy, capacity: ResourceVector | None = None) -> It
                 yield PolicyFinding(text, f"raise it or lower theirs: bailiff project update {parent} {OPTIONS[at]}")
 
 
+def new_quota_findings(state: PoolState, policy: Policy) -> list[str]:
+    """What would not add up under this policy and does under the one in force, as sentences with advice."""
+    capacity = capacity_of(state)
+    known = dict.fromkeys(quota_findings(state.rules, capacity))
+    return [f"{each.found}; {each.advice}." for each in quota_findings(policy, capacity) if each not in known]
+
+
 def unstated_quotas(policy: Policy, capacity: ResourceVector | None = None) -> list[str]:
     """Of each project that states no quota of CPUs or memory, what it has.
 

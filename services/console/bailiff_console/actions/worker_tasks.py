@@ -12,6 +12,7 @@ from bailiff.client.preview import at
 from bailiff.client.requester import lost_by
 from bailiff.policy.policy_diff import changes
 from bailiff.policy.policy_effects import policy_effects
+from bailiff.policy.quota_findings import new_quota_findings
 from bailiff.render.record_text.phrases import demand_text
 from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand
@@ -126,7 +127,7 @@ def _plan_policy(fields: Fields, state: PoolState) -> TaskResult:
         return {"errors": [], "diff": diff, "sentences": same, **harmless}
     effects = policy_effects(at(state, fields["now"]), policy, enforce=bool(fields.get("enforce")))
     lost = lost_by(state, ApplyPolicy(policy=policy), Requester(**fields["requester"]))
-    sentences = [*lost, *effects.sentences()]
+    sentences = [*lost, *effects.sentences(), *new_quota_findings(state, policy)]
     more = len(sentences) - MAX_SENTENCES
     sentences = [*sentences[:MAX_SENTENCES], *([f"And {count_text(more, 'more effect')}."] if more > 0 else [])]
     return {

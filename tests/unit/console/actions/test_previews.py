@@ -305,6 +305,14 @@ def test_policy_plan_has_diff_and_effects(log_writer: LogWriter) -> None:
     assert without["sentences"][0].startswith("It would be rejected: job 'train-8' is in the project 'speech'")
 
 
+def test_policy_plan_says_what_does_not_add_up_in_the_quotas(log_writer: LogWriter) -> None:
+    policy = yaml.safe_load(policy_text(log_writer))
+    policy["projects"][0] |= {"quota": {"gpus": 99}, "limit": {"gpus": 3}}
+    planned = task_result(log_writer, "plan-policy", yaml=yaml.safe_dump(policy))
+    assert any("has a GPU limit below its quota: it can use 3 GPUs of 99 GPUs" in each for each in planned["sentences"])
+    assert any("they cannot all be satisfied at once" in each for each in planned["sentences"])
+
+
 def test_preview_time_may_be_later_than_the_state(log_writer: LogWriter) -> None:
     late = dataclasses.replace(log_writer.state)
     log_writer.after(90 * SECOND)
