@@ -450,6 +450,13 @@ def test_of_an_elastic_gang_the_minimum_has_to_fit() -> None:
     assert refused(Town(project("team", limit=2)), group(4, gpus=1), minimum=3) is not None
 
 
+@pytest.mark.parametrize(("largest", "kept"), [(80, False), (40, True)])
+def test_a_request_in_bytes_is_refused_only_if_even_the_largest_device_is_too_small(largest: int, kept: bool) -> None:
+    """16GiB of a small device of 16GiB are all of it, of one with 80GiB a fifth, of one with 40GiB two fifths."""
+    town = Town(project("team", limit=0.25), gpus=2, memory=(16, largest))
+    assert (refused(town, group(gpu_share_bytes=16 * GIB)) is not None) is kept
+
+
 # --- reclaim does not reverse an imbalance: each resource, and projects with hardly any share or none
 
 

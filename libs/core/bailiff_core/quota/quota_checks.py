@@ -70,7 +70,7 @@ def over_quota(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
 def never_within_bounds(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     """Why the unit would exceed a limit or, if not preemptible, a quota, even if nothing else were allocated."""
     usage = snapshot.usage
-    demand = of_unit(unit, usage.smallest)
+    demand = _min_demand(usage, unit, None)
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         branch = usage.tree.branches[project]
         over = _exceeded_resource(ZERO, demand, branch.limit)
