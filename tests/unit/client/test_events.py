@@ -221,15 +221,43 @@ def test_a_job_whose_reservation_was_dropped_starts_and_does_not_restart() -> No
     assert [event_type for event_type in types if event_type in ("Started", "Restarted", "Resumed")] == ["Started"]
 
 
-def test_a_growing_job_has_one_started_event() -> None:
+def test_a_start_is_one_event_and_a_growth_is_one_event_however_many_tasks_join() -> None:
+    """Each task above the minimum is placed by a decision of its own."""
     story = Story()
-    story.node("n1", gpus=2)
-    story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
-    story.node("n2", gpus=1)
-    story.started("elastic", after=MINUTE)
-    assert len(story.job("elastic").tasks) == 3
-    types = [row["type"] for row in of_story(story) if row["job"] == "elastic"]
-    assert [event_type for event_type in types if event_type != "Pending"] == ["Submitted", "Scheduled", "Started", "Grown"]
+    story.node("n1", gpus=4)
+    story.runs("elastic", gpus=1, tasks=9, min_tasks=2, elastic="live")
+    story.node("n2", gpus=3)
+    story.started("elastic", task=6, after=MINUTE)
+    story.started("elastic", task=4)
+    story.started("elastic", task=5)
+    story.node("n3", gpus=2)
+    story.started("elastic", task=7)
+    story.started("elastic", task=8)
+    assert len(list(story.decisions("JobGrown"))) == 7
+    told = [(row["type"], row["reason"]) for row in of_story(story) if row["job"] == "elastic"][1:]
+    started, *grown = [(word, reason) for word, reason in told if word != "Scheduled"]
+    assert started == ("Started", "attempt 1, 4 of 9 tasks")
+    assert grown == [("Grown", "7 of 9 tasks"), ("Grown", "all its tasks")]
+
+
+def test_tasks_that_wait_for_resources_are_one_reservation_and_one_growth() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("short", gpus=1, tasks=3)
+    story.runs("wide", gpus=1, tasks=8, min_tasks=2, elastic="live")
+    for task in range(3):
+        story.exits("short", task=task, after=MINUTE)
+    for task in range(3):
+        story.releases("short", task=task)
+    assert len(list(story.decisions("JobStarting"))) == 3
+    for task in (5, 6, 7):
+        story.started("wide", task=task)
+    told = [(row["type"], row["reason"]) for row in of_story(story) if row["job"] == "wide"]
+    assert told[2:] == [
+        ("Started", "attempt 1, 5 of 8 tasks"),
+        ("Reserved", "more of its tasks: resources are being released"),
+        ("Grown", "all its tasks"),
+    ]
 
 
 def test_the_latest_events_are_shown_and_filtered(bailiff: Run) -> None:

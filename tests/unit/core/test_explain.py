@@ -10,6 +10,7 @@ from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 from bailiff_core.explain import Section, condition_of, explain_job, explain_record
 from bailiff_core.explain.job_state import end_reason
 from bailiff_core.explain.sentences import clock
+from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.node_requests import CORDONED
 from bailiff_core.records.subjects import jobs_of
@@ -132,7 +133,10 @@ def test_actions_that_the_policy_disables_are_named() -> None:
     story.node("n1", gpus=1)
     story.runs("first", gpus=1)
     story.submit("second", gpus=1, cls="inference")
-    assert "The policy disables reclaim and preempt in this pool." in explained(story, "second")["Why is it pending?"]
+    assert (
+        "The policy disables reclaim and preempt in this pool (policy field preemption.actions)."
+        in explained(story, "second")["Why is it pending?"]
+    )
 
 
 QUOTAS = [{"name": "a", "quota": {"gpus": 4}, "limit": {"gpus": 6}}, {"name": "b", "quota": {"gpus": 4}}]
@@ -659,3 +663,56 @@ def test_a_node_that_kubernetes_has_cordoned_is_uncordoned_there() -> None:
     story.drain("n1", reason=f"{CORDONED}n1")
     story.submit("job", gpus=4)
     assert says(explained(story, "job")["Why is it pending?"], "to place tasks there again: kubectl uncordon n1.")
+
+
+@pytest.mark.parametrize(
+    ("group", "lost"),
+    [
+        ({"gpus": 1, "tasks": 4, "min_tasks": 2}, "40.0 GPU-min of work and 4.0 GPU-min to restart"),
+        ({"gpus": 1, "tasks": 9, "min_tasks": 2}, "1.3 GPU-h of work and 8.0 GPU-min to restart"),  # eight of them fit
+        ({"gpus": 0.5, "tasks": 2}, "10.0 GPU-min of work and 1.0 GPU-min to restart"),
+    ],
+)
+def test_lost_work_and_the_restart_are_two_figures_whatever_kind_of_job_was_requeued(group: dict[str, Any], lost: str) -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    if group["gpus"] == 0.5:
+        story.runs("job", TaskGroup(count=2, gpu_share_milli=500))
+    else:
+        story.runs("job", **group)
+    story.evict("job", after=10 * MINUTE)
+    story.yields("job")
+    texts = [text for texts in explained(story, "job").values() for text in texts]
+    assert any(text.endswith(f"at its old position; it lost {lost}.") for text in texts), texts
+    assert not any("together" in text for text in texts)
+    assert [text for text in texts if text.startswith("It got more tasks")] == []  # they started with the others
+
+
+def waits_of(story: Story, job: str) -> list[str]:
+    texts = [text for texts in explained(story, job).values() for text in texts]
+    return [text for text in texts if "before 01-01" in text or "possible from" in text]
+
+
+@pytest.mark.parametrize(("own", "field"), [(None, "policy field restarts.backoff"), (HOUR, "its own restart_backoff")])
+def test_a_wait_for_the_restart_names_its_field_and_until_when(own: int | None, field: str) -> None:
+    story = Story()
+    story.node("n1", gpus=1)
+    story.runs("brittle", gpus=1, max_failures=3, **({"restart_backoff": own} if own else {}))
+    story.ends("brittle", code=3)
+    (text,) = waits_of(story, "brittle")
+    until = "01:00:00" if own else "00:00:02"
+    rest = "doubled for each restart, at most policy field restarts.max_backoff"
+    assert text == f"Restart backoff: it is not started again before 01-01 {until} ({field}, {rest})."
+    assert not any("it fits, but" in each for texts in explained(story, "brittle").values() for each in texts)
+
+
+def test_a_wait_for_the_next_request_names_its_field_and_until_when() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("fixed", gpus=8, preemptible=False)
+    story.runs("low", gpus=0)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    (text,) = waits_of(story, "high")
+    assert text.startswith("Its next preemption request is possible from 01-01 00:01:01 on ")
+    assert text.endswith("(policy field preemption.selection_backoff).")

@@ -80,7 +80,10 @@ def events_of(record: Record, state: PoolState) -> list[EventRow]:
     if isinstance(data, decisions.JobEnded):
         row["reason"] = plain(how_it_ended(data))
     elif isinstance(data, facts.TaskStarted):
-        row["reason"] = joined(f"attempt {data.attempt}", _of_its_tasks(state.jobs[data.job]))
+        of_tasks = _of_its_tasks(state.jobs[data.job])
+        row["reason"] = (of_tasks or "all its tasks") if word == "Grown" else joined(f"attempt {data.attempt}", of_tasks)
+    elif isinstance(data, decisions.JobGrown):
+        row["reason"] = "more of its tasks: resources are being released"
     elif isinstance(data, decisions.JobShrunk) and state.seq == record.seq:  # a later state does not have the tasks of then
         job = state.jobs[data.job]
         row["tasks"] = ranges(sorted(dict.fromkeys(range(job.size)).keys() - {task.index for task in job.tasks}))

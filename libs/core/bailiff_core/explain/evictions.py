@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from bailiff_core.humanize import count_text, cpus_counted_text, duration_text
 from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.policy import Action
-from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.model.state import ENDED, Job, PoolState, Task
 from bailiff_core.model.work_lost import loss_text, past_loss
+from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.protections import min_runtime
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
@@ -103,8 +104,11 @@ def _as_victim(
         yield Sentence("It had not started: only its reservation is lost.", seqs_of(record.seq))
     else:
         counted = f", with {cpus_counted_text(choice.cpu_milli)}" if choice.cpu_milli else ""
-        part = (*numbers(choice.tasks), *numbers(choice.restarts)) if choice.tasks else ()
-        loss = past_loss(state, job, choice.lost_gpu_ms, part, for_good=choice.ends)
+        stopped = _started(job, choice.attempt, [each for each in history if each.seq < record.seq])
+        if choice.tasks:
+            part = dict.fromkeys((*numbers(choice.tasks), *numbers(choice.restarts)))
+            stopped = [task for task in stopped if task.index in part]
+        loss = past_loss(state, job, choice.lost_gpu_ms, stopped, for_good=choice.ends)
         text = f"Its loss when it was selected: {loss_text(loss, choice.lost_gpu_ms)}{counted}, without another checkpoint."
         yield Sentence(text, seqs_of(record.seq))
     if more := further_loss_text(choice):
@@ -175,11 +179,12 @@ def _following_events(state: PoolState, job: Job, record: Record, history: Seque
         yield Sentence(
             "Its eviction was to be cancelled, but it was too late: it was already told to stop.", seqs_of(refused.seq)
         )
-    since, requeued = record, False
+    since, requeued, cycle = record, False, -1
     told = (decisions.JobRequeued, decisions.JobShrunk, decisions.JobPlaced, decisions.JobGrown, decisions.JobEnded)
     for each, seqs in shrunk_together(each for each in after if isinstance(each.data, told)):
         if isinstance(each.data, decisions.JobRequeued):
-            loss = past_loss(state, job, each.data.lost_gpu_ms)
+            stopped = _started(job, each.data.attempt, [earlier for earlier in history if earlier.seq < each.seq])
+            loss = past_loss(state, job, each.data.lost_gpu_ms, stopped)
             lost = f"; it lost {loss_text(loss, each.data.lost_gpu_ms)}" if each.data.lost_gpu_ms else ""
             again = f" again, as its attempt {each.data.attempt} {ENDS.get(each.data.outcome, 'ended')}," if requeued else ""
             since, requeued = each if requeued else record, True
@@ -187,11 +192,39 @@ def _following_events(state: PoolState, job: Job, record: Record, history: Seque
         elif isinstance(each.data, decisions.JobShrunk):
             yield Sentence(f"It has been running without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs)
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
+            placed_before, cycle = cycle, each.cycle
+            if placed_before == cycle:
+                continue  # each task above the minimum is placed by a decision of its own
             change = "got more tasks" if isinstance(each.data, decisions.JobGrown) else "was placed again"
             took = f"{duration_text(each.time - since.time)} {'after its eviction' if since is record else 'later'}"
             yield Sentence(f"It {change} at {clock(each.time)}, {took}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobEnded):
             yield Sentence(f"It ended ({each.data.outcome}) at {clock(each.time)}.", seqs_of(each.seq))
+
+
+def _started(job: Job, attempt: int, history: Iterable[Record]) -> list[Task]:
+    """The tasks of that attempt that have started and not left it, where these records placed them."""
+    placed: dict[int, Task] = {}
+    started: dict[int, None] = {}
+    for record in history:
+        data = record.data
+        if getattr(data, "attempt", None) != attempt:
+            continue
+        if isinstance(data, decisions.JobPlaced | decisions.JobGrown | decisions.PreemptionDecided):
+            if isinstance(data, decisions.PreemptionDecided) and data.preemptor.job != job.id:
+                continue
+            indices = [index for share in data.placement for index in numbers(share.tasks)]
+            try:
+                places = decode_placement(job, data.placement, indices)
+            except ValueError:
+                return []  # it was scaled down since
+            placed.update((place.index, Task(place.index, place.node, place.devices, "running")) for place in places)
+        elif isinstance(data, facts.TaskStarted):
+            started[data.task] = None
+        elif isinstance(data, decisions.JobShrunk):
+            for index in numbers(data.tasks):
+                started.pop(index, None)
+    return [placed[index] for index in sorted(started) if index in placed]
 
 
 def _cancelled(after: Sequence[Record]) -> Record | None:

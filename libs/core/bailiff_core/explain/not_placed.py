@@ -22,16 +22,29 @@ def what_it_lacks(state: PoolState, job: Job) -> str | None:
     if violation is not None:
         return violation
     if "allocate" not in state.rules.preemption.actions:
-        return "action allocate is disabled"
+        return "action allocate is disabled (policy field preemption.actions)"
     found = place_now(state, unit)
     if isinstance(found, NoFit):
         return found.why
-    if not restarts_to_grow(state, job):
-        return None
-    if job.not_before > state.now:
-        return f"it does not restart to grow before {clock(job.not_before)} (policy field restarts.grow_after)"
+    waits = waits_until(state, job) if job.tasks else None
+    if waits is not None or not restarts_to_grow(state, job):
+        return waits
     growth = growth_that_fits(state, unit, found)
     return None if growth.pays else too_dear_to_grow(growth)
+
+
+def waits_until(state: PoolState, job: Job) -> str | None:
+    """Until when the job is not started again, or does not grow, and by which field; None: it does not wait."""
+    if job.not_before <= state.now:
+        return None
+    before, rules = f"before {clock(job.not_before)}", state.rules.restarts
+    if restarts_to_grow(state, job):
+        return f"it does not restart to grow {before} (policy field restarts.grow_after)"
+    if job.tasks:
+        return f"it does not grow {before}, as it has just lost tasks"
+    own = job.demand.restart_backoff or 0
+    field = "its own restart_backoff" if own > rules.backoff else "policy field restarts.backoff"
+    return f"it is not started again {before} ({field}, doubled for each restart, at most policy field restarts.max_backoff)"
 
 
 def place_now(state: PoolState, unit: Unit) -> GangPlacement | NoFit:

@@ -11,7 +11,7 @@ from bailiff_core.queue.preemption_delay import delay_text, may_preempt_from
 from bailiff_core.records import Record, decisions, facts
 
 from .drained_nodes import DrainedNodes
-from .not_placed import held_back, what_it_lacks
+from .not_placed import held_back, waits_until, what_it_lacks
 from .pending_records import CONCLUSIVE
 from .sentences import Sentence, clock, listed, newest_of, seqs_of, without_stop
 from .victims import exclusion_sentences, refusal_sentences
@@ -32,24 +32,24 @@ def pending_sentences(
         yield Sentence(f"As of {clock(queued.time)}: {without_stop(queued.data.reason)}.", seqs_of(queued.seq))
     refusal = newest_refusal(recent)
     yield from obstacle_sentences(state, job, refusal, without_selection)
-    if job.not_before > state.now:
-        yield Sentence(
-            f"Restart backoff: it is not started again before {clock(job.not_before)}.",
-            seqs_of(_seq_of(history, decisions.JobRequeued)),
-        )
+    waits = waits_until(state, job)
+    if waits is not None:
+        yield Sentence(f"Restart backoff: {waits}.", seqs_of(_seq_of(history, decisions.JobRequeued)))
     yield from _lateness(state, job)
     late = newest_of(recent, decisions.ScheduleTimedOut)
     if late is not None:
         assert isinstance(late.data, decisions.ScheduleTimedOut)
         effect = {"report": "is only reported", "fail": "fails it", "pass": "lets smaller jobs pass it"}[late.data.action]
         text = (
-            f"Rule schedule-timeout: it was pending for {duration_text(late.data.waited)}, longer than allowed, which {effect}."
+            f"Rule schedule-timeout: it was pending for {duration_text(late.data.waited)}, longer than allowed, which {effect} "
+            "(policy field protections.schedule_timeout)."
         )
         yield Sentence(text, seqs_of(late.seq))
     actions = state.rules.preemption.actions
     disabled = [action for action in ("reclaim", "preempt") if action not in actions]
     if disabled:
-        yield Sentence(f"The policy disables {listed(disabled)} in this pool.", seqs_of(state.policy_revision))
+        text = f"The policy disables {listed(disabled)} in this pool (policy field preemption.actions)."
+        yield Sentence(text, seqs_of(state.policy_revision))
     if state.selection is not None:
         for request in state.selection.requests:
             if request.job == job.id:
@@ -82,7 +82,7 @@ def obstacle_sentences(
     reason, held = what_it_lacks(state, job), held_back(state)
     if reason is not None:
         yield Sentence(f"Currently: {without_stop(reason)}.")
-    elif held is not None:
+    elif held is not None and waits_until(state, job) is None:
         yield Sentence(f"Currently {held}.", seqs_of(state.policy_revision))
     delayed = may_preempt_from(state, job)
     if reason is not None and delayed <= state.now:

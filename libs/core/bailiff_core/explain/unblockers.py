@@ -29,7 +29,8 @@ def unblocking_sentences(
     if refusal is not None:
         yield from missing_sentences(refusal)
     if job.next_request_at > state.now:
-        text = f"Its next preemption request is possible from {clock(job.next_request_at)} on."
+        since = f"from {clock(job.next_request_at)} on"
+        text = f"Its next preemption request is possible {since} (policy field preemption.selection_backoff)."
         yield Sentence(text, seqs_of(refusal.seq if refusal else None))
     by_end: dict[tuple[str, int, str], list[PreemptingAction]] = {}
     found: dict[PreemptingAction, Moment] = {}

@@ -25,8 +25,7 @@ from bailiff_core.victims.proposals import MAX_NEED_LENGTH, excluded_jobs
 from bailiff_core.victims.trial import action_not_permitted, over_limits
 
 from .enough_victims import EnoughVictims
-from .not_placed import has_room
-from .sentences import clock
+from .not_placed import has_room, waits_until
 
 Ends = Mapping[str, tuple[int, str]]
 Moment = int | Literal["never", "unknown"]
@@ -138,9 +137,7 @@ class WithoutSelection:
         allowed_from = may_preempt_from(self._state, job)
         if allowed_from > self._state.now:
             return f"it may preempt from {time_text(allowed_from)} on ({delay_text(self._state, job)})"
-        if job.not_before > self._state.now and job.tasks:
-            return f"it does not restart to grow before {clock(job.not_before)} (policy field restarts.grow_after)"
-        return f"it is not started again before {clock(job.not_before)}" if job.not_before > self._state.now else None
+        return waits_until(self._state, job)
 
     def _attempt(self, unit: Unit, action: PreemptingAction, *, search: bool) -> AttemptedAction | None:
         """None where it finds victims."""

@@ -176,18 +176,17 @@ def victims_loss(state: PoolState, victims: Iterable[VictimChoice]) -> Loss | No
 
 
 def past_loss(
-    state: PoolState, job: Job, lost_gpu_ms: int, stopped: Iterable[int] = (), *, for_good: bool = False
+    state: PoolState, job: Job, lost_gpu_ms: int, stopped: Sequence[Task] = (), *, for_good: bool = False
 ) -> Loss | None:
     """Returns the two figures of a loss that was recorded earlier; `None` if the number of GPUs that stopped is not known now.
 
     Args:
-        stopped: Its tasks that stopped; none: all of it.
+        stopped: The tasks that stopped, with their devices if they share them; none: all of a job that is not elastic.
         for_good: The job ended.
     """
-    indices = [*stopped]
-    if any(map(shares_devices, job.demand.tasks)) or (not indices and job.minimum < job.size):
+    ended = stopped or ([Task(index, 0, 0, "released") for index in range(job.size)] if job.minimum == job.size else ())
+    if not ended or any(not task.devices and shares_devices(job.group(task.index)) for task in ended):
         return None
-    ended = [Task(index, 0, 0, "released") for index in indices or range(job.size)]
     return recorded_loss(state, counted_gpu_milli(state, job, ended), lost_gpu_ms, for_good=for_good)
 
 
@@ -210,6 +209,12 @@ def loss_of_end(state: PoolState, job: str) -> Loss:
         state: Right after that record.
     """
     return Loss(*_newest_loss(state, job)[0])
+
+
+def newest_loss(state: PoolState, job: str, lost_gpu_ms: int) -> Loss | None:
+    """Returns `loss_of_end` if the state is right after a record of that job and that sum; else `None`."""
+    noted = state.indices.loss
+    return Loss(*noted[1]) if noted is not None and noted[0] == job and sum(noted[1]) == lost_gpu_ms else None
 
 
 def gpu_milli_of_end(state: PoolState, job: str) -> int:

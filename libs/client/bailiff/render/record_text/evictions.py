@@ -5,7 +5,7 @@ from bailiff_core.explain.victims import eviction_cause_text
 from bailiff_core.humanize import duration_text, user_text
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.work_lost import loss_text
+from bailiff_core.model.work_lost import loss_text, past_loss
 from bailiff_core.records import Record, decisions, facts
 
 from .line import Statement
@@ -106,9 +106,13 @@ def _drain_deadline_reached(decision: decisions.DrainDeadlineReached, _state: Po
 
 @describes(decisions.MigrationDecided, event=_migration_word)
 def _migration_decided(decision: decisions.MigrationDecided, state: PoolState) -> Statement:
+    job = state.jobs.get(decision.job)
+    present = job is not None and job.attempt == decision.attempt and state.policy is not None
+    stopped = [task for task in job.tasks if task.state != "reserved"] if job is not None and present else []
+    loss = past_loss(state, job, decision.lost_gpu_ms, stopped) if job is not None and stopped else None
     more = joined(
         decision.reason,
-        f"loses {loss_text(None, decision.lost_gpu_ms)}" if decision.lost_gpu_ms else "",
+        f"loses {loss_text(loss, decision.lost_gpu_ms)}" if decision.lost_gpu_ms else "",
         island_text(decision.island),
         f"grace {duration_text(decision.grace)}",
         until(decision.expires, "reserved until"),

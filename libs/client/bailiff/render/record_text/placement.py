@@ -4,9 +4,9 @@ from bailiff_core.explain.pending_records import DROP_REASONS
 from bailiff_core.explain.sentences import tasks_text
 from bailiff_core.humanize import cost_text, count_text, duration_text, exit_value, with_signals
 from bailiff_core.model.placement_ranges import numbers
-from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import restarts_to_shrink
-from bailiff_core.model.work_lost import loss_text, past_loss
+from bailiff_core.model.work_lost import loss_text, newest_loss, past_loss
 from bailiff_core.records import Record, decisions
 
 from .line import Statement
@@ -20,12 +20,17 @@ def _placed_word(_record: Record, decision: decisions.JobPlaced, _state: PoolSta
     return "Reserved" if decision.reserved else "Scheduled"
 
 
-def _grown_word(_record: Record, decision: decisions.JobGrown, _state: PoolState) -> str:
-    return "Reserved" if decision.reserved else "Grown"
+def _grown_word(record: Record, decision: decisions.JobGrown, state: PoolState) -> str:
+    """A job grows task by task: its first reservation is an event, and then that the last of these tasks runs."""
+    job = state.jobs.get(decision.job)
+    if job is None or not decision.reserved or state.seq != record.seq:
+        return ""
+    added = [index for share in decision.placement for index in numbers(share.tasks)]
+    return "Reserved" if sum(task.state == "reserved" for task in job.tasks) == len(added) else ""
 
 
 def _starting_word(_record: Record, decision: decisions.JobStarting, _state: PoolState) -> str:
-    return "Grown" if decision.tasks else "Scheduled"
+    return "" if decision.tasks else "Scheduled"
 
 
 def _ended_word(_record: Record, decision: decisions.JobEnded, _state: PoolState) -> str:
@@ -57,7 +62,9 @@ def _job_grown(decision: decisions.JobGrown, state: PoolState) -> Statement:
 def _lost(state: PoolState, decision: decisions.JobShrunk | decisions.JobRequeued) -> str:
     job = state.jobs.get(decision.job)
     part = numbers(decision.tasks) if isinstance(decision, decisions.JobShrunk) else ()
-    loss = past_loss(state, job, decision.lost_gpu_ms, part) if job is not None and state.policy is not None else None
+    loss = newest_loss(state, decision.job, decision.lost_gpu_ms)
+    if loss is None and job is not None and state.policy is not None:
+        loss = past_loss(state, job, decision.lost_gpu_ms, [Task(index, 0, 0, "released") for index in part])
     return f"lost {loss_text(loss, decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
 
 

@@ -14,12 +14,15 @@ describes = Entries()
 
 
 def _task_started_word(record: Record, fact: facts.TaskStarted, state: PoolState) -> str:
-    """The event type of the start of the job's last task; empty for others."""
+    """The event type once the last of the tasks that start does; empty for others."""
     job = state.jobs.get(fact.job)
-    if job is None or job.phase != "running" or job.last_start != record.time:
+    task = job.task(fact.task) if job is not None and job.phase == "running" else None
+    if job is None or task is None or task.started_at != record.time:
         return ""
-    task = job.task(fact.task)
-    return _running_word(job) if task is not None and task.started_at == record.time else ""
+    if job.last_start == record.time:
+        return _running_word(job)
+    more_start = any(other.state == "starting" and other.eviction is None for other in job.tasks)
+    return "" if more_start or state.seq != record.seq else "Grown"  # a later state does not tell which was the last
 
 
 def _running_word(job: Job) -> str:
