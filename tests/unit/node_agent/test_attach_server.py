@@ -7,7 +7,7 @@ import pytest
 
 from bailiff_core.records.facts import AttachEnd
 from bailiff_node_agent.attach import AttachServer
-from bailiff_node_agent.attach.server import Grant, Streams
+from bailiff_node_agent.attach.server import MAX_HANDSHAKES, Grant, Streams
 from bailiff_service.tunnel_tls import TunnelIdentity, WrongPeer, certificate_bytes, connect_tunnel
 
 
@@ -61,6 +61,22 @@ async def is_refused(address: str, client: TunnelIdentity, fingerprint: str) -> 
         return True
     writer.close()
     return data == b""
+
+
+async def test_a_machine_that_begins_handshakes_and_ends_none_keeps_no_client_waiting(task: Echo) -> None:
+    client = TunnelIdentity.new()
+    address = await task.grant(client)
+    host, port = address.split(":")
+    strangers = [await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0)) for _ in range(2 * MAX_HANDSHAKES)]
+    try:
+        assert await asyncio.wait_for(strangers[-1][0].read(1), 20) == b""  # all that come before it have been welcomed, or not
+        reader, writer = await connect_tunnel(address, client, task.server.fingerprint)
+        writer.write(b"hello")
+        assert await asyncio.wait_for(reader.read(5), 20) == b"hello"
+        writer.close()
+    finally:
+        for _, stranger in strangers:
+            stranger.close()
 
 
 async def test_the_holder_of_the_certificate_gets_through_once(task: Echo) -> None:

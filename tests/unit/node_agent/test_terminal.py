@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +17,7 @@ from bailiff.attach.frames import INPUT, OUTPUT, SKIPPED, frame, next_frame, res
 from bailiff_node_agent.attach.attachments import _connect
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.runtime.supervisor.terminal import READS_AT_ONCE, Terminal
 
 KEY = TaskKey("shell-1", 1, "0")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -51,6 +53,22 @@ async def shown(reader: asyncio.StreamReader, text: bytes) -> bytes:
 
 async def exited(runtime: ProcessRuntime) -> Exit:
     return await asyncio.wait_for(runtime.wait_exit(), 20)
+
+
+def test_who_writes_to_the_terminal_without_end_does_not_keep_the_tasks_end_from_being_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process of the job's user may have opened it, and outlives the task."""
+    terminal, read = Terminal(select.poll(), str(tmp_path), str(tmp_path / "log"), None), []
+
+    def endless(*_: int) -> bytes:
+        read.append(1)
+        assert len(read) < 10 * READS_AT_ONCE
+        return b"y"
+
+    monkeypatch.setattr(os, "read", endless)
+    terminal.drain()
+    assert read
 
 
 async def test_a_job_has_a_controlling_terminal_with_its_clients_size(runtime: ProcessRuntime, tmp_path: Path) -> None:

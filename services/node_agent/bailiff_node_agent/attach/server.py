@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from bailiff_service.tunnel_tls import (
     server_context,
 )
 
-MAX_GRANTS, MAX_HANDSHAKES = 256, 32
+MAX_GRANTS, MAX_HANDSHAKES, MAX_OF_ADDRESS = 256, 32, 16
 CHUNK = 64 * 1024
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -69,7 +70,7 @@ class AttachServer:
         self._socket: socket.socket | None = None
         self._starting = asyncio.Lock()
         self._expected: dict[str, Expected] = {}
-        self._handshakes = 0
+        self._handshakes = Counter[str]()  # by the client's address
         self._tunnels: set[asyncio.Task[None]] = set()
 
     @property
@@ -132,21 +133,30 @@ class AttachServer:
         task.add_done_callback(self._tunnels.discard)
 
     async def _accept(self, listener: socket.socket) -> None:
-        """Without a grant nobody gets as far as a handshake; with one, only those who have its private key get further."""
+        """Without a grant nobody gets as far as a handshake; with one, only those who have its private key get further.
+
+        One machine begins few at a time: it keeps no other client waiting.
+        """
         while True:
             try:
-                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                connection, (host, *_) = await asyncio.get_running_loop().sock_accept(listener)
             except OSError as error:  # no handles are left, say
                 logger().warning("connections cannot be accepted", reason=str(error))
                 await asyncio.sleep(1)
                 continue
-            if not self._expected or self._handshakes >= MAX_HANDSHAKES:
+            many = self._handshakes.total() >= MAX_HANDSHAKES or self._handshakes[host] >= MAX_OF_ADDRESS
+            if not self._expected or many:
                 connection.close()
             else:
-                self._spawn(self._welcome(connection))
+                self._handshakes[host] += 1
+                self._spawn(self._welcome(connection, host))
 
-    async def _welcome(self, connection: socket.socket) -> None:
-        streams = await self._handshake(connection)
+    async def _welcome(self, connection: socket.socket, host: str) -> None:
+        try:
+            streams = await self._handshake(connection)
+        finally:
+            self._handshakes[host] -= 1
+            self._handshakes += Counter()  # keeps no address that has none
         if streams is None:
             return
         key = peer_fingerprint(streams[1])
@@ -170,7 +180,6 @@ class AttachServer:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=CHUNK)
         protocol = asyncio.StreamReaderProtocol(reader)
-        self._handshakes += 1
         try:
             keep_alive(connection)
             context = server_context(self._identity, [each.grant.certificate for each in self._expected.values()])
@@ -181,8 +190,6 @@ class AttachServer:
             logger().info("a client could not attach", reason=str(error)[:200])
             connection.close()
             return None
-        finally:
-            self._handshakes -= 1
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _serve(self, grant: Grant, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

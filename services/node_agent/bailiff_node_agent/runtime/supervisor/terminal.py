@@ -120,9 +120,12 @@ class Terminal:
         self._watch()
 
     def drain(self, timeout_ms: int = 500) -> None:
-        """Pass on what the job has written before its end, then close. A slow client has this long to read it."""
-        while self._read_output():
-            pass
+        """Pass on what the job has written before its end, then close. A slow client has this long to read it.
+
+        What the kernel holds of a terminal fits into one reading. Who still writes is none of the task's processes: another of
+        its user may have opened the terminal, and must not keep the task's end from being recorded.
+        """
+        self._read_output()
         self._poll.unregister(self.master)
         self._input.clear()
         poll = select.poll()
