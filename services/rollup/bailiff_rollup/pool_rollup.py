@@ -104,7 +104,8 @@ class PoolRollup:
                     assert isinstance(body, NodeTelemetry)
                     jobs = {job for device in body.devices for job in device.jobs}
                     paths = {job: self._aggregator.path_of(projection.state, job) for job in jobs}
-                    self.due += telemetry.count(found.time, body, paths)
+                    if telemetry.is_plausible(body, projection.state):
+                        self.due += telemetry.count(found.time, body, paths)
             telemetry.advance_past(found)
         await self._keep(self)
 

@@ -11,11 +11,16 @@ from typing import Any, Self
 from bailiff_bus.messages.rollups import ProjectTelemetry, TelemetryWindow
 from bailiff_bus.messages.telemetry import NodeTelemetry
 from bailiff_bus.port import Message
+from bailiff_core.model.document import MAX_INTEGER
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.nodes import MAX_DEVICES
 
 from .windowed_counters import LENGTHS, Counters, WindowName, from_pairs, of, to_pairs
 
 MILLISECOND, SECOND = 1_000, 1_000_000
 MIB = 1 << 20
+LONGEST_MS, MOST_DEVICE_BYTES = 600_000, 1 << 40
+"""Of one measurement: messages are not signed, and one that claims more is not counted."""
 Paths = Mapping[str, tuple[str, ...]]
 
 
@@ -56,6 +61,16 @@ class TelemetryRollup:
                     self._add("memory", project, device.memory_bytes * part)
                     self._add("memory-used", project, device.memory_used * part)
 
+    @staticmethod
+    def is_plausible(body: NodeTelemetry, state: PoolState) -> bool:
+        """Whether a node of the pool can have measured that: anybody who may write to the topic can claim more."""
+        return (
+            body.node in state.node_numbers
+            and body.interval_ms <= LONGEST_MS
+            and len(body.devices) <= MAX_DEVICES
+            and all(max(each.memory_bytes, each.memory_used) <= MOST_DEVICE_BYTES for each in body.devices)
+        )
+
     def _add(self, name: str, project: str, amount: int) -> None:
         key = (name, project)
         for sums in (self.totals, *(sums for _, sums in self.windows.values())):
@@ -80,7 +95,7 @@ class TelemetryRollup:
 
 def _message(name: WindowName, begin: int, sums: Counters) -> TelemetryWindow:
     def amount(counter: str, project: str, unit: int) -> int:
-        return sums.get((counter, project), 0) // unit
+        return min(sums.get((counter, project), 0) // unit, MAX_INTEGER)
 
     return TelemetryWindow(
         window=name,

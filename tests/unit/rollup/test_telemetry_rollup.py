@@ -9,6 +9,8 @@ from bailiff_bus import topics
 from bailiff_bus.messages.rollups import TelemetryWindow
 from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
 from bailiff_bus.port import Message
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.nodes import MAX_DEVICES
 from bailiff_rollup.aggregates import SCHEMA, Aggregates, Entitlement
 from bailiff_rollup.telemetry_rollup import TelemetryRollup
 from bailiff_rollup.windowed_counters import of
@@ -38,6 +40,31 @@ def test_a_sample_counts_for_the_project_and_its_ancestors() -> None:
     assert gpu_seconds(telemetry, "busy") == {"vision": 7.5, "speech": 15, "research": 22.5, "": 22.5}
     assert of(telemetry.totals, "memory-used")[("vision",)] == 20 * GIB * 15 * SECOND
     assert of(telemetry.totals, "memory")[("",)] == 160 * GIB * 15 * SECOND
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        look(device("train-1"), seconds=601),
+        look(*[device("train-1")] * (MAX_DEVICES + 1)),
+        look(device("train-1", used=1 << 20)),
+        look(device("train-1")).model_copy(update={"node": "invented"}),
+    ],
+    ids=["too long", "too many GPUs", "too much memory", "an unknown node"],
+)
+def test_what_no_node_of_the_pool_can_have_measured_is_not_counted(claimed: NodeTelemetry) -> None:
+    state = PoolState(node_numbers={"n1": 0})
+    assert TelemetryRollup.is_plausible(look(device("train-1")), state)
+    assert not TelemetryRollup.is_plausible(claimed, state)
+
+
+def test_however_much_is_claimed_a_window_can_be_published() -> None:
+    telemetry = TelemetryRollup()
+    most = DeviceTelemetry(device="GPU-0", jobs=("train-1",), memory_used=2**53 - 1, memory_bytes=2**53 - 1, busy_percent=100)
+    claimed = NodeTelemetry(node="n1", interval_ms=2**53 - 1, devices=(most, most))
+    list(telemetry.count(MIDNIGHT, claimed, PATHS))
+    window, *_ = telemetry.count(MIDNIGHT + MINUTE, look(device("train-1")), PATHS)
+    assert {each.name: each.gpu_ms for each in window.projects} == dict.fromkeys(("", "research", "vision"), 2**53 - 1)
 
 
 def test_a_shared_gpu_counts_once() -> None:
