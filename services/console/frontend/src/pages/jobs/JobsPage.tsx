@@ -131,6 +131,11 @@ function useJobs(pool: string, question: Question, source: typeof archiveQuestio
   return { ...state.value, more: () => void (state.peek().next !== null && load(state.peek())), refresh: () => void load() };
 }
 
+/** One line; what does not fit is cut, and shown by its title. */
+function Line({ text }: { text: string }) {
+  return <span class="ellipsis job-line" title={text}>{text}</span>;
+}
+
 function columnsOf(pool: string, question: Question, chosen: ReadonlySet<string>, choose: (next: ReadonlySet<string>) => void): Column<JobItem>[] {
   const toggle = (job: string): void => {
     const next = new Set(chosen);
@@ -140,8 +145,8 @@ function columnsOf(pool: string, question: Question, chosen: ReadonlySet<string>
   const cells: Record<ColumnName, Column<JobItem>> = {
     job: { head: "Job", cell: (row) => <JobLink pool={pool} job={row.job} /> },
     state: { head: "State", cell: (row) => <StateBadge state={row.state} /> },
-    project: { head: "Project", cell: (row) => row.project || <span class="soft">none</span> },
-    user: { head: "User", cell: (row) => userText(row.user, row.user_verified) },
+    project: { head: "Project", cell: (row) => (row.project ? <Line text={row.project} /> : <span class="soft">none</span>) },
+    user: { head: "User", cell: (row) => <Line text={userText(row.user, row.user_verified)} /> },
     class: { head: "Class", cell: (row) => row.priority_class ?? "" },
     gpus: { head: "GPUs", right: true, cell: (row) => row.gpus ?? "" },
     submitted: { head: "Submitted", cell: (row) => row.submitted_at && <RelativeTime at={row.submitted_at} /> },
