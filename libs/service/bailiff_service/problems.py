@@ -20,7 +20,7 @@ TITLES = {
     404: "not found",
     405: "method not allowed",
     408: "request timeout",
-    409: "conflict with the current state",
+    409: "not possible now",
     413: "request too large",
     415: "JSON only",
     421: "wrong address",
