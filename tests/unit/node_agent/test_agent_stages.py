@@ -5,6 +5,7 @@ Time is virtual: nothing here waits.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -210,6 +211,38 @@ async def test_deadlines_of_an_earlier_agent_are_kept_by_the_next(world: World) 
     await world.agent_starts()
     await asyncio.sleep(100)
     assert world.stages() == [("term_sent", 80), ("kill_sent", 100)]
+
+
+def supervised(world: World, *stages: str) -> None:
+    """The task's supervisor does this, too, at its deadline."""
+    handle = world.machine._on_exit
+    assert handle is not None
+    world.machine._on_exit = lambda end: handle(replace(end, deadline_stages=stages))
+
+
+@story
+async def test_a_supervisor_that_also_kills_does_not_say_that_the_agent_was_down(world: World) -> None:
+    """As with a container that the engine takes long to end."""
+    await world.starts(talks=None, BAILIFF_SIM_ON_TERM="ignore")
+    supervised(world, "kill_sent")
+    await world.evict()
+    await asyncio.sleep(200)
+    assert world.stages() == [("noticed", 0), ("term_sent", 0), ("kill_sent", 150)]
+    assert [report.reason for report in world.of(TaskExitedReport)] == [""]
+
+
+@story
+async def test_a_supervisor_that_kills_before_the_agent_says_so(world: World) -> None:
+    await world.starts(talks=None, BAILIFF_SIM_ON_TERM="ignore")
+    supervised(world, "term_sent", "kill_sent")
+    await world.evict()
+    await asyncio.sleep(100)
+    world.machine.kill(KEY)
+    await asyncio.sleep(1)
+    assert [stage for stage, _ in world.stages()] == ["noticed", "term_sent", "kill_sent"]
+    assert [report.reason for report in world.of(TaskExitedReport)] == [
+        "its supervisor stopped it at its deadline, because the agent was down"
+    ]
 
 
 @story

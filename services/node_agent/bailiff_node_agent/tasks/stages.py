@@ -59,13 +59,14 @@ class EvictionStages:
         self.write(eviction, TERMINATED)
 
     def record_supervisor_stages(self, task: LocalTask, end: Exit, *, report: bool = True) -> None:
-        """The stages that the supervisor carried out without the agent."""
-        for name in DURABLE_STAGES:
-            if name in (*end.lease_stages, *end.deadline_stages) and name not in task.stages:
-                stuck = stuck_in(task.stages) if name != "noticed" else None
-                task.stages[name] = stage = Stage(stage=name, stuck_in=stuck)
-                if report:
-                    self.report(task, stage)
+        """The stages that the supervisor carried out before the agent, and why the task ended."""
+        alone = [name for name in DURABLE_STAGES if name in (*end.lease_stages, *end.deadline_stages) and name not in task.stages]
+        task.reason = _reason(end, alone)
+        for name in alone:
+            stuck = stuck_in(task.stages) if name != "noticed" else None
+            task.stages[name] = stage = Stage(stage=name, stuck_in=stuck)
+            if report:
+                self.report(task, stage)
 
     def report(self, task: LocalTask, stage: Stage) -> None:
         """Report a reached stage."""
@@ -108,3 +109,19 @@ def notice_facts(eviction: RunningEviction) -> dict[str, Any]:
     """What is reported with the stage `noticed`."""
     known = {name: value for name in ("attached", "step", "step_rate_milli") if (value := eviction.detail.get(name)) is not None}
     return {**known, "term_after": eviction.grace_us, "kill_after": eviction.grace_us + eviction.kill_after_us}
+
+
+def _reason(end: Exit, alone: list[EvictionStage]) -> str:
+    """Why it ended, beyond its code. alone: what its supervisor did before the agent.
+
+    Of a container that the agent kills, the engine may need so long that the supervisor kills it, too.
+    """
+    if end.lease_stages:
+        return "its supervisor stopped it: the node's lease expired because its agent could not reach Kafka"
+    if end.deadline_stages and alone:
+        return "its supervisor stopped it at its deadline, because the agent was down"
+    if end.error is not None:
+        return end.error
+    if end.supervisor_lost:
+        return "its supervisor was lost, and its remaining processes were killed"
+    return f"{end.leftovers} processes that outlived it were killed" if end.leftovers else ""

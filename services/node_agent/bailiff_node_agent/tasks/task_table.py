@@ -39,7 +39,7 @@ class LocalTask:
 
     def mark_exited(self, end: Exit) -> None:
         """The task has exited."""
-        self.state, self.exit_code, self.unobserved, self.reason = "exited", end.code, end.supervisor_lost, _reason(end)
+        self.state, self.exit_code, self.unobserved = "exited", end.code, end.supervisor_lost
 
     def to_report(self, step: int | None) -> TrackedTask:
         """The task in its node's inventory. step: its published step, where it has exited."""
@@ -110,15 +110,3 @@ class TaskTable:
             for device in task.devices:
                 found.setdefault(device, []).append(task.key.job)
         return found
-
-
-def _reason(end: Exit) -> str:
-    if end.lease_stages:
-        return "its supervisor stopped it: the node's lease expired because its agent could not reach Kafka"
-    if end.deadline_stages:
-        return "its supervisor stopped it at its deadline, because the agent was down"
-    if end.error is not None:
-        return end.error
-    if end.supervisor_lost:
-        return "its supervisor was lost, and its remaining processes were killed"
-    return f"{end.leftovers} processes that outlived it were killed" if end.leftovers else ""
