@@ -1,5 +1,6 @@
 """Requests of admission's grant to attach to a task, on behalf of a signed-in person."""
 
+from bailiff.attach.grants import ADVICE
 from bailiff.render.record_text.tasks import ATTACH_ENDS
 from bailiff_console.actions.request_parser import ParsedRequest
 from bailiff_console.actions.request_service import RequestService
@@ -26,6 +27,8 @@ async def granted(request_service: RequestService, pool: str, principal: Princip
         raise ApiError(403, outcome["reason"])
     answer = await request_service.grant_answers.answer(pool, outcome["seq"], AGENT_ANSWERS_WITHIN_S)
     if not isinstance(answer, AttachReady):
-        why = ATTACH_ENDS[answer.reason] if answer is not None else "it does not answer"
-        raise NotThere(f"The node agent of {body.job} does not connect: {why}.")
+        if answer is None:
+            raise NotThere(f"The node agent of {body.job} does not answer.")
+        advice = f" ({ADVICE[answer.reason]})" if answer.reason in ADVICE else ""
+        raise NotThere(f"The node agent of {body.job} does not connect: {ATTACH_ENDS[answer.reason]}{advice}.")
     return answer

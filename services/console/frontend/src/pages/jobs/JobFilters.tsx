@@ -68,7 +68,7 @@ export function JobFilters({ pool, live, question, ask }: Props) {
         <label class="stack filter-field">
           <span>Order</span>
           <select class="input" value={`${question.sort} ${question.order}`} onChange={(event) => { const [sort, order] = event.currentTarget.value.split(" ") as [Question["sort"], Question["order"]]; set({ sort, order }); }}>
-            {SORTS.flatMap((sort) => (["desc", "asc"] as const).map((order) => <option key={`${sort}${order}`} value={`${sort} ${order}`}>{SORT_NAMES[sort]}, {sort === "job" ? (order === "asc" ? "A to Z" : "Z to A") : sort === "gpus" ? (order === "asc" ? "fewest first" : "most first") : order === "asc" ? "oldest first" : "newest first"}</option>))}
+            {SORTS.flatMap((sort) => (["desc", "asc"] as const).map((order) => <option key={`${sort}${order}`} value={`${sort} ${order}`}>{SORT_NAMES[sort]}, {sort === "job" ? (order === "asc" ? "A to Z" : "Z to A") : sort === "gpus" ? (order === "asc" ? "fewest" : "most") : order === "asc" ? "oldest" : "newest"}</option>))}
           </select>
         </label>
       </form>
