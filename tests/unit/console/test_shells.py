@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -17,7 +18,10 @@ from tests.unit.console.actions.kit import RequestService, running_console
 
 from bailiff.attach.frames import COUNT, INPUT, OUTPUT, RESIZE, SIZE, SKIPPED, frame, next_frame
 from bailiff_console import shells
-from bailiff_console.attach_grants import NotThere
+from bailiff_console.attach_grants import NotThere, granted
+from bailiff_console.auth.principal import Principal
+from bailiff_core.records import facts
+from bailiff_core.records.job_requests import AttachJob
 from bailiff_service.problems import ApiError
 
 SHELL = "/api/pools/pool-a/jobs/train-7/shell"
@@ -140,6 +144,22 @@ async def test_only_the_page_that_opened_it_can_type_and_only_from_the_console(t
         assert [kind for kind, _ in agent.sent if kind == INPUT] == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "instead"), [("no-shell", "in a pod use kubectl exec"), ("no-terminal", "bailiff shell"), ("expired", "in time.")]
+)
+async def test_who_is_refused_reads_what_to_use_instead(reason: facts.AttachEnd, instead: str) -> None:
+    async def request(*_: Any) -> dict[str, Any]:
+        return {"accepted": True, "seq": 7}
+
+    async def answer(*_: Any) -> facts.AttachEnded:
+        return facts.AttachEnded(job="train-7", attempt=1, task=0, node="n1", grant=7, reason=reason)
+
+    service: Any = SimpleNamespace(request=request, grant_answers=SimpleNamespace(answer=answer))
+    body: Any = AttachJob(job="train-7", task=0, client_certificate="A" * 100, shell=True)
+    with pytest.raises(NotThere, match=instead):
+        await granted(service, "pool-a", Principal("ada"), body)
+
+
 async def test_it_ends_with_the_right_to_attach_and_with_the_session(
     tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +178,11 @@ async def test_it_ends_with_the_right_to_attach_and_with_the_session(
                 assert refused.status_code == 403
         agent.problem = NotThere("The node agent of train-7 does not connect: its node cannot open a shell beside it.")
         refused = await service.console.http.post(SHELL, json=OPEN, headers=service.headers)
-        assert (refused.status_code, "cannot open a shell" in refused.text) == (409, True)
+        assert (refused.status_code, refused.json()["title"], "cannot open a shell" in refused.text) == (
+            409,
+            "not possible now",
+            True,
+        )
         agent.problem = None
         async with opened(service) as events:
             await anext(events)

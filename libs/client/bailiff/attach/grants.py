@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bailiff.client.answers import ANSWER_WITHIN, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_core.records.facts import AttachEnded
+from bailiff_core.records.facts import AttachEnd, AttachEnded
 from bailiff_service.tunnel_tls import TunnelIdentity
 
 if TYPE_CHECKING:
@@ -16,19 +17,13 @@ if TYPE_CHECKING:
     from .job_events import JobEvents
 
 AGENT_ANSWERS_WITHIN_S = 10.0
-ADVICE = {
-    "no-terminal": "only a job that was submitted with --tty or --interactive has one; its output: bailiff logs",
-    "no-shell": "its node needs cgroups for jobs that are processes; in a pod: kubectl exec",
+ADVICE: Mapping[AttachEnd, str] = {
+    "no-terminal": "only a job that was submitted with --tty or --interactive has one, and none in a container or a pod; "
+    "a shell beside it: bailiff shell; its output: bailiff logs",
+    "no-shell": "in a pod use kubectl exec; beside a process its node needs cgroups (BAILIFF_CGROUPS)",
     "not-offered": "its operator sets BAILIFF_ATTACH_LISTEN on the node agent",
 }
-REASONS = {
-    "no-terminal": "the task has no terminal",
-    "no-shell": "its node cannot open a shell beside it",
-    "not-offered": "its node accepts no attachments",
-    "not-running": "the task does not run there any more",
-    "agent-restarted": "its node agent was restarted",
-    "expired": "the grant has expired",
-}
+"""What to use or do instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +44,7 @@ async def request_grant(
     client: Client, events: JobEvents, pool: str, job: str, task: int, port: int | None = None, *, to_shell: bool = False
 ) -> AgentGrant:
     """Request a grant for the task's terminal, for its port, or for a shell beside it. Raises `ClientError`."""
+    from bailiff.render.record_text.tasks import ATTACH_ENDS
     from bailiff_core.records.job_requests import AttachJob
 
     identity = TunnelIdentity.new()
@@ -60,7 +56,7 @@ async def request_grant(
         text = f"granted at {pool}#{granted.seq}, but the node agent of {where} did not answer"
         raise ClientError(ExitCode.NO_ANSWER, text, "check its node: bailiff nodes, bailiff doctor")
     if isinstance(answer, AttachEnded):
-        text = f"cannot attach to {where} on {answer.node}: {REASONS.get(answer.reason, 'the connection failed')}"
+        text = f"cannot attach to {where} on {answer.node}: {ATTACH_ENDS[answer.reason]}"
         raise ClientError(ExitCode.REJECTED, text, ADVICE.get(answer.reason, ""))
     return AgentGrant(identity, answer.node, answer.address, answer.fingerprint)
 
