@@ -21,6 +21,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from tests.kits.metric_names import SERIES
+from tests.kits.pages import rows, section
 
 import bailiff
 from bailiff.cli import app as command
@@ -113,21 +114,6 @@ def code(text: str) -> list[str]:
     indented = re.findall(r"^ {4}.+$", prose, re.MULTILINE)
     between = [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", prose)]
     return [*(content for _, content in fences(text)), *indented, *between]
-
-
-def section(text: str, heading: str) -> str:
-    """What stands below a heading, up to the next one of any level."""
-    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found, f"no heading {heading!r}"
-    return found[1]
-
-
-def rows(text: str) -> list[list[str]]:
-    """The cells of every table row, heads and rules left out."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    rules = {at for at, row in enumerate(cells) if all(set(cell) <= {"-", ":"} and cell for cell in row)}
-    return [row for at, row in enumerate(cells) if at not in rules and at + 1 not in rules]
 
 
 @cache
@@ -519,13 +505,6 @@ def test_the_readme_shows_snippets_of_the_interface() -> None:
     assert set(shown) <= {content for _, content in fences(read(KAFKA))}
     python = [content for language, content in readme if language == "python"]
     assert python == [content for language, content in fences(read("docs/how-to/python.md")) if language == "python"][:1]
-
-
-def test_the_readme_and_the_index_have_one_table_of_features() -> None:
-    in_readme = section(read("README.md"), "What it has, and what it has not").replace("](docs/", "](")
-    in_index = section(read("docs/index.md"), "What it has, and what it has not")
-    assert rows(in_readme)
-    assert rows(in_readme) == rows(in_index)
 
 
 def test_folders_and_files_that_contributing_names_exist() -> None:

@@ -1,4 +1,4 @@
-"""No two pages state opposite things about a feature: what each says of it is compared with one table.
+"""No two pages state opposite things about a feature. README has the table of them, and index and comparison agree with it.
 
 A feature that is new, or goes, changes its row here first; then this test names every page that still says otherwise.
 """
@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.kits.pages import rows, section
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -164,3 +165,67 @@ def test_no_page_states_the_opposite(feature: Feature) -> None:
     }
     assert found == set(), f"{feature.name}: Bailiff {'has' if feature.has else 'does not have'} it"
     assert any(re.search(right, each) for page in PAGES for each in sentences(page)), "no page says so"
+
+
+# --- the table of README, which index repeats and comparison uses
+
+TABLE = "What it has, and what it has not"
+EVERYWHERE = ("bailiff list", "bailiff submit -f", "bailiff logs")
+COMPARED = {
+    "Project tree": ("bailiff project list", "bailiff project create", "`quota`", "over_quota_weight", "--project"),
+    "Actions": ("actions `allocate", "action `preempt`", "action `reclaim`", "always on; one policy"),
+    "Gangs": ("--tasks", "min-tasks", "times `tasks`"),
+    "Parts of a GPU": ("--fraction", "--gpu-memory", "fraction:", "gpu-memory:", "--node-label", "--gpus"),
+    "Victims": (),
+    "Protections": ("preemptible: false", "--class", "class:", "priority classes"),
+    "Backfill": ("`backfill", "--array", "--after", "--run-time-limit"),
+    "Interactive jobs": ("--interactive", "bailiff attach", "bailiff shell", "--port"),
+    "Checkpoint contract": (),
+    "Evict": tuple(
+        f"bailiff {name}" for name in ("evict", "pause", "resume", "migrate", "drain", "cancel", "delete", "set-priority-class")
+    ),
+    "Explanations": ("bailiff explain", "bailiff describe"),
+    "[Histories": (),
+    "Hash-chained log": (),
+    "[Keys]": (),
+    "Crash of any service": (),
+    "Archive": ("bailiff events", "bailiff accounting"),
+    "NVIDIA GPUs": ("bailiff nodes", "bailiff top", "--image"),
+    "Memory isolation": (),
+    "MIG devices": ("--mig",),
+    "[Kubernetes]": (),
+}
+"""How each row of README's table begins, and the words of the comparison page that rest on it."""
+
+
+def features(page: str) -> list[list[str]]:
+    return rows(section((ROOT / page).read_text(encoding="utf-8"), TABLE).replace("](docs/", "]("))
+
+
+def ours() -> list[str]:
+    """What the comparison page says is typed or set here, cell by cell."""
+    page = (ROOT / "docs/concepts/comparison.md").read_text(encoding="utf-8")
+    return [
+        row[1] for found in re.findall(r"^\| there \| here \|$.*?(?=\n\n)", page, re.MULTILINE | re.DOTALL) for row in rows(found)
+    ]
+
+
+def test_readme_and_index_have_one_table_of_features() -> None:
+    assert features("README.md") == features("docs/index.md")
+    assert [[begin for begin in COMPARED if row[0].startswith(begin)] for row in features("README.md")] == [
+        [each] for each in COMPARED
+    ]
+
+
+def test_the_comparison_offers_what_the_table_has_and_nothing_else() -> None:
+    offered = ours()
+    assert len(offered) > 50
+    has = {
+        begin
+        for begin in COMPARED
+        for what, state in features("README.md")
+        if what.startswith(begin) and not state.startswith("no")
+    }
+    words = [word for begin, found in COMPARED.items() if begin in has for word in found]
+    assert [word for word in words if not any(word in cell for cell in offered)] == [], "missing from the comparison"
+    assert [cell for cell in offered if not any(word in cell for word in (*words, *EVERYWHERE))] == [], "in no row of the table"

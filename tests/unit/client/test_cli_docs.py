@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer.main
 import yaml
+from tests.kits.pages import rows
 
 from bailiff.cli import app
 from bailiff.client.job_parser import GROUP_FIELDS, JOB_FIELDS, job_from
@@ -33,14 +34,6 @@ def section(text: str, heading: str) -> str:
     return found[1]
 
 
-def cells(text: str) -> list[list[str]]:
-    """Cells of every table row, without header and separator rows."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    rules = [at for at, row in enumerate(rows) if set(row[0]) <= {"-"}]
-    return [row for at, row in enumerate(rows) if at not in rules and at + 1 not in rules]
-
-
 def commands(group: Any, before: str = "") -> Iterator[str]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
@@ -52,7 +45,7 @@ def commands(group: Any, before: str = "") -> Iterator[str]:
 def test_every_command_is_in_the_glossary_and_in_the_reference() -> None:
     known, listed = set(commands(typer.main.get_command(app))), {}
     for name in ("glossary-cli.md", "reference/cli/index.md"):
-        listed[name] = {word for row in cells(page(name)) for word in re.findall(r"`bailiff ([a-z -]+)`", row[0])}
+        listed[name] = {word for row in rows(page(name)) for word in re.findall(r"`bailiff ([a-z -]+)`", row[0])}
     assert listed["reference/cli/index.md"] == known
     assert known <= listed["glossary-cli.md"]
 
@@ -89,7 +82,7 @@ def _all(group: Any) -> Iterator[Any]:
 
 def test_every_field_of_a_job_file_is_in_the_table() -> None:
     listed = {
-        name for row in cells(section(page("reference/job-file.md"), "Fields")) for name in re.findall(r"`([a-z_]+)`", row[0])
+        name for row in rows(section(page("reference/job-file.md"), "Fields")) for name in re.findall(r"`([a-z_]+)`", row[0])
     }
     assert listed == {*JOB_FIELDS, *GROUP_FIELDS, "groups", "sim_run_for"}
 
@@ -101,7 +94,7 @@ def test_the_job_file_example_is_valid() -> None:
 
 
 def test_every_event_is_in_the_table() -> None:
-    assert {row[0].strip("`"): row[1] for row in cells(page("reference/cli/events.md"))} == dict(WORDS)
+    assert {row[0].strip("`"): row[1] for row in rows(page("reference/cli/events.md"))} == dict(WORDS)
 
 
 def test_every_field_of_an_event_is_documented() -> None:
