@@ -1,4 +1,4 @@
-"""Ed25519 keys: files, signatures, and public keys as text (base64url without padding).
+"""Ed25519 keys: files, signatures, public keys as text (base64url without padding), and those that a pool knows.
 
 `cryptography` is imported where it is used: most commands neither sign nor read a signed log.
 """
@@ -18,11 +18,22 @@ from .file_writing import replacing
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+    from bailiff_core.model.state import PoolState
+
 KEY_BYTES = 32
 
 
 class KeyFileError(Exception):
     """A private key file is missing, invalid, or accessible to other users. The text names the file and the remedy."""
+
+
+def known_keys(state: "PoolState") -> dict[str, str]:
+    """The keys that may sign requests to this pool, with their holders: those of the policy, and the pool's root key."""
+    from bailiff_core.permissions import ROOT_ACTOR
+
+    named = state.policy.identity.keys if state.policy is not None else {}
+    keys = {key: holder for key, holder in named.items() if key not in state.revoked_keys}
+    return keys | {state.root_key: ROOT_ACTOR} if state.root_key else keys
 
 
 def new_private_key() -> bytes:

@@ -21,8 +21,6 @@ from bailiff_core.canonical import canonical_json
 from bailiff_core.humanize import value_text
 from bailiff_core.model.identity import Auth
 from bailiff_core.model.message import MessageBody
-from bailiff_core.model.state import PoolState
-from bailiff_core.permissions import ROOT_ACTOR
 from bailiff_core.records.job_requests import SubmitJob
 
 from .keys import is_signed, key_id, sign_fields
@@ -67,13 +65,6 @@ def salted(private_key: bytes, body: MessageBody, *, source: str, id: str) -> Me
         return body
     salt = hmac.digest(private_key, canonical_json([SALT_TAG, source, id]), "sha256")
     return body.model_copy(update={"salt": salt.hex()})
-
-
-def known_keys(state: PoolState) -> dict[str, str]:
-    """The keys that may sign requests to this pool, with their holders: those of the policy, and the pool's root key."""
-    named = state.policy.identity.keys if state.policy is not None else {}
-    keys = {key: holder for key, holder in named.items() if key not in state.revoked_keys}
-    return keys | {state.root_key: ROOT_ACTOR} if state.root_key else keys
 
 
 def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "none") -> Identity:

@@ -20,9 +20,10 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records.job_requests import JobSubmitted, SubmitJob
 from bailiff_core.records.payload import Fact
 from bailiff_core.records.request import RequestBody
+from bailiff_log.keys import known_keys
 from bailiff_log.message_signatures import check_sender, trust_of
 from bailiff_log.rejected_requests import evidence_of
-from bailiff_log.signatures import known_keys, verify
+from bailiff_log.signatures import verify
 from bailiff_log.signed_requests import kept_request
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.metrics import REQUEST_RATE, Sample

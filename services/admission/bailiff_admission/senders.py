@@ -6,7 +6,8 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import Requester, keys_denial, sender_name
 from bailiff_core.records.job_requests import SubmitJob
 from bailiff_core.records.request import RequestBody
-from bailiff_log.signatures import Identity, known_keys, verify
+from bailiff_log.keys import known_keys
+from bailiff_log.signatures import Identity, verify
 
 from .turns import KNOWN, OPERATORS, UNKNOWN, User
 

@@ -16,9 +16,10 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Fact
 from bailiff_core.records.pool_requests import AcceptTruncation
 from bailiff_core.records.request import RequestBody
+from bailiff_log.keys import known_keys
 from bailiff_log.message_signatures import check_sender, trust_of
 from bailiff_log.order_evidence import InvalidEvidence, shown_positions
-from bailiff_log.signatures import Identity, known_keys, verify
+from bailiff_log.signatures import Identity, verify
 
 from .agent_values import AgentValues
 from .log_bounds import is_plausible

@@ -33,9 +33,9 @@ from bailiff_core.records.payload import Fact
 from bailiff_core.victims.batch import compute_proposals
 from bailiff_log.credentials import Credentials
 from bailiff_log.engine_identity import engine_identity
+from bailiff_log.keys import known_keys
 from bailiff_log.message_signatures import wrap_signed
 from bailiff_log.rejected_requests import evidence_of
-from bailiff_log.signatures import known_keys
 from bailiff_log.spec_copies import encrypt_copy
 from bailiff_log.writer import chain_records
 

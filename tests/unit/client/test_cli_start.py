@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 import typer.main
 
 from bailiff.cli import app
 from bailiff.cli.command_table import COMMANDS
+from bailiff_log.keys import make_private_key
 
 ENGINE_RULES = tuple(
     f"bailiff_core.{name}"
@@ -99,6 +101,12 @@ def test_list_in_a_pipe_loads_these_packages_and_no_other() -> None:
     packages = {name.split(".")[0] for name in modules} & set(packages_distributions())
     assert {name for name in packages - UNAVOIDABLE if not name.startswith("bailiff")} == LIST_NEEDS
     assert {".".join(name.split(".")[:2]) for name in modules if name.startswith("bailiff_core.")} == LIST_OF_CORE
+
+
+@pytest.mark.slow
+def test_list_with_a_key_knows_its_holder_without_the_messages(tmp_path: Path) -> None:
+    make_private_key(tmp_path / "ada.key")
+    assert among(loaded(LIST, environment={"BAILIFF_KEY": str(tmp_path / "ada.key")}), ("bailiff_bus.messages",)) == []
 
 
 def test_the_command_table_has_every_command_with_its_panel() -> None:

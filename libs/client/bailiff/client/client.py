@@ -428,7 +428,7 @@ class Client:
         """Whose the ids are of requests that this client sends in the name of `actor`; empty: of nobody, as it signs none."""
         if self._private_key is None:
             return ""
-        from bailiff_log.signatures import known_keys
+        from bailiff_log.keys import known_keys
 
         return actor or known_keys(state).get(self.key_id, "")
 

@@ -9,14 +9,13 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import Requester, job_denial, lost_permissions
 from bailiff_core.records.pool_requests import ApplyPolicy, RevokeKey
 from bailiff_core.records.request import RequestBody
+from bailiff_log.keys import known_keys
 
 
 def requester_of(client: Client, state: PoolState) -> Requester:
     """Whose requests these are. Without a key that the policy names the name is only claimed."""
     if not client.key_id:
         return Requester(client.actor)
-    from bailiff_log.signatures import known_keys  # imported here: most commands read no keys
-
     holder = known_keys(state).get(client.key_id)
     return Requester(client.actor) if holder is None else Requester(client.actor or holder, "signed")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bailiff_core.model.identity import Auth, SignIn
 from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import Requester
-from bailiff_log.signatures import known_keys
+from bailiff_log.keys import known_keys
 
 from .principal import Principal
 
