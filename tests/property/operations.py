@@ -20,6 +20,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.victims.batch import SOLVERS
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
+from bailiff_core.victims.permitted_sets import PermittedSets
 from bailiff_core.victims.search import GeneralSearch
 from bailiff_core.victims.shortlist import Shortlist
 
@@ -41,6 +42,7 @@ def counting() -> Iterator[Counter[str]]:
         (CandidateIndex, "_build", "candidates built", lambda *about: len(about[-1])),
         (CandidateIndex, "_judge", "jobs judged one by one", lambda *_: 1),
         (Knapsack, "_search", "components searched", lambda *_: 1),
+        (PermittedSets, "_sets_of", "components searched for what is permitted", lambda *_: 1),
         (Knapsack, "_parts", "nodes searched", lambda knapsack: len(knapsack.eligible_nodes)),
         (Shortlist, "_look_at", "bounds looked at", lambda *_: 1),
         (AllocationIndex, "_count", "nodes indexed", lambda *_: 1),
@@ -118,7 +120,7 @@ def main() -> None:
     for name, by_size in counts.items():
         print(name)
         for what in next(iter(by_size.values())):
-            print(f"  {what:26}", *(f"{found.get(what, 0):8,}" for found in by_size.values()))
+            print(f"  {what:40}", *(f"{found.get(what, 0):8,}" for found in by_size.values()))
 
 
 if __name__ == "__main__":

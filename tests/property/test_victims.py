@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.kits.builders import Sketch, requested_unit
 from tests.kits.examples import examples
 from tests.property.chosen_victims import SEEDS, chosen, units_moved
+from tests.property.full_pools import as_on_large_pools
 from tests.property.placements import never_overfills
 from tests.property.small_pools import best_set, fits, may_go, random_pool
 from tests.property.victim_worlds import (
@@ -51,6 +52,7 @@ from bailiff_core.victims import (
     select_victims,
     slot_combinations,
 )
+from bailiff_core.victims.search import GeneralSearch
 
 World = Callable[[Random, str], tuple[Sketch, Job]]
 
@@ -323,6 +325,35 @@ def test_where_fragmentation_decides_the_general_search_finds_the_same(seed: int
 def test_what_is_proven_of_a_reclaim_with_moves_is_the_best_of_all(seed: int, steps: int) -> None:
     for each in (steps, 20_000):
         check_world(seed, "reclaim", each, world_of_moves)
+
+
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
+@examples(250)
+@given(seed=SEEDS)
+def test_the_cheapest_permitted_set_is_found_on_few_nodes_against_every_set(action: Action, seed: int) -> None:
+    with as_on_large_pools():
+        for world in (world_of_equals, world_of_moves):
+            check_world(seed, action, world=world)
+
+
+@pytest.mark.parametrize(
+    ("action", "world", "seeds"),
+    [
+        ("preempt", world_of_equals, (1326, 1503, 1612, 1628, 1671, 2282, 2292, 2727, 2837, 3093, 3481)),
+        ("reclaim", world_of_equals, (2315, 3376)),
+        (
+            "reclaim",
+            world_of_moves,
+            (136, 1214, 1231, 1258, 1269, 1272, 1297, 1308, 1319, 1462, 1555, 1559, 1787, 1804, 2148, 2168),
+        ),
+    ],
+)
+def test_where_the_cheapest_set_is_forbidden_few_nodes_prove_another(
+    action: Action, world: World, seeds: tuple[int, ...]
+) -> None:
+    with as_on_large_pools(), patch.object(GeneralSearch, "__init__", side_effect=AssertionError("all nodes")):
+        for seed in seeds:
+            assert check_world(seed, action, world=world).explanation.proven, f"seed {seed}"
 
 
 def test_some_reclaims_move_jobs_and_are_proven() -> None:

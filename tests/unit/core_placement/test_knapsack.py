@@ -16,7 +16,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import knapsack, slot_combinations
 from bailiff_core.victims.candidates import CandidateIndex, EvictionStep
 from bailiff_core.victims.consolidation import _by_cost
-from bailiff_core.victims.knapsack import Knapsack, _best_of
+from bailiff_core.victims.knapsack import Knapsack, best_of
 from bailiff_core.victims.objective import node_uses
 from bailiff_core.victims.slot_combinations import Option, best_combination
 
@@ -178,7 +178,7 @@ def test_of_options_that_cost_the_same_above_fragmentation_the_one_that_breaks_f
     """Though it has a victim that is slow to leave."""
     breaks: Any = (Step((1, "j1", 0), uses=1),)
     slow: Any = (Step((2, "j2", 0)),)
-    found = _best_of([Option(1, (ABOVE, 1, ()), breaks), Option(1, (ABOVE + 1, 1, ()), slow)], FRAGMENTATION)
+    found = best_of([Option(1, (ABOVE, 1, ()), breaks), Option(1, (ABOVE + 1, 1, ()), slow)], FRAGMENTATION)
     assert [each.steps for each in found] == [slow]
 
 

@@ -8,6 +8,7 @@ from tests.kits.builders import GIB, MINUTE, Sketch, group, requested_unit
 from tests.kits.searches import AT_MOST_ONE_WEB, need, option, policy, problem, victim_names
 
 from bailiff_core.model.demand import JobDemand, TopologyRule
+from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Device, Job
 from bailiff_core.placement import StepBudget
@@ -195,17 +196,95 @@ def test_slots_that_are_free_are_not_gained_by_evictions() -> None:
     assert (victim_names(found), found is not None and found.proven) == (["on-c"], True)
 
 
-def test_a_set_that_a_disruption_budget_forbids_is_left_to_the_search_among_all_jobs() -> None:
+def test_instead_of_a_set_that_a_disruption_budget_forbids_the_cheapest_that_it_permits() -> None:
     sketch = full_nodes(9, 8, 7)
     sketch.state.policy = policy(protections=AT_MOST_ONE_WEB)
     for name in ("b", "c"):
         job = sketch.state.jobs[f"on-{name}"]
         job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
-    preemptor = sketch.job("asks", group(2, gpus=1), priority=75)
-    assert search_shortlist(problem(sketch, preemptor)) is None
-    batch = SelectionBatch.on(current_snapshot(sketch.state))
-    answer = select_victims(batch, requested_unit(preemptor), "preempt", StepBudget(20_000))
-    assert sorted(choice.job for choice in answer.victims) == ["on-a", "on-c"]
+    assert_few_nodes_are_enough(sketch, sketch.job("asks", group(2, gpus=1), priority=75), "preempt", ["on-a", "on-c"])
+
+
+def assert_few_nodes_are_enough(sketch: Sketch, preemptor: Job, action: str, victims: list[str]) -> None:
+    """These are the victims, with proof, also of the search over all jobs."""
+    few = search_shortlist(problem(sketch, preemptor, action))
+    every = GeneralSolver().solve(problem(sketch, preemptor, action))
+    assert (victim_names(few), few is not None and few.proven) == (victims, True)
+    assert (victim_names(every), every is not None and every.proven) == (victims, True)
+
+
+def of_projects(quotas: dict[str, int], *nodes: tuple[str, tuple[int, ...], int], **rest: Any) -> Sketch:
+    """A full node per entry: project, GPUs of its jobs, and minutes since they started. Job `b1` is the second one of node b."""
+    sketch = Sketch()
+    sketch.state.policy = policy(*({"name": name, "quota": {"gpus": gpus}} for name, gpus in quotas.items()), **rest)
+    for name, (project, sizes, minutes) in zip("abcdef", nodes, strict=False):
+        sketch.node(name, gpus=sum(sizes))
+        for number, gpus in enumerate(sizes):
+            first = sum(sizes[:number])
+            job = sketch.running(f"{name}{number}", name, range(first, first + gpus), age=minutes * MINUTE, priority=50)
+            job.project = project
+    return sketch
+
+
+def owned(sketch: Sketch, project: str, *groups: Any, priority: int = 50) -> Job:
+    job = sketch.job("asks", *groups, priority=priority)
+    job.project = project
+    return job
+
+
+def test_a_node_whose_project_may_lose_only_one_of_its_jobs_is_left_out_of_a_reclaim() -> None:
+    sketch = of_projects({"owner": 2, "near": 1, "far": 0}, ("near", (1, 1), 1), ("far", (1, 1), 2))
+    assert_few_nodes_are_enough(sketch, owned(sketch, "owner", group(gpus=2)), "reclaim", ["b0", "b1"])
+
+
+def test_what_a_project_may_lose_is_taken_on_one_of_several_nodes() -> None:
+    """Nodes a to c are the cheapest, and their project may lose one job; so the other task needs node d or e."""
+    nodes = [("near", (1,), minutes) for minutes in (1, 2, 3)] + [("far", (1,), minutes) for minutes in (5, 4)]
+    sketch = of_projects({"owner": 2, "near": 2, "far": 0}, *nodes)
+    assert_few_nodes_are_enough(sketch, owned(sketch, "owner", group(2, gpus=1)), "reclaim", ["a0", "e0"])
+
+
+@pytest.mark.parametrize(("nodes", "asked"), [((3, 4), group(gpus=2)), ((1, 4, 2), group(2, gpus=1))])
+def test_no_victim_is_taken_only_to_balance_what_departments_lose(nodes: tuple[int, ...], asked: Any) -> None:
+    """`other` alone would leave department d1 above its share; with `small`, which is not needed, not."""
+    sketch = Sketch()
+    quotas = {"d1": ("", 6), "owner": ("d1", 2), "sibling": ("d1", 4), "d2": ("", 1)}
+    sketch.state.policy = policy(*({"name": n, "parent": p or None, "quota": {"gpus": q}} for n, (p, q) in quotas.items()))
+    for name, gpus in zip("abc", nodes, strict=False):
+        sketch.node(name, gpus=gpus)
+    other, small = (("a", [0, 1]), ("a", [2])) if nodes[0] == 3 else (("c", [0, 1]), ("a", [0]))
+    for name, project, (node, devices) in (
+        ("other", "d2", other),
+        ("small", "sibling", small),
+        ("large", "sibling", ("b", [0, 1, 2, 3])),
+    ):
+        sketch.running(name, node, devices, age=MINUTE, priority=50).project = project
+    assert_few_nodes_are_enough(sketch, owned(sketch, "owner", asked), "reclaim", ["large"])
+
+
+LIMITED = {"preemption": {**DEFAULT_POLICY.model_dump(mode="json")["preemption"], "scope": "pool", "actions": ["preempt"]}}
+
+
+@pytest.mark.parametrize(
+    ("own_jobs", "found_on_few_nodes", "victims"),
+    [
+        ((2,), True, ["b0"]),  # two more GPUs are dearer than two GPUs of its own project
+        ((4,), False, ["a0", "a1", "c0"]),  # it needs one more victim, on a node that it may not use
+    ],
+)
+def test_a_limit_of_the_preemptors_project(own_jobs: tuple[int, ...], found_on_few_nodes: bool, victims: list[str]) -> None:
+    sketch = of_projects({"own": -1, "other": 0}, ("other", (1, 1), 1), ("own", own_jobs, 9), ("own", (2,), 5), **LIMITED)
+    projects = [
+        {"name": "own", "quota": {"gpus": -1}, "limit": {"gpus": sum(own_jobs) + 2}},
+        {"name": "other", "quota": {"gpus": 0}},
+    ]
+    sketch.state.policy = policy(*projects, **LIMITED)
+    preemptor = owned(sketch, "own", group(gpus=2, nodes=("a", "b")), priority=75)
+    few = search_shortlist(problem(sketch, preemptor))
+    every = GeneralSolver().solve(problem(sketch, preemptor))
+    assert (few is not None) is found_on_few_nodes
+    assert victim_names(every) == victims
+    assert few is None or (victim_names(few), few.proven) == (victims, True)
 
 
 def test_a_next_best_set_that_a_disruption_budget_forbids_is_not_named() -> None:

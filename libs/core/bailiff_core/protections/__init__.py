@@ -17,7 +17,7 @@ from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.placement.equivalence_classes import EquivalenceClass, class_of
 from bailiff_core.queue.head import backfilled_victims
 
-from . import already_evicting
+from . import already_evicting, quota_shields
 from .rule import JobsShield, Rule, SetTest, Shield
 
 
@@ -124,15 +124,17 @@ class VictimSetTests:
 
     Attributes:
         any: Whether there is any such test.
+        of_jobs: Whether there is one that looks at more than what their projects lose.
 
     Args:
         earlier: Units that are evicted for earlier preemptors of the batch.
     """
 
     def __init__(self, state: PoolState, action: Action, preemptor: Job, earlier: Sequence[Unit] = ()) -> None:
-        tests = [rule.set_test(state, action, preemptor, earlier) for rule in reversed(RULES) if rule.set_test is not None]
-        self._tests: list[SetTest] = [test for test in tests if test is not None]
-        self.any = bool(self._tests)
+        tests = {rule.name: rule.set_test(state, action, preemptor, earlier) for rule in reversed(RULES) if rule.set_test}
+        in_force = {name: test for name, test in tests.items() if test is not None}
+        self._tests: list[SetTest] = list(in_force.values())
+        self.any, self.of_jobs = bool(in_force), any(name != quota_shields.NAME for name in in_force)
         self._backfilled = backfilled_victims(state, action, preemptor) if self._tests else None
 
     def violation(self, victims: Sequence[Unit]) -> str | None:

@@ -5,7 +5,7 @@ set is tried once and cached for later preemptors with the same requirements; ov
 is found by dynamic programming over slots. If one additional slot suffices, every node is a component of its own.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import groupby
@@ -40,13 +40,46 @@ class Component:
 
 
 @dataclass(slots=True)
-class _Increment:
-    """Steps that are evicted together. freed: resources that this frees, by index of the node in the component."""
+class Increment:
+    """Steps that are evicted together.
+
+    Attributes:
+        freed: Resources that this frees, by index of the node in the component.
+    """
 
     steps: tuple[EvictionStep, ...]
     weight: int
     freed: list[tuple[int, Resources]]
     nodes: list[int]
+
+
+class Freeing:
+    """What the nodes of a component have free while steps are tried, and how many slots that is."""
+
+    def __init__(self, knapsack: "Knapsack", nodes: list[NodeResources]) -> None:
+        self._need, self._nodes = knapsack.need, nodes
+        self._eligible = [knapsack.eligible_nodes[node] for node in nodes]
+        self._free = [node.future for node in nodes]
+        self._counts = [knapsack.count(node) for node in nodes]
+
+    def evict(self, increment: Increment) -> int:
+        """The slots that it gains."""
+        free, counts, nodes = self._free, self._counts, self._nodes
+        for at, amount in increment.freed:
+            free[at] = release(free[at], amount, nodes[at].units, nodes[at].usable)
+        gained = 0
+        for at in increment.nodes:
+            before, counts[at] = counts[at], slots_for(self._need, nodes[at], free[at], self._eligible[at])
+            gained += counts[at] - before
+        return gained
+
+    def mark(self) -> tuple[list[Resources], list[int]]:
+        """A savepoint for `rollback`."""
+        return self._free[:], self._counts[:]
+
+    def rollback(self, mark: tuple[list[Resources], list[int]]) -> None:
+        """Undo everything since `mark`, which is used up."""
+        self._free, self._counts = mark
 
 
 class Knapsack:
@@ -80,7 +113,7 @@ class Knapsack:
         ] = []  # for one slot: cheapest component first, by lower bound or exact
         self._version = [0] * len(self.parts)
         for at, part in enumerate(self.parts):
-            part.slots = sum(self._count(node) for node in part.nodes)
+            part.slots = sum(self.count(node) for node in part.nodes)
             if single:
                 self._enqueue(at)
         self.free = sum(part.slots for part in self.parts)
@@ -90,7 +123,7 @@ class Knapsack:
         for at in dict.fromkeys(self._part_of[number] for number in nodes if number in self._part_of):
             part = self.parts[at]
             part.known = False
-            before, part.slots = part.slots, sum(self._count(node) for node in part.nodes)
+            before, part.slots = part.slots, sum(self.count(node) for node in part.nodes)
             self.free += part.slots - before
             if self.single:
                 self._enqueue(at)
@@ -182,7 +215,8 @@ class Knapsack:
             part.options, part.known = self._search(part, budget, None), True
         return part.options
 
-    def _count(self, node: NodeResources) -> int:
+    def count(self, node: NodeResources) -> int:
+        """Its slots as it is now."""
         return slots_for(self.need, node, node.future, self.eligible_nodes[node])
 
     def _parts(self) -> list[Component]:
@@ -220,27 +254,18 @@ class Knapsack:
 
     def _search(self, part: Component, budget: StepBudget, without: EvictionStep | None) -> list[Option] | None:
         """Pareto-optimal eviction options of the component; `None`: too many sets to try."""
-        nodes, place = part.nodes, {node: at for at, node in enumerate(part.nodes)}
-        sequences = [[self._increment(steps, place) for steps in sequence] for sequence in self._sequences(part, place, without)]
-        free = [node.future for node in nodes]  # per node, with the chosen steps evicted
-        counts = [self._count(node) for node in nodes]
-
-        def evict(increment: _Increment) -> int:
-            for at, amount in increment.freed:
-                free[at] = release(free[at], amount, nodes[at].units, nodes[at].usable)
-            gained = 0
-            for at in increment.nodes:
-                before, counts[at] = counts[at], slots_for(self.need, nodes[at], free[at], self.eligible_nodes[nodes[at]])
-                gained += counts[at] - before
-            return gained
+        place = {node: at for at, node in enumerate(part.nodes)}
+        sequences = [[self.increment(steps, place) for steps in sequence] for sequence in self.sequences(part, place, without)]
+        freeing = Freeing(self, part.nodes)
+        evict = freeing.evict
 
         most = -1
         if len(sequences) > 1:
-            before = free[:], counts[:]
+            before = freeing.mark()
             most = sum(evict(increment) for sequence in sequences for increment in sequence)
             if not most:
                 return []
-            free[:], counts[:] = before
+            freeing.rollback(before)
         tries: list[Option] = []
         limit: list[int | None] = [
             None
@@ -250,7 +275,7 @@ class Knapsack:
 
         def try_sets(at: int, gain: int, weight: int, chosen: tuple[EvictionStep, ...]) -> bool:
             for number in range(at, len(sequences)):
-                before = free[:], counts[:]
+                before = freeing.mark()
                 gained, total_weight, evicted = gain, weight, chosen
                 for increment in sequences[number]:
                     total_weight += increment.weight
@@ -266,22 +291,31 @@ class Knapsack:
                         break
                     if not try_sets(number + 1, gained, total_weight, evicted):
                         return False
-                free[:], counts[:] = before
+                freeing.rollback(before)
             return True
 
         if not try_sets(0, 0, 0, ()) or not budget.spend(len(tries) // SETS_PER_STEP):
             return None
-        return _best_of(tries, self.fragmentation)
+        return best_of(tries, self.fragmentation)
 
-    def _increment(self, steps: tuple[EvictionStep, ...], place: dict[NodeResources, int]) -> "_Increment":
+    def increment(self, steps: tuple[EvictionStep, ...], place: dict[NodeResources, int]) -> Increment:
+        """These steps, evicted together.
+
+        Args:
+            place: The index of each node of the component.
+        """
         allocations = [self.cluster.allocation_of(step.unit) for step in steps]
         frees = [(place[node], amount) for each in allocations for node, amount in each if node in place]
-        return _Increment(steps, sum([step.weight for step in steps]), frees, list(dict.fromkeys([at for at, _ in frees])))
+        return Increment(steps, sum([step.weight for step in steps]), frees, list(dict.fromkeys([at for at, _ in frees])))
 
-    def _sequences(
-        self, part: Component, nodes: Container[NodeResources], without: EvictionStep | None
+    def sequences(
+        self,
+        part: Component,
+        nodes: Container[NodeResources],
+        without: EvictionStep | None,
+        kind: Callable[[EvictionStep], object] = lambda _: None,
     ) -> list[list[tuple[EvictionStep, ...]]]:
-        """Steps that have one useful order: those of a job, and of jobs that free equal resources, cheapest first."""
+        """Steps that have one useful order: those of a job, and of jobs of one kind that free equal resources, cheapest first."""
         interchangeable: dict[object, list[EvictionStep]] = {}
         sequences: list[list[tuple[EvictionStep, ...]]] = []
         for name in part.names:
@@ -290,7 +324,8 @@ class Knapsack:
                 continue
             if len(chain) == 1:
                 if chain[0] is not without:
-                    interchangeable.setdefault(self._footprint(chain[0], nodes), []).append(chain[0])
+                    footprint = kind(chain[0]), self._footprint(chain[0], nodes)
+                    interchangeable.setdefault(footprint, []).append(chain[0])
                 continue
             increments = self._increments(chain, nodes, without)
             if increments:
@@ -348,7 +383,7 @@ def knapsack_for(
     return cache[key], short
 
 
-def _best_of(tries: list[Option], fragmentation: Fragmentation) -> list[Option]:
+def best_of(tries: list[Option], fragmentation: Fragmentation) -> list[Option]:
     """Options whose gain no cheaper option reaches."""
     found: list[Option] = []
     most = 0

@@ -28,6 +28,7 @@ from .fit_oracle import single_requirement
 from .infeasibility import nearest_solution_on
 from .knapsack import Knapsack
 from .objective import CostScale, EvictionCost
+from .permitted_sets import PermittedSets
 from .slot_combinations import Option
 from .trial import Problem, Solution, Trial
 
@@ -257,23 +258,39 @@ class Shortlist:
 
     def lowest_price_outside(self, chosen: EligibleNodes, bound: PriceBounds, scale: CostScale) -> LowestPrice | None:
         """The lowest bound among nodes not chosen; `None` if none of them can gain the slots."""
+        found = self._lowest_outside(chosen, bound)
+        if found is None:
+            return None
+        price, places = found
+        tail, age = divmod(int(bound.tie_breakers(places).min()), 1 << SEQ_BITS)
+        tail, broken = divmod(tail, COUNT_BASE)
+        jobs, tasks = divmod(tail, COUNT_BASE)
+        weight = self._weight(price, bound, scale)
+        if not bound.shift:
+            weight += scale.weight(0, EvictionCost(jobs=jobs, tasks=tasks)) + broken * scale.of_level[0]
+        return weight, jobs, -((1 << SEQ_BITS) - 1 - age)
+
+    def least_weight_outside(self, chosen: EligibleNodes, bound: PriceBounds, scale: CostScale) -> int | None:
+        """A lower bound that may be added up: it does not count a job on each of its nodes."""
+        found = self._lowest_outside(chosen, bound)
+        return None if found is None else self._weight(found[0], bound, scale)
+
+    def _lowest_outside(self, chosen: EligibleNodes, bound: PriceBounds) -> tuple[int, Ints] | None:
+        """The lowest price of nodes not chosen, and where these are."""
         others = np.ones(len(self.rows), bool)
         others[[self.place_of[node.number] for node in chosen]] = False
         prices = np.where(others, bound.prices, IMPOSSIBLE)
         price = int(prices.min(initial=IMPOSSIBLE))
-        if price >= IMPOSSIBLE:
-            return None
-        tail, age = divmod(int(bound.tie_breakers(np.flatnonzero(prices == price)).min()), 1 << SEQ_BITS)
-        tail, broken = divmod(tail, COUNT_BASE)
-        jobs, tasks = divmod(tail, COUNT_BASE)
+        return None if price >= IMPOSSIBLE else (price, np.flatnonzero(prices == price))
+
+    def _weight(self, price: int, bound: PriceBounds, scale: CostScale) -> int:
+        """GPUs by priority, and work lost."""
         classes, lost = divmod(price, bound.unit)
         weight = scale.weight(0, EvictionCost(lost_gpu_ms=lost << bound.shift))
-        if not bound.shift:
-            weight += scale.weight(0, EvictionCost(jobs=jobs, tasks=tasks)) + broken * scale.of_level[0]
         for priority in self.priorities:
             classes, gpus = divmod(classes, self._widest + 1)
             weight += scale.weight(priority, EvictionCost(gpu_milli=1000 * gpus))
-        return weight, jobs, -((1 << SEQ_BITS) - 1 - age)
+        return weight
 
 
 class ShortlistSolver:
@@ -312,15 +329,9 @@ def search_shortlist(problem: Problem) -> Solution | None:
     bounds = shortlist.price_bounds(gains, snapshot.state.now, snapshot.state.rules.preemption)
     if bounds is None:
         return None
-    size = INITIAL_SIZE + short
+    growing = _GrowingList(problem, shortlist, groups, bounds, short, INITIAL_SIZE + short)
     while True:
-        chosen = shortlist.first(size, bounds)
-        if short > 1:
-            _add_connected(snapshot.allocation_index, shortlist, chosen)
-        names = [name for node in chosen for name in snapshot.allocation_index.on.get(node.number, ())]
-        candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
-        allowed, fragmentation = Candidates(trial.allowed_alone(candidates)), problem.index.fragmentation
-        knapsack = Knapsack(snapshot.cluster, need, allowed, fragmentation, single=short == 1, eligible=chosen)
+        chosen, candidates, knapsack = growing.search()
         # Half of what is left, so that a search over all candidates can follow.
         part = budget.part(budget.remaining // 2)
         victims, certain = knapsack.cheapest(short, part)
@@ -330,14 +341,92 @@ def search_shortlist(problem: Problem) -> Solution | None:
         if victims is not None and _is_proven(shortlist, chosen, knapsack, bounds, short, problem.index.scale, budget):
             break
         # A node outside the list might be cheaper: the list grows.
-        if all(size >= np.count_nonzero(bound.prices < IMPOSSIBLE) for bound in bounds):
+        if growing.is_complete():
             # No other node gains anything. Under reclaim, jobs that may not be taken might still be moved.
             return None if trial.reclaim is not None else _impossible(problem, shortlist, groups, wanted, wanted - 1)
-        size *= 2
+        growing.size *= 2
     if trial.rejects([step.unit for step in victims]):
-        return None
+        return _permitted(growing)
     runner_up = _runner_up(knapsack, victims, short, trial, budget)
     return Solution(candidates, victims, proven=True, runner_up=runner_up, bound=victims)
+
+
+@dataclass(slots=True)
+class _GrowingList:
+    """The `size` nodes with the lowest bounds for each of 1, 2, … additional slots, of which `short` are wanted."""
+
+    problem: Problem
+    shortlist: Shortlist
+    groups: CandidateGroups
+    bounds: list[PriceBounds]
+    short: int
+    size: int
+
+    def search(self) -> tuple[EligibleNodes, Candidates, Knapsack]:
+        """The nodes, the candidates on them, and the search among those that are allowed alone."""
+        problem, shortlist, trial, index = self.problem, self.shortlist, self.problem.trial, self.problem.index
+        chosen = shortlist.first(self.size, self.bounds)
+        on = trial.snapshot.allocation_index.on
+        if self.short > 1:
+            _add_connected(trial.snapshot.allocation_index, shortlist, chosen)
+        names = [name for node in chosen for name in on.get(node.number, ())]
+        candidates = index.candidates_among(trial.action, problem.unit.job, names, self.groups, problem.under_share)
+        allowed = Candidates(trial.allowed_alone(candidates))
+        single = self.short == 1
+        knapsack = Knapsack(trial.cluster, shortlist.need, allowed, index.fragmentation, single=single, eligible=chosen)
+        return chosen, candidates, knapsack
+
+    def is_complete(self) -> bool:
+        """Whether no other node gains anything."""
+        return all(self.size >= np.count_nonzero(bound.prices < IMPOSSIBLE) for bound in self.bounds)
+
+    def least_weight_with_others(self, chosen: EligibleNodes, sets: PermittedSets) -> int | None:
+        """A lower bound of sets with nodes that are not `chosen`; `None`: there are none."""
+        others: list[tuple[int, int]] = []
+        for gained, bound in enumerate(self.bounds, start=1):
+            weight = self.shortlist.least_weight_outside(chosen, bound, self.problem.index.scale)
+            if weight is not None:
+                others.append((gained, weight))
+        return sets.least_weight_with(others, self.short)
+
+
+def _permitted(growing: _GrowingList) -> Solution | None:
+    """The cheapest set that is permitted as a whole; `None`: moves may permit more, or a limit needs more victims."""
+    trial, budget, short = growing.problem.trial, growing.problem.budget, growing.short
+    if trial.constrains_placement:
+        return None
+    while True:
+        chosen, candidates, knapsack = growing.search()
+        part = budget.part(budget.remaining // 2)
+        sets = PermittedSets(trial, knapsack, part)
+        victims, certain = sets.cheapest(short, part)
+        budget.join(part)
+        if not certain:
+            return None
+        complete = growing.is_complete()
+        if victims is not None:
+            others = None if complete else growing.least_weight_with_others(chosen, sets)
+            weight = knapsack.fragmentation.weight(victims)
+            if others is None or weight < others:
+                break
+        if complete:
+            return None
+        growing.size *= 2
+    if trial.limited and not _no_lighter_with_one_more(growing.problem, weight, sets.least_weight(short)):
+        return None
+    part = budget.part(budget.remaining // 4)
+    runner_up, _ = PermittedSets(trial, knapsack, part, without=_heaviest(victims)).cheapest(short, part)
+    budget.join(part)
+    return Solution(candidates, victims, proven=True, runner_up=runner_up or [], bound=victims)
+
+
+def _no_lighter_with_one_more(problem: Problem, weight: int, least: int) -> bool:
+    """Whether every set is heavier than `weight` that has a victim for a limit alone, besides others of at least this weight."""
+    tree, fragmentation = problem.trial.snapshot.usage.tree, problem.index.fragmentation
+    top_level = tree.branches[tree.leaf_of(problem.unit.job.project)].path[:-1][-1:]
+    more = [problem.index.least_weight_within(project) for project in top_level]
+    # What the others leave fragmented, it may free.
+    return all(each is None or weight < least + each - fragmentation.above for each in more)
 
 
 def _impossible(problem: Problem, shortlist: Shortlist, groups: CandidateGroups, wanted: int, most: int) -> Solution:
@@ -404,10 +493,13 @@ def _costs_at_most(option: Option, least: LowestPrice) -> bool:
 
 
 def _runner_up(knapsack: Knapsack, steps: list[EvictionStep], short: int, trial: Trial, budget: StepBudget) -> list[EvictionStep]:
-    heaviest = max(steps, key=lambda step: (step.weight, step.age_key))
     part = budget.part(budget.remaining // 4)
-    other, _ = knapsack.cheapest(short, part, without=heaviest)
+    other, _ = knapsack.cheapest(short, part, without=_heaviest(steps))
     budget.join(part)
     if other is None:
         return []
     return [] if trial.rejects([step.unit for step in other]) else other
+
+
+def _heaviest(steps: list[EvictionStep]) -> EvictionStep:
+    return max(steps, key=lambda step: (step.weight, step.age_key))
