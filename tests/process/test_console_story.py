@@ -197,7 +197,7 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
 async def test_a_shell_beside_a_job_ends_with_it_and_shows_only_text(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console, LIGHT)
     await see.submit(
-        "name: batch-1\nproject: robots\nclass: inference\ncpu: 1\nenv: {LR: '0.1'}\ncommand: [sleep, '3000']\n", "would start"
+        "name: batch-1\nproject: robots\nclass: train\ncpu: 1\nenv: {LR: '0.1'}\ncommand: [sleep, '3000']\n", "would start"
     )
     await see.state("running")
     await page.get_by_role("tab", name="Shell").click()
@@ -234,7 +234,7 @@ async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> 
     see = Seeing(page, stack.console, LIGHT)
     hostile_line = HOSTILE.replace("'", '"')
     group = TaskGroup(gpu_milli=0, cpu_milli=1000, memory_bytes=1 << 30)
-    demand = JobDemand(job="hostile", project="robots", tasks=(group,), priority_class="inference", labels={"link": LINK})
+    demand = JobDemand(job="hostile", project="robots", tasks=(group,), priority_class="train", labels={"link": LINK})
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test", actor=HOSTILE) as client:
         requested = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{hostile_line}'; sleep 3000")), pool=POOL)
         assert (await client.outcome_of(requested, PATIENCE_S)) is not None
