@@ -236,12 +236,13 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await keys.go_to("big", "a")
     await keys.press("Enter")
     await see.text("Why it was evicted")
+    await page.get_by_role("tab", name="Shell").wait_for()  # which shows once it is known what one may do
     await keys.go_to("Overview", "button")
-    for tab, shown in (("events", "Events"), ("log", "Log")):
+    for tab, shown in (("events", "Events"), ("shell", "Shell"), ("log", "Log")):
         await keys.press("ArrowLeft")
         await page.wait_for_url(f"**/jobs/big?tab={tab}")
         assert (await keys.at())["name"] == shown
-    for _ in range(2):
+    for _ in range(3):
         await keys.press("ArrowRight")
     await page.wait_for_url("**/jobs/big")
     await keys.go_to("Decision #", "a")
