@@ -145,5 +145,7 @@ def option(gain: int, weight: int, *ages: int) -> Option:
 
 
 def answers(sketch: Sketch, *names: str) -> list[Proposal]:
+    """The proposals for these jobs in this order, whichever was found first."""
     sketch.state.indices.snapshot = None
-    return select_batch(sketch.state, [OpenRequest(at, name) for at, name in enumerate(names, 1)], 20_000)
+    proposals = select_batch(sketch.state, [OpenRequest(at, name) for at, name in enumerate(names, 1)], 20_000)
+    return sorted(proposals, key=lambda proposal: proposal.request)

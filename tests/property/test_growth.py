@@ -16,6 +16,7 @@ from bailiff_core.plan.cycles import run_cycle
 from bailiff_core.records.decisions import (
     MigrationDecided,
     PreemptionDecided,
+    PreemptionRefused,
     PreemptionRequested,
 )
 
@@ -90,3 +91,24 @@ def test_a_job_restarts_at_most_once_for_a_selection_at_a_loss_that_is_named_onc
             assert sum(choice.lost_gpu_ms for choice in choices) == losses[name], (seed, choices, losses[name])
             seen["one decision" if len(choices) == 1 else "whole" if not choices[-1].tasks else "part"] += 1
     assert all(seen[what] > 3 for what in ("one decision", "part", "whole")), seen
+
+
+def test_no_proposal_of_a_selection_invalidates_another() -> None:
+    """Nothing happens between the search and the decisions, so none is stale: each is decided as its search found the pool."""
+    seen: Counter[str] = Counter()
+    for seed in range(share(POOLS)):
+        random = Random(seed)
+        state = planned(elastic_pool(random, None) if seed % 4 == 0 else shrinking_pool(random)).state
+        answered = 0
+        for _, made in run_cycle(state):
+            if isinstance(made, PreemptionRequested):
+                answered = 0
+            if not isinstance(made, PreemptionDecided | PreemptionRefused):
+                continue
+            assert getattr(made, "reason", "") != "stale", (seed, made)
+            decided = isinstance(made, PreemptionDecided)
+            seen["decided before an earlier request"] += decided and made.request < answered
+            seen["allocated once others had left"] += not decided and made.reason == "not-needed"
+            answered = max(answered, made.request)
+    wanted = ("decided before an earlier request", "allocated once others had left")
+    assert all(seen[what] > 3 for what in wanted), seen

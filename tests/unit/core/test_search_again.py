@@ -120,3 +120,16 @@ def test_a_proposal_for_no_open_selection_cannot_have_been_computed(state):
     fact, at = received(state), state.seq
     state.selection = None
     assert problems(state, fact) == [f"no selection was open after #{at} that is open at #{at + 1}"]
+
+
+def test_the_answers_come_in_the_order_in_which_they_were_found():
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("low", gpus=1)
+    story.runs("other", gpus=1)
+    story.cycle(*(story.submitted(name, gpus=1, cls="interactive") for name in ("high", "also")))
+    state = folded(story.wires)
+    first, second = compute_proposals(state)
+    assert problems(state, received(state, first, second)) == []
+    found = problems(state, received(state, second, first))
+    assert found == ["the proposals are not in the order in which they were found"]

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from tests.kits.builders import group
 from tests.kits.pools import Bench, core, surplus
+from tests.kits.searches import answers
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.state import Job, OpenRequest
+from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.protections import VictimSetTests, excluded_by
-from bailiff_core.victims import select_batch
 
 NO_RECLAIM = ("allocate", "preempt")
 
@@ -161,8 +161,7 @@ def test_each_request_of_a_batch_is_judged_by_its_own_size() -> None:
         bench.running(name, gpus=4, project="theirs")
     for name, gpus in (("large", 8), ("small", 4)):
         bench.waiting(name, gpus=gpus, priority=75, project="ours")
-    bench.state.indices.snapshot = None
-    large, small = select_batch(bench.state, [OpenRequest(1, "large"), OpenRequest(2, "small")], 10_000)
+    large, small = answers(bench.sketch, "large", "small")
     assert large.refused == "impossible"
     assert (small.refused, small.action, [victim.job for victim in small.victims]) == (None, "preempt", ["two"])
 
@@ -174,8 +173,7 @@ def test_what_an_earlier_request_of_a_batch_takes_counts_for_the_next() -> None:
         bench.running(name, gpus=4, project="theirs")
     for name in ("first", "second"):
         bench.waiting(name, gpus=4, priority=75, project="ours")
-    bench.state.indices.snapshot = None
-    first, second = select_batch(bench.state, [OpenRequest(1, "first"), OpenRequest(2, "second")], 10_000)
+    first, second = answers(bench.sketch, "first", "second")
     assert [victim.job for victim in first.victims] == ["two"]
     assert not second.victims
     assert [entry.rule for entry in second.explanation.excluded] == ["already-evicting", "quota-shields"]

@@ -9,7 +9,7 @@ from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Proposal, VictimChoice
 from bailiff_core.model.state import Job, OpenRequest, PoolState, Task
-from bailiff_core.model.units import next_unit, restarts_to_grow
+from bailiff_core.model.units import Unit, next_unit, restarts_to_grow
 from bailiff_core.model.work_lost import NO_LOSS, victims_loss
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.islands import islands_used
@@ -73,17 +73,27 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
 
 
 def proposal_decisions(state: PoolState) -> Iterator[Decision]:
-    """Decides on each proposal of the selection, in queue order, revalidated on the state after the decisions before it."""
+    """Decides on each proposal of the selection, in the order of its search, revalidated on the state after those before it."""
     if state.proposals is None or state.selection is None:
         return
     shares = shares_now(current_snapshot(state))
-    for request in list(state.selection.requests):
+    place = {request: at for at, request in enumerate(state.proposals)}
+    allocated: list[tuple[Unit, GangPlacement]] = []
+    for request in sorted(state.selection.requests, key=lambda request: place.get(request.seq, len(place))):
         job = state.jobs[request.job]
         with attribute_errors_to(job):
-            yield _decide_on(state, shares, job, request, state.proposals.get(request.seq))
+            yield _decide_on(state, shares, job, request, state.proposals.get(request.seq), allocated)
 
 
-def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest, proposal: Proposal | None) -> Decision:
+def _decide_on(
+    state: PoolState,
+    shares: Shares,
+    job: Job,
+    request: OpenRequest,
+    proposal: Proposal | None,
+    allocated: list[tuple[Unit, GangPlacement]],
+) -> Decision:
+    """Decides on the proposal; a unit that fits without evictions is added to `allocated`."""
     preemptor = Preemptor(
         job=job.id, class_name=job.class_name, priority=job.priority, project=job.project, base_priority=job.base_priority
     )
@@ -106,13 +116,15 @@ def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest,
             explanation=proposal.explanation,
             retry_at=retry_at,
         )
-    checked = revalidate_proposal(current_snapshot(state), shares, job, proposal)
+    checked = revalidate_proposal(current_snapshot(state), shares, job, proposal, allocated)
     if not isinstance(checked, Accepted):
         reason = checked.reason[:MAX_REASON_CHARS]
         return PreemptionRefused(
             request=request.seq, action=action, preemptor=preemptor, reason="stale", would_need=reason, retry_at=retry_at
         )
+    places = decode_placement(job, checked.placement, checked.unit.indices)
     if not checked.victims:  # allocate places it in this cycle, unless the policy or the step budget prevents that
+        allocated.append((checked.unit, GangPlacement(tuple(places), future=True)))
         return PreemptionRefused(request=request.seq, action=action, preemptor=preemptor, reason="not-needed", retry_at=retry_at)
     graces = tuple(_grace(state, job, choice) for choice in checked.victims)
     if _ends_within(state, job, max(graces)):
@@ -120,7 +132,6 @@ def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest,
         return PreemptionRefused(
             request=request.seq, action=action, preemptor=preemptor, reason="impossible", would_need=why, retry_at=retry_at
         )
-    places = decode_placement(job, checked.placement, checked.unit.indices)
     growth = _growth(state, checked, places) if restarts_to_grow(state, job) else None
     return PreemptionDecided(
         request=request.seq,

@@ -79,10 +79,15 @@ def _candidates_of_action(state: PoolState, decision: Decided, proposals: Sequen
 
 def earlier_proposals(decision: Decided, proposals: Sequence[Proposal], action: Action) -> list[Proposal]:
     """Proposals that were applied before this one was computed, in order: of earlier actions, and earlier ones of this action."""
-    position = next((position for position, proposal in enumerate(proposals) if proposal.request == decision.request), 0)
-    action_index = ACTIONS.index(action)
-    ordered = sorted(enumerate(proposals), key=lambda each: (ACTIONS.index(each[1].action), each[0]))
-    return [proposal for index, proposal in ordered if (ACTIONS.index(proposal.action), index) < (action_index, position)]
+    found = [proposal for proposal in proposals if proposal.refused is None]
+    of_decision = [at for at, each in enumerate(found) if (each.request, each.action) == (decision.request, action)]
+
+    def is_earlier(at: int, proposal: Proposal) -> bool:
+        if proposal.action != action:
+            return ACTIONS.index(proposal.action) < ACTIONS.index(action)
+        return at < of_decision[0] if of_decision else proposal.request < decision.request
+
+    return [proposal for at, proposal in enumerate(found) if is_earlier(at, proposal)]
 
 
 def _candidates_of_job(

@@ -108,7 +108,7 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     gained = gained_gpu_ms(state, action, preemptor)
     if gained is None:
         return None
-    return JobsShield(lambda unit: _lost_gpu_ms(state, (unit,)) > gained, lambda: state.active)
+    return JobsShield(lambda unit: sum(_loss_of(state, (unit,))) > gained, lambda: state.active)
 
 
 def set_test(state: PoolState, action: Action, preemptor: Job, earlier: Sequence[Unit]) -> SetTest | None:  # noqa: ARG001
@@ -118,16 +118,16 @@ def set_test(state: PoolState, action: Action, preemptor: Job, earlier: Sequence
         return None
 
     def violation(moved: Sequence[Unit]) -> str | None:
-        lost = _lost_gpu_ms(state, moved)
-        if lost <= gained:
+        lost = _loss_of(state, moved)
+        if sum(lost) <= gained:
             return None
         besides = " besides its own restart" if restarts_to_grow(state, preemptor) else ""
-        return f"moving them loses {cost_text(lost)}, more than the {cost_text(max(0, gained))} that it gains{besides}"
+        return f"moving them loses {lost}, more than the {cost_text(max(0, gained))} that it gains{besides}"
 
     return violation
 
 
-def _lost_gpu_ms(state: PoolState, units: Sequence[Unit]) -> int:
+def _loss_of(state: PoolState, units: Sequence[Unit]) -> Loss:
     """What the jobs of these units lose together. A job that restarts to shrink restarts once, however many units it loses."""
     indices: dict[str, dict[int, None]] = {}
     whole: dict[str, None] = {}
@@ -137,10 +137,10 @@ def _lost_gpu_ms(state: PoolState, units: Sequence[Unit]) -> int:
         indices.setdefault(unit.job.id, {}).update(dict.fromkeys(unit.indices))
         if unit.core:
             whole[unit.job.id] = None
-    return sum(
-        sum(eviction_loss(state, job, _tasks_of(job, indices[name]), whole=name in whole, moved=True))
-        for name, job in jobs.items()
-    )
+    total = NO_LOSS
+    for name, job in jobs.items():
+        total = total.plus(eviction_loss(state, job, _tasks_of(job, indices[name]), whole=name in whole, moved=True))
+    return total
 
 
 def _tasks_of(job: Job, indices: Mapping[int, None]) -> list[Task]:

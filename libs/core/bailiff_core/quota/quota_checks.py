@@ -9,6 +9,7 @@ from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, Resou
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
+from bailiff_core.records.wire import time_text
 
 from .demand_vector import of_unit
 from .fair_share import NOTHING, Entitlements
@@ -155,11 +156,13 @@ def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     usage = snapshot.usage
     demand: ResourceVector | None = None
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
-        if state.now >= may_borrow_at(state, project):
+        until = may_borrow_at(state, project)
+        if state.now >= until:
             continue
         demand = demand or of_unit(unit, usage.smallest)
         if _borrows(usage.allocated(project), demand, usage.entitlements[project].quota):
-            return f"{project_text(project)} lost resources to reclaim and may not borrow during its cooldown (rule {COOLDOWN})"
+            by = f"rule {COOLDOWN}, policy field protections.cooldown.project"
+            return f"{project_text(project)} lost resources to reclaim and may not borrow before {time_text(until)} ({by})"
     return None
 
 

@@ -41,6 +41,7 @@ PreemptingAction = Literal["consolidate", "reclaim", "preempt"]
 PREEMPTING_ACTIONS: tuple[PreemptingAction, ...] = ("consolidate", "reclaim", "preempt")
 PLACEMENT_STEPS = 10_000
 MOVE_STEPS = 5_000
+LOSES_TASKS = "it loses tasks by a decision for another job of this selection"
 
 # In order; the first solution is used. The last two solve every problem of their actions.
 SOLVERS: tuple[Solver, ...] = (ShortlistSolver(), HeterogeneousGangSolver(), ConsolidationSolver(), GeneralSolver())
@@ -82,7 +83,10 @@ def compute_proposals(state: PoolState) -> tuple[Proposal, ...]:
 
 
 def select_batch(state: PoolState, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
-    """One proposal per request, in the given order. Each request has a budget of `steps` per action. `state` is unchanged."""
+    """One proposal per request, each valid once those before it are enacted; refusals are last.
+
+    Each request has a budget of `steps` per action. `state` is unchanged.
+    """
     snapshot = current_snapshot(state)
     mark = snapshot.mark()
     try:
@@ -113,6 +117,10 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
                 continue
             if action != "preempt" and state.now < may_preempt_from(state, unit.job):
                 continue  # the head of the queue, which may evict backfilled jobs only
+            if any(victim.job is unit.job for victim in batch.earlier):
+                lost = Proposal(request=request.seq, job=unit.job.id, action=action)
+                refusals[request.seq] = [refused(lost, "impossible", LOSES_TASKS, Explanation(proven=True))]
+                continue
             proposal = select_victims(batch, unit, action, StepBudget(steps), request=request.seq)
             if proposal.refused is None:
                 proposals[request.seq] = proposal
@@ -123,8 +131,12 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
                 answers[request.seq] = Answer(unit, proposal, grown)
             else:
                 refusals.setdefault(request.seq, []).append(proposal)
-    proposals.update(proposals_without_victims(batch.snapshot, batch.shares, answers, steps))
-    return [merged(request, proposals.get(request.seq), refusals.get(request.seq, [])) for request in requests]
+    for seq, proposal in proposals_without_victims(batch.snapshot, batch.shares, answers, steps):
+        del proposals[seq]
+        proposals[seq] = proposal  # after the others, whose victims may leave it the place
+    of_seq = {request.seq: request for request in requests}
+    in_order = [of_seq.pop(seq) for seq in proposals]
+    return [merged(each, proposals.get(each.seq), refusals.get(each.seq, [])) for each in (*in_order, *of_seq.values())]
 
 
 def select_victims(batch: SelectionBatch, unit: Unit, action: Action, budget: StepBudget, *, request: int = 0) -> Proposal:
@@ -220,6 +232,8 @@ def apply_proposal(batch: SelectionBatch, unit: Unit, proposal: Proposal) -> Non
     snapshot = batch.snapshot
     batch.has_decisions = True
     batch.missing.clear()
+    if unit.job.tasks:
+        batch.index.mark_growing(unit.job)
     nodes: dict[int, None] = {}
     placed = [(unit, proposal.placement)]
     for choice in proposal.victims:

@@ -13,7 +13,7 @@ from bailiff_core.model.proposal import Excluded
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import Unit, allocated_tasks, evictable_units, restarts_to_shrink
 from bailiff_core.placement.equivalence_classes import EquivalenceClass, class_of
-from bailiff_core.protections import Shields, already_evicting, no_counter_reclaim, payback, quota_shields
+from bailiff_core.protections import Shields, already_evicting, no_counter_reclaim, payback, quota_shields, reserved
 from bailiff_core.queue.head import backfilled_victims
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
@@ -114,6 +114,7 @@ class CandidateIndex:
         self._units_evicted: dict[str, int] = {}
         self._evicted_whole: dict[str, None] = {}
         self._keep_core: dict[str, None] = {}
+        self._growing: dict[str, None] = {}
         self._by_preemptor: dict[tuple[object, ...], Candidates] = {}
         self._jobs_scanned: dict[tuple[object, ...], int] = {}
 
@@ -139,10 +140,11 @@ class CandidateIndex:
         singled_out = shields.singled_out()
         singled_out |= dict.fromkeys(name for name in self._units_evicted if self._costs_less_now(jobs[name]))
         separate: dict[EquivalenceClass | None, dict[str, None]] = {}  # None: not active
-        for name in (preemptor.id, *self._evicted_whole, *singled_out):
+        for name in (preemptor.id, *self._evicted_whole, *self._growing, *singled_out):
             separate.setdefault(classes.group_of(name), {})[name] = None
         found = CandidateGroups()
-        found.exclude(already_evicting.NAME, len(self._units_evicted), ((jobs[name].seq, name) for name in self._units_evicted))
+        for shown, names in ((already_evicting.NAME, self._units_evicted), (reserved.NAME, self._growing)):
+            found.exclude(shown, len(names), ((jobs[name].seq, name) for name in names))
         for group, members in classes.groups.items():
             others = separate.get(group, {})
             count = len(members) - len(others)
@@ -153,7 +155,7 @@ class CandidateIndex:
             else:
                 found.exclude(rule, count, [age for age in members[: MAX_EXAMPLES + len(others)] if age[1] not in others])
         for name in singled_out:
-            if name != preemptor.id and name not in self._evicted_whole:
+            if name != preemptor.id and name not in self._evicted_whole and name not in self._growing:
                 self._judge(jobs[name], shields, found)
         return found
 
@@ -219,6 +221,12 @@ class CandidateIndex:
                 units = 0
         self.mark_evicted(job, units)
 
+    def mark_growing(self, job: Job) -> None:
+        """Record that the running job grows by an answer of this selection: it is no victim before it has grown."""
+        self._growing[job.id] = None
+        for found in self._by_preemptor.values():
+            found.exclude(reserved.NAME, [step.unit for step in found.chains.pop(job.id, ())])
+
     def mark_evicted(self, job: Job, units: int) -> None:
         """Record that a proposal evicts `units` units of the job; later proposals may evict the rest. 0: the whole job."""
         count = len(evictable_units(job))
@@ -245,13 +253,14 @@ class CandidateIndex:
             if job is preemptor:
                 continue
             steps = self._steps_of(job, moved=action == "consolidate")
+            if job.id in self._growing:
+                found.exclude(reserved.NAME, [unit for unit, _, _ in steps])
+                continue
             evicted_count = self._units_evicted.get(job.id, 0)
             if evicted_count:
                 found.exclude(already_evicting.NAME, [unit for unit, _, _ in steps[:evicted_count]])
                 if action == "consolidate":
                     continue
-            if action == "consolidate" and any(task.finished for task in job.tasks):
-                continue  # its next attempt starts these tasks again, and needs a place for them, too
             slow = int(short_grace is not None and job.phase != "reserved" and grace_of(pool, job) > short_grace)
             chain: EvictionChain = []
             for at in range(evicted_count, len(steps)):

@@ -97,10 +97,22 @@ class _Victim:
         return victim_choice(self.units, self.eviction_cost(), tuple(self.moved.values()), self.lost)
 
 
-def revalidate_proposal(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, proposal: Proposal) -> Accepted | Stale:
-    """Whether the proposal (not a refusal) is still valid with its placement. The snapshot is unchanged."""
+def revalidate_proposal(
+    snapshot: SchedulingSnapshot,
+    shares: Shares,
+    preemptor: Job,
+    proposal: Proposal,
+    allocated: Sequence[tuple[Unit, GangPlacement]] = (),
+) -> Accepted | Stale:
+    """Whether the proposal (not a refusal) is still valid with its placement. The snapshot is unchanged.
+
+    Args:
+        allocated: Units of the selection that fit without evictions: allocate places them after its decisions.
+    """
     mark = snapshot.mark()
     try:
+        for unit, place in allocated:
+            snapshot.place(unit, place)
         return _check(snapshot, shares, preemptor, proposal)
     except ValueError as error:
         return Stale(str(error))

@@ -86,6 +86,8 @@ def _differences(seq: int, at: int, proposed: Sequence[Proposal], computed: Iter
     for request, other in again.items():
         if request not in seen:
             yield ProposalDifference(seq=seq, computed_at=at, request=request, job=other.job, computed=other)
+    if list(seen) != list(again) and seen.keys() == again.keys():
+        yield ProposalDifference(seq=seq, computed_at=at, problem="the proposals are not in the order in which they were found")
 
 
 def differing_fields(proposed: Proposal, computed: Proposal) -> tuple[str, ...]:
