@@ -62,9 +62,9 @@ def quota_findings(policy: Policy, capacity: ResourceVector | None = None) -> It
 
 
 def new_quota_findings(state: PoolState, policy: Policy) -> list[str]:
-    """What would not add up under this policy and does under the one in force, as sentences with advice."""
+    """What would not add up under this policy and does under the one in force, if any is, as sentences with advice."""
     capacity = capacity_of(state)
-    known = dict.fromkeys(quota_findings(state.rules, capacity))
+    known = dict.fromkeys(quota_findings(state.policy, capacity)) if state.policy is not None else {}
     return [f"{each.found}; {each.advice}." for each in quota_findings(policy, capacity) if each not in known]
 
 
