@@ -145,15 +145,15 @@ Bailiff is running. Console: {stack.console_link}
 Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
 
   {connect} PATH=$PWD/.venv/bin:$PATH
-  bailiff submit --name train-1 --gpus 8 -- sleep 600     a training job on all GPUs
+  bailiff submit --name train-1 --gpus 8 -- sleep 600     # a training job on all GPUs
   bailiff submit --name serve-1 --gpus 4 --class inference --follow -- sleep 20
-  bailiff list                                            running and pending jobs
-  bailiff audit tail -f                                   decisions as they are made
-  bailiff audit verify --archive $(cat {state}/archive)   verify the archived log in PostgreSQL
-  bailiff audit verify --witnesses 1 --witness-key "$(cat {state}/witness)"     compare the log with what the witness has seen
-  export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     let `bailiff` read from the archive
-  curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the HTTP API itself
-  prometheus --config.file={state}/prometheus.yml         scrape every service; the addresses change at each `make up`
+  bailiff list                                            # running and pending jobs
+  bailiff audit tail -f                                   # decisions as they are made
+  bailiff audit verify --archive $(cat {state}/archive)   # verify the archived log in PostgreSQL
+  bailiff audit verify --witnesses 1 --witness-key "$(cat {state}/witness)"     # compare the log with what the witness has seen
+  export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     # let `bailiff` read from the archive
+  curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     # the HTTP API itself
+  prometheus --config.file={state}/prometheus.yml         # scrape every service; the addresses change at each `make up`
 
 Metrics:
 {metrics_lines(addresses)}
@@ -161,8 +161,8 @@ Metrics:
 The link signs in to the console: whoever has it is its user.
 BAILIFF_KEY is your key: requests that it signs are those of the operator {user_name()}.
 {_isolation(state)}
-  make status                                             what runs; what ends is started again by itself
-  make down                                               stop it; `make up` continues from its state"""
+  make status                                             # what runs; what ends is started again by itself
+  make down                                               # stop it; `make up` continues from its state"""
     )
 
 
