@@ -102,9 +102,9 @@ class PoolRollup:
                 with suppress(InvalidMessage):
                     body = unwrap(found, accept=(NodeTelemetry,)).body
                     assert isinstance(body, NodeTelemetry)
-                    jobs = {job for device in body.devices for job in device.jobs}
-                    paths = {job: self._aggregator.path_of(projection.state, job) for job in jobs}
                     if telemetry.is_plausible(body, projection.state):
+                        jobs = {job for device in body.devices for job in device.jobs}
+                        paths = {job: self._aggregator.path_of(projection.state, job) for job in jobs}
                         self.due += telemetry.count(found.time, body, paths)
             telemetry.advance_past(found)
         await self._keep(self)
