@@ -45,17 +45,17 @@ async def check(
         async with session.client() as client:
             capacity = capacity_of((await client.projection(session.pool)).state)
     classes = [entry.name for entry in policy.priority_classes]
-    findings = [{"found": each.found, "advice": each.advice} for each in quota_findings(policy, capacity)]
+    findings = [*quota_findings(policy, capacity)]
     unstated = unstated_quotas(policy, capacity)
     result: dict[str, Any] = {
         "ok": True,
         "file": str(file),
         "priority_classes": classes,
-        "findings": findings,
+        "findings": [each._asdict() for each in findings],
         "unstated_quotas": unstated,
     }
     lines = [f"{file} is valid, with the classes {', '.join(classes)}"]
-    lines += [f"{each['found']}; {each['advice']}" for each in findings] + unstated
+    lines += [each.text for each in findings] + unstated
     session.show(result, lambda: "\n".join(lines))
 
 

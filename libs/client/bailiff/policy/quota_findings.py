@@ -20,6 +20,11 @@ class PolicyFinding(NamedTuple):
     found: str
     advice: str
 
+    @property
+    def text(self) -> str:
+        """Both, without a full stop."""
+        return f"{self.found}; {self.advice}"
+
 
 def capacity_of(state: PoolState) -> ResourceVector:
     """What the pool's nodes have, whether or not they take tasks now."""
@@ -65,7 +70,7 @@ def new_quota_findings(state: PoolState, policy: Policy) -> list[str]:
     """What would not add up under this policy and does under the one in force, if any is, as sentences with advice."""
     capacity = capacity_of(state)
     known = dict.fromkeys(quota_findings(state.policy, capacity)) if state.policy is not None else {}
-    return [f"{each.found}; {each.advice}." for each in quota_findings(policy, capacity) if each not in known]
+    return [f"{each.text}." for each in quota_findings(policy, capacity) if each not in known]
 
 
 def unstated_quotas(policy: Policy, capacity: ResourceVector | None = None) -> list[str]:
