@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Role, RootKeyChange
-from bailiff_core.model.demand import Port
-from bailiff_core.model.document import Count, Document, Duration, Name, OpaqueId
+from bailiff_core.model.demand import Checkpointing, Port
+from bailiff_core.model.document import Count, Document, Duration, Hash, Name, OpaqueId, SnapshotDriver
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.message import MessageBody
 from bailiff_core.records.facts import X509
@@ -54,8 +54,20 @@ class Fence(CommandBody):
     log_end: Count = 0
 
 
+class SnapshotRef(Document):
+    """A stored snapshot of the task: that of this attempt, by this driver. sha256: of its manifest."""
+
+    attempt: Count
+    driver: SnapshotDriver
+    sha256: Hash
+    bytes: Count
+
+
 class TaskAssignment(Document):
-    """One task of the job on this node, with its devices (ids), whole or the given share of each."""
+    """One task of the job on this node, with its devices (ids), whole or the given share of each.
+
+    restore: continue from this snapshot, if it is intact; else the task starts as it does without.
+    """
 
     task: Count
     devices: tuple[OpaqueId, ...] = ()
@@ -65,6 +77,7 @@ class TaskAssignment(Document):
     memory_bytes: Count = 0
     rank: Count = 0
     local_rank: Count = 0
+    restore: SnapshotRef | None = None
 
 
 class JobCommand(CommandBody):
@@ -77,7 +90,10 @@ class JobCommand(CommandBody):
 
 
 class StartBase(JobCommand):
-    """What both forms of a start command have. Ranks and sizes as in torchrun. user: who submitted the job."""
+    """What both forms of a start command have. Ranks and sizes as in torchrun. user: who submitted the job.
+
+    checkpoint: who saves its work in an eviction; with `snapshot` and `auto` its tasks are started so that they can be restored.
+    """
 
     TYPE: ClassVar[str] = ""
     tasks: tuple[TaskAssignment, ...]
@@ -88,6 +104,7 @@ class StartBase(JobCommand):
     local_world_size: Count = 1
     master_node: Name
     user: Annotated[str, Field(max_length=256)] = ""
+    checkpoint: Checkpointing = "job"
 
 
 class StartTask(StartBase):
@@ -107,6 +124,8 @@ class Evict(JobCommand):
 
     Without `term_after`, and for tasks that have not subscribed to notices, TERM follows with the notice. respect_budgets: TERM
     is a request to Kubernetes' eviction API, repeated until a PodDisruptionBudget allows it or KILL is due.
+    save: with `snapshot` the node saves the tasks at once, in place of notice and TERM; with `auto` when TERM is due, unless the
+    task has acknowledged the notice; with `none` nobody waits for a checkpoint. A task that cannot be saved gets TERM.
     """
 
     SENDERS: ClassVar[tuple[Sender, ...]] = ("admission", "executor")
@@ -116,6 +135,7 @@ class Evict(JobCommand):
     cause: str
     for_job: Name | None = None
     respect_budgets: bool = False
+    save: Checkpointing = "job"
 
 
 class CheckpointAtStep(JobCommand):

@@ -5,10 +5,22 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Signature
-from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
+from bailiff_core.model.document import (
+    Count,
+    Document,
+    Duration,
+    Hash,
+    Integer,
+    Label,
+    Name,
+    OpaqueId,
+    SnapshotDriver,
+    Time,
+)
 from bailiff_core.model.message import MessageBody
 from bailiff_core.records.facts import (
     MAX_DEVICES,
+    MAX_SNAPSHOT_DRIVERS,
     AttachEnd,
     Checkpoint,
     DeviceInfo,
@@ -16,6 +28,7 @@ from bailiff_core.records.facts import (
     HostReading,
     QuarantineReason,
     ReleaseEvidence,
+    SnapshotOffer,
     Stage,
 )
 
@@ -103,7 +116,8 @@ class NodeInventory(ReportBody):
     """The agent's identity and all its tasks and devices: the first report of an incarnation, and again on request.
 
     checkpoint_store: id stored in the checkpoint folder, if nodes share it. cordon: why another system lets nothing new be placed
-    on the node, as a cordoned node of Kubernetes; empty: it does not; omitted: there is no such system.
+    on the node, as a cordoned node of Kubernetes; empty: it does not; omitted: there is no such system. snapshots: the drivers
+    that save and restore tasks here, or why they cannot.
     """
 
     machine_id: OpaqueId
@@ -120,6 +134,7 @@ class NodeInventory(ReportBody):
     fence: FenceStatus = FenceStatus()
     enrolment: Enrolment | None = None
     cordon: Annotated[str, Field(max_length=500)] | None = None
+    snapshots: Annotated[tuple[SnapshotOffer, ...], Field(max_length=MAX_SNAPSHOT_DRIVERS)] = ()
 
 
 class NodeHeartbeat(ReportBody):
@@ -185,6 +200,24 @@ class TaskResumedReport(TaskReport):
     step: Count
     from_attempt: Count | None = None
     skipped_checkpoints: Count = 0
+
+
+class TaskRestoredReport(TaskReport):
+    """The task continues from the snapshot of `from_attempt`. verified, restored: how long it took, µs."""
+
+    from_attempt: Count
+    driver: SnapshotDriver
+    bytes: Count
+    verified: Duration = 0
+    restored: Duration = 0
+
+
+class TaskRestoreFailedReport(TaskReport):
+    """The task was not restored from the snapshot of `from_attempt`, for this reason; it started as it does without one."""
+
+    from_attempt: Count
+    driver: SnapshotDriver
+    reason: Annotated[str, Field(max_length=1000)]
 
 
 class TaskExitedReport(TaskReport):

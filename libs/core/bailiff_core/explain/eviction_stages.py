@@ -18,6 +18,10 @@ STAGES: dict[facts.EvictionStage, str] = {
     "yielding": "exiting voluntarily",
     "term_sent": "TERM sent",
     "kill_sent": "KILL sent",
+    "frozen": "stopped for its snapshot",
+    "dumped": "snapshot written",
+    "stored": "snapshot stored",
+    "save_failed": "snapshot failed",
 }
 SHORTENED_BY = {
     "policy": "the policy grants it no more",
@@ -36,6 +40,10 @@ STUCK: dict[facts.EvictionStage, str] = {
     "yielding": "announced its exit but did not exit",
     "term_sent": "did not exit on TERM",
     "kill_sent": "did not exit on KILL",
+    "frozen": "its snapshot was not written",
+    "dumped": "its snapshot was not stored",
+    "stored": "its snapshot was stored, but it did not exit",
+    "save_failed": "its snapshot failed",
 }
 
 

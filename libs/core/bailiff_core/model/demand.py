@@ -24,6 +24,8 @@ from .document import (
 from .privacy import Treatment, pseudonym
 
 Placement = Literal["any", "prefer nvlink"]
+Checkpointing = Literal["job", "snapshot", "auto", "none"]
+"""Who saves a job's work in an eviction (`model/snapshots.py`)."""
 Port = Annotated[Integer, Field(ge=1, le=65_535)]
 """A TCP port."""
 

@@ -117,6 +117,8 @@ Seq = Annotated[Count, Treatment("seq")]
 """The seq of another record."""
 MeasuredBytes = Annotated[Count, Treatment("rounded")]
 OpaqueId = Annotated[str, Field(min_length=1, max_length=256)]
+SnapshotDriver = Annotated[Name, PRIVATE]
+"""What saves and restores tasks on a node, such as `criu`."""
 DeviceId = Annotated[OpaqueId, pseudonym("device")]
 MachineId = Annotated[OpaqueId, pseudonym("machine")]
 MIG_PATTERN = r"^([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,3}gb(\+[a-z0-9.]{1,32})?$"

@@ -2,7 +2,18 @@
 
 from typing import Literal
 
-from bailiff_core.model.document import Count, Document, Duration, JobName, Seq, Text
+from bailiff_core.model.document import (
+    Count,
+    Document,
+    Duration,
+    Hash,
+    JobName,
+    MeasuredBytes,
+    Reason,
+    Seq,
+    SnapshotDriver,
+    Text,
+)
 from bailiff_core.model.proposal import Proposal
 
 from .payload import Fact
@@ -47,7 +58,13 @@ EvictionStage = Literal[
     "yielding",
     "term_sent",
     "kill_sent",
+    "frozen",
+    "dumped",
+    "stored",
+    "save_failed",
 ]
+"""The last four are of a snapshot by the node: the task stands still, its state is written, it is complete on disk; or this
+failed, and the task goes on."""
 
 
 class Stage(Document):
@@ -59,6 +76,10 @@ class Stage(Document):
             it; KILL follows `kill_after` µs after the notice.
         step_rate_milli: Steps in 1,000 s; 0: unknown.
         stuck_in: With `term_sent` and `kill_sent`: the last stage before it; `noticed` means that the task never acknowledged.
+        driver: Of a snapshot: what saves the task.
+        bytes: With `dumped` and `stored`: size of the snapshot.
+        sha256: With `stored`: of its manifest, which has the SHA-256 of every file.
+        reason: With `save_failed`.
     """
 
     stage: EvictionStage
@@ -70,6 +91,10 @@ class Stage(Document):
     step_rate_milli: Count = 0
     checkpoint: Checkpoint | None = None
     stuck_in: EvictionStage | None = None
+    driver: SnapshotDriver | None = None
+    bytes: MeasuredBytes | None = None
+    sha256: Hash | None = None
+    reason: Reason = ""
 
 
 class EvictionStageReached(TaskFact, Stage):

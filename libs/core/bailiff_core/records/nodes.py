@@ -12,9 +12,12 @@ from bailiff_core.model.document import (
     GpuModel,
     Labels,
     MachineId,
+    MeasuredBytes,
     Name,
     NodeName,
     OpaqueId,
+    Reason,
+    SnapshotDriver,
     Text,
     Time,
 )
@@ -76,6 +79,26 @@ class DeviceInfo(Document):
     fault: Annotated[Text, Field(max_length=1000)] = ""
     profile: Annotated[str, Field(max_length=64), Treatment("mig_profile")] = ""
     island: Annotated[str, Field(max_length=64), Treatment("island")] = ""
+
+
+class SnapshotOffer(Document):
+    """A driver that saves and restores tasks on the node.
+
+    Attributes:
+        why_not: Why it does not work here; empty: it does.
+        bytes_per_s: What it saved when it was probed; 0: unknown.
+        cpu: SHA-256 of the CPU's features: a task is restored only where they are the same.
+    """
+
+    driver: SnapshotDriver
+    version: Annotated[str, Field(max_length=64), PRIVATE] = ""
+    why_not: Reason = ""
+    bytes_per_s: MeasuredBytes = 0
+    cpu: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$"), PRIVATE] = ""
+
+
+MAX_SNAPSHOT_DRIVERS = 8
+"""Drivers of one node."""
 
 
 class NodeJoined(Fact):
