@@ -198,6 +198,26 @@ def test_contradictory_requests_and_unknown_names_are_refused(story, demand, cod
     assert word in refused(story, submit(**demand), code).reason
 
 
+def nested(levels):
+    """A tree of sub-groups with one child each, and one task at its end."""
+    groups = [SubGroup(name=f"g{level}", parent=f"g{level - 1}" if level else None) for level in range(levels)]
+    return {"sub_groups": tuple(groups), **group(gpu_milli=1000, sub_group=f"g{levels - 1}")}
+
+
+def test_a_tree_of_sub_groups_has_at_most_eight_levels(story):
+    (fact,) = ask(story, submit(**nested(8)))
+    assert isinstance(fact, JobSubmitted)
+    assert "at most 8 levels" in refused(story, submit(**nested(9)), "malformed").reason
+    assert "at most 8 levels" in refused(story, submit(**nested(1000)), "malformed").reason
+
+
+def test_what_a_tree_wants_takes_no_longer_for_each_level_of_it(story):
+    (fact,) = ask(story, submit())
+    deep = fact.demand.model_copy(update=nested(60))  # as older logs may have it; asking each level twice would never end
+    story.cycle(fact.model_copy(update={"demand": deep}))
+    story.expect("JobPlaced", job="new")
+
+
 @pytest.mark.parametrize(
     "demand",
     [

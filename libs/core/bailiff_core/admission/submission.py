@@ -10,7 +10,7 @@ from bailiff_core.model.gpu_shares import shares_devices
 from bailiff_core.model.job_spec import EVERY_NODE_RUNTIMES, JobSpec, runtime_label, sharing_label
 from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import next_unit, sub_group_problem
+from bailiff_core.model.units import next_unit, sub_group_problem, too_many_levels
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.quota.quota_checks import never_within_bounds
@@ -37,7 +37,7 @@ def submit(context: Context, body: SubmitJob) -> Fact | Rejected:
     if isinstance(owner, Rejected):
         return owner
     demand = with_defaults(state.rules, demand).model_copy(update={"project": owner.project})
-    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _spec_problem(spec)
+    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or too_many_levels(demand) or _spec_problem(spec)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
     runtime = spec.runtime

@@ -8,9 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 
 from .demand import JobDemand
 from .state import Job, PoolState, Task
+
+MAX_SUB_GROUP_LEVELS = 8
+"""Of the tree of a new job: what looks at a tree calls itself for each level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,18 @@ def allocated_tasks(job: Job) -> list[Task]:
     return [task for task in job.tasks if task.eviction is None and has_resources(task)]
 
 
+def too_many_levels(demand: JobDemand) -> str | None:
+    """Returns why a new job may not have this valid tree of sub-groups, or `None`. Of recorded ones nothing is asked."""
+    parents = {group.name: group.parent for group in demand.sub_groups}
+    for name in parents:
+        above: str | None = name
+        for _ in range(MAX_SUB_GROUP_LEVELS):
+            above = parents[above] if above is not None else None
+        if above is not None:
+            return f"sub-group {name!r} is below {MAX_SUB_GROUP_LEVELS} others: a tree has at most {MAX_SUB_GROUP_LEVELS} levels"
+    return None
+
+
 def sub_group_problem(demand: JobDemand) -> str | None:
     """Returns why the job's tree of sub-groups is invalid, or `None`."""
     groups = {group.name: group for group in demand.sub_groups}
@@ -246,9 +262,10 @@ class _Group:
         """Returns the tasks missing to the minimum, or, above it, the next task or the next whole child."""
         if self.satisfied:
             return next((indices for indices in (child.wants() for child in self._ordered()) if indices), [])
-        usable = [child for child in self._ordered() if child.satisfied or child.wants()][: self.minimum]
-        lacking = [child.wants() for child in usable if not child.satisfied]
-        return [index for part in lacking for index in part] if len(usable) == self.minimum else []
+        # Each child is asked once: asking twice would take twice the time for each level of the tree.
+        asked = ([] if child.satisfied else child.wants() or None for child in self._ordered())
+        usable = list(islice((indices for indices in asked if indices is not None), self.minimum))
+        return [index for indices in usable for index in indices] if len(usable) == self.minimum else []
 
     def surplus_task(self) -> list[int]:
         """Returns a task above the minimum of its leaf, from the last child in order."""

@@ -9,7 +9,7 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.model.references import Fault, Place, suggest, tree_faults
-from bailiff_core.model.units import sub_group_problem
+from bailiff_core.model.units import sub_group_problem, too_many_levels
 
 from .parsing import Portion
 from .snapshot import MAX_TASKS, JobDoc, TaskDoc, TaskFields, TaskState
@@ -89,7 +89,7 @@ def resolve_job(
         return None
     by_index = _by_index(tasks)
     demand = demand_of(doc, class_name, [task.group for task in by_index], policy)
-    problem = sub_group_problem(demand)
+    problem = sub_group_problem(demand) or too_many_levels(demand)
     if problem is not None:
         faults.append(Fault((*place, "sub_groups"), problem))
     return ResolvedJob(doc, place, class_name, demand, by_index)
