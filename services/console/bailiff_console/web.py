@@ -33,18 +33,17 @@ async def page(request: Request, path: str) -> Response:
     """Any other path: the file of that name if there is one, else `index.html`."""
     if path.split("/", 1)[0] in RESERVED_PREFIXES:
         raise not_found("not found: unknown path")
-    if path and "." in path and (WEB / path).is_file():
+    if "." in path and _built(path) is not None:
         return _file(request, path, "no-cache")
-    if not (WEB / "index.html").is_file():
+    if _built("index.html") is None:
         return HTMLResponse(NOT_BUILT, headers={"cache-control": "no-store"})
     return _file(request, "index.html", "no-cache")
 
 
 def _file(request: Request, name: str, cache: str) -> Response:
     """The file, compressed if the browser accepts it. Only built files are: they hold no secret that a length could tell."""
-    root = WEB.resolve()
-    path = (root / name).resolve()
-    if not path.is_relative_to(root) or not path.is_file():
+    path = _built(name)
+    if path is None:
         raise not_found(f"no such file: {name!r}")
     kind = _kind(path)
     if not kind.startswith("text/") and kind not in COMPRESSED_KINDS:
@@ -55,6 +54,16 @@ def _file(request: Request, name: str, cache: str) -> Response:
     content = _compressed(path, path.stat().st_mtime_ns)
     headers |= {"content-encoding": "gzip", "etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
     return Response(content, headers=headers, media_type=kind)
+
+
+def _built(name: str) -> Path | None:
+    """The built file of this name. Whether there is another file of that name, elsewhere on the machine, nobody is told."""
+    root = WEB.resolve()
+    try:
+        path = (root / name).resolve()
+        return path if path.is_relative_to(root) and path.is_file() else None
+    except (OSError, ValueError):  # no file can have this name
+        return None
 
 
 def _accepts_gzip(accepted: str) -> bool:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from bailiff_console import web
+from bailiff_console import problems, web
 
 SCRIPT = b"export const pool = 1;\n" * 200
 
@@ -33,6 +33,7 @@ def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Console:
     (tmp_path / "index.html").write_text("<!doctype html><title>Bailiff</title>")
     monkeypatch.setattr(web, "WEB", tmp_path)
     app = FastAPI()
+    problems.register(app)
 
     @app.get("/api/secret")
     def secret() -> dict[str, str]:
@@ -68,3 +69,17 @@ def test_fonts_and_api_answers_are_not_compressed(console: Console) -> None:
 
 def test_the_page_is_compressed_too(console: Console) -> None:
     assert console.get("/jobs", headers={"accept-encoding": "gzip;q=0.5"}).headers["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("there", ["//etc/host.conf", "/..%2f..%2f..%2f..%2f..%2f..%2f..%2fetc/host.conf", "/%2e%2e/outside.txt"])
+def test_nobody_is_told_which_other_files_the_machine_has(console: Console, tmp_path: Path, there: str) -> None:
+    tmp_path.with_name("outside.txt").touch()
+    missing = there.replace("host.conf", "no-such.conf").replace("outside", "no-such")
+    found, other = (console.get(path, headers={}) for path in (there, missing))
+    assert (found.status_code, found.content) == (other.status_code, other.content)
+
+
+@pytest.mark.parametrize("name", ["%00", "a" * 5_000, "a/" * 3_000], ids=["zero", "long", "deep"])
+@pytest.mark.parametrize("folder", ["/assets/", "/assets.", "/"])
+def test_a_name_that_no_file_can_have_is_not_found(console: Console, folder: str, name: str) -> None:
+    assert console.get(f"{folder}{name}", headers={}).status_code == (404 if folder == "/assets/" else 200)
