@@ -2,7 +2,8 @@
 
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.admission.rejected import Rejected
-from bailiff_core.model.state import Eviction, Job, PoolState
+from bailiff_core.admission.reported import evictions_of, waits_for_start
+from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import EvictionStarted, PreemptionAbandoned
 from bailiff_core.records.payload import Fact
 
@@ -18,22 +19,12 @@ def facts_of_progress(state: PoolState, progress: StartEviction | AbandonPreempt
         if plan is None or plan.abandoned is not None or begun:
             return []
         return [PreemptionAbandoned.saying(progress)]
-    job = state.jobs.get(progress.job)
-    if job is None or job.attempt != progress.attempt:
-        return []
-    waiting = [eviction for eviction in _evictions(job) if eviction.decided_seq == progress.decided_by]
-    if not any(eviction.started_seq is None and eviction.cancel_seq is None for eviction in waiting):
+    if not waits_for_start(state, progress.job, progress.attempt, progress.decided_by):
         return []
     return [EvictionStarted.saying(progress)]
 
 
 def _started(state: PoolState, name: str, plan: int) -> bool:
     job = state.jobs.get(name)
-    evictions = _evictions(job) if job is not None else []
+    evictions = evictions_of(job) if job is not None else []
     return any(eviction.preemption == plan and eviction.started_seq is not None for eviction in evictions)
-
-
-def _evictions(job: Job) -> list[Eviction]:
-    """Evictions of the job and of single tasks."""
-    found = (job.eviction, *(task.eviction for task in job.tasks))
-    return [eviction for eviction in found if eviction is not None]

@@ -21,6 +21,7 @@ from bailiff_bus.messages.reports import (
     TrackedTask,
 )
 from bailiff_core.admission.rejected import Rejected
+from bailiff_core.admission.reported import reported_task
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
 from bailiff_core.model.state import Job, Node, PoolState, Task
@@ -96,7 +97,7 @@ def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact] | Reject
     about_attachment = facts_of_attachment(state, node, report)
     if about_attachment is not None:
         return about_attachment
-    found = _task(state, node, report.job, report.attempt, report.task)
+    found = reported_task(state, node.name, report.job, report.attempt, report.task)
     if found is None or _is_about_earlier_start(found[1], report):
         return []
     return _task_facts(state, *found, node, report)
@@ -119,14 +120,6 @@ def joined_node(state: PoolState, report: ReportBody) -> Node | None:
     number = state.node_numbers.get(report.node)
     node = state.nodes[number] if number is not None else None
     return node if node is not None and node.incarnation == report.incarnation else None
-
-
-def _task(state: PoolState, node: Node, name: str, attempt: int, index: int) -> tuple[Job, Task] | None:
-    job = state.jobs.get(name)
-    task = job.task(index) if job is not None and job.attempt == attempt else None
-    if job is None or task is None or task.node != node.number or task.state in ("reserved", "released"):
-        return None
-    return job, task
 
 
 def _is_about_earlier_start(task: Task, report: TaskReport | TrackedTask) -> bool:
