@@ -4,9 +4,11 @@ Commands are obeyed only where the fences on disk allow it (docs/reference/log-p
 numbered spool that the link sends in order. After a crash the next agent continues from the state on disk.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from bailiff_bus.messages.devices import ClearDevice
 from bailiff_bus.messages.reports import FenceStatus, NodeHeartbeat, NodeInventory, OrderEvidence
 from bailiff_core.engine import RELEASE
 from bailiff_core.model.job_spec import runtime_label, sharing_label
+from bailiff_core.records.nodes import SnapshotOffer
 from bailiff_log.encryption import CannotDecrypt
 from bailiff_log.order_evidence import evidence_of
 from bailiff_log.start_encryption import decrypt_start
@@ -39,6 +42,7 @@ from bailiff_node_agent.tasks.exits import ExitHandler
 from bailiff_node_agent.tasks.message_pump import MessagePump
 from bailiff_node_agent.tasks.pods import watch_foreign_pods
 from bailiff_node_agent.tasks.release import Releaser
+from bailiff_node_agent.tasks.saving import Saver
 from bailiff_node_agent.tasks.stages import EvictionStages
 from bailiff_node_agent.tasks.start import TaskStarter
 from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
@@ -56,6 +60,7 @@ from .lease import Lease
 from .reporter import Reporter
 from .runtime import Exit, TaskKey, UnknownTask, job_files
 from .scratch import Scratch
+from .snapshots import DRIVER, Criu, probe
 
 FENCE_TIMEOUT = 1_000_000
 ANNOUNCE_EVERY = 30_000_000
@@ -92,7 +97,8 @@ class Agent:
         releaser = Releaser(context, tasks, quarantine, shares, scratch, reporter, background)
         exits = ExitHandler(tasks, messages, stages, releaser, reporter, background)
         self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter, background)
-        self._evictions = EvictionDriver(context, tasks, messages, stages, exits, reporter, background, clock_and_ids)
+        saver = Saver(context, stages, clock_and_ids)
+        self._evictions = EvictionDriver(context, tasks, messages, stages, exits, reporter, background, clock_and_ids, saver)
         self._attachments = Attachments(context, tasks, reporter, attach_server or AttachServer(None))
         self._reporter, self._background, self._shares, self._quarantine = reporter, background, shares, quarantine
         self._stages, self._messages, self._releaser, self._exits = stages, messages, releaser, exits
@@ -129,11 +135,14 @@ class Agent:
         context, tasks = self.context, self.tasks
         self._background.observe()
         self._background.spawn(self._scratch.unfinished.remove(*self._abandoned))
+        if context.criu is not None:
+            self._background.spawn(self._offer_snapshots(context.criu))
         for task in tasks:
             if task.state == "exited":
                 self._background.spawn(self._releaser.release(task))
             else:
                 self._evictions.resume(task)
+                self._starter.resume(task)
         for task in tasks:
             self._messages.report_resumed(task)
             self._messages.report_progress(task)
@@ -185,9 +194,19 @@ class Agent:
                 task.to_report(self._messages.published(task) if task.state != "running" else None) for task in self.tasks
             ),
             checkpoint_store=context.checkpoints_identity,
+            snapshots=context.snapshots,
             cordon=None if known is None else known.cordon or context.inventory.away(),
             fence=self.fence_status(),
         )
+
+    async def _offer_snapshots(self, criu: Criu) -> None:
+        """Try whether tasks can be saved and restored here, and tell the pool."""
+        checkpoints = self.context.checkpoints or self.context.folder / "checkpoints"
+        offer = await asyncio.to_thread(probe, criu, checkpoints, self.context.folder / "snapshot-probe")
+        if offer.why_not:
+            self._log.warning("no task can be saved by the platform here", driver=DRIVER, reason=offer.why_not)
+        self.context.snapshots = (SnapshotOffer(driver=DRIVER, **asdict(offer)),)
+        self.announce()
 
     def _offers(self) -> dict[str, str]:
         """Labels: what runs images here, and who can share GPUs, and how."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
 
+from bailiff_core.records.nodes import SnapshotOffer
 from bailiff_service.logs import logger
 
 from . import mps
@@ -16,6 +17,7 @@ from .kubernetes_node import KubernetesNode
 from .report_signer import ReportSigner
 from .runtime import Runtime
 from .settings import NodeDeclaration
+from .snapshots import Criu, cpu_features
 from .users import Users
 
 
@@ -26,7 +28,8 @@ class AgentContext:
     credentials, trust: None where nothing is signed. signer: of what this node sends.
     checkpoints: where jobs keep their checkpoints; by default below `folder`. checkpoints_identity: identifies that folder where
     nodes share it. kubernetes: what the API server says about a node that runs pods. is_on_node: whether this process runs on the
-    node; otherwise it reaches the node by the Kubernetes API alone.
+    node; otherwise it reaches the node by the Kubernetes API alone. criu: what saves tasks, where there is such a program.
+    snapshots: what this node has found that it can save and restore. cpu_features: a digest of them.
     """
 
     node: NodeDeclaration
@@ -51,6 +54,9 @@ class AgentContext:
     device_poll_s: float = 5.0
     kubernetes: KubernetesNode | None = None
     is_on_node: bool = True
+    criu: Criu | None = None
+    snapshots: tuple[SnapshotOffer, ...] = ()
+    cpu_features: str = field(default_factory=cpu_features)
 
     def __post_init__(self) -> None:
         self.fences, self.reports, self.evictions = Fences(self.storage), Reports(self.storage), EvictionStore(self.storage)

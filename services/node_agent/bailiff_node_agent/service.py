@@ -37,6 +37,7 @@ from .runtime import NodeParts, open_runtimes
 from .runtime.kubernetes.cluster_view import ClusterNode, ClusterView
 from .runtime.kubernetes.published import PublishedDevices
 from .settings import NodeAgentSettings, NodeDeclaration
+from .snapshots import find_criu
 from .telemetry import send_telemetry
 from .users import Users, allow_traversal
 
@@ -158,6 +159,7 @@ class NodeAgentService:
             device_poll_s=settings.device_poll_s,
             kubernetes=self._kubernetes_node(node, member, published),
             is_on_node=member is None,
+            criu=find_criu(settings.criu) if settings.durable and member is None else None,
         )
 
     def _kubernetes_node(

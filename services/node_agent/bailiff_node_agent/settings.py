@@ -86,7 +86,8 @@ class NodeAgentSettings(ServiceSettings):
     the agent is root: `submitter`, the user of this machine with the submitter's name, or the one that run_as_names maps it
     to, with a uid of at least run_as_lowest_uid; or `agent`. isolate_jobs: hide the state folder, keys, secrets and
     environment of the agent from tasks that run as its own user. hidden_from_jobs: further folders and files to hide from
-    them.
+    them. criu: the program CRIU, by its name in PATH or its path, which saves and restores tasks where the agent is root; empty:
+    never.
     credentials: a folder with a folder of keys for each node, by its name. enrolment_token, enrolment_token_file: what
     `bailiff node enrol` prints, for a node without a certificate; needed until it is enrolled.
     kubernetes: of the runtime with that name, as JSON. docker_engine: the socket of this machine's Docker engine.
@@ -110,6 +111,7 @@ class NodeAgentSettings(ServiceSettings):
     isolate_jobs: bool = True
     hidden_from_jobs: tuple[Path, ...] = ()
     durable: bool = True
+    criu: str = "criu"
     docker_engine: Annotated[str, Field(pattern=r"^unix://")] = "unix:///var/run/docker.sock"
     docker_network: str = "host"
     kubernetes: KubernetesSettings = KubernetesSettings()

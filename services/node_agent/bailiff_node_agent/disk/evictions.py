@@ -59,13 +59,15 @@ class EvictionStore:
     def shorten(self, eviction: RunningEviction) -> None:
         """The same eviction with earlier deadlines."""
         assert eviction.kill_boottime_us < self._running[eviction.key].kill_boottime_us
+        self.renew(eviction)
+
+    def renew(self, eviction: RunningEviction) -> None:
+        """The same eviction with other details."""
         self._journal.add(asdict(eviction))
         self._running[eviction.key] = eviction
 
     def reached(self, key: str, stage: str) -> None:
-        eviction = replace(self._running[key], stage=stage)
-        self._journal.add(asdict(eviction))
-        self._running[key] = eviction
+        self.renew(replace(self._running[key], stage=stage))
 
     def end(self, key: str) -> None:
         if key not in self._running:

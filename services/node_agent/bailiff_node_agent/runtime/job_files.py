@@ -277,6 +277,21 @@ def remove_tree(path: Path, limit: int = MAX_ENTRIES) -> Removal:
     return Removal(removed, why)
 
 
+def remove_below(folder: int, name: str) -> None:
+    """Remove what has this name in an open folder, and is on its file system. Raises `OSError`."""
+    try:
+        handle = safe_open.open_folder(name, folder)
+    except FileNotFoundError:
+        return
+    try:
+        removal = _empty(handle, MAX_ENTRIES)
+    finally:
+        os.close(handle)
+    if removal.why is not None:
+        raise removal.why
+    os.rmdir(name, dir_fd=folder)
+
+
 def _empty(root: int, limit: int) -> Removal:
     """Remove all that is in an open folder.
 

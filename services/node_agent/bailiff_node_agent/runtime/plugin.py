@@ -33,6 +33,9 @@ class PartsSettings(Protocol):
     def hidden(self) -> tuple[Path, ...]: ...
 
     @property
+    def criu(self) -> str: ...
+
+    @property
     def docker_engine(self) -> str: ...
 
     @property

@@ -70,7 +70,8 @@ class Capabilities:
     name its processes, so that their memory can be counted. sees_release: it sees on the node itself that a task has ended;
     otherwise all that proves it is what another system says. notices: delivers eviction notices, steps and messages between
     node and job; without it a task gets TERM at once. outlives_agent: tasks continue without the agent, so the runtime must
-    enforce the node's lease by itself. simulated: its tasks are no processes, so they run on any node.
+    enforce the node's lease by itself. simulated: its tasks are no processes, so they run on any node. saves: it can save the
+    state of a task that was launched for it, and restore it.
     """
 
     images: bool = False
@@ -81,6 +82,7 @@ class Capabilities:
     starts_slowly: bool = False
     simulated: bool = False
     sees_release: bool = True
+    saves: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,48 @@ class WorkloadRef:
 
 
 @dataclass(frozen=True)
+class Image:
+    """Where a task's state is saved: a folder that only the agent's user can enter, `name` below the job's checkpoint folder.
+
+    identity: its device and inode: the job's user could put another folder in its place. main, log: id of the main process in its
+    own PID namespace, and where its output went; known once it is saved. about: kept with the task that is restored from it.
+    """
+
+    folder: Path
+    name: str
+    identity: tuple[int, int]
+    main: int = 0
+    log: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dumped:
+    """How the saving of a task's state ended. why_not: why it failed; empty: the task is stopped, and its state is saved.
+
+    is_whole: whether the task can go on; a program that was killed while it worked on the task may have left it damaged.
+    main: id of the main process in its own PID namespace.
+    """
+
+    elapsed_us: int = 0
+    why_not: str = ""
+    is_whole: bool = True
+    main: int = 0
+
+
+@dataclass(frozen=True)
+class Restored:
+    """How the restoring of a task ended. why_not: the reason where it failed; the task was then started from its command.
+
+    about: that of its image.
+    """
+
+    elapsed_us: int
+    why_not: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Launch:
     """What to run. A command given as one string is run by `/bin/sh`; a list is executed as it is.
 
@@ -116,7 +160,8 @@ class Launch:
     device_resource: the resource of a device plugin that these devices are; empty: the node's own. part: how much of each device
     is for this task; None: all of it. tty: run the task under a pseudo-terminal, where the runtime has them. workload: the
     Kubernetes object whose pod is to be taken over; command and image are then the pod's own. check_devices: where the runtime
-    learns of other devices than `device_ids`: why the task must not use these, asked before its command starts.
+    learns of other devices than `device_ids`: why the task must not use these, asked before its command starts. saves: start it
+    so that its state can be saved, where the runtime can do that. restore: restore it from here instead of starting its command.
     """
 
     key: TaskKey
@@ -137,6 +182,8 @@ class Launch:
     device_resource: str = ""
     part: Fraction | None = None
     check_devices: Callable[[tuple[str, ...]], str | None] | None = None
+    saves: bool = False
+    restore: Image | None = None
 
     @property
     def is_only_task(self) -> bool:
@@ -267,6 +314,20 @@ class Runtime(ABC):
         """Wait for a task that sent a message or confirmed a step. May return a task without a new message."""
         never: asyncio.Future[TaskKey] = asyncio.get_running_loop().create_future()
         return await never
+
+    async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:
+        """Stop the task and save its state into this folder, whose content is not yet durable. It stays stopped.
+
+        request: repeated calls with the same one wait for the same result, also those of a later agent.
+        """
+        raise NotImplementedError(f"{key}: its state cannot be saved")
+
+    async def thaw(self, key: TaskKey) -> None:
+        """Let a task go on that `save` has stopped."""
+
+    async def restored(self, key: TaskKey) -> Restored | None:  # noqa: ARG002
+        """How the restoring of the task ended, once it is known; None where the task was not to be restored, or has ended."""
+        return None
 
     @abstractmethod
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:

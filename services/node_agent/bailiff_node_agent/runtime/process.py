@@ -17,11 +17,11 @@ from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.processes import Process, read_process, send
 from bailiff_service.logs import logger
 
-from . import job_files
+from . import criu_requests, job_files
 from .cgroups import Cgroups, mounts
 from .host_processes import looking
 from .plugin import NodeParts, PartsSettings, RuntimePlugin
-from .port import Capabilities, DeviceUsers, Launch, TaskKey
+from .port import Capabilities, DeviceUsers, Dumped, Image, Launch, Restored, TaskKey
 from .process_tree import resident_bytes, task_environment, task_processes
 from .supervised import POLL_S, SupervisedRuntime, ids_of
 from .task_record import read_json
@@ -36,17 +36,26 @@ KEPT = ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR")
 
 class ProcessRuntime(SupervisedRuntime):
     """cgroups: where each task gets a cgroup of its own; None where this host does not permit it. hidden: what tasks that run as
-    the agent's own user do not see; empty: they see everything.
+    the agent's own user do not see; empty: they see everything. criu: the program that saves and restores tasks, if there is one.
     """
 
-    capabilities = Capabilities()
     supervisor = ("-S", "-c", _SUPERVISOR)
 
     def __init__(
-        self, state_dir: Path, *, devices: DeviceUsers | None = None, cgroups: Cgroups | None = None, hidden: Sequence[Path] = ()
+        self,
+        state_dir: Path,
+        *,
+        devices: DeviceUsers | None = None,
+        cgroups: Cgroups | None = None,
+        hidden: Sequence[Path] = (),
+        criu: str | None = None,
     ) -> None:
         super().__init__(state_dir, devices=devices)
-        self._cgroups, self._hidden = cgroups, hidden
+        self._cgroups, self._hidden, self._criu = cgroups, hidden, criu
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(saves=self._criu is not None)
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         running = read_json(self.folders.known(key) / "running.json")
@@ -70,6 +79,16 @@ class ProcessRuntime(SupervisedRuntime):
                 send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
         self._supervisors.wake(self.folders.task(key))  # it may have been stopped; it has the exit to record
+
+    async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:
+        return await criu_requests.dumped(self.folders.known(key), self._criu or "", image, request, self._supervisors.wake)
+
+    async def thaw(self, key: TaskKey) -> None:
+        for process in await looking(self._processes, key):
+            send(process, signal.SIGCONT)
+
+    async def restored(self, key: TaskKey) -> Restored | None:
+        return await criu_requests.restored(self.folders.known(key))
 
     def has_shell(self, key: TaskKey) -> bool:
         """Only in a cgroup of the task: without one it would neither have the task's limits nor end with it."""
@@ -113,6 +132,8 @@ class ProcessRuntime(SupervisedRuntime):
             "home": inherited.get("HOME", "/"),
             "log": str(log),
             "is_only_task": launch.is_only_task,
+            "saves": launch.saves and self._criu is not None,
+            "restore": criu_requests.restore_input(launch.restore, self._criu) if launch.restore and self._criu else None,
             "cgroup": str(group) if group is not None else None,
             "hidden": [str(path.absolute()) for path in self._hidden] if user is None else [],
             "read_only": [str(path) for path in mounts()] if group is not None else [],
@@ -159,7 +180,9 @@ def _open(parts: NodeParts) -> ProcessRuntime:
     settings = parts.settings
     cgroups = cgroups_of(parts.folder, settings.cgroup_root) if settings.cgroups and settings.durable else None
     hidden = settings.hidden if _isolates(settings) else ()
-    return ProcessRuntime(parts.folder, devices=parts.devices, cgroups=cgroups, hidden=hidden)
+    criu = criu_requests.find_criu(settings.criu) if settings.durable else None
+    program = criu.program if criu is not None and not criu.why_not else None
+    return ProcessRuntime(parts.folder, devices=parts.devices, cgroups=cgroups, hidden=hidden, criu=program)
 
 
 def _isolates(settings: PartsSettings) -> bool:

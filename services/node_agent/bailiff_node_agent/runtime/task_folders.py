@@ -70,6 +70,8 @@ class TaskFolders:
             "log": str(log),
             "is_only_task": launch.is_only_task,
             "ordered_by": launch.ordered_by,
+            "saves": launch.saves,
+            "restores": None if launch.restore is None else dict(launch.restore.about),
         }
         write_durably(new / "task.json", json.dumps(record).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -13,6 +13,7 @@ from bailiff_bus.messages.reports import (
     TaskReleasedReport,
     TaskStartRefusedReport,
 )
+from bailiff_core.model.demand import Checkpointing
 from bailiff_core.model.evictions import IRREVERSIBLE_STAGES
 from bailiff_core.model.grace import default_term_after
 from bailiff_core.records.facts import Stage
@@ -27,8 +28,11 @@ from bailiff_service.clock_and_ids import ClockAndIds
 
 from .exits import ExitHandler
 from .message_pump import MessagePump
+from .saving import Saver
 from .stages import TERMINATED, EvictionStages, notice_facts, stages_until, stuck_in
 from .task_table import LocalTask, TaskTable
+
+JOB_IS_ASKED = ("job", "auto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class EvictionDriver:
     reporter: Reporter
     background: Background
     clock_and_ids: ClockAndIds
+    saver: Saver
 
     async def evict(self, command: Evict, verdicts: Mapping[int, Verdict]) -> None:
         """Begin the eviction of each task, or report again how far it is."""
@@ -53,7 +58,7 @@ class EvictionDriver:
                 self.exits.report_again(task)
             elif self.context.evictions.get(str(key)) is None:
                 how = {"disruption_budgets": "respect"} if command.respect_budgets else {}
-                self._begin(task, command.grace, command.term_after, command.cause, command.for_job, how)
+                self._begin(task, command.grace, command.term_after, command.cause, command.for_job, how, command.save)
             else:
                 await self._shorten(task, command.grace, command.term_after)
                 for stage in task.stages.values():
@@ -72,8 +77,8 @@ class EvictionDriver:
             if "noticed" in task.stages:
                 runtime = self.context.runtimes[task.runtime]
                 term_at, kill_at = eviction.term_boottime_us, eviction.kill_boottime_us
-                await runtime.deadlines(task.key, term_at, kill_at)
-                if TERMINATED not in task.stages:
+                await runtime.deadlines(task.key, kill_at if self.saver.is_saving(task) else term_at, kill_at)
+                if TERMINATED not in task.stages and eviction.detail.get("save", "job") in JOB_IS_ASKED:
                     await runtime.notice(task.key, _notice(eviction), term_at, kill_at)
                 elapsed = task.stages["noticed"].elapsed if task.stages["noticed"] is not None else 0
                 task.stages["noticed"] = Stage(stage="noticed", elapsed=elapsed, **notice_facts(eviction))
@@ -108,10 +113,11 @@ class EvictionDriver:
         reason: str,
         preemptor: str | None,
         how: Mapping[str, str] = MappingProxyType({}),
+        save: Checkpointing = "job",
     ) -> None:
         self.messages.read(task)
         steps, attached = self.context.runtimes[task.runtime].steps(task.key), task.messages.attached
-        term_us = min(term_after or 0, grace) if attached else 0
+        term_us = min(term_after or 0, grace) if attached and save in JOB_IS_ASKED else 0
         eviction = RunningEviction(
             key=str(task.key),
             notice_boottime_us=self.clock_and_ids.boot(),
@@ -126,6 +132,7 @@ class EvictionDriver:
                 "step": steps.published,
                 "step_rate_milli": steps.pace,
                 "how": dict(how),
+                "save": save,
             },
         )
         self.context.evictions.begin(eviction)
@@ -146,9 +153,16 @@ class EvictionDriver:
                         return
                     # As with TERM below: reported before it is delivered, written after it.
                     self.stages.reach(task, eviction, "noticed", write=False, **notice_facts(eviction))
-                    await runtime.notice(task.key, _notice(eviction), term_at, kill_at)
+                    if eviction.detail.get("save", "job") in JOB_IS_ASKED:
+                        await runtime.notice(task.key, _notice(eviction), term_at, kill_at)
                     self.stages.write(eviction, "noticed")
             await self._sleep_until(term_at)
+            if TERMINATED not in task.stages and task.state == "running" and self._is_current(task, eviction):
+                outcome = await self.saver.save(task, eviction) if self.saver.is_due(task, eviction) else "failed"
+                if outcome == "ended":
+                    await self._kill_at(task, eviction)
+                if outcome != "failed":
+                    return
             async with task.lock:
                 if task.state != "running" or not self._is_current(task, eviction):
                     return
@@ -159,12 +173,16 @@ class EvictionDriver:
                     # Written after it is done: an agent that dies in between sends TERM twice rather than never.
                     await runtime.terminate(task.key, (kill_at - term_at) / 1_000_000)
                     self.stages.terminated(task, eviction)
-            await self._sleep_until(kill_at)
-            if task.state == "running" and self._is_current(task, eviction):
-                self.stages.reach(task, eviction, "kill_sent", stuck_in=stuck_in(task.stages))
-                await runtime.kill(task.key)
+            await self._kill_at(task, eviction)
         except UnknownTask:
             return  # it has exited and was forgotten meanwhile
+
+    async def _kill_at(self, task: LocalTask, eviction: RunningEviction) -> None:
+        """KILL when it is due."""
+        await self._sleep_until(eviction.kill_boottime_us)
+        if task.state == "running" and self._is_current(task, eviction):
+            self.stages.reach(task, eviction, "kill_sent", stuck_in=stuck_in(task.stages))
+            await self.context.runtimes[task.runtime].kill(task.key)
 
     def _is_current(self, task: LocalTask, eviction: RunningEviction) -> bool:
         """It was not cancelled or shortened meanwhile, nor cancelled and followed by another one."""
@@ -191,7 +209,7 @@ class EvictionDriver:
         """Withdraw notice and deadlines, unless the task has begun to stop. Whether it was cancelled."""
         async with task.lock:
             self.messages.read(task)
-            if task.state != "running" or any(stage in task.stages for stage in IRREVERSIBLE_STAGES):
+            if task.state != "running" or self.saver.is_saving(task) or any(each in task.stages for each in IRREVERSIBLE_STAGES):
                 return False
             runtime = self.context.runtimes[task.runtime]
             try:

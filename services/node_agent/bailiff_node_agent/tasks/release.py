@@ -16,6 +16,7 @@ from bailiff_node_agent.reporter import Reporter
 from bailiff_node_agent.runtime import Runtime, TaskKey, UnknownTask, memory_of, pids_of
 from bailiff_node_agent.scratch import Scratch
 
+from .saving import remove_older
 from .task_table import LocalTask, TaskTable
 
 
@@ -63,6 +64,8 @@ class Releaser:
             context.log().error("processes of an exited task do not end", job=task.key.job, pids=proof.blockers)
         if runtime.capabilities.host_resources:
             await self._remove_scratch(task.key)
+        if runtime.capabilities.saves:
+            await remove_older(context, task)
         host_after = await self._host_reading(task, proof.living)
         task.state = "released"
         before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))

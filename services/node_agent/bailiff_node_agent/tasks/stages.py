@@ -1,6 +1,6 @@
 """The stages of an eviction: which of them a task has reached, on disk and in reports."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bailiff_bus.messages.reports import EvictionStageReport
@@ -22,6 +22,7 @@ TASK_STAGES: tuple[EvictionStage, ...] = (
     "checkpoint_committed",
     "yielding",
 )
+SAVE_STAGES: tuple[EvictionStage, ...] = ("frozen", "dumped", "stored", "save_failed")  # on disk with their facts
 AGENT_STAGES = ("term_sent", "kill_sent")
 
 
@@ -50,6 +51,9 @@ class EvictionStages:
         task.stages[stage] = reached = Stage(stage=stage, elapsed=elapsed, **facts)
         if write and stage in DURABLE_STAGES:
             self.write(eviction, stage)
+        if stage in SAVE_STAGES and (now := self.evictions.get(eviction.key)) is not None:
+            saved = [*now.detail.get("saved", ()), reached.model_dump(mode="json", exclude_defaults=True)]
+            self.evictions.renew(replace(now, detail={**now.detail, "saved": saved}))
         if report:
             self.report(task, reached)
 
@@ -102,6 +106,9 @@ def stages_until(eviction: RunningEviction) -> dict[str, Stage | None]:
             found[stage] = None
         else:
             found[stage] = Stage(stage=stage, **notice_facts(eviction)) if stage == "noticed" else Stage(stage=stage)
+        if stage == "noticed":
+            saved = map(Stage.model_validate, eviction.detail.get("saved", ()))
+            found |= {each.stage: each for each in saved}
     return found
 
 

@@ -4,12 +4,20 @@ A start is checked, and its devices are allocated, in the order of the commands.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
-from bailiff_bus.messages.commands import StartTask, TaskAssignment
-from bailiff_bus.messages.reports import TaskStartedReport, TaskStartRefusedReport
+from bailiff_bus.messages.commands import SnapshotRef, StartTask, TaskAssignment
+from bailiff_bus.messages.reports import (
+    TaskRestoredReport,
+    TaskRestoreFailedReport,
+    TaskStartedReport,
+    TaskStartRefusedReport,
+)
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.checkpoints import newest
@@ -18,14 +26,18 @@ from bailiff_node_agent.devices.ledger import ShareLedger, part_of
 from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.environment import SecretMissing, environment, host_folders
 from bailiff_node_agent.reporter import Reporter
-from bailiff_node_agent.runtime import Exit, Launch, TaskKey, User, WorkloadRef, job_files
+from bailiff_node_agent.runtime import Exit, Image, Launch, TaskKey, UnknownTask, User, WorkloadRef, job_files
 from bailiff_node_agent.scratch import Scratch
+from bailiff_node_agent.snapshots import DRIVER, BadImage, verified
 from bailiff_node_agent.users import NotRunnable, first_inaccessible, make_owned, refuse_link
 
 from .exits import ExitHandler
 from .release import Releaser
+from .saving import MAX_REASON
 from .task_table import LocalTask, TaskTable
 
+SAVED = ("snapshot", "auto")
+"""Who saves a job's work, where it may be the platform."""
 LAUNCHES_AT_ONCE = 8
 """More would not start sooner, and keep notices and releases waiting for the same disk and threads."""
 
@@ -62,16 +74,20 @@ class TaskStarter:
             else:
                 launch = await self._prepare(command, assigned, key)
                 if launch is not None:
-                    self._spawn(launch)
+                    self._spawn(launch, assigned.restore)
 
     async def launched(self, job: str) -> None:
         """Wait until every launch of this job that has begun is reported."""
         while launching := self._launching.get(job):
             await asyncio.wait(launching)
 
-    def _spawn(self, launch: Launch) -> None:
+    def resume(self, task: LocalTask) -> None:
+        """Report how the restoring of a task ended that an earlier agent has started."""
+        self.background.spawn(self._report_restored(task))
+
+    def _spawn(self, launch: Launch, snapshot: SnapshotRef | None) -> None:
         self._starting.add(launch.key)
-        job, task = launch.key.job, self.background.spawn(self._launch(launch))
+        job, task = launch.key.job, self.background.spawn(self._launch(launch, snapshot))
         task.add_done_callback(lambda _: self._starting.discard(launch.key))
         if self.context.runtimes[self.tasks[launch.key].runtime].capabilities.starts_slowly:
             return  # it may be evicted before it runs
@@ -174,6 +190,7 @@ class TaskStarter:
             check_devices=lambda devices: self._refuse_chosen(key, devices),
             part=part,
             workload=None if spec.workload is None else WorkloadRef(**spec.workload.to_data()),
+            saves=command.checkpoint in SAVED and capabilities.saves and command.world_size == 1 and not spec.tty,
         )
         known = () if capabilities.starts_slowly else assigned.devices
         self.tasks.add(LocalTask(key, spec.runtime, known, ordered_by=order, damaged_checkpoints=damaged))
@@ -191,9 +208,14 @@ class TaskStarter:
             task.devices = devices
         return None if refusal is None else f"the kubelet chose {refusal}"
 
-    async def _launch(self, launch: Launch) -> None:
-        task = self.tasks[launch.key]
+    async def _launch(self, launch: Launch, snapshot: SnapshotRef | None) -> None:
+        task, why_not = self.tasks[launch.key], ""
         runtime = self.context.runtimes[task.runtime]
+        if snapshot is not None:
+            try:
+                launch = replace(launch, restore=await self._verified(launch, snapshot))
+            except BadImage as problem:
+                why_not = str(problem)
         if runtime.capabilities.starts_slowly:
             state = await runtime.start(launch)
         else:
@@ -201,8 +223,39 @@ class TaskStarter:
                 state = await runtime.start(launch)
         chosen = task.devices if task.devices != launch.device_ids else ()
         self._report_started(task, chosen)
+        if snapshot is not None and why_not:
+            self._report_not_restored(task, why_not, from_attempt=snapshot.attempt, driver=snapshot.driver)
         if isinstance(state, Exit):
             self.exits.exited(task, state)
+        elif launch.restore is not None:
+            self.background.spawn(self._report_restored(task))
+
+    async def _verified(self, launch: Launch, snapshot: SnapshotRef) -> Image:
+        """The snapshot, if it is the one on record and can be restored here. Raises `BadImage`."""
+        if not launch.saves or snapshot.driver != DRIVER:
+            raise BadImage("this node has no program that restores it")
+        began, folder = time.monotonic(), self.context.checkpoints_of(launch.key.job)
+        task = int(launch.key.task)
+        image, manifest = await job_files.reading(verified, folder, snapshot.attempt, task, snapshot.sha256)
+        if manifest["cpu"] != self.context.cpu_features:
+            raise BadImage("this node's CPU has other features than the one on which it was saved")
+        took = int((time.monotonic() - began) * 1_000_000)
+        about = {"from_attempt": snapshot.attempt, "driver": snapshot.driver, "bytes": snapshot.bytes, "verified": took}
+        return replace(image, about=about)
+
+    async def _report_restored(self, task: LocalTask) -> None:
+        """Wait until it is known whether the task was restored, and report it."""
+        with suppress(UnknownTask):  # it has ended and was forgotten meanwhile
+            end = await self.context.runtimes[task.runtime].restored(task.key)
+            if end is None:
+                return
+            if end.why_not:
+                self._report_not_restored(task, end.why_not, **{name: end.about[name] for name in ("from_attempt", "driver")})
+            else:
+                self.reporter.report_task(task.key, task.ordered_by, TaskRestoredReport, restored=end.elapsed_us, **end.about)
+
+    def _report_not_restored(self, task: LocalTask, why: str, **known: Any) -> None:
+        self.reporter.report_task(task.key, task.ordered_by, TaskRestoreFailedReport, reason=why[:MAX_REASON], **known)
 
     def _report_started(self, task: LocalTask, chosen: tuple[str, ...]) -> None:
         found = {"devices": chosen, "damaged_checkpoints": task.damaged_checkpoints}

@@ -8,20 +8,22 @@ stays in reach.
 
 import ctypes
 import os
+import signal
 import sys
 
-CLONE_NEWNS, CLONE_NEWUSER = 0x0002_0000, 0x1000_0000
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x0002_0000, 0x1000_0000, 0x2000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
-PR_CAPBSET_DROP = 24
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP = 1, 24
+SPACES = (("pid", CLONE_NEWPID), ("mnt", CLONE_NEWNS))
 # DAC_READ_SEARCH (opens files by handle), SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD, PERFMON, BPF, CHECKPOINT_RESTORE
 DROPPED_CAPABILITIES = (2, 16, 17, 19, 21, 27, 38, 39, 40)
 
 
-def isolate(hidden: list[str], kept: list[str], read_only: "list[str] | None" = None) -> None:
+def isolate(hidden: list[str], kept: list[str], read_only: "list[str] | None" = None, log: str | None = None) -> None:
     """Hide these paths from this process and its children, except the folders in `kept`, which are created where missing.
 
-    read_only: mounts that they cannot write to, such as the cgroups, which a task would leave. Only in a process with one thread,
-    before its exec. Raises `OSError`.
+    read_only: mounts that they cannot write to, such as the cgroups, which a task would leave. log: a file that is not hidden
+    either. Only in a process with one thread, before its exec, and before `drop_capabilities`. Raises `OSError`.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for folder in kept:
@@ -35,6 +37,8 @@ def isolate(hidden: list[str], kept: list[str], read_only: "list[str] | None" = 
     _mount(libc, None, "/", None, MS_REC | MS_SLAVE)  # mounts of the machine still arrive, these do not leave
     covered = _outermost({os.path.realpath(path) for path in hidden if os.path.exists(path)})
     handles = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in kept}
+    if log is not None:
+        handles[log] = os.open(log, os.O_PATH | os.O_NOFOLLOW)
     for path in covered:
         if os.path.isdir(path):
             _mount(libc, "tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
@@ -45,23 +49,70 @@ def isolate(hidden: list[str], kept: list[str], read_only: "list[str] | None" = 
         _mount(libc, None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for path, handle in handles.items():
         if not os.path.exists(path):  # it is below a hidden folder, or behind a link there
-            os.makedirs(path)
+            if path == log:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+            else:
+                os.makedirs(path)
             _mount(libc, f"/proc/self/fd/{handle}", path, None, MS_BIND | MS_REC)
         os.close(handle)
     for path in filter(os.path.isdir, covered):
         _mount(libc, None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
-    if not uid:
-        with open("/proc/sys/kernel/cap_last_cap") as file:
-            last = int(file.read())
-        for capability in DROPPED_CAPABILITIES:
-            if capability <= last:
-                _call(libc.prctl, PR_CAPBSET_DROP, capability, 0, 0, 0)  # gone with the exec
+
+
+def drop_capabilities() -> None:
+    """With its exec, a root process loses the rights that would undo `isolate`. Raises `OSError`."""
+    if os.geteuid():
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        last = int(file.read())
+    for capability in DROPPED_CAPABILITIES:
+        if capability <= last:
+            _call(libc.prctl, PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def fork_as_init() -> int:
+    """As `os.fork`: a process that is the first one of a new PID namespace, and is killed with this one. Raises `OSError`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    _call(libc.unshare, CLONE_NEWPID)
+    try:
+        pid = os.fork()
+        if not pid:
+            _call(libc.prctl, PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        return pid
+    finally:
+        if os.getpid() != 1:
+            _call(libc.setns, own, CLONE_NEWPID)  # for the processes that this one forks later
+        os.close(own)
+
+
+def own_mounts() -> None:
+    """Mounts of its own for this process and its children; those of the machine still arrive. Raises `OSError`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    _call(libc.unshare, CLONE_NEWNS)
+    _mount(libc, None, "/", None, MS_REC | MS_SLAVE)
+
+
+def own_proc() -> None:
+    """A /proc with the processes of this PID namespace, in mounts of this process's own. Raises `OSError`."""
+    _mount(ctypes.CDLL(None, use_errno=True), "proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+
+def enter(pid: int) -> None:
+    """Enter the mounts of this process, and for later forks its PID namespace. Raises `OSError`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for handle, kind in [(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind) for name, kind in SPACES]:
+        _call(libc.setns, handle, kind)
+        os.close(handle)
 
 
 def main() -> None:
     """Whether this machine permits it: exit code 0, or 1 and the reason on standard error."""
     try:
         isolate(["/tmp"], [])  # noqa: S108 - hidden from this process, which ends
+        drop_capabilities()
     except OSError as problem:
         sys.exit(problem.strerror)
 

@@ -8,18 +8,21 @@ import select
 import signal
 import termios
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import safe_open
 from .host import boottime_us
-from .isolation import isolate
+from .isolation import PR_SET_PDEATHSIG, drop_capabilities, isolate
 from .lease import LEASE_EXPIRED, Lease
 from .processes import descendants, scan, send
 from .stopping import Processes
 from .watchdog import Watchdog
 
+if TYPE_CHECKING:
+    from typing import Self
+
 LEFTOVER_GRACE_S = 2.0
-PR_SET_PDEATHSIG = 1
+NOT_STARTED = 126
 EXEC_WITHIN_US, EXEC_POLL_S = 5_000_000, 0.05
 FIRST_INHERITED = 100  # lower handles are those of the job's own choice
 
@@ -29,8 +32,6 @@ def start_job(launch: dict[str, Any], lease: Lease, record: "Callable[[int], Non
 
     record: called with its pid before anything of the job runs, which could stop this process.
     """
-    command = launch["command"]
-    arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
     lease.has_expired()  # read before there is a task to stop: a file that is missing later was removed
     reader, writer = os.pipe()  # closed by a successful exec
     waits, recorded = os.pipe()
@@ -42,57 +43,85 @@ def start_job(launch: dict[str, Any], lease: Lease, record: "Callable[[int], Non
         os.write(recorded, b"1")
         os.close(recorded)
         return pid, reader
-    step, code = "log file", 126
-    try:
+    with Beginning(writer) as at:
         os.close(recorded)
         if not os.read(waits, 1):
-            os._exit(code)
-        user = launch.get("user")
+            return os._exit(NOT_STARTED)
         if tty is None:
-            log = safe_open.open_log(launch["log"])
-            if user is not None:
-                os.fchown(log, user["uid"], user["gid"])
+            log = open_log(launch)
         os.setsid()
         if tty is not None:
-            step = "terminal"
+            at.step = "terminal"
             fcntl.ioctl(tty, termios.TIOCSCTTY, 0)
             os.dup2(tty, 0)
             log = tty
         os.dup2(log, 1)
         os.dup2(log, 2)
+        at.enter_cgroup(launch, lease)
+        if launch["hidden"]:
+            at.step = "isolation"
+            isolate(launch["hidden"], launch["kept"], launch.get("read_only", []))
+            drop_capabilities()
+            reach_socket(launch["env"], launch["control_dir"])
+        # Without a supervisor the main process would outlive the lease, with no agent left to find it.
+        at.execute(launch, dies_with_parent=True)
+    return os._exit(NOT_STARTED)
+
+
+class Beginning:
+    """A process that is to become the job's. step: what it does; if it fails, the supervisor is told so, and the process ends."""
+
+    def __init__(self, supervisor: int) -> None:
+        self.step, self._supervisor = "log file", supervisor
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, _kind: object, problem: "BaseException | None", _trace: object) -> None:
+        if isinstance(problem, OSError):
+            os.write(self._supervisor, f"{self.step}: {problem.strerror}".encode())
+        elif problem is not None:  # whatever it is, this copy of the supervisor must end here
+            os.write(self._supervisor, f"{self.step}: {type(problem).__name__}".encode())
+        if problem is not None:
+            os._exit(127 if isinstance(problem, FileNotFoundError) else NOT_STARTED)
+
+    def enter_cgroup(self, launch: dict[str, Any], lease: Lease) -> None:
+        """Join the task's cgroup, unless the lease has expired: its file may be hidden from now on."""
         if launch.get("cgroup"):
-            step = "cgroup"
+            self.step = "cgroup"
             with open(f"{launch['cgroup']}/cgroup.procs", "w") as group:
                 group.write("0")
-        if lease.has_expired():  # read before its file is hidden
-            os.write(writer, LEASE_EXPIRED.encode())
+        if lease.has_expired():
+            os.write(self._supervisor, LEASE_EXPIRED.encode())
             os.kill(os.getpid(), signal.SIGKILL)
-        if launch["hidden"]:
-            step = "isolation"
-            isolate(launch["hidden"], launch["kept"], launch.get("read_only", []))
-            _reach_socket(launch["env"], launch["control_dir"])
+
+    def execute(self, launch: dict[str, Any], *, dies_with_parent: bool) -> None:
+        """Become the job's command, as its user."""
+        user, command = launch.get("user"), launch["command"]
         if user is not None:
-            step = "user"
+            self.step = "user"
             os.setgroups(user["groups"])
             os.setresgid(user["gid"], user["gid"], user["gid"])
             os.setresuid(user["uid"], user["uid"], user["uid"])
-        step = "working directory"
+        self.step = "working directory"
         _enter_folder(launch)
-        step = "command"
+        self.step = "command"
         # Python itself ignores some signals (SIGPIPE), and ignored or blocked they would stay in the job.
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        # Without a supervisor the main process would outlive the lease, with no agent left to find it.
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if dies_with_parent:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         os.execvpe(arguments[0], arguments, launch["env"])  # noqa: S606 - starting what it is given is its purpose
-    except OSError as problem:
-        code = 127 if isinstance(problem, FileNotFoundError) else 126
-        os.write(writer, f"{step}: {problem.strerror}".encode())
-    except Exception as problem:  # noqa: BLE001 - whatever it is, this copy of the supervisor must end here
-        os.write(writer, f"{step}: {type(problem).__name__}".encode())
-    finally:
-        os._exit(code)
+
+
+def open_log(launch: dict[str, Any]) -> int:
+    """A handle to append to the task's log, which is its user's."""
+    log, user = safe_open.open_log(launch["log"]), launch.get("user")
+    if user is not None:
+        os.fchown(log, user["uid"], user["gid"])
+    return log
 
 
 def _enter_folder(launch: dict[str, Any]) -> None:
@@ -109,7 +138,7 @@ def _enter_folder(launch: dict[str, Any]) -> None:
     os.chdir(launch["working_dir"] or launch["home"])
 
 
-def _reach_socket(env: dict[str, str], control_dir: str) -> None:
+def reach_socket(env: dict[str, str], control_dir: str) -> None:
     """An isolated job has no access to the supervisor's files in /proc: a path that is too long goes through the job's own."""
     if not env["BAILIFF_SOCKET"].startswith("/proc/"):
         return
@@ -118,8 +147,10 @@ def _reach_socket(env: dict[str, str], control_dir: str) -> None:
     env["BAILIFF_SOCKET"] = f"/proc/{os.getpid()}/fd/{inherited}/socket"
 
 
-def wait_for_exec(pid: int, why_not: int, watchdog: Watchdog, ready: int) -> str | None:
-    """The error if the job could not be started. ready: closed by then, or after 5 s.
+def wait_for_exec(
+    pid: int, why_not: int, watchdog: Watchdog, ready: int, begun: "Callable[[], None]" = lambda: None
+) -> str | None:
+    """The error if the job could not be started. ready: closed by then, or after 5 s. begun: called before, once it is known.
 
     Its working directory or program may be on a file system that never answers: deadlines and lease hold meanwhile.
     """
@@ -132,39 +163,42 @@ def wait_for_exec(pid: int, why_not: int, watchdog: Watchdog, ready: int) -> str
             ready = -1
     with os.fdopen(why_not) as why:
         error = why.read() or None
+    begun()
     if ready >= 0:
         os.close(ready)
     return error
 
 
-def reap(pid: int) -> int | None:
-    """Reap all children that have exited; the exit code of this one if it was among them."""
-    code = None
+def reap() -> dict[int, int]:
+    """Reap all children that have exited: their exit codes by pid."""
+    codes: dict[int, int] = {}
     while True:
         try:
             child, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return code
+            return codes
         if not child:
-            return code
-        if child == pid:
-            code = os.waitstatus_to_exitcode(status)
+            return codes
+        codes[child] = os.waitstatus_to_exitcode(status)
 
 
 def wait_for_main(pid: int, watchdog: Watchdog) -> int:
     """The main process's exit code."""
     task = Processes(pid)
-    while (code := reap(pid)) is None:
+    while pid not in (exited := reap()):
         watchdog.enforce(task)
         watchdog.wait()
-    return code
+    return exited[pid]
 
 
-def kill_leftovers(task_dir: str, session: int, watchdog: Watchdog) -> int:
-    """TERM, a grace, KILL to every process that outlived the main process; returns how many there were."""
+def kill_leftovers(task_dir: str, session: int, watchdog: Watchdog, init: int | None = None) -> int:
+    """TERM, a grace, KILL to every process that outlived the main process; returns how many there were.
+
+    init: not it, which ends by itself once nothing else is left.
+    """
     exited_at, task = boottime_us(), Processes(session)
     terminated: set[tuple[int, int]] = set()
-    while tree := descendants({os.getpid()}, scan()):
+    while tree := [process for process in descendants({os.getpid()}, scan()) if process.pid != init]:
         kill_at = exited_at + int(LEFTOVER_GRACE_S * 1_000_000)
         terminating = os.path.exists(f"{task_dir}/terminating.json")
         if terminating:
@@ -179,5 +213,5 @@ def kill_leftovers(task_dir: str, session: int, watchdog: Watchdog) -> int:
                 send(process, signal.SIGTERM)
         terminated.update(process[:2] for process in tree)
         watchdog.wait(0.05)
-        reap(session)
+        reap()
     return len(terminated)

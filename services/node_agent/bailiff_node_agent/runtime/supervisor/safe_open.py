@@ -18,7 +18,7 @@ SYS_OPENAT2 = 437
 NO_MOUNTS, NO_MAGIC_LINKS, NO_LINKS, BENEATH = 1, 2, 4, 8
 
 
-def read(folder: str, name: str, most: int) -> bytes:
+def read(folder: "str | int", name: str, most: int) -> bytes:
     """The content of a regular file below the folder. Raises `OSError`: EFBIG where it is longer than so many bytes."""
     handle = open_file(folder, name)
     with os.fdopen(handle, "rb", buffering=0) as file:

@@ -50,6 +50,14 @@ class SocketServer:
         self._terminal = Terminal(self._poll, self.control_dir.task_dir, log, self.control_dir.user)
         return self._terminal
 
+    def watch(self, handle: int) -> None:
+        """End waits when something can be read here, too."""
+        self._poll.register(handle, select.POLLIN)
+
+    def unwatch(self, handle: int) -> None:
+        """No longer."""
+        self._poll.unregister(handle)
+
     def path(self) -> str:
         """The socket's path for the job. One that is too long for an address goes through /proc, closed to other users."""
         path = f"{self.control_dir.folder}/socket"

@@ -1,0 +1,94 @@
+"""Runs CRIU in the namespaces of a task: it sees plain processes, and neither namespaces nor mounts are part of an image.
+
+The image folder belongs to this user alone and is opened here, below the folder of the job, through no link: its path leads
+through folders of the job's user, who could put another one in its place.
+"""
+
+import errno
+import os
+import re
+import stat
+from typing import Any
+
+from . import safe_open
+from .isolation import enter
+
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+DUMP_LOG, RESTORE_LOG = "dump.log", "restore.log"
+KILLED = 128
+FREE_IDS = 256  # for CRIU's own processes
+FIRST_ID = 300
+CORE = re.compile(r"core-(\d{1,9})\.img")
+
+
+def open_image(at: dict[str, Any]) -> int:
+    """A handle of the image folder. at: `folder`, `name` below it, and its `identity`. Raises `OSError`."""
+    outer = safe_open.open_folder(at["folder"])
+    try:
+        handle = safe_open.open_folder(at["name"], outer)
+    finally:
+        os.close(outer)
+    status = os.fstat(handle)
+    if [status.st_dev, status.st_ino] != at["identity"] or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        os.close(handle)
+        raise OSError(errno.ESTALE, "the folder of the snapshot was replaced", at["name"])
+    return handle
+
+
+def dump(request: dict[str, Any], init: int, main: int) -> int:
+    """Begin to save this process and its children, whose id is that in the namespaces of `init`; they stay stopped.
+
+    Returns the pid of who waits for CRIU; its exit code is CRIU's, or 128 plus the signal that ended it.
+    """
+    image = open_image(request)
+    pid = os.fork()
+    if pid:
+        os.close(image)
+        return pid
+    try:
+        enter(init)
+        arguments = ["dump", "--tree", str(main), "--leave-stopped", "--log-file", DUMP_LOG]
+        code = os.waitstatus_to_exitcode(os.waitpid(_run(request["criu"], arguments, image), 0)[1])
+        os._exit(code if code >= 0 else KILLED - code)
+    finally:
+        os._exit(1)
+
+
+def restore(how: dict[str, Any], image: int, work: int, log: int) -> int:
+    """Restore in the namespaces of this process, as its children. CRIU's exit code, negative for a signal.
+
+    work: folder of CRIU's own log. log: the task's, in the place of the one that `how` names.
+    """
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(_before_free_ids(image)))
+    os.set_inheritable(log, True)
+    os.set_inheritable(work, True)
+    arguments = ["restore", "--restore-detached", "--restore-sibling", "--work-dir", f"/proc/self/fd/{work}"]
+    arguments += ["--log-file", RESTORE_LOG, "--inherit-fd", f"fd[{log}]:{how['log'].lstrip('/')}"]
+    code = os.waitstatus_to_exitcode(os.waitpid(_run(how["criu"], arguments, image), 0)[1])
+    os.close(log)
+    return code
+
+
+def _run(program: str, arguments: list[str], image: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.chdir("/")
+        os.set_inheritable(image, True)
+        common = ["--images-dir", f"/proc/self/fd/{image}", "--manage-cgroups=ignore"]
+        os.execve(program, [program, *arguments, *common], ENVIRONMENT)  # noqa: S606 - no shell
+    finally:
+        os._exit(127)
+
+
+def _before_free_ids(image: int) -> int:
+    """An id after which none that the image has follows for a while."""
+    taken = sorted({int(found[1]) for name in os.listdir(image) if (found := CORE.fullmatch(name))})
+    at = FIRST_ID
+    for each in taken:
+        if each > at + FREE_IDS:
+            break
+        at = max(at, each)
+    return at

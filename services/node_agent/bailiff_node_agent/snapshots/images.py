@@ -1,0 +1,188 @@
+"""The folder of one snapshot: `attempt-NNNN/snapshot.rank-NNNN` in the job's checkpoint folder.
+
+It holds the task's memory, so only the agent's user can enter it. The folders above are the job's user's, who may move them
+or put others in their place: each is opened below the one before it, through no link, and what is restored is what the record
+has the digest of. `manifest.json` names every file with its size and SHA-256; it is written last, once all of them are on disk.
+"""
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bailiff_node_agent.checkpoints import ATTEMPT, MAX_ENTRIES
+from bailiff_node_agent.runtime import Image
+from bailiff_node_agent.runtime.job_files import remove_below
+from bailiff_node_agent.runtime.supervisor import safe_open
+from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES, MAX_FILES = 16 << 20, 100_000
+CHUNK = 4 << 20
+NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+VERSION = 1
+
+
+class BadImage(Exception):
+    """The snapshot is not the one on record, or not whole; the message says why."""
+
+
+def image_name(attempt: int, rank: int) -> str:
+    return f"attempt-{attempt:04}/snapshot.rank-{rank:04}"
+
+
+def make_image(folder: Path, attempt: int, rank: int) -> Image:
+    """An empty folder for a snapshot of this attempt; what an earlier try has left there is removed. Raises `OSError`."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    outer, inner = image_name(attempt, rank).split("/")
+    top = safe_open.open_folder(str(folder))
+    try:
+        owner = os.fstat(top)
+        with suppress(FileExistsError):
+            os.mkdir(outer, 0o700, dir_fd=top)
+        middle = safe_open.open_folder(outer, top)
+        if not os.listdir(middle):  # noqa: PTH208 - a handle; otherwise it is the job's already, or something else was put in its place
+            os.fchown(middle, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(top)
+    try:
+        remove_below(middle, inner)
+        os.mkdir(inner, 0o700, dir_fd=middle)
+        handle = safe_open.open_folder(inner, middle)
+        try:
+            return Image(folder, f"{outer}/{inner}", _own(os.fstat(handle)))
+        finally:
+            os.close(handle)
+    finally:
+        os.close(middle)
+
+
+def image_bytes(image: Image) -> int:
+    """Of all its files; 0 where they are not there any more."""
+    try:
+        with _opened(image.folder, image.name) as handle:
+            return sum(os.stat(name, dir_fd=handle, follow_symlinks=False).st_size for name in _names(handle))
+    except (OSError, BadImage):
+        return 0
+
+
+def sealed(image: Image, facts: dict[str, Any]) -> tuple[str, int]:
+    """Make a saved state durable and write its manifest. Its SHA-256, and the bytes of all files. Raises `OSError`, `BadImage`.
+
+    facts: `main`, `log` and what else a restore must know.
+    """
+    with _opened(image.folder, image.name) as handle:
+        if _own(os.fstat(handle)) != image.identity:
+            raise BadImage("the folder of the snapshot was replaced")
+        with suppress(FileNotFoundError):
+            os.unlink(DUMP_LOG, dir_fd=handle)
+        files = {name: _digest(handle, name, durable=True) for name in _names(handle)}
+        content = json.dumps({"v": VERSION, **facts, "files": files}, sort_keys=True).encode()
+        new = os.open(f"{MANIFEST}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle)
+        with os.fdopen(new, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(new)
+        os.rename(f"{MANIFEST}.new", MANIFEST, src_dir_fd=handle, dst_dir_fd=handle)
+        os.fsync(handle)
+    for above in (image.name.split("/")[0], "."):
+        with _opened(image.folder, above) as handle:
+            os.fsync(handle)
+    return hashlib.sha256(content).hexdigest(), sum(each["size"] for each in files.values())
+
+
+def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image, dict[str, Any]]:
+    """The snapshot with a manifest of this digest, every file of which is as it says; and the manifest. Raises `BadImage`."""
+    name = image_name(attempt, rank)
+    try:
+        with _opened(folder, name) as handle:
+            status = os.fstat(handle)
+            if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+                raise BadImage("its folder was made or opened by somebody else")
+            content = safe_open.read(handle, MANIFEST, MAX_MANIFEST_BYTES)
+            if hashlib.sha256(content).hexdigest() != sha256:
+                raise BadImage("its manifest is not the one on record")
+            manifest = json.loads(content)
+            if manifest["v"] != VERSION:
+                raise BadImage(f"its format is {manifest['v']}, and this release reads {VERSION}")
+            found, expected = {*_names(handle)} - {MANIFEST}, manifest["files"]
+            if found != {*expected}:
+                raise BadImage(f"files are missing or were added: {', '.join(sorted(found ^ {*expected}))[:200]}")
+            for file, facts in expected.items():
+                if _digest(handle, file) != facts:
+                    raise BadImage(f"{file} was changed")
+            return Image(folder, name, _own(status), manifest["main"], manifest["log"]), manifest
+    except OSError as problem:
+        raise BadImage(f"it cannot be read: {problem.strerror}") from None
+
+
+def remove_images(folder: Path, rank: int, but: int | None = None) -> None:
+    """Remove all snapshots of this rank, but that of one attempt. Raises `OSError`."""
+    try:
+        top = safe_open.open_folder(str(folder))
+    except FileNotFoundError:
+        return
+    try:
+        with os.scandir(top) as entries:
+            attempts = [entry.name for entry in islice(entries, MAX_ENTRIES) if ATTEMPT.fullmatch(entry.name)]
+        for outer in attempts:
+            if but is None or outer != image_name(but, rank).split("/")[0]:
+                with suppress(NotADirectoryError, FileNotFoundError):
+                    _remove(top, outer, rank)
+    finally:
+        os.close(top)
+
+
+def _remove(top: int, outer: str, rank: int) -> None:
+    middle = safe_open.open_folder(outer, top)
+    try:
+        remove_below(middle, image_name(0, rank).split("/")[1])
+    finally:
+        os.close(middle)
+    with suppress(OSError):  # the job has checkpoints there
+        os.rmdir(outer, dir_fd=top)
+
+
+@contextmanager
+def _opened(folder: Path, name: str) -> Iterator[int]:
+    outer = safe_open.open_folder(str(folder))
+    try:
+        handle = safe_open.open_folder(name, outer)
+    finally:
+        os.close(outer)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _names(handle: int) -> list[str]:
+    with os.scandir(handle) as entries:
+        names = [entry.name for entry in islice(entries, MAX_FILES + 1)]
+    if len(names) > MAX_FILES or any(not NAME.fullmatch(name) for name in names):
+        raise BadImage(f"it has more than {MAX_FILES} files, or such as no snapshot has")
+    return sorted(names)
+
+
+def _digest(folder: int, name: str, *, durable: bool = False) -> dict[str, Any]:
+    """Size and SHA-256 of a file. durable: and have it on disk."""
+    handle, digest, size = safe_open.open_file(folder, name, os.O_RDONLY), hashlib.sha256(), 0
+    with os.fdopen(handle, "rb", buffering=0) as file:
+        buffer = bytearray(CHUNK)
+        with memoryview(buffer) as view:
+            while count := file.readinto(buffer):
+                digest.update(view[:count])
+                size += count
+        if durable:
+            os.fsync(handle)
+    return {"size": size, "sha256": digest.hexdigest()}
+
+
+def _own(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

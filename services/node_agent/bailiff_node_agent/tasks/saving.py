@@ -1,0 +1,127 @@
+"""Evictions in which the platform saves the task's state: instead of the job, or where the job does not answer its notice."""
+
+import asyncio
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from bailiff_node_agent.agent_context import AgentContext
+from bailiff_node_agent.disk import RunningEviction
+from bailiff_node_agent.runtime import Image, Runtime, TaskKey, job_files
+from bailiff_node_agent.snapshots import DRIVER, BadImage, image_bytes, make_image, remove_images, sealed
+from bailiff_service.clock_and_ids import ClockAndIds
+
+from .stages import EvictionStages, stuck_in
+from .task_table import LocalTask
+
+Outcome = Literal["stored", "failed", "ended"]
+MAX_REASON = 1000
+
+
+class NotSaved(Exception):
+    """The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saver:
+    context: AgentContext
+    stages: EvictionStages
+    clock_and_ids: ClockAndIds
+    _saving: set[TaskKey] = field(default_factory=set)
+
+    def is_due(self, task: LocalTask, eviction: RunningEviction) -> bool:
+        """Whether the platform saves the task at the time when TERM would be sent."""
+        mode = eviction.detail.get("save", "job")
+        return mode == "snapshot" or (mode == "auto" and "acknowledged" not in task.stages)
+
+    def is_saving(self, task: LocalTask) -> bool:
+        """Whether it is being saved, or is: its eviction cannot be withdrawn any more."""
+        return task.key in self._saving or "stored" in task.stages
+
+    async def save(self, task: LocalTask, eviction: RunningEviction) -> Outcome:
+        """Save the task's state and end it; `failed`: it goes on. `ended`: it has exited meanwhile, or must not go on."""
+        if task.key in self._saving:
+            return "ended"  # the eviction was shortened meanwhile: who saves it goes on
+        if "save_failed" in task.stages:
+            return "failed"
+        runtime = self.context.runtimes[task.runtime]
+        self._saving.add(task.key)
+        try:
+            left = (eviction.kill_boottime_us - self.clock_and_ids.boot()) / 1_000_000
+            async with asyncio.timeout(max(0.0, left)):
+                if "stored" not in task.stages:
+                    await self._store(runtime, task, eviction)
+        except TimeoutError:
+            return self._failed(task, eviction, "it was not done when the time was over")
+        except NotSaved as problem:
+            outcome = self._failed(task, eviction, str(problem))
+            if outcome == "failed":
+                await runtime.thaw(task.key)
+            return outcome
+        finally:
+            self._saving.discard(task.key)
+        await runtime.kill(task.key)
+        return "stored"
+
+    async def _store(self, runtime: Runtime, task: LocalTask, eviction: RunningEviction) -> None:
+        """Raises `NotSaved`."""
+        if not runtime.capabilities.saves:
+            raise NotSaved("this node has no program that saves tasks")
+        log = runtime.log_path(task.key)
+        kill_at, image = eviction.kill_boottime_us, await self._image(task, eviction)
+        await runtime.deadlines(task.key, kill_at, kill_at)  # a supervisor without an agent sends no TERM meanwhile
+        self.stages.reach(task, eviction, "frozen", driver=DRIVER)
+        dumped = await runtime.save(task.key, image, str(eviction.notice_boottime_us))
+        if dumped.why_not and not dumped.is_whole and task.state == "running":
+            self._failed(task, eviction, dumped.why_not)
+            self.stages.reach(task, eviction, "kill_sent", stuck_in=stuck_in(task.stages))
+            await runtime.kill(task.key)  # it may be damaged: it must not go on
+        if dumped.why_not:
+            raise NotSaved(dumped.why_not)
+        self.stages.reach(task, eviction, "dumped", driver=DRIVER, bytes=await job_files.reading(image_bytes, image))
+        facts = {"driver": DRIVER, "main": dumped.main, "log": str(log), "cpu": self.context.cpu_features}
+        try:
+            digest, size = await job_files.reading(sealed, image, facts)
+        except (OSError, BadImage) as problem:
+            raise NotSaved(_words(problem)) from None
+        if task.state != "running" or "kill_sent" in task.stages:
+            raise NotSaved("it was killed meanwhile")  # and that is on record
+        self.stages.reach(task, eviction, "stored", driver=DRIVER, sha256=digest, bytes=size)
+
+    async def _image(self, task: LocalTask, eviction: RunningEviction) -> Image:
+        """The folder, made once for an eviction: the next agent waits for what is being written into it."""
+        known = eviction.detail.get("image")
+        if known is not None:
+            return Image(Path(known["folder"]), known["name"], tuple(known["identity"]))
+        folder = self.context.checkpoints_of(task.key.job)
+        try:
+            image = await job_files.reading(make_image, folder, task.key.attempt, int(task.key.task))
+        except OSError as problem:
+            raise NotSaved(_words(problem)) from None
+        now = self.context.evictions.get(str(task.key))
+        if now is not None:
+            about = {**asdict(image), "folder": str(image.folder)}
+            self.context.evictions.renew(replace(now, detail={**now.detail, "image": about}))
+        return image
+
+    def _failed(self, task: LocalTask, eviction: RunningEviction, why: str) -> Outcome:
+        if task.state != "running" or "kill_sent" in task.stages:
+            return "ended"
+        self.stages.reach(task, eviction, "save_failed", driver=DRIVER, reason=why[:MAX_REASON])
+        return "failed"
+
+
+async def remove_older(context: AgentContext, task: LocalTask) -> None:
+    """Remove snapshots that nobody needs: those before a stored one; all of a task that has ended well and not by an eviction."""
+    but = task.key.attempt if "stored" in task.stages else None
+    has_ended = task.messages.is_done or (task.exit_code == 0 and context.evictions.get(str(task.key)) is None)
+    if but is None and not has_ended:
+        return
+    try:
+        await job_files.reading(remove_images, context.checkpoints_of(task.key.job), int(task.key.task), but)
+    except OSError as problem:
+        context.log().warning("snapshots could not be removed", job=task.key.job, reason=_words(problem))
+
+
+def _words(problem: Any) -> str:
+    return str(problem.strerror if isinstance(problem, OSError) and problem.strerror else problem)

@@ -1,0 +1,423 @@
+"""A whole agent on a machine with CRIU: evictions in which the platform saves the task, and starts that restore it."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kits.agent import carry_out, context_on
+from tests.kits.criu import criu_dumping, criu_program, needs_criu, paused_criu
+from tests.kits.saved_programs import PRELUDE
+from tests.kits.small_disk import SmallDisk
+from tests.kits.waiting import until
+
+from bailiff_bus.messages.commands import (
+    CancelEviction,
+    Evict,
+    Fence,
+    RecordRef,
+    SnapshotRef,
+    StartTask,
+    TaskAssignment,
+)
+from bailiff_bus.messages.reports import (
+    EvictionStageReport,
+    NodeInventory,
+    ReportBody,
+    TaskCancelEvictionRefusedReport,
+    TaskExitedReport,
+    TaskReleasedReport,
+    TaskRestoredReport,
+    TaskRestoreFailedReport,
+    TaskStartedReport,
+)
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_devstack.simulated_node import SimulatedInventory
+from bailiff_node_agent.agent import Agent
+from bailiff_node_agent.disk import MemoryStorage
+from bailiff_node_agent.reporter import decode_report
+from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.snapshots import Criu
+from bailiff_service.clock_and_ids import SYSTEM
+from bailiff_service.metrics import Metrics
+
+pytestmark = [pytest.mark.slow, needs_criu]
+SECOND = 1_000_000
+LONG = 300 * SECOND
+WAITS = """
+signal.signal(signal.SIGTERM, lambda *_: (print("had TERM", flush=True), os._exit(3)))
+wait()
+print("went on", os.getpid())
+"""
+HELD = "server = socket.create_server(('127.0.0.1', 0))\nheld = socket.create_connection(server.getsockname())\n"
+
+
+class World:
+    """One machine, and an agent that can die and come back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.criu = folder, criu_program()
+        self.storage, self.sent = MemoryStorage(), list[ReportBody]()
+        self.running: asyncio.Task[None] | None = None
+        self.checkpoints = folder / "checkpoints"
+        self.seq = 10
+        for each in ("logs", "checkpoints", "work"):
+            (folder / each).mkdir(exist_ok=True)
+
+    async def agent_starts(self, **parts: Any) -> None:
+        runtime = ProcessRuntime(self.folder, criu=self.criu)
+        given = {"folder": self.folder, "checkpoints": self.checkpoints, **parts}
+        inventory = SimulatedInventory("2xH100-80GB", "n1")
+        context = context_on(self.storage, inventory=inventory, runtimes={"process": runtime}, **given)
+        self.agent = Agent(context, SYSTEM, Metrics(), self.collect)
+        await self.agent.adopt()
+        self.running = asyncio.create_task(self.agent.run())
+        await carry_out(self.agent, Fence(**self._common(), sender="admission"))
+
+    async def agent_dies(self) -> None:
+        assert self.running is not None
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+
+    def collect(self) -> None:
+        for number, kept in self.agent.context.reports.unsent():
+            self.sent.append(decode_report(kept))
+            self.agent.received(number)
+
+    def _common(self) -> dict[str, Any]:
+        return {"node": "n1", "incarnation": self.agent.context.incarnation.incarnation, "sender_epoch": 1}
+
+    def _about(self, attempt: int) -> dict[str, Any]:
+        self.seq += 1
+        return {**self._common(), "ordered_by": RecordRef(epoch=1, seq=self.seq), "job": "job", "attempt": attempt}
+
+    async def starts(self, program: str = WAITS, attempt: int = 0, restore: SnapshotRef | None = None, **about: Any) -> None:
+        command = (sys.executable, "-I", "-S", "-c", PRELUDE + program)
+        spec = JobSpec(command=command, working_dir=str(self.folder / "work"))
+        given = {"spec": spec, "grace": SECOND, "master_node": "n1", "checkpoint": "snapshot", **about}
+        task = TaskAssignment(task=0, restore=restore)
+        await carry_out(self.agent, StartTask(sender="admission", **self._about(attempt), tasks=(task,), **given))
+
+    async def starts_and_is_ready(self, program: str = WAITS, **about: Any) -> None:
+        await self.starts(program, **about)
+        await until(lambda: "ready" in self.output(0))
+
+    async def evict(self, attempt: int = 0, **about: Any) -> None:
+        given = {"tasks": (0,), "grace": LONG, "term_after": LONG, "cause": "preemption", "save": "snapshot", **about}
+        await carry_out(self.agent, Evict(sender="executor", **self._about(attempt), **given))
+
+    async def cancel(self) -> None:
+        await carry_out(self.agent, CancelEviction(sender="executor", **self._about(0), tasks=(0,)))
+
+    async def stored(self) -> SnapshotRef:
+        """The snapshot of the first attempt, once it has ended."""
+        await self.seen(TaskReleasedReport)
+        [stored] = [each for each in self.of(EvictionStageReport) if each.stage == "stored"]
+        return SnapshotRef(attempt=0, driver=stored.driver, sha256=stored.sha256, bytes=stored.bytes)
+
+    async def seen(self, kind: type[Any], count: int = 1) -> Any:
+        await until(lambda: len(self.of(kind)) >= count)
+        return self.of(kind)[count - 1]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [report for report in self.sent if isinstance(report, kind)]
+
+    def stages(self) -> list[str]:
+        return [report.stage for report in self.of(EvictionStageReport)]
+
+    def output(self, attempt: int) -> str:
+        path = self.folder / f"logs/job-{attempt}-0.log"
+        return path.read_text() if path.exists() else ""
+
+    def images(self) -> list[Path]:
+        return sorted(self.checkpoints.glob("job/attempt-*/snapshot.*"))
+
+    def go(self) -> None:
+        (self.folder / "work/go").touch()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(tmp_path)
+    await world.agent_starts()
+    yield world
+    runtime = world.agent.context.runtimes["process"]
+    for task in world.agent.tasks.running():
+        with suppress(Exception):
+            await runtime.kill(task.key)
+    await world.agent_dies()
+
+
+async def test_a_job_that_knows_nothing_is_saved_and_goes_on_in_its_next_attempt(world: World) -> None:
+    await world.starts_and_is_ready()
+    await world.evict()
+    snapshot = await world.stored()
+    assert world.stages() == ["noticed", "frozen", "dumped", "stored"]
+    [exited] = world.of(TaskExitedReport)
+    assert (exited.exit_code, world.output(0)) == (-signal.SIGKILL, "ready\n")  # it had no TERM
+    dumped = world.of(EvictionStageReport)[2]
+    assert dumped.bytes > 1 << 20
+    await world.starts("print('started anew')", 1, snapshot)
+    restored = await world.seen(TaskRestoredReport)
+    assert (restored.from_attempt, restored.driver, restored.bytes) == (0, "criu", snapshot.bytes)
+    assert restored.verified > 0
+    assert restored.restored > 0
+    world.go()
+    ended = await world.seen(TaskExitedReport, 2)
+    assert (ended.exit_code, world.output(1)) == (0, "went on 2\n")
+    await world.seen(TaskReleasedReport, 2)
+    assert world.images() == []  # it has ended well: nobody needs them
+
+
+async def test_of_two_snapshots_only_the_newer_one_is_kept(world: World) -> None:
+    await world.starts_and_is_ready("wait()\nos.unlink('go')\nwait()\nprint('went on')")
+    await world.evict()
+    await world.starts("", 1, await world.stored())
+    world.go()
+    await until(lambda: "ready" in world.output(1))
+    await world.evict(1)
+    await world.seen(TaskReleasedReport, 2)
+    assert [each.parent.name for each in world.images()] == ["attempt-0001"]
+
+
+async def test_what_cannot_be_saved_is_told_and_has_term_with_what_is_left(world: World) -> None:
+    await world.starts_and_is_ready(HELD + WAITS)
+    await world.evict()
+    exited = await world.seen(TaskExitedReport)
+    assert world.stages() == ["noticed", "frozen", "save_failed", "term_sent"]
+    assert world.of(EvictionStageReport)[2].reason.startswith("it has an open TCP connection")
+    assert (exited.exit_code, "had TERM" in world.output(0)) == (3, True)
+
+
+@pytest.mark.parametrize("about", [{"checkpoint": "job"}, {"world_size": 2}], ids=["by the job", "a gang"])
+async def test_who_was_not_started_for_it_has_term(world: World, about: dict[str, Any]) -> None:
+    await world.starts_and_is_ready(**about)
+    await world.evict()
+    assert (await world.seen(TaskExitedReport)).exit_code == 3
+    assert world.of(EvictionStageReport)[2].reason == "it was not started so that it can be saved"
+
+
+async def test_a_node_without_criu_says_so(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.criu = None  # type: ignore[assignment]
+    await world.agent_starts()
+    await world.starts_and_is_ready()
+    await world.evict()
+    assert (await world.seen(TaskExitedReport)).exit_code == 3
+    assert world.of(EvictionStageReport)[1].reason == "this node has no program that saves tasks"
+    await world.agent_dies()
+
+
+@pytest.mark.parametrize("save", ["job", "none"])
+async def test_without_a_snapshot_it_has_term_at_once(world: World, save: str) -> None:
+    await world.starts_and_is_ready()
+    await world.evict(save=save)
+    assert (await world.seen(TaskExitedReport)).exit_code == 3
+    assert (world.stages(), world.images()) == (["noticed", "term_sent"], [])
+
+
+ATTACHED = """
+connection = socket.socket(socket.AF_UNIX)
+folder = os.open(os.environ["BAILIFF_CONTROL_DIR"], os.O_RDONLY)
+connection.connect(f"/proc/self/fd/{folder}/socket")
+def say(text):
+    connection.sendall(text + b"\\n")
+    connection.recv(1000)
+say(b'{"type": "hello", "v": 1, "rank": 0, "pid": 1}')
+"""
+ANSWERS = """
+print("ready", flush=True)
+while not os.path.exists(os.environ["BAILIFF_CONTROL_DIR"] + "/notice.json"):
+    time.sleep(0.01)
+say(b'{"type": "acknowledged", "step": 1}')
+os._exit(85)
+"""
+
+
+async def test_with_auto_a_job_that_answers_its_notice_saves_itself(world: World) -> None:
+    await world.starts_and_is_ready(ATTACHED + ANSWERS, checkpoint="auto")
+    await world.evict(save="auto")
+    assert (await world.seen(TaskExitedReport)).exit_code == 85
+    assert world.stages() == ["noticed", "acknowledged"]
+
+
+async def test_with_auto_a_job_that_does_not_answer_is_saved_when_term_is_due(world: World) -> None:
+    """This one listened once; its connection is closed, so that it can be saved."""
+    closes = "\nconnection.close(); os.close(folder)\n"
+    await world.starts_and_is_ready(ATTACHED + closes + WAITS, checkpoint="auto")
+    await world.evict(save="auto", term_after=SECOND)
+    await world.stored()
+    noticed, frozen, *_ = world.of(EvictionStageReport)
+    assert (noticed.attached, noticed.term_after) == (True, SECOND)
+    assert frozen.elapsed >= SECOND
+    assert "had TERM" not in world.output(0)
+
+
+async def test_with_auto_a_job_that_never_listened_is_saved_at_once(world: World) -> None:
+    await world.starts_and_is_ready(checkpoint="auto")
+    await world.evict(save="auto")
+    await world.stored()
+    assert world.stages() == ["noticed", "frozen", "dumped", "stored"]
+
+
+async def test_a_snapshot_that_was_tampered_with_is_not_restored_and_the_job_starts_anew(world: World) -> None:
+    await world.starts_and_is_ready()
+    await world.evict()
+    snapshot = await world.stored()
+    pages = next(world.images()[0].glob("pages-*"))
+    with pages.open("r+b") as file:
+        file.write(b"\0\1\2\3")
+    await world.starts("print('started anew')", 1, snapshot)
+    failed = await world.seen(TaskRestoreFailedReport)
+    assert (failed.from_attempt, failed.driver, failed.reason) == (0, "criu", f"{pages.name} was changed")
+    await world.seen(TaskExitedReport, 2)
+    assert world.output(1) == "started anew\n"
+    assert [type(each) for each in world.sent if isinstance(each, TaskStartedReport | TaskRestoreFailedReport)][1:] == [
+        TaskStartedReport,
+        TaskRestoreFailedReport,
+    ]
+
+
+async def test_another_cpu_does_not_restore_it(world: World) -> None:
+    await world.starts_and_is_ready()
+    await world.evict()
+    snapshot = await world.stored()
+    world.agent.context.cpu_features = "0" * 64
+    await world.starts("print('started anew')", 1, snapshot)
+    failed = await world.seen(TaskRestoreFailedReport)
+    assert failed.reason == "this node's CPU has other features than the one on which it was saved"
+
+
+async def test_a_disk_that_is_full_is_told_and_the_job_goes_on_to_term(world: World, tmp_path: Path) -> None:
+    disk = SmallDisk(tmp_path / "checkpoints", "4m")
+    try:
+        await world.starts_and_is_ready()
+        with disk.full():
+            await world.evict()
+            assert (await world.seen(TaskExitedReport)).exit_code == 3
+    finally:
+        disk.close()
+    assert world.stages()[-2:] == ["save_failed", "term_sent"]
+    reason = next(each.reason for each in world.of(EvictionStageReport) if each.stage == "save_failed")
+    assert "No space left" in reason or "disk is full" in reason
+
+
+# --- who dies meanwhile, and deadlines
+
+
+async def saving(world: World) -> None:
+    """In the middle of an eviction: the task is frozen, and CRIU has written its state."""
+    world.criu = str(paused_criu(world.folder))
+    await world.agent_dies()
+    await world.agent_starts()
+    await world.starts_and_is_ready()
+    await world.evict()
+    await until(lambda: (world.folder / "frozen").exists())
+
+
+def goes_on(world: World) -> None:
+    (world.folder / "gate").touch()
+
+
+async def test_an_agent_that_is_killed_meanwhile_goes_on_with_it_when_it_is_back(world: World) -> None:
+    await saving(world)
+    await world.agent_dies()
+    await world.agent_starts()
+    goes_on(world)
+    snapshot = await world.stored()
+    assert world.stages() == ["noticed", "frozen", "dumped", "stored"]
+    await world.starts("", 1, snapshot)
+    await world.seen(TaskRestoredReport)
+    world.go()
+    await world.seen(TaskExitedReport, 2)
+    assert world.output(1) == "went on 2\n"
+
+
+async def test_an_agent_that_comes_back_after_the_dump_goes_on_with_it(world: World) -> None:
+    await saving(world)
+    await world.agent_dies()
+    goes_on(world)
+    await until(lambda: any(world.folder.glob("tasks/*/saved.json")))
+    await world.agent_starts()
+    await world.stored()
+
+
+async def test_an_agent_that_stays_away_leaves_no_task_behind(world: World) -> None:
+    """Its supervisor keeps the deadline; what was not finished is no snapshot."""
+    world.criu = str(paused_criu(world.folder))
+    await world.agent_dies()
+    await world.agent_starts()
+    await world.starts_and_is_ready()
+    await world.evict(grace=2 * SECOND)
+    await until(lambda: (world.folder / "frozen").exists())
+    await world.agent_dies()
+    await until(lambda: any(world.folder.glob("tasks/*/exit.json")))
+    await world.agent_starts()
+    await until(lambda: not world.agent.tasks.running())
+    assert "stored" not in world.stages()
+    assert not [*world.checkpoints.glob("job/*/snapshot.*/manifest.json")]
+
+
+async def test_a_killed_criu_ends_the_task(world: World) -> None:
+    """Nobody knows what it has left of it."""
+    await saving(world)
+    for pid in criu_dumping(world.images()[0]):
+        os.kill(pid, signal.SIGKILL)
+    exited = await world.seen(TaskExitedReport)
+    assert (exited.exit_code, world.stages()) == (-9, ["noticed", "frozen", "save_failed", "kill_sent"])
+    assert "had TERM" not in world.output(0)
+
+
+async def test_a_save_that_takes_too_long_ends_with_the_deadline(world: World) -> None:
+    world.criu = str(paused_criu(world.folder))
+    await world.agent_dies()
+    await world.agent_starts()
+    await world.starts_and_is_ready()
+    await world.evict(grace=2 * SECOND)
+    exited = await world.seen(TaskExitedReport)
+    assert exited.exit_code == -9
+    assert (world.stages()[2], world.stages()[-1]) == ("save_failed", "kill_sent")
+
+
+async def test_a_shortened_grace_holds_for_a_save_that_has_begun(world: World) -> None:
+    await saving(world)
+    await world.evict(grace=SECOND)
+    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert world.stages()[-1] == "kill_sent"
+
+
+async def test_it_is_not_cancelled_once_it_has_begun(world: World) -> None:
+    await saving(world)
+    await world.cancel()
+    await world.seen(TaskCancelEvictionRefusedReport)
+    goes_on(world)
+    await world.stored()
+
+
+async def test_the_node_says_what_it_can_save(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.agent_starts(criu=Criu(criu_program(), "4.2"))
+    inventory = await world.seen(NodeInventory, 2)
+    [offer] = inventory.snapshots
+    assert (offer.driver, offer.version, offer.why_not, len(offer.cpu)) == ("criu", "4.2", "", 64)
+    assert offer.bytes_per_s > 0
+    assert [*world.checkpoints.iterdir()] == []
+    await world.agent_dies()
+
+
+async def test_a_node_that_cannot_save_says_why(tmp_path: Path) -> None:
+    program = tmp_path / "criu"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    world = World(tmp_path)
+    await world.agent_starts(criu=Criu(str(program), "4.2"))
+    [offer] = (await world.seen(NodeInventory, 2)).snapshots
+    assert offer.why_not
+    assert json.loads(offer.model_dump_json())["bytes_per_s"] == 0
+    await world.agent_dies()
