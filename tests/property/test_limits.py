@@ -141,11 +141,11 @@ def test_the_list_names_users_that_are_near_and_who_was_above_a_rate():
 
 def test_how_near_the_fullest_bucket_is():
     rates, limits = Rates(), Limits(requests_per_second=1)
-    assert rates.fullest(0) == 0
+    assert rates.nearest(0) == (0, "", "")
     for _ in range(30):
         rates.count("ada", limits, 1, 0)
     rates.count("bo", limits, 1, 0)
-    assert (rates.fullest(0), rates.fullest(BURST // 4), rates.fullest(BURST)) == (50, 25, 0)
+    assert [rates.nearest(now)[:2] for now in (0, BURST // 4, BURST)] == [(50, "ada"), (25, "ada"), (0, "")]
 
 
 def test_open_jobs_of_a_snapshot_are_counted_without_decoding_them():

@@ -85,7 +85,7 @@ REQUEST_RATE = _pools(
     "bailiff_request_rate_percent",
     "gauge",
     ("pool", "of"),
-    "how much of their limits of rates the pool, and the nearest user and project use; at 100 requests wait or are rejected",
+    "how much of their rates the pool, and the nearest user, unverified source and project use; at 100 more waits or is rejected",
 )
 DEVICES = _pools("bailiff_devices", "gauge", ("pool", "state"), "GPUs of nodes that are not lost, by state")
 MIG_DEVICES = _pools(

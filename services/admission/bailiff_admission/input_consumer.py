@@ -9,12 +9,11 @@ from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Span, Wante
 from bailiff_core.model.placement_ranges import runs
 from bailiff_core.model.policy import LimitRules
 from bailiff_service.clock_and_ids import ClockAndIds
-from bailiff_service.metrics import REQUEST_RATE, Sample
 
 from .input_positions import InputPositions
-from .rates import Rates
+from .rates import Kind, NearestRate, Rates
 from .shed_requests import ShedRequests, above_rate, too_many_waiting
-from .turns import OPERATORS, Turns, User
+from .turns import OPERATORS, UNKNOWN, Turns, User
 
 INPUTS = (topics.REQUESTS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.NODE_REPORTS)
 PARTITION_REFRESH_US = 30_000_000
@@ -87,7 +86,7 @@ class InputConsumer:
         limits: Callable[[], LimitRules],
     ) -> None:
         self._bus, self._partitions, self._wanted, self._sender_of = bus, partitions, wanted, sender_of
-        self._limits, self._rates, self._pool_rates = limits, Rates(), Rates()
+        self._limits, self._user_rates, self._source_rates, self._pool_rates = limits, Rates(), Rates(), Rates()
         self.positions = InputPositions({}, 0)
         self._reader: Reader | None = None
         self._followed: dict[str, tuple[str, int]] = {}
@@ -152,20 +151,22 @@ class InputConsumer:
             return
         user, size = self._sender_of(message), len(message.value)
         if user.rank != OPERATORS:
-            key, limits = f"{user.rank} {user.name}", self._limits().user
-            retry_at = self._rates.retry_at(key, limits, size, message.time)
+            limits, rates = self._limits().user, self._source_rates if user.rank == UNKNOWN else self._user_rates
+            retry_at = rates.retry_at(user.name, limits, size, message.time)
             if retry_at is not None:
                 self.shed.add(user, message, above_rate(user.name, retry_at))
                 return
-            self._rates.count(key, limits, size, message.time)
+            rates.count(user.name, limits, size, message.time)
         for other, shed in self._turns.add(user, message, size):
             self.shed.add(other, shed, too_many_waiting(shed))
 
-    def samples(self) -> Iterator[Sample]:
-        """The metric of the rates of users and of the pool."""
+    def nearest_rates(self) -> Iterator[NearestRate]:
+        """Of the users, of the sources whose users are not proven, and of the pool."""
         now = self._partitions.now()
-        yield REQUEST_RATE, ("user",), self._rates.fullest(now)
-        yield REQUEST_RATE, ("pool",), self._pool_rates.fullest(now)
+        of_kind: dict[Kind, Rates] = {"user": self._user_rates, "source": self._source_rates, "pool": self._pool_rates}
+        for of, rates in of_kind.items():
+            percent, name, limit = rates.nearest(now)
+            yield NearestRate(of, percent, name, f"limits.{'user' if of == 'source' else of}.{limit}")
 
     def done(self, topic: str, partition: int, offsets: Iterable[int]) -> None:
         """The next record says that these inputs are done."""

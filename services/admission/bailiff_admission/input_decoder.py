@@ -1,6 +1,5 @@
 """Decodes one input message into facts: pool, envelope, identity, and the handler for its type."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -26,10 +25,9 @@ from bailiff_log.rejected_requests import evidence_of
 from bailiff_log.signatures import verify
 from bailiff_log.signed_requests import kept_request
 from bailiff_service.clock_and_ids import ClockAndIds
-from bailiff_service.metrics import REQUEST_RATE, Sample
 
 from .liveness import Liveness
-from .rates import Rates
+from .rates import NearestRate, Rates
 from .request_handlers import ReportNumbers, facts_of_progress, facts_of_proposal, facts_of_report
 from .senders import proven_sender
 from .shed_requests import above_rate
@@ -100,7 +98,8 @@ class InputDecoder:
         self._latest_pool = latest_pool or LatestPool()
         self._pool, self._strays, self._declared = pool, strays, declared
         self._clock_and_ids, self._liveness, self._unsigned = clock_and_ids, liveness, unsigned
-        self._numbers, self._signed_times, self._rates = ReportNumbers(), SignedTimes(), Rates()
+        self._numbers, self._signed_times = ReportNumbers(), SignedTimes()
+        self._rates = {verified: Rates() for verified in (False, True)}  # of projects; claims use up nothing of the others
         self.orphans: dict[tuple[str, str, int, int], TrackedTask] = {}
         self.reconciliation = TruncationReconciliation()
 
@@ -156,29 +155,34 @@ class InputDecoder:
             found.spec = spec_of(envelope.data)
             digest = spec_digest(found.salt, found.spec)
         asked = ReceivedRequest(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
-        outcome = self._within_project(state, message, admit_received(state, asked, evidence_of(state, body, digest)))
+        outcome = self._within_project(
+            state, message, admit_received(state, asked, evidence_of(state, body, digest)), found.sender
+        )
         if isinstance(outcome, Rejected) and identity.auth == "signed":
             found.request = kept_request(envelope, rejected=True)
         if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):
             found.submitted = body
         return outcome
 
-    def samples(self, now: int) -> Iterator[Sample]:
-        """The metric of the rates of projects. now: the broker's, µs UTC."""
-        yield REQUEST_RATE, ("project",), self._rates.fullest(now)
+    def nearest_rate(self, now: int) -> NearestRate:
+        """Of the projects. now: the broker's, µs UTC."""
+        percent, name, limit = max(rates.nearest(now) for rates in self._rates.values())
+        return NearestRate("project", percent, name, f"limits.project.{limit}")
 
-    def _within_project(self, state: PoolState, message: Message, outcome: list[Fact] | Rejected) -> list[Fact] | Rejected:
+    def _within_project(
+        self, state: PoolState, message: Message, outcome: list[Fact] | Rejected, sender: str | None
+    ) -> list[Fact] | Rejected:
         """The outcome, unless the job's project asks for more than its rates."""
         if isinstance(outcome, Rejected) or not outcome or not isinstance(outcome[0], JobSubmitted):
             return outcome
         demand, limits = outcome[0].demand, state.rules.limits.project
         if not demand.project:
             return outcome
-        size = len(message.value)
-        retry_at = self._rates.retry_at(demand.project, limits, size, message.time)
+        size, rates = len(message.value), self._rates[sender is not None]
+        retry_at = rates.retry_at(demand.project, limits, size, message.time)
         if retry_at is not None:
             return replace(above_rate(demand.project, retry_at, "project"), job=demand.job)
-        self._rates.count(demand.project, limits, size, message.time)
+        rates.count(demand.project, limits, size, message.time)
         return outcome
 
     def _from_participant(

@@ -4,6 +4,8 @@ Each rate is that of a leaky bucket: on average so many per second, and after a 
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from bailiff_core.model.policy import Limits
 
@@ -11,8 +13,24 @@ BURST, SECOND = 60_000_000, 1_000_000
 MOST_KEYS = 1_000
 
 
+Kind = Literal["user", "source", "project", "pool"]
+
+
+@dataclass(frozen=True, slots=True)
+class NearestRate:
+    """Who of one kind is nearest to a limit of its rates. percent: at 100 the next request is rejected, or waits.
+
+    of: for `source` the name of who sends is a claim. field: the policy's.
+    """
+
+    of: Kind
+    percent: int
+    name: str
+    field: str
+
+
 class Rates:
-    """The rates of one writer. A key is a user's, a project's, or the pool's."""
+    """The rates of one writer, of those of one kind. A key is a user's, a source's, a project's, or the pool's."""
 
     def __init__(self) -> None:
         self._empty_at: dict[tuple[str, str], int] = {}
@@ -34,12 +52,18 @@ class Rates:
             self._empty_at = {each: at for each, at in self._empty_at.items() if at > now}
             self._prune_above = max(MOST_KEYS, 2 * len(self._empty_at))
 
-    def fullest(self, now: int) -> int:
-        """How full the fullest bucket is, percent; at 100 its next request is rejected, or waits."""
-        return max(((at - now) * 100 // BURST for at in self._empty_at.values() if at > now), default=0)
+    def nearest(self, now: int) -> tuple[int, str, str]:
+        """How full the fullest bucket is, percent, its key, and the name of its limit; 0 and no names without any.
+
+        At 100 the next request is rejected, or waits.
+        """
+        full = ((at - now, *key) for key, at in self._empty_at.items() if at > now)
+        left, key, name = max(full, default=(0, "", ""))
+        return left * 100 // BURST, key, name
 
     def _buckets(self, key: str, limits: Limits, size: int, now: int) -> Iterator[tuple[str, int, int]]:
         """Name, when it is empty, and the time that the request fills it for. No request is above a bucket's size."""
-        for name, rate, amount in (("requests", limits.requests_per_second, 1), ("bytes", limits.bytes_per_second, size)):
+        for name, amount in (("requests_per_second", 1), ("bytes_per_second", size)):
+            rate: int | None = getattr(limits, name)
             if rate is not None:
                 yield name, max(self._empty_at.get((key, name), 0), now), min(amount * SECOND // rate, BURST)

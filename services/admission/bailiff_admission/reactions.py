@@ -1,10 +1,11 @@
 """Reactions to single committed records: fences, inventory requests, alarms. Not retried; recipients can request them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bailiff_bus.messages.commands import AttachTask, RecordRef, SendInventory
 from bailiff_bus.messages.reports import NodeHeartbeat
 from bailiff_bus.port import Bus
+from bailiff_core.explain.open_job_limits import NEAR_PERCENT
 from bailiff_core.humanize import count_text, user_text
 from bailiff_core.model.state import Node, PoolState
 from bailiff_core.records import Record
@@ -33,9 +34,12 @@ from .job_specs import JobSpecs
 from .pending_commands import RESEND_AFTER
 from .poison_inputs import PoisonInputs
 from .publisher import Publisher
+from .rates import NearestRate
 from .reconciler import Reconciler
 
 ATTACH_WITHIN = LIMITED_ALARM_EVERY = 60_000_000
+RATES_EVERY = 5_000_000
+UNREADABLE = "unreadable sources"
 MAX_NAMED = 20
 
 
@@ -57,6 +61,8 @@ class Reactions:
         self._requested_at = AgentValues[int]()
         self._troubles = AgentValues[tuple[int, int]]()
         self._limited_at: dict[bool, int] = {}
+        self._near_at: dict[str, int] = {}
+        self._rates_at = clock_and_ids.boot()
 
     async def react(self, state: PoolState, records: Sequence[Record]) -> None:
         """React to these committed records."""
@@ -153,8 +159,23 @@ class Reactions:
         if boot - self._limited_at.get(proven, -LIMITED_ALARM_EVERY) < LIMITED_ALARM_EVERY:
             return
         self._limited_at[proven] = boot
-        who = limited.sender or user_text(limited.source or "unreadable sources", verified=False)
+        who = limited.sender or user_text(limited.source or UNREADABLE, verified=False)
         await self._publisher.alarm("warning", "requests-limited", f"{who}: {limited.code}: {limited.reason}", seq)
+
+    async def report_near_rates(self, nearest: Callable[[], Iterable[NearestRate]]) -> None:
+        """Raise an alarm about whoever is nearest to a limit of its rates, at most once a minute for each kind.
+
+        nearest: looked at every five seconds.
+        """
+        boot = self._clock_and_ids.boot()
+        if boot - self._rates_at < RATES_EVERY:
+            return
+        self._rates_at = boot
+        for rate in nearest():
+            if rate.percent < NEAR_PERCENT or boot - self._near_at.get(rate.of, -LIMITED_ALARM_EVERY) < LIMITED_ALARM_EVERY:
+                continue
+            self._near_at[rate.of] = boot
+            await self._publisher.alarm("warning", "requests-near-limit", _near_text(rate))
 
     async def report_troubles(self, state: PoolState, heartbeat: NodeHeartbeat) -> None:
         """Raise an alarm when an agent has refused more commands than before, which somebody sends without the right key, or
@@ -169,6 +190,17 @@ class Reactions:
             text = f"{node} cannot remove what {count_text(left, 'task')} left, such as {heartbeat.left_example}"
             await self._publisher.alarm("warning", "files-left", text)
         self._troubles.put(state, node, heartbeat.incarnation, (refused, left))
+
+
+def _near_text(rate: NearestRate) -> str:
+    then = "requests wait" if rate.of == "pool" else "requests are rejected"
+    who = {
+        "pool": "the pool",
+        "project": f"project {rate.name}",
+        "source": user_text(rate.name or UNREADABLE, verified=False),
+        "user": rate.name,
+    }[rate.of]
+    return f"{who} is at {rate.percent} % of {rate.field}; above it, {then}"
 
 
 def alarm_of(state: PoolState, record: Record) -> tuple[str, str, str] | None:

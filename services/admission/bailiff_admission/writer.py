@@ -14,13 +14,14 @@ from bailiff_log.projection import Projection
 from bailiff_log.writer import SteppedDown
 from bailiff_service import pool_metrics
 from bailiff_service.logs import logger
-from bailiff_service.metrics import Sample
+from bailiff_service.metrics import REQUEST_RATE, Sample
 from bailiff_service.signing import require_certificate
 
 from .cycle import Cycle
 from .cycle_builder import CycleBuilder
 from .own_facts import OwnFacts
 from .poison_inputs import place
+from .rates import NearestRate
 from .truncation import TruncationDetected, accepted, beyond_log_end
 from .writer_context import WriterContext
 from .writer_start import fence, start
@@ -58,8 +59,12 @@ class Writer:
     def _samples(self) -> Iterator[Sample]:
         yield from pool_metrics.pool_samples(self._context.state)
         yield from self._context.liveness.samples(self._context.state)
-        yield from self._context.inputs.samples()
-        yield from self._context.decoder.samples(self._context.replica.partitions.now())
+        for rate in self._nearest_rates():
+            yield REQUEST_RATE, (rate.of,), rate.percent
+
+    def _nearest_rates(self) -> Iterator[NearestRate]:
+        yield from self._context.inputs.nearest_rates()
+        yield self._context.decoder.nearest_rate(self._context.replica.partitions.now())
 
     def log_ends_at(self, end: int) -> None:
         """The end of the log, as it was queried for all pools. Another one than ours: verify that the log is still ours."""
@@ -82,6 +87,7 @@ class Writer:
         suspected.difference_update(place(message) for message in inputs.messages)
         await context.reconciler.reconcile(context.state, context.decoder.orphans, behind=not inputs.at_end)
         await context.reactions.report_silence(context.liveness.newly_silent(context.state), context.liveness.broker_now())
+        await context.reactions.report_near_rates(self._nearest_rates)
         await self._run_periodic_tasks()
 
     def _wait(self) -> float:

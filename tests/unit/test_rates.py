@@ -1,0 +1,104 @@
+"""How near somebody is to the rates of the policy is an alarm, by name, before anything is rejected.
+
+With the real services and real signatures. What is limited is in docs/reference/limits.md.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kits.log_builder import policy
+from tests.kits.signed_pool import POOL, SignedPool
+from tests.unit.bus.virtual_time import in_virtual_time
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import unwrap, wrap
+from bailiff_bus.messages.dead_letters import Alarm
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.facts import InputRejected
+from bailiff_core.records.job_requests import JobSubmitted, SubmitJob
+from bailiff_core.records.pool_requests import ApplyPolicy
+from bailiff_log.keys import key_id, new_private_key
+
+pytestmark = pytest.mark.slow  # all services and keys of a pool, for each test
+
+ADA = new_private_key()
+BURST = 60  # of a rate of one request per second
+
+
+async def limited(pool: SignedPool, limits: dict[str, Any]) -> None:
+    """Ada has a key, there is a project, and these limits hold."""
+    rules = policy(projects=[{"name": "vision"}], limits=limits, identity={"keys": {key_id(ADA): "ada"}})
+    pool.request(ApplyPolicy(policy=rules), pool.root)
+    await pool.until("the policy is in force", lambda state: state.rules.projects)
+
+
+def submits(pool: SignedPool, number: int, key: bytes | None = None, source: str = "/tests") -> None:
+    """A job of the project, from ada or from anybody."""
+    demand = JobDemand(job=f"{'ada' if key else 'other'}-{number}", tasks=(TaskGroup(gpu_milli=4_000),), project="vision")
+    body = SubmitJob(demand=demand, spec=JobSpec(command="true", runtime="simulated"))
+    if key:
+        pool.request(body, key)
+    else:
+        headers, value = wrap(body, source=source, id=f"{number}", pool=POOL, time_us=pool.now())
+        pool.send(topics.REQUESTS.name, headers, value)
+
+
+def alarms(pool: SignedPool, code: str) -> list[str]:
+    bodies = [unwrap(message).body for message in pool.messages(topics.ALARMS.name)]
+    return [body.text for body in bodies if isinstance(body, Alarm) and body.code == code]
+
+
+def rejected(pool: SignedPool) -> list[InputRejected]:
+    return [fact for fact in pool.facts(InputRejected) if fact.code == "too-many-requests"]
+
+
+@in_virtual_time
+async def test_who_nears_its_rate_is_named_before_anything_is_rejected(tmp_path: Path) -> None:
+    async with SignedPool(tmp_path) as pool:
+        await limited(pool, {"user": {"requests_per_second": 1}})
+        await asyncio.sleep(BURST)
+        for number in range(BURST):
+            submits(pool, number, ADA)
+            submits(pool, number, source="/loud")
+        text = await pool.until_alarm("requests-near-limit", "ada")
+        assert text.startswith("ada is at ")
+        assert "% of limits.user.requests_per_second; above it, requests are rejected" in text
+        text = await pool.until_alarm("requests-near-limit", "not verified")
+        assert text.startswith("/loud (not verified) is at ")
+        assert rejected(pool) == []
+        assert len(alarms(pool, "requests-near-limit")) == 2
+        for number in range(BURST, 2 * BURST):
+            submits(pool, number, ADA)
+        await pool.until_rejected("too-many-requests")
+        assert {fact.sender for fact in rejected(pool)} == {"ada"}
+
+
+@in_virtual_time
+async def test_a_stranger_uses_up_nothing_of_a_project_s_rate(tmp_path: Path) -> None:
+    async with SignedPool(tmp_path) as pool:
+        await limited(pool, {"project": {"requests_per_second": 1}})
+        for number in range(2 * BURST):
+            submits(pool, number, source=f"/stranger-{number % 7}")
+        await pool.until_alarm("requests-near-limit", "project vision")
+        await pool.until_rejected("too-many-requests")
+        for number in range(BURST // 2):
+            submits(pool, number, ADA)
+        await pool.until("ada's jobs are submitted", lambda state: f"ada-{BURST // 2 - 1}" in state.jobs)
+        assert [fact for fact in rejected(pool) if fact.sender] == []
+        assert len([fact for fact in pool.facts(JobSubmitted) if fact.demand.job.startswith("ada")]) == BURST // 2
+
+
+@in_virtual_time
+async def test_above_the_rates_of_the_pool_requests_wait_and_an_alarm_says_so(tmp_path: Path) -> None:
+    async with SignedPool(tmp_path) as pool:
+        await limited(pool, {"pool": {"requests_per_second": 1}})
+        await asyncio.sleep(BURST)
+        for number in range(2 * BURST):
+            submits(pool, number, ADA)
+        text = await pool.until_alarm("requests-near-limit", "the pool is at")
+        assert text.endswith("% of limits.pool.requests_per_second; above it, requests wait")
+        await pool.until("all are submitted", lambda state: f"ada-{2 * BURST - 1}" in state.jobs)
+        assert rejected(pool) == []
