@@ -86,6 +86,7 @@ class Agent:
         self.lease = Lease(context.storage, context.runtimes, clock_and_ids)
         self._joined = self._revoked = False
         self._announced_at = self._refused_commands = self._log_end = 0
+        self._fenced_in = -1  # epoch of the newest fence
         self._refusal = ""
         reporter, background, tasks = Reporter(context, has_reports), Background(), self.tasks
         shares, scratch = ShareLedger(context.storage), Scratch(context.folder)
@@ -371,8 +372,10 @@ class Agent:
         if command.sender == "executor" and isinstance(command, JobCommand) and self._is_beyond_log(command):
             return
         match command:
+            case Fence() if command.sender_epoch == self._fenced_in and command.log_end < self._log_end:
+                self._refuse(command)  # kept and sent again: the lease may have been longer then
             case Fence():
-                self._joined, self._log_end = True, command.log_end
+                self._joined, self._log_end, self._fenced_in = True, command.log_end, command.sender_epoch
                 self.lease.configure(command.lease, command.lost_margin)
             case SendInventory():
                 self.announce()

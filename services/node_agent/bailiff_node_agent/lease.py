@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.logs import logger
 
 from .disk import Storage
 from .runtime import Runtime
@@ -21,9 +22,12 @@ class Lease:
     def __init__(self, storage: Storage, runtimes: Mapping[str, Runtime], clock_and_ids: ClockAndIds) -> None:
         self._storage, self._clock_and_ids = storage, clock_and_ids
         self._runtimes = [runtime for runtime in runtimes.values() if runtime.capabilities.outlives_agent]
-        stored = [int(each) for each in (storage.read(FILE) or b"").split()]
-        self.duration = stored[0] if stored else DEFAULT_LEASE
-        self.margin = stored[1] if len(stored) > 1 else DEFAULT_MARGIN
+        stored = (storage.read(FILE) or b"").split()
+        if not all(each.isdigit() for each in stored):
+            logger().warning("the stored lease cannot be read: the default one holds until admission sends it")
+            stored = []
+        self.duration = int(stored[0]) if stored else DEFAULT_LEASE
+        self.margin = int(stored[1]) if len(stored) > 1 else DEFAULT_MARGIN
         self._renewed_at = clock_and_ids.boot()
         self._expired = self.is_known = False
 

@@ -16,6 +16,7 @@ from .telemetry_rollup import TelemetryRollup
 from .windowed_counters import LENGTHS, Counters, WindowName, from_pairs, to_pairs
 
 SCHEMA = 2
+LONGEST_GAP = 35 * LENGTHS["1d"]  # without a record; over more than that no window is published
 COMPRESS_FROM = 256 * 1024  # bytes: the aggregates of a thousand projects exceed Kafka's message size
 
 
@@ -112,8 +113,21 @@ class Aggregates:
                 self.windows[name] = Window(time - time % length, self.next_seq)
         if stepped > 0:
             yield from self._roll(time - stepped)
-            self.integrated_to = time
+            yield from self._skip_to(time)
+        elif time - self.integrated_to > LONGEST_GAP:
+            for key, level in self.levels.items():
+                self.totals[key] = self.totals.get(key, 0) + level * (time - self.integrated_to)
+            yield from self._skip_to(time)
         yield from self._roll(time)
+
+    def _skip_to(self, time: int) -> Iterator[WindowSnapshot]:
+        """Publish the open windows that are over by then, and none in between: a clock may step by years."""
+        self.integrated_to = time
+        for name, window in self.windows.items():
+            end = window.begin + LENGTHS[name]
+            if end <= time:
+                yield WindowSnapshot(name, window, end, True)
+                self.windows[name] = Window(time - time % LENGTHS[name], self.next_seq)
 
     def _roll(self, time: int) -> Iterator[WindowSnapshot]:
         end = self.windows["1m"].begin + LENGTHS["1m"]

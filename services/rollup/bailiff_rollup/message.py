@@ -1,6 +1,7 @@
 """Builds the `RollupWindow` message of one window from its counters."""
 
 from bailiff_bus.messages.rollups import ClassWindow, EvictionCount, LateStarts, ProjectWindow, RollupWindow, WorkLost
+from bailiff_core.model.document import MAX_INTEGER
 
 from .aggregates import WindowSnapshot
 from .histogram import percentile
@@ -9,11 +10,13 @@ from .windowed_counters import Counters, Key, of
 PREEMPTING = ("preempt", "reclaim", "consolidate")
 GPU_MS = 1_000_000  # thousandths of a GPU times µs
 MS = 1_000
+UNITS = {"used": GPU_MS, "idle": GPU_MS, "entitled": GPU_MS, "available": GPU_MS, "pending": MS}
+"""Of sums that are published in a larger unit."""
 
 
 def message(snapshot: WindowSnapshot, next_seq: int) -> RollupWindow:
-    """The message of this window. next_seq: of the first record not included."""
-    sums = snapshot.window.sums
+    """The message of this window; no amount is larger than a message can hold. next_seq: of the first record not included."""
+    sums = {key: min(amount, MAX_INTEGER * UNITS.get(key[0], 1)) for key, amount in snapshot.window.sums.items()}
     evictions = of(sums, "evictions")
     preempted = sum(count for (action, _), count in evictions.items() if action in PREEMPTING)
     repeated = _unlabelled(sums, "repeat-evictions")

@@ -1,10 +1,12 @@
 """Exports spans to the trace collector, best effort: spans are dropped while it is unavailable."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic, time_ns
 
+from bailiff_bus import topics
 from bailiff_bus.port import Bus, OffsetOutOfRange
 from bailiff_service import tracing
 from bailiff_service.logs import logger
@@ -15,6 +17,7 @@ from .traces import RequestSpan
 QUIET_S = 30.0  # pause after a failed export, because each attempt may take seconds
 OLDEST = 24 * 3600 * 1_000_000  # µs: older spans are dropped when a long log is read for the first time
 READ_WITHIN = 1.0
+CAUSE = re.compile(rf"{re.escape(topics.REQUESTS.name)}/([0-9]{{1,9}})/([0-9]{{1,18}})")
 
 
 class SpanSender:
@@ -39,13 +42,14 @@ class SpanSender:
 
 async def _with_request(bus: Bus, request: RequestSpan) -> Span:
     """The span with start and parent of its request message; unchanged if Kafka no longer has the message."""
-    topic, partition, offset = request.cause.split("/") if request.cause.count("/") == 2 else ("", "", "")
-    if not topic:
-        return request.span
-    reader = await bus.reader([(topic, int(partition), int(offset))])
+    found = CAUSE.fullmatch(request.cause)
+    partition, offset = (int(found[1]), int(found[2])) if found else (-1, 0)
+    if partition not in await bus.spans(topics.REQUESTS.name):
+        return request.span  # of another topic, or not written by a Bailiff service
+    reader = await bus.reader([(topics.REQUESTS.name, partition, offset)])
     try:
         for message in await reader.read(limit=1, wait=READ_WITHIN):
-            if message.offset == int(offset):
+            if message.offset == offset:
                 trace = request.span.trace
                 client = (trace, tracing.span_of(trace, "request"))  # no other: anybody can write this header
                 parent = client[1] if tracing.parent_in(message.headers) == client else ""

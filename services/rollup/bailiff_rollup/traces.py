@@ -16,6 +16,7 @@ ADMISSION, SELECTION, EXECUTOR, AGENT = (
     f"bailiff-{name}" for name in ("admission", "victim-selection", "eviction-executor", "node-agent")
 )
 Open = dict[str, dict[str, Any]]  # by job; JSON
+MOST_OPEN = 1_000  # of each kind; for more the oldest are not exported: all of them are stored in one message
 
 
 @dataclass(slots=True)
@@ -35,6 +36,12 @@ class Traces:
 
     def observe(self, state: PoolState, entry: Entry) -> None:
         """Open or end the spans that this record concerns. state: after the record."""
+        self._observe(state, entry)
+        for opened in self.state.values():
+            while len(opened) > MOST_OPEN:
+                del opened[next(iter(opened))]
+
+    def _observe(self, state: PoolState, entry: Entry) -> None:
         record, data, now = entry.record, entry.record.data, entry.record.time
         match data:
             case facts.JobSubmitted():

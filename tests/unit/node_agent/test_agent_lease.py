@@ -1,10 +1,13 @@
 """The lease of an agent: when it starts, and what an agent with an expired lease does not do."""
 
+import pytest
 from tests.kits.agent import carry_out
 from tests.unit.node_agent.lease import LEASE, MARGIN, SECOND, Node
 
+from bailiff_bus.messages.commands import Fence
 from bailiff_bus.messages.reports import EvictionStageReport, NodeInventory, TaskStartedReport
 from bailiff_node_agent.agent import Agent
+from bailiff_node_agent.lease import DEFAULT_LEASE, DEFAULT_MARGIN
 from bailiff_node_agent.runtime import TaskKey
 from bailiff_service.clock_and_ids import SYSTEM
 from bailiff_service.metrics import Metrics
@@ -52,6 +55,24 @@ async def test_an_agent_that_reaches_kafka_in_time_keeps_its_incarnation(node: N
         node.agent.check_lease()
         node.agent.renew(node.clock[0])
     assert node.incarnation == before
+
+
+async def test_a_fence_that_was_kept_and_is_sent_again_brings_no_earlier_lease_back(node: Node) -> None:
+    """Its lease may be longer than the one that admission waits for."""
+    kept = Fence(**node.common(), lease=100 * LEASE, lost_margin=MARGIN, log_end=5)
+    newer = Fence(**node.common(), lease=LEASE, lost_margin=MARGIN, log_end=6)
+    for fence in (kept, newer, kept):
+        await carry_out(node.agent, fence)
+    assert node.agent.lease.duration == LEASE
+    await carry_out(node.agent, Fence(**node.common() | {"sender_epoch": 2}, lease=2 * LEASE, lost_margin=MARGIN, log_end=3))
+    assert node.agent.lease.duration == 2 * LEASE, "another writer, whose log was cut"
+
+
+@pytest.mark.parametrize("damaged", [b"ten minutes", b"-5 6", b"\xff\x00", b"1e9 1"])
+async def test_an_agent_starts_although_its_stored_lease_is_damaged(node: Node, damaged: bytes) -> None:
+    node.agent.context.storage.replace("lease", damaged)
+    again = Agent(node.agent.context, SYSTEM, Metrics(), lambda: None)
+    assert (again.lease.duration, again.lease.margin, again.lease.is_known) == (DEFAULT_LEASE, DEFAULT_MARGIN, False)
 
 
 async def test_a_lease_is_remembered_by_the_next_agent(node: Node) -> None:

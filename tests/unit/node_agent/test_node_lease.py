@@ -157,6 +157,16 @@ async def test_a_lease_of_another_boot_is_over(agent: ProcessRuntime, tmp_path: 
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    "damaged", ["", "{}", "[]", "7", '{"boot_id": 1}', "[" * 100_000, '{"boot_id": "b", "until_boottime_us": "x", "grace_us": 1}']
+)
+async def test_a_damaged_lease_file_ends_no_supervisor(agent: ProcessRuntime, tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "state" / "lease.json").write_text(damaged)
+    await run(agent, "touch ran", tmp_path)
+    end = await exit_of(agent)
+    assert (end.code, end.lease_stages) == (0, ())
+
+
 def can_act(pid: int) -> bool:
     """It has a program. One that is ending has none any more, a moment before it is gone."""
     try:

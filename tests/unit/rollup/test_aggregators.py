@@ -8,8 +8,11 @@ from tests.kits.rollup import LENGTHS, busy_log, recount
 from tests.unit.rollup.kit import Counter, project
 
 from bailiff_bus.messages.rollups import RollupWindow
+from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.records import Wire, facts
+from bailiff_core.records import Wire, decode, facts
+from bailiff_log.reader import Entry
+from bailiff_rollup.traces import MOST_OPEN, Traces
 
 GPU_HOUR = 1000 * HOUR
 
@@ -73,6 +76,50 @@ def test_gpus_reported_idle_count_as_idle_until_they_work_again(story: Story) ->
 def test_a_step_of_the_clock_is_no_time(story: Story) -> None:
     story.cycle(facts.ClockStepped(jump=10 * HOUR), after=10 * HOUR)
     assert counted(story).of("used") == {("",): 8_000 * (HOUR + 2 * SECOND)}
+
+
+TEN_YEARS = 10 * 365 * 24 * HOUR
+
+
+def test_a_step_of_ten_years_closes_the_open_windows_and_publishes_none_between(story: Story) -> None:
+    story.cycle(facts.ClockAdvanced())
+    before = counted(story)
+    story.cycle(facts.ClockStepped(jump=TEN_YEARS), after=TEN_YEARS)
+    found = counted(story)
+    assert found.of("used") == before.of("used")
+    assert len(found.windows) <= len(before.windows) + 2 * len(LENGTHS)
+    assert {window.window for window in found.windows if window.complete} == set(LENGTHS)
+
+
+def test_ten_years_without_a_record_are_counted_at_once(story: Story) -> None:
+    """Whoever has the writer's key can write such a time."""
+    story.cycle(facts.ClockAdvanced(), after=TEN_YEARS)
+    found = counted(story)
+    assert found.of("used") == {("",): 8_000 * (TEN_YEARS + HOUR + 2 * SECOND)}
+    assert len(found.windows) < 200
+    story.cycle(facts.ClockAdvanced(), after=2 * MINUTE)
+    assert counted(story).complete("1m")[-1].used_gpu_ms == 8 * 60_000
+
+
+def test_however_large_a_sum_is_its_window_can_be_published(story: Story) -> None:
+    found = counted(story)
+    for key in (("lost", "failed"), ("restart", "failed"), ("saved",), ("used", ""), ("pending", "train"), ("available",)):
+        found.aggregates.add(*key, amount=1 << 90)
+    story.cycle(facts.ClockAdvanced(), after=2 * MINUTE)
+    found.feed(story.wires[found.head.next_seq :])
+    window = max(found.complete("1m"), key=lambda each: each.saved_gpu_ms)
+    assert {window.used_gpu_ms, window.saved_gpu_ms, window.available_gpu_ms, window.work_lost[0].gpu_ms} == {MAX_INTEGER}
+
+
+def test_of_a_flood_of_jobs_few_traces_are_kept(story: Story) -> None:
+    traces, found = Traces(), Counter()
+    for number in range(MOST_OPEN + 50):
+        story.submit(f"flood-{number}", gpus=8)
+    found.feed(story.wires)
+    for seq, wire in enumerate(story.wires):
+        traces.observe(found.state, Entry(decode(wire), wire, seq, 0, ""))
+    assert len(traces.state["submitted"]) == MOST_OPEN
+    assert f"flood-{MOST_OPEN + 49}" in traces.state["submitted"]
 
 
 def test_pending_time_runs_from_request_to_start_and_late_starts_count_for_the_class(story: Story) -> None:

@@ -14,6 +14,19 @@ TRACE, ANOTHER = trace_of(POOL, JOB), trace_of(POOL, "another")
 ADMIT, CLIENT = span_of(TRACE, "admit"), span_of(TRACE, "request")
 
 
+def admitted(cause: str) -> RequestSpan:
+    return RequestSpan(Span("admission", f"admit {JOB}", TRACE, ADMIT, "", 2 * AT, 2 * AT), cause)
+
+
+@pytest.mark.parametrize(
+    "cause", ["", "x/y/z", "bailiff.audit/0/0", f"{topics.REQUESTS.name}/7777/0", f"{topics.REQUESTS.name}/0/-1", "9/" * 999]
+)
+def test_a_cause_that_no_service_wrote_is_no_request(cause: str) -> None:
+    cluster = MemoryCluster(clock=lambda: AT)
+    cluster.create_topics(pools=1)
+    assert run(_with_request(cluster.client("rollup"), admitted(cause))) == admitted(cause).span
+
+
 @pytest.mark.parametrize(
     ("header", "parent"),
     [
@@ -30,6 +43,5 @@ def test_only_the_clients_own_span_becomes_the_parent(header: str, parent: str) 
     cluster = MemoryCluster(clock=lambda: AT)
     cluster.create_topics(pools=1)
     cluster.store(topics.REQUESTS.name, 0, None, (("traceparent", header.encode()),), b"{}")
-    request = RequestSpan(Span("admission", f"admit {JOB}", TRACE, ADMIT, "", 2 * AT, 2 * AT), f"{topics.REQUESTS.name}/0/0")
-    found = run(_with_request(cluster.client("rollup"), request))
+    found = run(_with_request(cluster.client("rollup"), admitted(f"{topics.REQUESTS.name}/0/0")))
     assert (found.parent, found.trace, found.start) == (parent, TRACE, AT)

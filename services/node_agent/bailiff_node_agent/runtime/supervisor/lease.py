@@ -10,6 +10,8 @@ from .stopping import Stop, Stoppable
 
 LEASE_EXPIRED = "the node's lease expired: its agent could not reach Kafka"
 KILL_SHARE = 5  # 1/n of the time that is left after expiry lies between TERM and KILL
+MOST_CHARACTERS = 512  # of the file
+FIELDS = ("boot_id", "until_boottime_us", "grace_us")
 
 
 class Lease:
@@ -46,15 +48,15 @@ class Lease:
         """When the task is to be killed; None while the lease is valid."""
         try:
             with open(self.path) as file:
-                lease = json.load(file)
-            if lease["boot_id"] != boot_id():
+                boot, until, grace = _lease(file.read(MOST_CHARACTERS))
+            if boot != boot_id():
                 return boottime_us()
-            self._last = lease["until_boottime_us"], lease["grace_us"]
+            self._last = until, grace
         except FileNotFoundError:
             # The file was removed while the task runs: the lease is not renewed any more.
             return boottime_us() + self._last[1] if self._last else None
         except (OSError, ValueError):
-            pass  # the disk fails: use what was read last
+            pass  # the disk fails, or somebody damaged it: use what was read last
         return sum(self._last) if self._last and boottime_us() >= self._last[0] else None
 
     def _notice(self, kill_at: int, notify: Callable[[int, int], bool]) -> Stop:
@@ -68,3 +70,12 @@ class Lease:
             stop.reached("noticed")
             stop.term_at = soft_at if handles_notices else now
         return stop
+
+
+def _lease(text: str) -> "tuple[str, int, int]":
+    """Boot id, end and grace. Raises `ValueError`."""
+    found = json.loads(text)
+    boot, until, grace = (found.get(name) if isinstance(found, dict) else None for name in FIELDS)
+    if isinstance(boot, str) and isinstance(until, int) and isinstance(grace, int):
+        return boot, until, grace
+    raise ValueError("not a lease")
