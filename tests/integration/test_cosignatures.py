@@ -10,12 +10,15 @@ from bailiff.audit.cosignatures import ask
 from bailiff.audit.log_sources import from_archive
 from bailiff.audit.verify import chain_of, verified
 from bailiff.witness.witnesses import WitnessAddress
+from bailiff_auditor.cosignatures import MAX_WITNESSES
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
-from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused
+from bailiff_bus.envelope import unwrap, wrap
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed
 from bailiff_core.model.message import MessageBody
-from bailiff_log.checkpoints import witness_key
+from bailiff_log.checkpoints import Checkpoint, log_key, witness_key
 from bailiff_log.cosignatures import parse_cosignature
+from bailiff_log.cosigner import Cosigner
+from bailiff_log.signed_notes import Note
 
 WIRES = long_log(400)[:400]
 EVERY = {"seal_records": 100, "seal_seconds": 3600}
@@ -63,6 +66,51 @@ async def test_cosignatures_are_archived_and_what_anybody_made_is_not(database: 
     async with from_archive(database, None) as source:
         found = await verified(source, (), 1, [WitnessAddress(witness.service.key)])
     assert (found["ok"], found["witnesses"]["cosigned"]) == (True, 400)
+
+
+def cosigned_by(log: Log, number: int, folder: Path) -> CheckpointCosigned:
+    """What an invented witness makes of the newest seal."""
+    (*_, seal) = [body for each in log.cluster.messages(topics.SEALS.name, 0) if isinstance(body := unwrap(each).body, LogSealed)]
+    private = bytes([number]) * 32
+    key = witness_key(f"w{number}.example", private)
+    origin = Checkpoint.parse(Note.parse(seal.checkpoint).text).origin
+    note = Cosigner(folder, key, private, lambda: 1).add_checkpoint(seal.checkpoint, [log_key(origin, seal.key)], 0, [])
+    return CheckpointCosigned(witness=str(key), checkpoint=str(note))
+
+
+async def test_no_invented_witnesses_hide_the_refusal_of_one_that_cosigned_before_them(database: str, tmp_path: Path) -> None:
+    """Also when the auditor was restarted: who cosigned first is in the archive."""
+    log = Log()
+    log.append(WIRES[:200])
+
+    def refuses(witness: CheckpointCosigned, reason: str) -> None:
+        publish(log, CheckpointRefused(witness=witness.witness, cosigned=witness.checkpoint, reason=reason))
+
+    async with Auditor(log, database, tmp_path / "a", **EVERY).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 200)
+        (real, *invented) = [cosigned_by(log, number, tmp_path / f"w{number}") for number in range(1, MAX_WITNESSES + 6)]
+        for each in (real, *invented):
+            publish(log, each)
+        for number in range(2):
+            for each in invented[MAX_WITNESSES - 1 :]:
+                refuses(each, f"invented {number}")
+
+        async def all_read() -> bool:
+            (row,) = await query(database, "SELECT cosignatures_offset FROM pools")
+            return bool(row["cosignatures_offset"] == log.cluster.partitions(topics.COSIGNATURES.name)[0].end)
+
+        await auditor.until("all are read", all_read)
+        assert log.alarms() == [], "of witnesses that came after twenty others"
+    async with Auditor(log, database, tmp_path / "a", **EVERY).running() as auditor:
+        for each in invented:
+            refuses(each, "invented once more")
+        for reason in ("the seals end with 100 records", "again", "and again"):
+            refuses(real, reason)
+        await auditor.until("all are read", all_read)
+    texts = [unwrap(each).body.to_data()["text"] for each in log.cluster.messages(topics.ALARMS.name, 0)]
+    assert len([text for text in texts if "w1.example" in text]) == 1
+    assert "the seals end with 100 records" in next(text for text in texts if "w1.example" in text)
+    assert len(texts) == MAX_WITNESSES
 
 
 async def test_an_archive_restored_from_an_older_copy_is_found(database: str, tmp_path: Path) -> None:

@@ -15,13 +15,15 @@ from tests.unit.bus.virtual_time import in_virtual_time
 from bailiff import Client
 from bailiff.doctor.liveness import node_checks
 from bailiff_bus import topics
-from bailiff_bus.envelope import unwrap
+from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages import devices as device_reports
 from bailiff_bus.messages import reports
 from bailiff_bus.messages.commands import EncryptedStartTask, Evict, Fence, RecordRef
 from bailiff_bus.messages.progress import StartEviction
 from bailiff_bus.messages.proposals import ProposalBatch
 from bailiff_bus.messages.reports import NodeInventory, TrackedTask
+from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
+from bailiff_bus.port import Message
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.state import Node, PoolState
 from bailiff_core.records.facts import InputRejected, NodeEnrolled, NodeJoined, NodeLost, TaskReleased
@@ -32,9 +34,13 @@ from bailiff_log.encryption import CannotDecrypt
 from bailiff_log.enrolment import EnrolmentToken
 from bailiff_log.keys import key_id, new_private_key
 from bailiff_log.message_signatures import wrap_signed
+from bailiff_log.node_messages import NodeMessages
 from bailiff_log.root_keys import change_root_key
 from bailiff_log.start_encryption import decrypt_start
 from bailiff_node_agent.runtime import Running
+from bailiff_rollup.pool_rollup import PoolRollup
+from bailiff_service.metrics import Metrics
+from bailiff_service.settings import PoolDeclaration
 
 pytestmark = pytest.mark.slow  # all services and keys of a pool, for each test
 
@@ -50,6 +56,10 @@ async def three_nodes(pool: SignedPool) -> None:
     for number in (1, 2, 3):
         pool.submit(f"job-{number}")
         await pool.until_running(f"job-{number}")
+
+
+async def kept(_: PoolRollup) -> None:
+    """The roll-up stores nothing here."""
 
 
 def node(pool: SignedPool, name: str) -> Node:
@@ -141,6 +151,44 @@ async def test_it_silences_no_other_node_under_that_node_s_incarnation(tmp_path:
         assert {node(pool, name).state for name in ("n2", "n3")} == {"ready"}
         assert jobs_on(pool, "n2", "n3") == others
         assert not [fact for fact in pool.facts(InputRejected) if fact.code == "replayed"]
+
+
+@in_virtual_time
+async def test_it_measures_no_other_node_and_nothing_twice(tmp_path: Path) -> None:
+    """Telemetry about n2 that n1 has signed, or nobody, and what n1 itself has sent, again: by the roll-up and the console."""
+    async with SignedPool(tmp_path) as pool:
+        await three_nodes(pool)
+        await passes(pool, 60)
+        stolen, messages = pool.credentials("nodes/n1"), NodeMessages()
+        declared = PoolDeclaration(name=POOL, partition=0)
+        rollup = PoolRollup(pool.cluster.client("rollup"), declared, Metrics(), tmp_path, None, kept)
+        await rollup.open()
+
+        def busy(name: str, credentials: Credentials | None) -> Message:
+            gpu = DeviceTelemetry(device="GPU-0", jobs=("job-1",), busy_percent=100, memory_used=1, memory_bytes=2)
+            body = NodeTelemetry(node=name, interval_ms=10_000, devices=(gpu,))
+            pool.send(topics.TELEMETRY.name, *pool.signed(credentials, body))
+            return pool.messages(topics.TELEMETRY.name)[-1]
+
+        own = busy("n1", stolen)
+        forged = [busy("n2", stolen), busy("n2", None), busy("n1", None)]
+        await rollup.measure([own, *forged, own])
+        counted = rollup.aggregates.telemetry.totals["gpu", ""]
+        assert counted == 100 * 10_000_000
+        messages.check(unwrap(own), pool.state, "n1")
+        for message, name in zip((*forged, own), ("n2", "n2", "n1", "n1"), strict=True):
+            with pytest.raises(InvalidMessage):
+                messages.check(unwrap(message), pool.state, name)
+        await pool.stop("agent-n1")
+        pool.start_agent("n1", behind=lambda: HOUR)  # its clock was set back meanwhile
+        await passes(pool, 30)
+        announced = pool.state.enrolled["n1"].announced
+        assert announced < unwrap(own).time
+        about = {"source": "/node/n1", "id": "behind", "pool": POOL, "time_us": announced + 1}
+        pool.send(topics.TELEMETRY.name, *wrap_signed(stolen, unwrap(own).body, **about))
+        await rollup.measure(pool.messages(topics.TELEMETRY.name)[-1:])
+        assert rollup.aggregates.telemetry.totals["gpu", ""] == 2 * counted
+        await rollup.close()
 
 
 @in_virtual_time

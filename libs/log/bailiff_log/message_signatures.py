@@ -1,4 +1,4 @@
-"""Signatures of messages between participants: commands, reports, proposals, progress.
+"""Signatures of messages between participants: commands, reports, proposals, progress, telemetry.
 
 A message carries `keyid` and `sig` as a signed request does, over the canonical JSON of
 `["bailiff-message-1", digest, source, id, time, subject]`, and the sender's certificate in the attribute `certificate`.
@@ -76,6 +76,16 @@ def check_sender(envelope: Envelope, trust: Trust, roles: Collection[Role], at: 
         raise envelope.refused("bad-certificate", str(error)) from None
     check_signature(envelope)
     return certificate
+
+
+def check_node(envelope: Envelope, state: PoolState, node: str) -> None:
+    """Raises `InvalidMessage` unless the key with which this node is enrolled signed it, or the pool has no root key."""
+    if not state.root_key:
+        return
+    known = state.enrolled.get(node)
+    if known is None or known.key != envelope.keyid:
+        raise envelope.refused("not-signed", f"a message of {node} needs the signature of this node's key")
+    check_signature(envelope)
 
 
 def check_signature(envelope: Envelope) -> None:

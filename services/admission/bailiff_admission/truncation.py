@@ -1,8 +1,8 @@
 """Truncated logs: detecting missing records, and reconciling with agents (docs/reference/log-protocol-fences.md#truncation)."""
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,8 +25,8 @@ from .agent_values import AgentValues
 from .log_bounds import is_plausible
 from .request_handlers.enrolment import is_of_newest_agent
 
-NEWEST_REPORTS = 2_000  # of each partition; includes a report of every live agent
-NEWEST_COMMANDS = 500
+NEWEST_REPORTS, NEWEST_COMMANDS = 20_000, 5_000
+"""Of each partition: seconds of work. Whoever floods a topic with more hides what is older until the agents' next heartbeats."""
 LONGEST_WAIT = 0.2
 
 Position = tuple[int, int]
@@ -54,24 +54,29 @@ async def detect_truncation(state: PoolState, bus: Bus, positions: dict[str, int
 
     observe: called with node and incarnation of each report, in a signed pool only of those that the node itself has signed.
     """
-    losses = []
-    for message in await newest(bus, topics.NODE_REPORTS.name, state.pool, NEWEST_REPORTS, positions):
-        try:
-            with suppress(InvalidMessage):
-                envelope = unwrap(message, accept=(ReportBody,))
-                report = envelope.body
-                check_report(state, report)
-                if isinstance(report, ReportBody) and is_of_newest_agent(state, envelope, report, message.time):
-                    observe(report.node, report.incarnation)
-        except TruncationDetected as loss:
-            losses.append(loss)
-    for message in await newest(bus, topics.NODE_COMMANDS.name, state.pool, NEWEST_COMMANDS, {}):
-        try:
-            check_command(state, message)
-        except TruncationDetected as loss:
-            losses.append(loss)
-    if losses:
-        raise max(losses, key=lambda loss: (loss.epoch, loss.seq))
+    farthest: TruncationDetected | None = None
+
+    async def search(topic: str, count: int, since: dict[str, int], check: Callable[[Message], None]) -> None:
+        nonlocal farthest
+        async with aclosing(newest(bus, topic, state.pool, count, since)) as found:
+            async for message in found:
+                try:
+                    check(message)
+                except TruncationDetected as loss:
+                    farthest = max(farthest or loss, loss, key=lambda each: (each.epoch, each.seq))
+
+    def check_reported(message: Message) -> None:
+        with suppress(InvalidMessage):
+            envelope = unwrap(message, accept=(ReportBody,))
+            report = envelope.body
+            check_report(state, report)
+            if isinstance(report, ReportBody) and is_of_newest_agent(state, envelope, report, message.time):
+                observe(report.node, report.incarnation)
+
+    await search(topics.NODE_REPORTS.name, NEWEST_REPORTS, positions, check_reported)
+    await search(topics.NODE_COMMANDS.name, NEWEST_COMMANDS, {}, lambda message: check_command(state, message))
+    if farthest is not None:
+        raise farthest
 
 
 def check_report(state: PoolState, report: object) -> None:
@@ -140,12 +145,14 @@ def _shown(state: PoolState, report: NodeInventory | NodeHeartbeat) -> set[Posit
     return shown
 
 
-async def newest(bus: Bus, topic: str, pool: str, count: int, positions: dict[str, int]) -> list[Message]:
+async def newest(bus: Bus, topic: str, pool: str, count: int, positions: dict[str, int]) -> AsyncGenerator[Message, None]:
     """The newest messages of the pool, at most `count` per partition, none before these positions."""
     spans = await bus.spans(topic)
     begins = {at: max(positions.get(f"{topic}/{at}", 0), span.begin, span.end - count) for at, span in spans.items()}
-    found = await _between(bus, topic, begins, {at: span.end for at, span in spans.items()})
-    return [message for message in found if pool_of(message) == pool]
+    async with aclosing(_between(bus, topic, begins, {at: span.end for at, span in spans.items()})) as found:
+        async for message in found:
+            if pool_of(message) == pool:
+                yield message
 
 
 async def oldest_append_time(bus: Bus, topic: str, now: int) -> int:
@@ -155,29 +162,29 @@ async def oldest_append_time(bus: Bus, topic: str, now: int) -> int:
     """
     begins = {at: span.begin for at, span in (await bus.spans(topic)).items() if span.begin > 0}
     oldest = dict.fromkeys(begins, now)
-    for message in await _between(bus, topic, begins, {at: begin + 1 for at, begin in begins.items()}):
-        oldest[message.partition] = min(message.time, oldest[message.partition])
+    async with aclosing(_between(bus, topic, begins, {at: begin + 1 for at, begin in begins.items()})) as found:
+        async for message in found:
+            oldest[message.partition] = min(message.time, oldest[message.partition])
     return max(oldest.values(), default=0)
 
 
-async def _between(bus: Bus, topic: str, begins: dict[int, int], ends: dict[int, int]) -> list[Message]:
+async def _between(bus: Bus, topic: str, begins: dict[int, int], ends: dict[int, int]) -> AsyncGenerator[Message, None]:
     """Messages from `begins` at least up to `ends`; fewer if the topic is truncated meanwhile."""
     unread = [(topic, at, begin) for at, begin in begins.items() if begin < ends[at]]
     if not unread:
-        return []
-    found: list[Message] = []
+        return
     reader = await bus.reader(unread)
     try:
         while any(reader.position(topic, at) < ends[at] for _, at, _ in unread):
             messages = await reader.read(wait=LONGEST_WAIT)
-            found += messages
+            for message in messages:
+                yield message
             if not messages:  # the topic may have been truncated, too
                 ends = {at: min(ends[at], span.end) for at, span in (await bus.spans(topic)).items() if at in ends}
     except OffsetOutOfRange:
         pass  # the rest is read later
     finally:
         await reader.close()
-    return found
 
 
 @dataclass(slots=True)
@@ -204,11 +211,12 @@ class TruncationReconciliation:
         self.until = await ends_of_reports(bus)
         self.oldest_append_time = await oldest_append_time(bus, topics.NODE_REPORTS.name, now)
         for topic, count in ((topics.NODE_REPORTS, NEWEST_REPORTS), (topics.NODE_COMMANDS, NEWEST_COMMANDS)):
-            for message in await newest(bus, topic.name, state.pool, count, {}):
-                with suppress(InvalidMessage):
-                    body = unwrap(message, accept=(ReportBody, CommandBody)).body
-                    assert isinstance(body, ReportBody | CommandBody)
-                    self._note(body.node, body.incarnation, message.time)
+            async with aclosing(newest(bus, topic.name, state.pool, count, {})) as found:
+                async for message in found:
+                    with suppress(InvalidMessage):
+                        body = unwrap(message, accept=(ReportBody, CommandBody)).body
+                        assert isinstance(body, ReportBody | CommandBody)
+                        self._note(body.node, body.incarnation, message.time)
 
     def observe(self, state: PoolState, report: ReportBody, append_time: int) -> bool:
         """Track the report. Returns False if an inventory of the agent is needed."""

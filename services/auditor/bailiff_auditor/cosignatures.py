@@ -5,7 +5,7 @@ import json
 from asyncpg import Connection
 
 from bailiff_bus import topics
-from bailiff_bus.messages.seals import CheckpointRefused
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange
 from bailiff_core.canonical import canonical_json
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
@@ -16,7 +16,9 @@ from .alarms import Alarms
 
 WAIT = 30.0
 SECOND = 1_000_000 * MICROSECOND
-MAX_ALARMS = 20  # of one process: who may write the topic can invent witnesses
+MAX_WITNESSES = 20
+"""Whose refusals are alarms: those that cosigned the log first. Whoever may write the topic can invent later ones only."""
+ALARM_EVERY = 3_600_000_000  # of each witness
 
 
 class CosignatureArchiver:
@@ -24,11 +26,18 @@ class CosignatureArchiver:
 
     def __init__(self, bus: Bus, pool: str, pool_id: int, connection: Connection, alarms: Alarms) -> None:
         self._bus, self._pool, self._id, self._db, self._alarms = bus, pool, pool_id, connection, alarms
-        self._refusals = 0
+        self._witnesses: dict[str, int] = {}  # and when each refused last, as of its alarm
 
     async def run(self) -> None:
         """Follow until cancelled."""
         topic = topics.COSIGNATURES.name
+        for row in await self._db.fetch(
+            """SELECT witness FROM cosignatures WHERE pool = $1 AND kind = $2 GROUP BY witness ORDER BY min("offset") LIMIT $3""",
+            self._id,
+            CheckpointCosigned.__name__,
+            MAX_WITNESSES,
+        ):
+            self._witnesses[row["witness"]] = -ALARM_EVERY
         while True:
             span = (await self._bus.spans(topic))[0]
             at = await self._db.fetchval("SELECT cosignatures_offset FROM pools WHERE id = $1", self._id)
@@ -59,8 +68,11 @@ class CosignatureArchiver:
                     json.dumps(json.loads(canonical_json(body.to_data()))),
                 )
             await self._db.execute("UPDATE pools SET cosignatures_offset = $2 WHERE id = $1", self._id, message.offset + 1)
-        if isinstance(body, CheckpointRefused) and found is not None and self._refusals < MAX_ALARMS:
-            self._refusals += 1
+        if isinstance(body, CheckpointCosigned) and found is not None and len(self._witnesses) < MAX_WITNESSES:
+            self._witnesses.setdefault(body.witness, -ALARM_EVERY)
+        last = self._witnesses.get(body.witness) if body is not None else None
+        if isinstance(body, CheckpointRefused) and found is not None and last is not None and message.time - last >= ALARM_EVERY:
+            self._witnesses[body.witness] = message.time
             text = (
                 f"{pool}: the witness {found.witness.name} says that it refuses to cosign: {body.reason}; it has cosigned "
                 f"{found.checkpoint.size} records"

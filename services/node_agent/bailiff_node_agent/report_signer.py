@@ -1,4 +1,4 @@
-"""Signs the reports of one node when they are sent, each with a later time than all before it."""
+"""Signs the reports and the telemetry of one node when they are sent, each with a later time than all before it."""
 
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages.reports import NodeInventory

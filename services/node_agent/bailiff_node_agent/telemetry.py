@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
 from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
 from bailiff_bus.port import Bus, BusUnavailable, OutgoingMessage, open_producer
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -49,13 +48,8 @@ async def _measurement(agent: Agent, interval_ms: int, clock_and_ids: ClockAndId
     devices = await query(inventory, measure, inventory, jobs) if jobs else ()
     if not devices:
         return None
-    headers, value = wrap(
-        NodeTelemetry(node=node.name, interval_ms=interval_ms, devices=devices),
-        source=f"/bailiff/{node.pool}/node/{node.name}",
-        id=clock_and_ids.random_bytes().hex(),
-        pool=node.pool,
-        time_us=clock_and_ids.wall(),
-    )
+    body = NodeTelemetry(node=node.name, interval_ms=interval_ms, devices=devices)
+    headers, value = agent.context.signer.wrap(body, clock_and_ids.random_bytes().hex(), clock_and_ids.wall())
     return node.pool.encode(), headers, value
 
 

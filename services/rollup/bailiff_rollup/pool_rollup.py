@@ -100,8 +100,10 @@ class PoolRollup:
         for found, is_own in zip(messages, own, strict=True):
             if is_own:
                 with suppress(InvalidMessage):
-                    body = unwrap(found, accept=(NodeTelemetry,)).body
+                    envelope = unwrap(found, accept=(NodeTelemetry,))
+                    body = envelope.body
                     assert isinstance(body, NodeTelemetry)
+                    telemetry.signed.check(envelope, projection.state, body.node)
                     if telemetry.is_plausible(body, projection.state):
                         jobs = {job for device in body.devices for job in device.jobs}
                         paths = {job: self._aggregator.path_of(projection.state, job) for job in jobs}

@@ -14,24 +14,29 @@ from bailiff_bus.port import Message
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.nodes import MAX_DEVICES
+from bailiff_log.node_messages import NodeMessages
 
 from .windowed_counters import LENGTHS, Counters, WindowName, from_pairs, of, to_pairs
 
 MILLISECOND, SECOND = 1_000, 1_000_000
 MIB = 1 << 20
 LONGEST_MS, MOST_DEVICE_BYTES = 600_000, 1 << 40
-"""Of one measurement: messages are not signed, and one that claims more is not counted."""
+"""Of one measurement: one that claims more is not counted."""
 Paths = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(slots=True)
 class TelemetryRollup:
-    """offsets: next offset by partition; messages: number of messages read; windows: begin, µs, and counters of each."""
+    """offsets: next offset by partition; messages: number of messages read; windows: begin, µs, and counters of each.
+
+    signed: which messages of each node count.
+    """
 
     offsets: dict[int, int] = field(default_factory=dict)
     messages: int = 0
     totals: Counters = field(default_factory=dict)
     windows: dict[WindowName, tuple[int, Counters]] = field(default_factory=dict)
+    signed: NodeMessages = field(default_factory=NodeMessages)
 
     def advance_past(self, message: Message) -> None:
         """Advance the position past this message."""
@@ -63,7 +68,7 @@ class TelemetryRollup:
 
     @staticmethod
     def is_plausible(body: NodeTelemetry, state: PoolState) -> bool:
-        """Whether a node of the pool can have measured that: anybody who may write to the topic can claim more."""
+        """Whether a node of the pool can have measured that: it can claim more, and without a root key anybody can."""
         return (
             body.node in state.node_numbers
             and body.interval_ms <= LONGEST_MS
@@ -84,13 +89,15 @@ class TelemetryRollup:
             "messages": self.messages,
             "totals": to_pairs(self.totals),
             "windows": windows,
+            "signed": self.signed.to_data(),
         }
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """The rollup that `to_data` serialized."""
         windows = {name: (begin, from_pairs(sums)) for name, (begin, sums) in data["windows"].items()}
-        return cls(dict(data["offsets"]), data["messages"], from_pairs(data["totals"]), windows)
+        signed = NodeMessages.from_data(data.get("signed", ()))
+        return cls(dict(data["offsets"]), data["messages"], from_pairs(data["totals"]), windows, signed)
 
 
 def _message(name: WindowName, begin: int, sums: Counters) -> TelemetryWindow:

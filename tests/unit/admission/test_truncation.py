@@ -13,6 +13,7 @@ from bailiff_admission.truncation import (
     beyond_log_end,
     check_command,
     check_report,
+    detect_truncation,
     newest,
 )
 from bailiff_bus import topics
@@ -208,8 +209,18 @@ async def test_the_newest_messages_are_found_where_the_oldest_are_gone():
         bus.put(topics.NODE_REPORTS, report(NodeHeartbeat, number=number), at=NOW)
     bus.keep_newest(topics.NODE_REPORTS, 2)
     for count, positions, offsets in ((100, {}, [3, 4]), (1, {}, [4]), (100, {"bailiff.node-reports/0": 4}, [4])):
-        found = await newest(bus.client("admission"), topics.NODE_REPORTS.name, "test", count, positions)
-        assert [message.offset for message in found] == offsets
+        found = newest(bus.client("admission"), topics.NODE_REPORTS.name, "test", count, positions)
+        assert [message.offset async for message in found] == offsets
+
+
+async def test_nobody_hides_a_report_by_thousands_of_others_after_it(story):
+    bus, state = Topics(), story.state
+    ahead = FenceStatus(epoch=state.epoch, seq=state.seq + 1)
+    bus.put(topics.NODE_REPORTS, report(NodeHeartbeat, fence=ahead), at=NOW)
+    for number in range(3_000):
+        bus.put(topics.NODE_REPORTS, report(NodeHeartbeat, number=number, node=f"invented-{number}"), at=NOW)
+    with pytest.raises(TruncationDetected, match=rf"n1 .*#{state.seq + 1} "):
+        await detect_truncation(state, bus.client("admission"), {}, lambda *_: None)
 
 
 class Topics(MemoryCluster):

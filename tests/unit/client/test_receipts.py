@@ -34,7 +34,7 @@ from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Document
 from bailiff_core.model.job_spec import ADDED_LABELS
-from bailiff_core.records import AUDIT_TYPES
+from bailiff_core.records import AUDIT_TYPES, facts
 from bailiff_log.signed_requests import FILLED_DEMAND
 
 MINE = Trust((KNOWN["root"],), (KNOWN["sealing"],), (KNOWN["witness"],))
@@ -249,7 +249,31 @@ async def test_the_receipt_of_a_gang_of_512_tasks_is_whole_and_below_a_megabyte(
 
 async def test_an_eviction_of_too_many_records_has_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bailiff.audit.receipt.collect.MAX_RECORDS", 10)
-    with pytest.raises(ClientError, match="needs 15 records: at most 10 fit into a receipt"):
+    with pytest.raises(ClientError, match="needs more than 10 records: at most 10, "):
+        await collect(usual().source, "train-1")
+
+
+async def test_a_flood_in_the_cycles_of_an_eviction_keeps_its_receipt_readable(tmp_path: Path) -> None:
+    """Others' records of the same cycle stand in it, as its signature covers them."""
+    story = SignedStory(tmp_path)
+    story.node("n1", gpus=8)
+    story.runs("train-1", gpus=8)
+    story.submit("serve-1", gpus=8, cls="inference", after=3600 * SECOND)
+    story.propose()
+    story.begin("train-1")
+    about = {"topic": "bailiff.requests", "partition": 0, "digest": "0" * 64, "code": "bad-json", "reason": "\x00" * 300}
+    flood = [facts.InputRejected(offset=number, **about) for number in range(2_000)]
+    story.cycle(*flood, facts.TaskExited(**story.at("train-1", 0), exit_code=85))
+    story.cycle(*flood, facts.TaskReleased(**story.at("train-1", 0)))
+    receipt = await collect(sealed(story).source, "train-1")
+    found = check_receipt(receipt.to_text())
+    assert (found["verdict"], found["finished"]) == ("consistent", True)
+    assert len(receipt.records) > 2_000
+
+
+async def test_a_receipt_that_nobody_could_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bailiff.audit.receipt.collect.MAX_KEPT_BYTES", 5_000)
+    with pytest.raises(ClientError, match="of 5000 bytes, fit into a receipt"):
         await collect(usual().source, "train-1")
 
 

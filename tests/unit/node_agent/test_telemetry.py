@@ -12,6 +12,8 @@ from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages.telemetry import NodeTelemetry
 from bailiff_devstack.simulated_node import SimulatedInventory
+from bailiff_node_agent.disk import MemoryStorage
+from bailiff_node_agent.report_signer import ReportSigner
 from bailiff_node_agent.settings import NodeDeclaration
 from bailiff_node_agent.telemetry import measure, send_telemetry
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -39,7 +41,9 @@ def test_devices_that_tasks_hold_are_measured_and_no_others() -> None:
 async def test_samples_are_sent_with_the_time_that_they_cover() -> None:
     cluster, boots = MemoryCluster(clock=lambda: 0), itertools.count(0, 20_000)
     cluster.create_topics(pools=1)
-    context = SimpleNamespace(node=NodeDeclaration(name="n1", pool="pool-a", gpus="3xH100-80GB"), inventory=inventory())
+    node = NodeDeclaration(name="n1", pool="pool-a", gpus="3xH100-80GB")
+    signer = ReportSigner(MemoryStorage(), None, node.pool, node.name)
+    context = SimpleNamespace(node=node, inventory=inventory(), signer=signer)
     holding: dict[str, list[str]] = {}
     agent: Any = SimpleNamespace(context=context, tasks=SimpleNamespace(jobs_by_device=lambda: holding))
     clock_and_ids = ClockAndIds(wall=lambda: 1_800_000_000_000_000, boot=lambda: next(boots))

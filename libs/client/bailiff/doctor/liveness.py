@@ -16,7 +16,7 @@ from bailiff_bus.port import AccessDenied, Message, Span
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.state import SILENT_AFTER, Node, PoolState
 from bailiff_core.records.wire import time_text
-from bailiff_log.message_signatures import check_signature
+from bailiff_log.message_signatures import check_node
 
 from .finding import Check, finding
 
@@ -167,11 +167,7 @@ def _take(message: Message, state: PoolState, found: LastReports) -> None:
         is_heartbeat = isinstance(report, NodeHeartbeat) and report.node not in found.heartbeats
         if sent <= found.heard.get(report.node, 0) and not is_heartbeat:
             return
-        if state.root_key:
-            known = state.enrolled.get(report.node)
-            if known is None or known.key != envelope.keyid:
-                return
-            check_signature(envelope)
+        check_node(envelope, state, report.node)
     except InvalidMessage:
         return
     found.heard[report.node] = max(sent, found.heard.get(report.node, 0))

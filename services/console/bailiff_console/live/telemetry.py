@@ -15,6 +15,7 @@ from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, Rea
 from bailiff_bus.topics import TELEMETRY
 from bailiff_core.model.mig import listed_devices
 from bailiff_core.views import Moment
+from bailiff_log.node_messages import NodeMessages
 from bailiff_service.logs import logger
 from bailiff_service.pool_ownership import IDLE_WAIT_S
 
@@ -41,10 +42,11 @@ class TelemetryByNode(TypedDict):
 
 
 class Telemetry:
-    """pools: the followed pools by name. Invalid messages and those of other pools are skipped."""
+    """pools: the followed pools by name. Messages that are invalid, of another pool, or not signed by their node are skipped."""
 
     def __init__(self, bus: Bus, pools: Callable[[], Mapping[str, PoolFollower]]) -> None:
         self._bus, self._pools = bus, pools
+        self._signed: dict[str, NodeMessages] = {}
 
     async def run(self) -> None:
         """Follow the topic until cancelled."""
@@ -96,6 +98,10 @@ class Telemetry:
             return
         followed, body = self._pools().get(envelope.pool), envelope.body
         if followed is None or not isinstance(body, NodeTelemetry) or body.node not in followed.state.node_numbers:
+            return
+        try:
+            self._signed.setdefault(envelope.pool, NodeMessages()).check(envelope, followed.state, body.node)
+        except InvalidMessage:
             return
         node = followed.state.nodes[followed.state.node_numbers[body.node]]
         measured = {each.device: each for each in body.devices}

@@ -19,12 +19,14 @@ from bailiff_log.seals import SealChain
 from bailiff_log.signed_notes import Note, NoteError
 from bailiff_log.signed_requests import signing_key
 
-from .model import MAX_RECORDS, Receipt, ReceiptRecord, raw_of
+from .model import MAX_BYTES, MAX_RECORDS, Receipt, ReceiptRecord, raw_of
 from .rules import PURPOSES
 
 Read = Callable[[], AsyncGenerator[Message, None]]
 MAX_STAGE_BYTES, BYTES_BESIDE = 700_000, 300
 """So that the file stays below a megabyte. Beside a record's value: the headers that differ from those of the record before."""
+MAX_KEPT_BYTES = MAX_BYTES // 6
+"""Of all records: those of a decision cycle stand together, and others' too. JSON takes at most six times as much."""
 DECIDED = decisions.PreemptionDecided.type_name().encode()
 LOOKED_AT = frozenset(kind.encode() for kind, data in AUDIT_TYPES.items() if data.__name__ in PURPOSES)
 
@@ -119,11 +121,8 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
         text = f"{source.pool}#{latest_of_job} is not sealed yet: the last seal is over {count_text(last.size, 'record')}"
         raise ClientError(ExitCode.NOT_FOUND, text, "wait for the next seal, or name an earlier one: --decision SEQ")
     victims = (about,) if about else tuple(dict.fromkeys(choice.job for choice in found[1].victims))
-    collector = _Collector(found[0], found[1], victims)
+    collector = _Collector(source.pool, found[0], found[1], victims)
     kept = await collector.run(source, last.size)
-    if len(kept) > MAX_RECORDS:
-        text = f"{source.pool}#{found[0]} needs {len(kept)} records: at most {MAX_RECORDS} fit into a receipt"
-        raise ClientError(ExitCode.USAGE, text, "prove them one by one: bailiff audit prove SEQ")
     seal, cosignatures = _seal_over(source, max(kept) + 1)
     tree = Frontier()
     tree.extend(leaves[: seal.size])
@@ -179,6 +178,7 @@ class _Collector:
         waiting: Victims whose eviction has not ended, each with the tasks that it still has to lose; none: all.
     """
 
+    pool: str
     decision: int
     data: decisions.PreemptionDecided
     victims: Sequence[str]
@@ -286,6 +286,10 @@ class _Collector:
         for seq, wire in group:
             if seq not in self.kept:
                 self.kept[seq] = wire
+                if len(self.kept) > MAX_RECORDS or self._bytes > MAX_KEPT_BYTES:
+                    what = f"{self.pool}#{self.decision} needs more than {len(self.kept) - 1} records"
+                    text = f"{what}: at most {MAX_RECORDS}, of {MAX_KEPT_BYTES} bytes, fit into a receipt"
+                    raise ClientError(ExitCode.USAGE, text, "prove them one by one: bailiff audit prove SEQ")
                 self._bytes += BYTES_BESIDE + len(wire.value) + len(dict(wire.headers).get("ce_request", b""))
 
     def _whole(self) -> dict[int, Wire]:
