@@ -1,6 +1,8 @@
 """Certificates renew themselves: a CronJob, with the right to restart the services that have new ones, and no other right."""
 
-from tests.kits.helm import of_kind, rendered
+import json
+
+from tests.kits.helm import of_kind, pod_templates, rendered
 
 from bailiff.security.kubernetes_keys import CERTIFIED
 
@@ -34,3 +36,22 @@ def test_agents_may_evict_where_disruption_budgets_are_respected_only() -> None:
 
     assert not may_evict()
     assert may_evict("agents.mayEvict=true")
+
+
+BOTH_AGENTS = ("agents.apiOnly.enabled=true", "agents.apiOnly.selector.type=virtual-kubelet")
+
+
+def test_agents_may_open_shells_in_the_namespace_of_jobs_alone_and_only_if_told_to() -> None:
+    def executing(*settings: str) -> set[tuple[str, str]]:
+        roles = of_kind(rendered([*settings, *BOTH_AGENTS]), "Role", "ClusterRole")
+        able = [role for role in roles if any("pods/exec" in rule["resources"] for rule in role["rules"])]
+        return {(role["kind"], role["metadata"].get("namespace", "")) for role in able}
+
+    def told(*settings: str) -> list[bool]:
+        pods = [each for name, each in pod_templates(rendered([*settings, *BOTH_AGENTS])).items() if "agent" in name]
+        return ["BAILIFF_KUBERNETES__SHELLS" in json.dumps(pod) for pod in pods]
+
+    assert executing() == set()
+    assert told() == [False, False]
+    assert executing("agents.mayOpenShells=true") == {("Role", "bailiff-jobs")}
+    assert told("agents.mayOpenShells=true") == [True, True]

@@ -42,6 +42,7 @@ VALUE_SETS: dict[str, Sequence[str]] = {
         "agents.apiOnly.selector.type=virtual-kubelet",
         "persistence.enabled=false",
         "agents.mayEvict=true",
+        "agents.mayOpenShells=true",
     ),
     "the node's network": ("hostNetwork=true", "image.pullSecrets={registry}"),
 }

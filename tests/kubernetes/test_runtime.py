@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from tests.kits.kubernetes_cluster import IMAGE, PATIENCE_S, Cluster, RealNode
+from tests.kits.shell import Shell
 from tests.kits.waiting import exit_of
 
+from bailiff.attach.frames import resize
 from bailiff_kubernetes import Api, pod_name, task_hash
 from bailiff_kubernetes.names import FINALIZER, GATE, NOTICE, TASK, TASK_HASH
 from bailiff_kubernetes.resources import PODS, Object, condition_of
@@ -58,7 +60,11 @@ class Node:
     def __init__(self, folder: Path, cluster: Cluster, namespace: str) -> None:
         self.folder, self.real, self.namespace = folder, cluster.node(), namespace
         self.settings = KubernetesSettings(
-            kubeconfig=cluster.kubeconfig, namespace=namespace, kubelet_dir=self.real.kubelet, placement_timeout_s=PATIENCE_S
+            kubeconfig=cluster.kubeconfig,
+            namespace=namespace,
+            kubelet_dir=self.real.kubelet,
+            placement_timeout_s=PATIENCE_S,
+            shells=True,
         )
         self.agents: list[KubernetesRuntime] = []
 
@@ -143,6 +149,32 @@ async def test_a_training_job_in_a_pod_is_noticed_saves_and_yields(node: Node, k
     assert "checkpoint_committed" in types
     assert types[-1] == "yielding"
     assert [*(node.folder / "checkpoints").rglob("weights")]
+
+
+async def test_a_shell_is_in_the_pod_and_nothing_of_it_outlives_its_connection(node: Node) -> None:
+    agent = node.agent()
+    await agent.start(node.launch("sleep 3000", env={"LR": "0.1"}))
+    assert agent.has_shell(KEY)
+    shell = Shell(*await agent.open_shell(KEY))
+    assert await shell.asks("echo $LR in $BAILIFF_TASK, $PWD") == f"0.1 in {KEY}, {node.folder}"
+    shell.writer.write(resize(40, 120))
+    async with asyncio.timeout(PATIENCE_S):
+        while await shell.asks("stty size") != "40 120":
+            pass
+    other = Shell(*await agent.open_shell(KEY))
+    await other.asks("(trap '' HUP TERM; sleep 4000) & sleep 0.1")
+    assert runs(agent, "sleep 4000")
+    other.writer.close()
+    await until(lambda: not runs(agent, "sleep 4000"))
+    assert await shell.asks("echo still here") == "still here"
+    await agent.kill(KEY)
+    await shell.ended()
+    await exit_of(agent)
+
+
+def runs(agent: KubernetesRuntime, command: str) -> bool:
+    commands = [Path(f"/proc/{pid}/cmdline") for pid in agent.pids(KEY)]
+    return any(path.exists() and command.split() == path.read_text().split("\0")[:-1] for path in commands)
 
 
 async def test_a_cancelled_eviction_takes_the_notice_away(node: Node, kubernetes_api: Api) -> None:

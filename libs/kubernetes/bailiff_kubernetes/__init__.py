@@ -19,6 +19,7 @@ from .errors import (
     TooManyRequests,
     Unreachable,
 )
+from .execution import Execution
 from .names import pod_name, shared_claim_name, task_hash
 from .resources import Object, Resource
 from .watch import Change, LocalView
@@ -30,6 +31,7 @@ __all__ = [
     "BudgetForbids",
     "Change",
     "Conflict",
+    "Execution",
     "Forbidden",
     "Gone",
     "Invalid",

@@ -4,7 +4,7 @@ The official client supplies credentials, TLS and their renewal; objects stay th
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -70,7 +70,7 @@ class Connection:
         }
         response = await self._send("GET", resource.path(namespace), None, query, JSON, timeout_s + 10.0)
         try:
-            while line := await _answer(response.response.content.readline()):
+            while line := await answer_of(response.response.content.readline()):
                 event = orjson.loads(line)
                 if event["type"] == "ERROR":
                     raise error_of(event["object"].get("code", 500), event["object"])
@@ -92,7 +92,7 @@ class Connection:
     ) -> Any:
         """Any request. Returns the JSON of the response."""
         response = await self._send(method, path, body, query or {}, content_type, timeout_s)
-        content = await _answer(response.read())
+        content = await answer_of(response.read())
         return orjson.loads(content) if content else None
 
     async def lines(
@@ -101,11 +101,29 @@ class Connection:
         """A response that is not JSON, such as a pod's log, line by line while it comes. A longer line comes in parts."""
         response = await self._send("GET", path, None, query or {}, JSON, timeout_s)
         try:
-            while part := await _answer(response.response.content.readany()):
+            while part := await answer_of(response.response.content.readany()):
                 for line in part.splitlines(keepends=True):
                     yield line
         finally:
             response.response.close()
+
+    async def web_socket(self, path: str, query: Sequence[tuple[str, str]], protocol: str) -> Any:
+        """An open WebSocket of aiohttp, on a connection that has answered a request before. Raises `ApiError`."""
+        from aiohttp import WSServerHandshakeError
+
+        headers = {"User-Agent": MANAGER}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        session = self._client.rest_client.pool_manager
+
+        async def opened() -> Any:
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    url = f"{self._client.configuration.host}{path}?{urlencode(query)}"
+                    return await session.ws_connect(url, headers=headers, protocols=(protocol,))
+            except WSServerHandshakeError as refusal:
+                raise error_of(refusal.status, None) from None
+
+        return await answer_of(opened())
 
     async def _send(
         self, method: str, path: str, body: Any, query: Mapping[str, str], content_type: str, timeout_s: float
@@ -116,9 +134,9 @@ class Connection:
         if query:
             url = f"{url}?{urlencode(query)}"
         sent = self._client.rest_client.request(method, url, headers=headers, body=body, _request_timeout=_timeout(timeout_s))
-        response = await _answer(sent)
+        response = await answer_of(sent)
         if not 200 <= response.status < 300:
-            content = await _answer(response.read())
+            content = await answer_of(response.read())
             raise error_of(response.status, _json_or_none(content), response.getheader("Retry-After"))
         return response
 
@@ -140,8 +158,8 @@ def _json_or_none(content: bytes) -> Any:
         return None
 
 
-async def _answer(call: Any) -> Any:
-    """What the call returns. A connection that fails is `Unreachable`."""
+async def answer_of(call: Any) -> Any:
+    """What the call returns. Raises `Unreachable` where the connection fails."""
     from aiohttp import ClientError
 
     try:

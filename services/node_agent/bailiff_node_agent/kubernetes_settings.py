@@ -18,8 +18,9 @@ class KubernetesSettings(BaseModel):
     driver's own configuration for it. dra_uuid_attribute: the driver's attribute with a device's UUID. kubelet_grace_s: so long
     the kubelet may offer no devices, as while it restarts, before no more pods are placed on its node. placement_timeout_s: a pod
     that no scheduler has bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff
-    from a node; pods that it creates itself tolerate them. api_only: this process runs on none of its nodes; it knows and changes
-    them by the API server alone (docs/how-to/pods.md#one-agent-for-many-nodes).
+    from a node; pods that it creates itself tolerate them. shells: whether `bailiff shell` opens shells in pods of `bailiff
+    submit`, which needs rights to `pods/exec` in their namespace. api_only: this process runs on none of its nodes; it knows and
+    changes them by the API server alone (docs/how-to/pods.md#one-agent-for-many-nodes).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +38,7 @@ class KubernetesSettings(BaseModel):
     kubelet_grace_s: Annotated[float, Field(ge=0)] = 40.0
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
     tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
+    shells: bool = False
     api_only: bool = False
 
     @property

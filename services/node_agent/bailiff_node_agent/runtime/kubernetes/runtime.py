@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+import socket
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from .placement import find_orders, remove_pod, remove_unplaced
 from .pod_node import PodNode
 from .pod_processes import PodProcesses
 from .pod_resources import PodResources
+from .pod_shell import PodShell, end_shell
 from .published import PublishedDevices
 from .stopping import KILL_GRACE_S
 from .task_files import TaskFiles, TaskOrder, order_of
@@ -46,6 +48,7 @@ from .unreached_node import ClusterResources, NoProcesses, NoVolumes
 from .volumes import PodVolumes
 
 LIST_TIMEOUT_S = 10.0
+MOST_SHELLS, SHELLS_END_WITHIN_S = 64, 5.0
 DEFAULT_GRACE_S = 30
 
 
@@ -84,6 +87,9 @@ class KubernetesRuntime(Runtime):
         self._locks: dict[TaskKey, asyncio.Lock] = {}
         self._ended: asyncio.Queue[Exit | BaseException] = asyncio.Queue()
         self._watcher = MessageWatcher(self._files.task_dir, self._control_dir)
+        self._shell_api: Api | None = None
+        """A connection of its own: open shells must not keep other requests waiting."""
+        self._shells = set[asyncio.Task[None]]()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -115,6 +121,8 @@ class KubernetesRuntime(Runtime):
             if end is None:
                 manifest = self._files.manifest.read(key) if order.own_pod and not order.uid else None
                 self._follow(node, order, manifest, None)
+            if end is None and (left := self._files.shells.read(key)):
+                self._keep(self._end_shells(order, left))
             states.append(end or self._files.running(order) or _not_yet(order))
         return states
 
@@ -286,6 +294,42 @@ class KubernetesRuntime(Runtime):
     def log_path(self, key: TaskKey) -> Path | None:
         return None if self._cluster_node is not None else self._files.known(key) / "log"
 
+    # --- shells
+
+    def has_shell(self, key: TaskKey) -> bool:
+        """In pods of `bailiff submit`, where the agent may: the owner of an ordinary workload has rights of their own to it."""
+        return self._settings.shells and self._order(key).own_pod
+
+    async def open_shell(self, key: TaskKey) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if len(self._shells) >= MOST_SHELLS:
+            raise OSError(f"{MOST_SHELLS} shells are open in pods of this agent")
+        order = self._order(key)
+        shell = await PodShell.start(await self._api_of_shells(), order)
+        self._files.shells.write(key, [*(self._files.shells.read(key) or []), shell.pid])
+        ours, theirs = socket.socketpair()
+        self._keep(self._relay(order, shell, theirs))
+        return await asyncio.open_unix_connection(sock=ours)
+
+    async def _relay(self, order: TaskOrder, shell: PodShell, connection: socket.socket) -> None:
+        await shell.relay(connection)
+        await self._end_shells(order, [shell.pid])
+
+    async def _end_shells(self, order: TaskOrder, pids: list[str]) -> None:
+        api = await self._api_of_shells()
+        for pid in pids:
+            if await end_shell(api, order, pid) and self._files.task_dir(order.key).exists():
+                self._files.shells.write(order.key, [each for each in self._files.shells.read(order.key) or [] if each != pid])
+
+    async def _api_of_shells(self) -> Api:
+        async with self._connecting:
+            if self._shell_api is None:
+                self._shell_api = await Api.connect(self._settings.kubeconfig)
+            return self._shell_api
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        self._shells.add(task := asyncio.create_task(work))
+        task.add_done_callback(self._shells.discard)
+
     async def forget(self, key: TaskKey) -> None:
         folder = self._files.known(key)
         if self._files.exit(key) is None:
@@ -300,7 +344,9 @@ class KubernetesRuntime(Runtime):
         await self._files.off_loop(remove_tree, folder)
 
     async def close(self) -> None:
-        tasks = [*self._following.values(), *([self._view] if self._view is not None else [])]
+        if self._shells:  # they end with their connections
+            await asyncio.wait(self._shells, timeout=SHELLS_END_WITHIN_S)
+        tasks = [*self._shells, *self._following.values(), *([self._view] if self._view is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -308,6 +354,8 @@ class KubernetesRuntime(Runtime):
             if self._cluster_node is None:
                 await self._connected.api.close()
             self._connected = None
+        if self._shell_api is not None:
+            await self._shell_api.close()
         self._resources.close()
 
     async def _node(self) -> PodNode:

@@ -58,6 +58,8 @@ class TaskFiles:
         """The eviction notice: `payload`, and its deadlines `soft_us`, `hard_us`. The pod may have no control directory yet."""
         self.deadline = Kept[int](self, "deadline")
         """When TERM is due, boot-time µs, even if the agent is down."""
+        self.shells = Kept[list[str]](self, "shells")
+        """The process ids of the shells beside the task, in its pod, that are not known to have ended."""
 
     async def off_loop(self, call: Callable[..., T], *arguments: Any) -> T:
         """The result of a call that reads or writes here, without keeping the event loop waiting for the disk."""
