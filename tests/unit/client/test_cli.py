@@ -119,6 +119,7 @@ def test_json_and_yaml_output(bailiff: Run, output: str) -> None:
     assert read(bailiff("pools", "-o", output).output)[0]["pool"] == "pool-a"
     assert read(bailiff("describe", "train-8", "-o", output).output)["summary"]["state"] == "evicting"
     assert read(bailiff("version", "-o", output).output)["logic"] >= 1
+    assert bailiff("--version").output == bailiff("version").output
     assert read(bailiff("audit", "show", "0", "-o", output).output)["data"]["pool"] == "pool-a"
 
 

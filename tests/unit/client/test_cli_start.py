@@ -90,8 +90,9 @@ def test_importing_the_package_loads_no_client() -> None:
     assert among(loaded(code), ("pydantic", "typer", *NO_DATA)) == []
 
 
-def test_version_loads_no_option_parser() -> None:
-    assert among(loaded(RUN, "version"), ["typer", "rich", "click"]) == []
+@pytest.mark.parametrize("asked", ["version", "--version"])
+def test_version_loads_no_option_parser(asked: str) -> None:
+    assert among(loaded(RUN, asked), ["typer", "rich", "click"]) == []
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ YOUNG_OBJECTS = 500_000  # modules and the state of a pool: many objects, all al
 
 def main() -> None:
     """The entry point of the `bailiff` command."""
-    if sys.argv[1:] == ["version"]:  # called often by scripts: skips the option parser
+    if sys.argv[1:] in (["version"], ["--version"]):  # called often by scripts: skips the option parser
         print(version_text())
         return
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from bailiff.client.errors import ExitCode
 
+from . import version_text
 from .command_table import COMMANDS
 from .session import APPS, guarded
 
@@ -82,8 +83,18 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version_text())
+        raise typer.Exit
+
+
 @app.callback()
-def _no_options() -> None:
+def _root(
+    _: Annotated[
+        bool, typer.Option("--version", help="Print what `bailiff version` prints.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
     """Callback: without one, Typer turns an application with one command into that command."""
 
 
