@@ -34,7 +34,7 @@ def commands(page: Path, heading: str = "") -> list[str]:
     typed = re.compile(r"(?:Save this as|Write) `([\w.]+)`:\n\n```\w+\n(.*?)```|^    (\S[^\n]*)$", re.DOTALL | re.MULTILINE)
     for match in typed.finditer(text):
         name, content, line = match.groups()
-        found.append(f"cat > {name} <<'END'\n{content}END" if name else re.sub(r" {4,}.*", "", line))
+        found.append(f"cat > {name} <<'END'\n{content}END" if name else line)
     return found
 
 
@@ -69,11 +69,13 @@ def run(folder: Path, text: str) -> str:
     return done.stdout
 
 
-def test_the_tutorial_works_as_typed_in_one_system_and_leaves_only_its_own_files(folder: Path) -> None:
+def test_readme_and_tutorial_work_as_typed_one_after_the_other_in_one_system_and_leaves_only_its_own_files(folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
     pages = [commands(ROOT / "docs" / "tutorial" / f"{name}.md") for name in TUTORIAL]
     assert all(len(lines) > 2 for lines in pages)
-    said = run(folder, script([line for lines in pages for line in lines]))
+    readme = [line for line in commands(ROOT / "README.md", "## Keep it running") if line.startswith("bailiff ")]
+    said = run(folder, script([line for lines in [readme, *pages] for line in lines]))
+    assert "it was preempted by chat-1" in said.partition("@ bailiff doctor")[0]
     assert "No problems now" in said
     assert "preemption decided   train-" in said
     assert "by serve-1 (inference 125), action preempt" in said
@@ -86,9 +88,3 @@ def test_the_tutorial_works_as_typed_in_one_system_and_leaves_only_its_own_files
     assert (folder / "followed").read_text().count(f"weights {weights}") == 1
     files = {"train.py", "big.yaml", "calm.yaml", "proof.json", "followed", "checkpoints"}
     assert {path.name for path in folder.iterdir()} - before <= files
-
-
-def test_the_readme_works_as_typed_in_one_system(folder: Path) -> None:
-    lines = commands(ROOT / "README.md", "## Keep it running")
-    said = run(folder, script([line for line in lines if line.startswith("bailiff ")]))
-    assert "it was preempted by serve-1" in said

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
+import typer.exceptions
 import typer.main
 import yaml
 from pydantic import BaseModel
@@ -111,9 +113,12 @@ def code(text: str) -> list[str]:
     """Everything that is marked as code: fenced, indented, or between backticks. Of kubectl and Helm only what they run."""
     text = re.sub(r"^ {4}(?:kubectl|helm) (?:.*\\\n)*.*?(?=$| -- (?=bailiff)|\| bailiff)", "", text, flags=re.MULTILINE)
     prose = without_fences(text)
-    indented = re.findall(r"^ {4}.+$", prose, re.MULTILINE)
     between = [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", prose)]
-    return [*(content for _, content in fences(text)), *indented, *between]
+    return [*(content for _, content in fences(text)), *indented(prose), *between]
+
+
+def indented(prose: str) -> list[str]:
+    return re.findall(r"^ {4}.+$", without_fences(prose), re.MULTILINE)
 
 
 @cache
@@ -233,6 +238,38 @@ def test_commands_exist(path: Path) -> None:
             inner = getattr(root.commands[first], "commands", None)
             if inner is not None and second:
                 assert second in inner, f"there is no `bailiff {first} {second}`"
+
+
+@page
+def test_lines_of_commands_can_be_typed_as_they_stand(path: Path) -> None:
+    """Options and arguments included; what stands for a number is one, and ``$(…)`` is a word."""
+    for line in typed_lines(path.read_text(encoding="utf-8")):
+        words = re.split(r" (?:\||>>?|&&|;|&|2>&1)(?: |$)", re.sub(r"\$\([^)]*\)", "word", line))[0].removesuffix(";")
+        _, *arguments = shlex.split(re.sub(r"\b(?:N|SEQ|EPOCH)\b", "1", words), comments=True)
+        name, leaf = "bailiff", root_command()
+        while arguments and arguments[0] in getattr(leaf, "commands", {}):
+            name, leaf = f"{name} {arguments[0]}", leaf.commands[arguments.pop(0)]
+        if not hasattr(leaf, "commands"):
+            try:
+                leaf.make_context(name, arguments)
+            except typer.exceptions.TyperException as problem:
+                pytest.fail(f"{line}: {problem}")
+
+
+def test_no_two_command_lines_that_people_may_type_one_after_the_other_submit_the_same_name() -> None:
+    """In README, tutorial and guides. An installation is a system of its own."""
+    followed = [path for path in PAGES if path.parent.name in ("tutorial", "how-to") and not path.name.startswith("install-")]
+    lines = [line for path in (ROOT / "README.md", *followed) for line in typed_lines(path.read_text(encoding="utf-8"))]
+    names = [name for line in lines for name in re.findall(r"^bailiff submit .*?--name (\S+)", line)]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
+
+
+def typed_lines(text: str) -> list[str]:
+    """Command lines of blocks, without those that are shown in part."""
+    blocks = [*(content for language, content in fences(text) if language in ("", "bash", "sh")), *indented(text)]
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    found = [line.strip().removeprefix("$ ") for line in lines]
+    return [line for line in found if line.startswith("bailiff ") and not re.search(r"…|\.\.\.|\[", line)]
 
 
 # --- tables

@@ -55,8 +55,8 @@ FEATURES = [
     ),
     Feature(
         "a shell in a pod",
-        False,
-        r"bailiff shell[^.|]*\bin a pod\b",
+        True,
+        r"bailiff shell[^.|]*\bin (a|the) pods?\b",
         r"in a pod use `kubectl exec`",
         "`bailiff shell` in a pod",
         "In a pod use `kubectl exec`",

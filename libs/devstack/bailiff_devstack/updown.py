@@ -145,8 +145,8 @@ Bailiff is running. Console: {stack.console_link}
 Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
 
   {connect} PATH=$PWD/.venv/bin:$PATH
-  bailiff submit --name train-1 --gpus 8 -- sleep 600     # a training job on all GPUs
-  bailiff submit --name serve-1 --gpus 4 --class inference --follow -- sleep 20
+  bailiff submit --name llm-1 --gpus 8 -- sleep 600       # a training job on all GPUs
+  bailiff submit --name chat-1 --gpus 4 --class inference --follow -- sleep 20
   bailiff list                                            # running and pending jobs
   bailiff audit tail -f                                   # decisions as they are made
   bailiff audit verify --archive $(cat {state}/archive)   # verify the archived log in PostgreSQL

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .root import app
 
-__all__ = ["app", "main", "version_text"]
+__all__ = ["app", "main"]
 
 YOUNG_OBJECTS = 500_000  # modules and the state of a pool: many objects, all alive until the command ends
 
@@ -20,6 +20,8 @@ YOUNG_OBJECTS = 500_000  # modules and the state of a pool: many objects, all al
 def main() -> None:
     """The entry point of the `bailiff` command."""
     if sys.argv[1:] in (["version"], ["--version"]):  # called often by scripts: skips the option parser
+        from .version_line import version_text
+
         print(version_text())
         return
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
@@ -30,14 +32,6 @@ def main() -> None:
         run()
     finally:
         gc.freeze()  # the interpreter would look for cycles among all objects again at its end, a fifth of a short command's time
-
-
-def version_text() -> str:
-    """The release, the engine's digest and the version of its rules, on one line."""
-    from bailiff_log.engine_identity import engine_identity
-
-    engine = engine_identity()
-    return f"bailiff {engine.release}, engine {engine.digest[:12]}, logic {engine.logic}"
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,8 @@ LATEST = 20
 @command("events")
 async def show_events(
     session: Session,
-    job: Annotated[str | None, typer.Option(help="Only events of this job.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only events of this job.", show_default=False)] = None,
+    of_job: Annotated[str | None, typer.Option("--job", metavar="JOB", help="The same.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="Only jobs of this project and its subprojects.")] = None,
     type_: Annotated[
         list[str] | None,
@@ -49,6 +50,9 @@ async def show_events(
     from bailiff.render import events
     from bailiff_core.model.state import PoolState
 
+    if job and of_job:
+        raise ClientError(ExitCode.USAGE, "--job and JOB are mutually exclusive")
+    job = job or of_job
     types = dict.fromkeys(known_word(name) for name in type_ or [])
     if export is not None and (follow or export.suffix not in WRITERS):
         text = (

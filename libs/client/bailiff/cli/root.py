@@ -11,7 +11,6 @@ from typer.main import get_command
 
 from bailiff.client.errors import ExitCode
 
-from . import version_text
 from .command_table import COMMANDS
 from .session import APPS, guarded
 
@@ -85,6 +84,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from .version_line import version_text
+
         typer.echo(version_text())
         raise typer.Exit
 

@@ -4,8 +4,8 @@ import typer
 
 from bailiff.client.errors import ExitCode
 
-from . import version_text
 from .session import OFFLINE, SHARED, Session, command
+from .version_line import version_text
 
 
 @command("version", leave_out=OFFLINE)
