@@ -91,6 +91,10 @@ def close(found: Any, expected: Any) -> bool:
     return all(found[name] == pytest.approx(expected[name], abs=2e-5) for name in FIGURES if name in expected)
 
 
+def parsed(time: str) -> datetime:
+    return datetime.fromisoformat(time)
+
+
 async def test_the_start_page_counts_the_capacity_as_accounting_does(database: str, tmp_path: Path) -> None:
     """A drained machine's GPUs count, also while a job runs there, and a quarantined one does not: never over 100 percent."""
     story = Story(pool="pool-a")
@@ -136,6 +140,13 @@ async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
             assert overview["pool"][f"{figure}_gpu_hours"] == pytest.approx(total, abs=1e-4), (
                 "the start page counts what accounting counts"
             )
+        spans = zip(overview["points"], [*overview["points"][1:], {"time": overview["to"]}], strict=True)
+        lengths = [(point, (parsed(after["time"]) - parsed(point["time"])).total_seconds() / 3600) for point, after in spans]
+        for figure, amount in (("gpus", "used"), ("waiting", "waiting")):
+            total = sum(point[figure] * hours for point, hours in lengths)
+            assert total == pytest.approx(sum(row[amount] for row in by_job["rows"]), rel=1e-3), "also where no record is written"
+        capacity = sum(point["capacity"] * hours for point, hours in lengths)
+        assert capacity == pytest.approx(by_job["capacity_gpu_hours"], rel=1e-3)
         assert overview["pool"]["preempted"] == sum(row["preemptions"] for row in by_job["rows"])
 
         named = {row["job"]: row for row in by_job["rows"]}

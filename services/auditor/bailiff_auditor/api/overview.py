@@ -1,7 +1,8 @@
 """Figures of a time range: use, queue, waiting times, preemptions and work lost, of the pool and by project."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -15,11 +16,12 @@ from .query import PoolQuery, Reading
 router = APIRouter(tags=["projects"])
 Points = Annotated[int, Query(description="Maximum number of intervals.", ge=1, le=500)]
 DEFAULT_SPAN = timedelta(hours=1)
+AMOUNTS = ("gpus", "capacity", "waiting")
 MOST_PROJECTS = 200
 
 
 class OverviewPoint(BaseModel):
-    """The means of the samples of an interval; the capacity at the last of them."""
+    """The means over an interval. None is before the pool had GPUs or jobs."""
 
     time: datetime = Field(description="Begin of the interval.")
     gpus: float = Field(description="GPUs in use.")
@@ -55,12 +57,21 @@ class Overview(BaseModel):
     )
 
 
-POINTS = """SELECT s.bucket, s.gpus, s.waiting, (SELECT coalesce(sum(c.gpu_milli), 0)::float8 / 1000 FROM gpu_capacity c
-        WHERE c.pool = $1 AND tstzrange(c.from_at, c.to_at) @> s.newest) AS capacity
-    FROM (SELECT least($5, greatest(0, floor(extract(epoch FROM time - $2) / $4)))::int AS bucket, max(time) AS newest,
-        avg(used[1])::float8 / 1000 AS gpus,
-        avg(greatest(0, requested[1] - used[1]))::float8 / 1000 AS waiting
-        FROM project_usage WHERE pool = $1 AND project = '' AND time >= $2 AND time < $3 GROUP BY 1) s ORDER BY 1"""
+CHANGES = """WITH held AS (
+        SELECT from_at, to_at, used_gpu_milli AS gpus, waiting_gpu_milli AS waiting, 0 AS capacity
+        FROM job_usage WHERE pool = $1 AND tstzrange(from_at, to_at) && tstzrange($2, $3)
+        UNION ALL
+        SELECT from_at, to_at, 0, 0, gpu_milli
+        FROM gpu_capacity WHERE pool = $1 AND tstzrange(from_at, to_at) && tstzrange($2, $3)
+    ), changes AS (
+        SELECT extract(epoch FROM greatest(from_at, $2) - $2) AS at, gpus, waiting, capacity FROM held
+        UNION ALL SELECT extract(epoch FROM to_at - $2), -gpus, -waiting, -capacity FROM held WHERE to_at < $3
+    )
+    SELECT least(ceil(at / $4), $5)::int AS step, sum(gpus)::float8 AS gpus, sum(gpus * at)::float8 AS gpus_at,
+        sum(waiting)::float8 AS waiting, sum(waiting * at)::float8 AS waiting_at,
+        sum(capacity)::float8 AS capacity, sum(capacity * at)::float8 AS capacity_at
+    FROM changes GROUP BY 1"""
+"""By how much each changes, and that times when, up to each bound of intervals: both sums together give the integral there."""
 STARTED = """SELECT {project} AS project, count(*) AS started,
     avg(extract(epoch FROM first_started_at - submitted_at))::float8 AS waited_mean_s,
     percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM first_started_at - submitted_at))::float8 AS waited_p95_s
@@ -100,7 +111,9 @@ async def overview(
         begin = from_ if from_ is not None else until - DEFAULT_SPAN
         begin = min(begin, until)
         length = max(1, -(-int((until - begin).total_seconds()) // points))
-        rows = await reading.fetch(POINTS, reading.pool["id"], begin, until, length, points - 1)
+        span = (until - begin).total_seconds()
+        bounds = [*map(float, range(0, ceil(span), length)), span]
+        changes = await reading.fetch(CHANGES, reading.pool["id"], begin, until, length, len(bounds) - 1)
         by_project = await _figures(reading, "coalesce(project, '')", begin, until)
         of_pool = await _figures(reading, "''::text", begin, until)
         found = sorted(by_project.values(), key=lambda row: (-row["lost_gpu_hours"], -row["preempted"], row["project"]))
@@ -109,15 +122,27 @@ async def overview(
                 "from": begin,
                 "to": until,
                 "interval_s": length,
-                "points": [{**_values(row), "time": begin + timedelta(seconds=row["bucket"] * length)} for row in rows],
+                "points": [{"time": begin + timedelta(seconds=at), **means} for at, means in _means(changes, bounds)],
                 "pool": of_pool.get("", {"project": "", **NO_FIGURES}),
                 "projects": found[:MOST_PROJECTS],
             }
         )
 
 
-def _values(row: Any) -> dict[str, float]:
-    return {name: round(row[name], 3) for name in ("gpus", "capacity", "waiting")}
+def _means(changes: Sequence[Any], bounds: Sequence[float]) -> Iterator[tuple[float, dict[str, float]]]:
+    """The begin of each interval between these bounds, s, and the means in it, from the first with anything on."""
+    by_step = {row["step"]: row for row in changes}
+    rate, at_rate, before = dict.fromkeys(AMOUNTS, 0.0), dict.fromkeys(AMOUNTS, 0.0), dict.fromkeys(AMOUNTS, 0.0)
+    for step, bound in enumerate(bounds):
+        for name in AMOUNTS if step in by_step else ():
+            rate[name] += by_step[step][name]
+            at_rate[name] += by_step[step][f"{name}_at"]
+        integral = {name: bound * rate[name] - at_rate[name] for name in AMOUNTS}
+        begun = by_step and step >= min(by_step)
+        if step and begun and bound > bounds[step - 1]:
+            length = 1000 * (bound - bounds[step - 1])
+            yield bounds[step - 1], {name: round((integral[name] - before[name]) / length, 3) + 0.0 for name in AMOUNTS}
+        before = integral
 
 
 async def _figures(reading: Reading, project: str, begin: datetime, until: datetime) -> dict[str, dict[str, Any]]:

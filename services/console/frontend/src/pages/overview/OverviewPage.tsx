@@ -56,7 +56,7 @@ function Now({ pool, row, capacity, overview, current, busy }: { pool: string; r
   const used = overview ? allocation([...filled(overview), ...(current ? [current] : [])]) : null;
   const mean = busy?.busy.length ? Math.round(busy.busy.reduce((sum, value) => sum + value, 0) / busy.busy.length) : null;
   return (
-    <dl class="row figures">
+    <dl class="figures overview-figures">
       <KeyFigure name="GPUs allocated now" href={root} value={`${row.gpus_allocated}`} rest={`of ${capacity}`} title={`Of the healthy GPUs, also those of drained nodes${row.gpus > capacity ? `; ${row.gpus - capacity} more are quarantined, unhealthy or on a lost node` : ""}`} />
       <KeyFigure name="Jobs running" href={`${root}/jobs?state=running`} value={`${row.jobs_running}`} />
       <KeyFigure name="Jobs pending" href={`${root}/queue`} value={`${row.jobs_pending}`} />
@@ -106,7 +106,7 @@ function History({ pool, overview, busy, current }: { pool: string; overview: Ov
               label={`GPUs in use: ${Math.round(last.gpus * 10) / 10} of ${Math.round(last.capacity * 10) / 10} at the end, ${allocation(points) ?? 0} % on average.`}
             />
           ) : (
-            <p class="soft">No samples in this time range. The archive records use about once a minute.</p>
+            <p class="soft">The archive knows of no GPUs and no jobs in this time range.</p>
           )}
         </Card>
         <Card title="Queue">

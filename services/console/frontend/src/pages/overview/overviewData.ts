@@ -71,7 +71,7 @@ export function until(measured: Utilisation, to: string | null): Utilisation {
   return { ...measured, times: measured.times.slice(0, end), busy: measured.busy.slice(0, end) };
 }
 
-/** The newest point, of the live state: the archive records use about once a minute. */
+/** The newest point, of the live state: what the archive has ends with its newest record. */
 export function currentPoint(time: string, row: { gpus_allocated: number }, nodes: Iterable<LiveNode>, jobs: Iterable<LiveJob>): OverviewPoint {
   let waiting = 0;
   for (const job of jobs) if (job.state === "pending") waiting += job.gpus;
