@@ -75,6 +75,7 @@ class JobFields(TypedDict, total=False):
     on_failure: str
     on_eviction: str
     on_term: str
+    checkpoint: str
     env: Mapping[str, Amount]
     secrets: Mapping[str, str]
     working_dir: str | Path

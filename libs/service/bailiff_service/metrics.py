@@ -91,6 +91,12 @@ DEVICES = _pools("bailiff_devices", "gauge", ("pool", "state"), "GPUs of nodes t
 MIG_DEVICES = _pools(
     "bailiff_mig_devices", "gauge", ("pool", "profile", "state"), "MIG devices of nodes that are not lost, by profile and state"
 )
+SNAPSHOT_DRIVERS = _pools(
+    "bailiff_snapshot_drivers",
+    "gauge",
+    ("pool", "driver", "state"),
+    "nodes that are not lost, by driver of snapshots and whether it works there",
+)
 LATE_STARTS = _pools(
     "bailiff_late_starts", "gauge", ("pool", "priority_class", "percent"), "jobs that started later than the start SLO"
 )

@@ -17,6 +17,7 @@ from .metrics import (
     OPEN_EVICTIONS,
     PAUSED_JOBS,
     QUEUE_LENGTH,
+    SNAPSHOT_DRIVERS,
     Sample,
 )
 
@@ -40,6 +41,7 @@ def pool_samples(state: PoolState) -> Iterator[Sample]:
         yield NODES, (name,), states[name]
     yield from _devices(state)
     yield from _mig_devices(state)
+    yield from _snapshot_drivers(state)
     for slo in start_slo.slo_status(state):
         labels = (slo.class_name, str(slo.percent))
         yield LATE_STARTS, labels, slo.late
@@ -98,6 +100,15 @@ def _devices(state: PoolState) -> Iterator[Sample]:
     releasing = sum(task.devices.bit_count() for task in exited)
     for name, count in zip(DEVICE_STATES, (healthy, unhealthy, releasing, quarantined), strict=True):
         yield DEVICES, (name,), count
+
+
+def _snapshot_drivers(state: PoolState) -> Iterator[Sample]:
+    """In how many nodes that are not lost each driver of snapshots works, and fails."""
+    offers = [each for node in state.nodes.values() if node.state != "lost" for each in node.snapshots]
+    counts = Counter((each.driver, "fails" if each.why_not else "works") for each in offers)
+    for driver in sorted({each.driver for each in offers}):
+        for name in ("works", "fails"):
+            yield SNAPSHOT_DRIVERS, (driver, name), counts[driver, name]
 
 
 def _mig_devices(state: PoolState) -> Iterator[Sample]:

@@ -6,6 +6,7 @@ from typing import Any
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.evictions import ActiveEviction, active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
+from bailiff_core.model.snapshots import driver_of, saved_by
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.victims.batch import compute_proposals
@@ -17,6 +18,9 @@ from .workload import TimedReport
 
 NO_HASH = "0" * 64
 FAILED, YIELDED, KILLED, TERMINATED = 1, 85, 137, 143
+SAVED = 0  # how an evicted task leaves that its node has saved: the dump ends it by KILL
+KILL = 9
+FASTEST = 1 << 62  # bytes in a second, of a driver that has not measured it
 SECOND = 1_000_000
 ALIVE = ("starting", "running")
 
@@ -96,7 +100,17 @@ class Agents:
         if (attempt, index) in self._progress_by_job[name].outcome.refused:
             yield facts.TaskStartRefused(**self._task_fields(job, task), reason="refused in the recorded log"), REPORTS
         else:
-            yield facts.TaskStarted(**self._task_fields(job, task)), REPORTS
+            yield from self._continued(job, task)
+
+    def _continued(self, job: Job, task: Task) -> Iterator[InputFact]:
+        """The task runs: from its snapshot, or from its own last checkpoint."""
+        at, kept, lost = self._task_fields(job, task), job.snapshot, 0
+        if kept is not None and task.not_restored:
+            lost = kept.work_gpu_ms
+            self._progress_by_job[job.id].lose_snapshot()
+        yield facts.TaskStarted(**at, not_restored=task.not_restored, lost_gpu_ms=lost), REPORTS
+        if kept is not None and task.restores:
+            yield facts.TaskRestored(**at, from_attempt=kept.attempt, driver=kept.driver, bytes=kept.bytes), REPORTS
 
     def schedule_reports(self, job: Job, work: JobProgress) -> None:
         """Schedules the outcome's reports for the attempt that starts to run now."""
@@ -171,7 +185,9 @@ class Agents:
         job, work, grace = entry.job, self._progress_by_job[entry.job.id], entry.eviction.grace
         members = [task for task in entry.tasks if task.state in ALIVE and self._state.nodes[task.node].state == "ready"]
         save_time = work.outcome.save_time
-        handles = save_time is not None and work.running > 0 and not job.cancelled
+        saved_by_node = self._saved_by_node(entry, members)
+        handles = save_time is not None and work.running > 0 and not job.cancelled and saved_by(self._state, entry) != "none"
+        handles = handles and saved_by_node is None
         if not entry.part and not work.finished:
             work.stall(self._time.now)
         for task in members:
@@ -179,15 +195,26 @@ class Agents:
             if handles:
                 notice |= {"attached": True, "term_after": term_after(self._state, job, grace), "kill_after": grace}
             yield facts.EvictionStageReached(**notice), REPORTS
-            if not handles:
+            if not handles and saved_by_node is None:
                 yield facts.EvictionStageReached(**self._task_fields(job, task), stage="term_sent"), REPORTS
         slow = self._time.delays.of("exit", job.id, job.attempt)
         exits_after = min(save_time if handles and save_time is not None else slow, grace)
         code = TERMINATED if not handles or save_time is None else YIELDED if save_time <= grace else KILLED
+        if saved_by_node is not None:
+            exits_after, code = saved_by_node, SAVED
         indices = [task.index for task in members]
         self._time.schedule(
             self._time.now + exits_after, self._exit_evicted, job.id, entry.eviction.decided_seq, indices, code, exits_after
         )
+
+    def _saved_by_node(self, entry: ActiveEviction, members: list[Task]) -> int | None:
+        """How long its node takes to save the task, µs; None: it does not, or not within the grace."""
+        mode, driver = saved_by(self._state, entry), driver_of(self._state.nodes[members[0].node]) if members else None
+        by_itself = mode == "auto" and self._progress_by_job[entry.job.id].outcome.save_time is not None
+        if driver is None or mode not in ("snapshot", "auto") or by_itself or entry.job.phase == "starting":
+            return None
+        takes = entry.job.group(members[0].index).memory_bytes * SECOND // (driver.bytes_per_s or FASTEST)
+        return takes if takes <= entry.eviction.grace else None
 
     def _exit_evicted(self, name: str, decided: int, indices: list[int], code: int, after: int) -> Iterator[InputFact]:
         job, work = self._state.jobs.get(name), self._progress_by_job[name]
@@ -204,9 +231,17 @@ class Agents:
             at = self._task_fields(job, members[0])
             saved = _checkpoint(work.safe, after)
             yield facts.EvictionStageReached(**at, stage="checkpoint_committed", elapsed=after, checkpoint=saved), REPORTS
+        if code == SAVED:
+            work.save_snapshot()
+            size, at = job.group(members[0].index).memory_bytes, self._task_fields(job, members[0])
+            driver = driver_of(self._state.nodes[members[0].node])
+            about: dict[str, Any] = {**at, "elapsed": after, "driver": driver.driver if driver is not None else None}
+            yield facts.EvictionStageReached(**about, stage="frozen"), REPORTS
+            yield facts.EvictionStageReached(**about, stage="dumped", bytes=size), REPORTS
+            yield facts.EvictionStageReached(**about, stage="stored", bytes=size, sha256=NO_HASH), REPORTS
         for task in members if code == KILLED else ():
             yield facts.EvictionStageReached(**self._task_fields(job, task), stage="kill_sent", elapsed=after), REPORTS
-        yield from self._exit(job, members, code)
+        yield from self._exit(job, members, -KILL if code == SAVED else code)
 
     def _task_fields(self, job: Job, task: Task) -> dict[str, Any]:
         return {"job": job.id, "attempt": job.attempt, "task": task.index, "node": self._state.nodes[task.node].name}

@@ -12,7 +12,8 @@ class JobProgress:
 
     Attributes:
         done: As of `since`.
-        safe: The part of it in a checkpoint.
+        safe: The part of it in a checkpoint or a snapshot.
+        own: The part of it in a checkpoint.
         running: Number of tasks that work now; 0: stalled.
         version: Changes whenever a scheduled end becomes invalid.
         allocated: Thousandths of GPUs.
@@ -29,6 +30,7 @@ class JobProgress:
         "lost",
         "outcome",
         "overhead",
+        "own",
         "reported",
         "running",
         "safe",
@@ -41,7 +43,7 @@ class JobProgress:
     def __init__(self, outcome: Outcome, gpus: list[int]) -> None:
         """gpus: thousandths of a GPU per task."""
         self.outcome, self.size, self._gpus = outcome, len(gpus), gpus
-        self.done = self.safe = self.base = self.since = self.running = self.version = 0
+        self.done = self.safe = self.own = self.base = self.since = self.running = self.version = 0
         self.failed = self.attempt = self.starts = self.allocated = self.lost = self.overhead = self.reported = 0
         self.finished = False
 
@@ -69,7 +71,9 @@ class JobProgress:
         """Stops the work; the job's own checkpoints count as safe."""
         self.overhead -= max(0, self.since - now) if self.running else 0  # a restart that had not completed
         self._accumulate(now)
-        self.safe = max(self.safe, self._last_checkpoint())
+        found = self._last_checkpoint()
+        if found > self.safe:
+            self.safe = self.own = found
         self.running = 0
         self.version += 1
 
@@ -81,7 +85,16 @@ class JobProgress:
 
     def save(self) -> None:
         """Marks all work done so far as checkpointed."""
+        self.safe = self.own = self.done
+
+    def save_snapshot(self) -> None:
+        """Marks all work done so far as in a snapshot."""
         self.safe = self.done
+
+    def lose_snapshot(self) -> None:
+        """Counts the work that only the snapshot had as lost."""
+        self.lost += self.safe - self.own
+        self.safe = self.own
 
     def drop(self) -> None:
         """Counts work since the last checkpoint as lost."""
@@ -92,7 +105,7 @@ class JobProgress:
         """Ends an attempt that another one follows: back to the last checkpoint; after a failure at the end, the one before."""
         if self.finished:
             every = self.outcome.checkpoint_every
-            self.safe = max(0, self.outcome.run_time - 1) // every * every if every else 0
+            self.safe = self.own = max(0, self.outcome.run_time - 1) // every * every if every else 0
             self.finished = False
         else:
             self.stall(now)

@@ -7,11 +7,12 @@ this writer is behind on its inputs, which may contain the confirmation, it wait
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bailiff_bus.messages.commands import EncryptedStartTask, RecordRef, StartTask, TaskAssignment
+from bailiff_bus.messages.commands import EncryptedStartTask, RecordRef, SnapshotRef, StartTask, TaskAssignment
 from bailiff_bus.messages.devices import ClearDevice
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.placement_ranges import bits
+from bailiff_core.model.snapshots import checkpointing, restored_by
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_log.start_encryption import encrypt_start
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -100,6 +101,7 @@ def start_command(state: PoolState, job: Job, node: Node, tasks: list[Task], spe
         local_world_size=len(local),
         master_node=state.nodes[numbers[0]].name,
         user=job.user,
+        checkpoint=checkpointing(state.rules, job),
     )
 
 
@@ -114,7 +116,7 @@ def for_node_alone(state: PoolState, command: StartTask) -> StartTask | Encrypte
 
 
 def _task_at(job: Job, node: Node, task: Task, rank: int, local_rank: int) -> TaskAssignment:
-    group = job.group(task.index)
+    group, kept = job.group(task.index), restored_by(job, task)
     return TaskAssignment(
         task=task.index,
         devices=tuple(node.devices[number].id for number in bits(task.devices)),
@@ -124,4 +126,7 @@ def _task_at(job: Job, node: Node, task: Task, rank: int, local_rank: int) -> Ta
         memory_bytes=group.memory_bytes,
         rank=rank,
         local_rank=local_rank,
+        restore=None
+        if kept is None
+        else SnapshotRef(attempt=kept.attempt, driver=kept.driver, sha256=kept.sha256, bytes=kept.bytes),
     )

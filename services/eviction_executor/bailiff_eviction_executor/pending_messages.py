@@ -9,6 +9,7 @@ from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.lifecycle.coordinated_checkpoint import common_step
 from bailiff_core.model.evictions import active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
+from bailiff_core.model.snapshots import saved_by
 from bailiff_core.model.state import Eviction, Job, PoolState, Preemption, Task
 from bailiff_core.scheduling_snapshot import current_snapshot
 
@@ -57,15 +58,17 @@ def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
             # An agent that still has tasks when the eviction is stuck may have lost its deadlines: it is told to kill now.
             grace = 0 if eviction.stuck else eviction.grace
             unaware = [task for task in entry.tasks if task.state in ("starting", "running") and not _carries_out(task, eviction)]
+            save = saved_by(state, entry)
             for node, tasks in _by_node(unaware):
                 yield Evict(
                     **_common(state, job, node, eviction.ordered_seq),
                     tasks=tasks,
                     grace=grace,
-                    term_after=term_after(state, job, grace),
+                    term_after=None if save == "none" else term_after(state, job, grace),
                     cause=eviction.cause,
                     for_job=eviction.for_job,
                     respect_budgets=state.rules.kubernetes.pdb == "respect",
+                    save=save,
                 )
 
 

@@ -11,8 +11,10 @@ import pytest
 from tests.kits.core_invariants import check_pool
 from tests.kits.sim_worlds import HOUR, MINUTE, SECOND, Reread, World, policy, random_world
 
+from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, Wire, encode, record_hash
+from bailiff_core.records.facts import SnapshotOffer
 from bailiff_sim.digest import digest_of
 from bailiff_sim.engine import Simulation
 from bailiff_sim.run_stats import Result
@@ -172,3 +174,32 @@ def test_the_digest_covers_the_bytes_also_if_they_are_not_kept() -> None:
         assert digest_of(record) == record_hash(wire)
         for odd in ({"actor": "ann"}, {"cause": "c" * 300}, {"inputs": (("t" * 300, 4),)}, {"epoch": 300, "writer": ""}):
             assert digest_of(replace(record, **odd)) == record_hash(encode(replace(record, **odd)))
+
+
+def saved_by_nodes(bytes_per_s: int, **rest: object) -> tuple[Result, Reread]:
+    """A job of 40 GB that its node saves is preempted after ten minutes."""
+    world = World()
+    demand = {"checkpoint": "snapshot", "tasks": (TaskGroup(gpu_milli=8000, memory_bytes=40 * 10**9),)}
+    world.job("train", at=0, runs=HOUR, gpus=8, restart_cost=MINUTE, demand=demand, **rest)
+    world.job("serve", at=10 * MINUTE, runs=5 * MINUTE, gpus=8, cls="inference")
+    offer = SnapshotOffer(driver="criu", bytes_per_s=bytes_per_s)
+    workload = world.workload()
+    nodes = [node.model_copy(update={"snapshots": (offer,), "memory_bytes": 10**12}) for node in workload.nodes]
+    reread = Reread()
+    result = Simulation(replace(workload, nodes=nodes), PREEMPT, sink=reread).run()
+    assert reread.replay.difference is None, reread.replay.difference
+    return result, reread
+
+
+def test_a_job_that_its_node_saves_loses_only_the_restart_although_it_ignores_the_notice() -> None:
+    result, reread = saved_by_nodes(10**9)
+    train, serve = result.jobs["train"], result.jobs["serve"]
+    assert serve.waited == 40 * SECOND, "as long as its node takes to save 40 GB"
+    assert (train.evictions, train.lost, train.overhead) == ({"preemption": 1}, 0, MINUTE)
+    assert reread.kinds["TaskRestored"] == 1
+
+
+def test_a_snapshot_that_does_not_fit_into_the_grace_saves_nothing() -> None:
+    result, reread = saved_by_nodes(10**8)
+    assert result.jobs["train"].lost == 10 * MINUTE
+    assert "TaskRestored" not in reread.kinds

@@ -77,6 +77,10 @@ class JobOptions:
     grace: Annotated[str | None, typer.Option(help="Grace period between notice and KILL, as in 30s.")] = None
     kill_after: Annotated[str | None, typer.Option(help="Part of the grace period between TERM and KILL, as in 5s.")] = None
     preemptible: Annotated[bool | None, typer.Option(help="Whether the job may be preempted. Default: that of its class.")] = None
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="Who saves its work in an eviction: job, snapshot (its node), auto, none. Default: that of its class."),
+    ] = None
     on_eviction: Annotated[str | None, typer.Option(help="requeue (default) or end.")] = None
     on_term: Annotated[
         str | None, typer.Option(help="What exit code 0 after an eviction notice means: restart (default) or finish.")

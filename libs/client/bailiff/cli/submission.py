@@ -123,6 +123,7 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
 async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> None:
     """Prints warnings about an accepted job."""
     from bailiff_core.explain.claims import claims_of
+    from bailiff_core.model.snapshots import too_slow_to_save
     from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 
     state = (await client.projection(pool)).state
@@ -131,6 +132,8 @@ async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> 
     known = state.jobs.get(job.demand.job)
     refused = [each for each in claims_of(state, known) if each.claimed != each.granted] if known is not None else []
     problems += [f"{each.field} {each.claimed}: the policy grants this job {each.granted}" for each in refused]
+    slow = too_slow_to_save(state, known) if known is not None else ""
+    problems += [slow] if slow else []
     for each in problems:
         session.err.print(f"warning: {each}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 

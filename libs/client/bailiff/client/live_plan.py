@@ -11,7 +11,8 @@ from bailiff_core.humanize import count_text, duration_text, gpus_text
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.proposal import AttemptedAction, Excluded, Explanation
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.snapshots import too_slow_to_save
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.work_lost import Loss
 from bailiff_core.plan.report import DecisionLine, PendingLine
 from bailiff_core.plan.whatif import WhatIfResult, what_if
@@ -87,7 +88,18 @@ def _sentences(state: PoolState, demand: JobDemand, outcome: WhatIfResult) -> It
             ahead = f", with {count_text(outcome.ahead, 'job')} ahead" if outcome.ahead else ""
             yield f"{what} would be pending{ahead}: {outcome.reason}"
             yield from refusal_lines(outcome.pending) if outcome.pending is not None else ()
+    yield from _slow_save(state, demand)
     yield f"computed at {state.pool}#{state.seq}; nothing was submitted"
+
+
+def _slow_save(state: PoolState, demand: JobDemand) -> Iterator[str]:
+    """That the job's grace may be too short to save it."""
+    entry = state.rules.find_class(demand.priority_class)
+    if entry is None:
+        return
+    job = Job(demand.job, 0, 0, demand, entry.name, entry.value, entry.preemptible, True, "", project=demand.project or "")
+    if slow := too_slow_to_save(state, job):
+        yield slow
 
 
 def _borrowed(state: PoolState, demand: JobDemand, victims: Sequence[VictimView]) -> Iterator[str]:

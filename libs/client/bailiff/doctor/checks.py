@@ -24,8 +24,9 @@ from bailiff_bus.grants import PRINCIPALS, principal_of
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.messages.seals import CheckpointRefused
 from bailiff_bus.port import AccessDenied, BusUnavailable
-from bailiff_core.humanize import approval_advice, count_text, duration_text
-from bailiff_core.model.state import PoolState
+from bailiff_core.humanize import approval_advice, count_text, duration_text, first_names
+from bailiff_core.model.snapshots import checkpointing, driver_of
+from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.cosignatures import CosignatureBody, Cosigned, cosigned_note, parse_cosignature
 from bailiff_log.engine_identity import engine_identity
@@ -223,7 +224,13 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
             state = (await client.projection(name)).state
             for check in await node_checks(client, state):
                 yield check
-            for check in (*policy_checks(state), *drain_checks(state), *device_checks(state), *enrolment_checks(state)):
+            for check in (
+                *policy_checks(state),
+                *drain_checks(state),
+                *device_checks(state),
+                *snapshot_checks(state),
+                *enrolment_checks(state),
+            ):
                 yield check
             async for check in cosignature_checks(client, name):
                 yield check
@@ -305,6 +312,22 @@ def device_checks(state: PoolState) -> list[Check]:
                 advice = f"bailiff node describe {node.name}; once repaired: bailiff node clear {node.name} {device.number}"
                 found.append(finding(f"GPUs {state.pool}", "warn", summary, f"{advice} --reason WHY"))
     return found
+
+
+def snapshot_checks(state: PoolState) -> list[Check]:
+    """Findings for nodes that cannot save jobs which ask for it; none where no job does."""
+    open_jobs = (job for job in state.jobs.values() if job.phase not in ENDED)
+    asking = sum(checkpointing(state.rules, job) in ("snapshot", "auto") for job in open_jobs)
+    unable = [node for node in state.nodes.values() if node.state == "ready" and driver_of(node) is None]
+    if not asking or not unable:
+        return []
+    reasons = dict.fromkeys(offer.why_not for node in unable for offer in node.snapshots)
+    why = "; ".join(reasons) or "no driver is installed"
+    names = first_names([node.name for node in unable])
+    summary = f"{names} cannot save the {count_text(asking, 'job')} that nodes are to save: {why}"
+    return [
+        finding(f"snapshots {state.pool}", "warn", summary, "install CRIU there, or choose nodes that have it for these jobs")
+    ]
 
 
 def enrolment_checks(state: PoolState) -> list[Check]:

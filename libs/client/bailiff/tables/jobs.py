@@ -59,6 +59,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
     request = details["request"]
     if "run_time_limit" in request:
         facts.add_row("run time limit", duration_text(request["run_time_limit"]))
+    if "checkpoint" in request:
+        facts.add_row("checkpoint", request["checkpoint"])
     if "topology" in request:
         rule = request["topology"]
         kinds = [f"{kind} {rule[kind]}" for kind in ("required", "preferred") if kind in rule]

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from bailiff.client.enrolments import Enrolment, enrolment_text
 from bailiff.render.plain_text import plain
-from bailiff.render.serializers.nodes import DrainRow, ListedNode, NodeRow
+from bailiff.render.serializers.nodes import DrainRow, ListedNode, NodeRow, SnapshotRow
 from bailiff.render.serializers.victims import AffectedView
 from bailiff_core.humanize import cost_text, count_text, memory_text, thousandths_text, user_text
 from bailiff_core.model.placement_ranges import ranges
@@ -133,6 +133,7 @@ def node_block(row: NodeRow, enrolment: Enrolment | None = None) -> RenderableTy
     parts: list[RenderableType] = [nodes_table([row], wide=True)]
     if enrolment is not None:
         parts.append(text(enrolment_text(enrolment)))
+    parts += [text(_snapshots(each), "dim" if each["why_not"] else "") for each in row["snapshots"]]
     for device in row["devices"]:
         if device["fault"]:
             left = f", after {device['fault_job']}" if device["fault_job"] else ""
@@ -140,6 +141,14 @@ def node_block(row: NodeRow, enrolment: Enrolment | None = None) -> RenderableTy
             fault_text = f"GPU {device['number']} is {device['state']}{since}{left}: {plain(device['fault'])}"
             parts.append(Text(fault_text, "red"))
     return Group(*parts)
+
+
+def _snapshots(row: SnapshotRow) -> str:
+    """`Saves tasks by criu 4.2, 850MB each second.`"""
+    driver = f"{row['driver']} {row['version']}".strip()
+    if row["why_not"]:
+        return f"Saves no tasks by {driver}: {plain(row['why_not'])}"
+    return f"Saves tasks by {driver}" + (f", {memory_text(row['bytes_per_s'])} each second." if row["bytes_per_s"] else ".")
 
 
 def _models(row: NodeRow) -> str:

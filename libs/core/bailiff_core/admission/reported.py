@@ -10,6 +10,8 @@ STATES: dict[type[Fact], tuple[str, ...]] = {
     facts.TaskStartRefused: ("starting",),
     facts.TaskProgressed: ("starting", "running"),
     facts.TaskResumed: ("starting", "running"),
+    facts.TaskRestored: ("starting", "running"),
+    facts.TaskRestoreFailed: ("starting", "running"),
     facts.TaskExited: ("starting", "running"),
     facts.ShareExceeded: ("running",),
     facts.TaskIdle: ("running",),

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from bailiff_core.humanize import first_names
 from bailiff_core.model.claims import is_preemptible
-from bailiff_core.model.demand import JobDemand, TaskGroup, TopologyRule
+from bailiff_core.model.demand import Checkpointing, JobDemand, TaskGroup, TopologyRule
 from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.gpu_shares import shares_devices
 from bailiff_core.model.job_spec import EVERY_NODE_RUNTIMES, JobSpec, runtime_label, sharing_label
 from bailiff_core.model.policy import Policy, PriorityClass
+from bailiff_core.model.snapshots import not_saved
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem, too_many_levels
 from bailiff_core.placement.feasibility import could_ever_fit
@@ -37,9 +38,13 @@ def submit(context: Context, body: SubmitJob) -> Fact | Rejected:
     if isinstance(owner, Rejected):
         return owner
     demand = with_defaults(state.rules, demand).model_copy(update={"project": owner.project})
+    demand = demand.model_copy(update={"checkpoint": _checkpointing(demand, spec, owner.priority_class)})
     malformed = next(_malformed(demand), None) or sub_group_problem(demand) or too_many_levels(demand) or _spec_problem(spec)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
+    unsaved = not_saved(demand) or not_saved_spec(spec)
+    if demand.checkpoint == "snapshot" and unsaved:
+        return Rejected("no-snapshot", f"checkpoint: no node saves this job, because {unsaved}: choose auto, job or none", job)
     runtime = spec.runtime
     if runtime not in EVERY_NODE_RUNTIMES:
         missing = _no_node_with(state, demand, spec)
@@ -77,6 +82,20 @@ def submit(context: Context, body: SubmitJob) -> Fact | Rejected:
         user=owner.user,
         user_verified=owner.user_verified,
     )
+
+
+def not_saved_spec(spec: JobSpec) -> str:
+    """Why no node saves what runs like this; empty: nodes with a driver do."""
+    if spec.runtime not in EVERY_NODE_RUNTIMES:
+        return f"the runtime {spec.runtime} runs its tasks, and only processes are saved"
+    return "its tasks have a terminal, which cannot be restored" if spec.tty else ""
+
+
+def _checkpointing(demand: JobDemand, spec: JobSpec, entry: PriorityClass) -> Checkpointing | None:
+    """The job's field: `job` where its own `auto`, or its class, lets the node save it, and its terminal cannot be saved."""
+    stated = demand.checkpoint or entry.checkpoint
+    by_itself = spec.tty and (stated == "auto" or (stated == "snapshot" and demand.checkpoint is None))
+    return "job" if by_itself else demand.checkpoint
 
 
 def _spec_problem(spec: JobSpec) -> str | None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bailiff_core.humanize import MAX_NAMED, count_text, duration_text, exit_value, memory_text
+from bailiff_core.humanize import MAX_NAMED, cost_text, count_text, duration_text, exit_value, memory_text
+from bailiff_core.model.snapshot_offer import NotRestored
 from bailiff_core.records import Record, decisions, facts
 
 from .sentences import Sentence, clock, listed, seqs_of
@@ -23,6 +24,12 @@ STAGES: dict[facts.EvictionStage, str] = {
     "stored": "snapshot stored",
     "save_failed": "snapshot failed",
 }
+NOT_RESTORED: dict[NotRestored, str] = {
+    "other-folder": "this node does not see the folder of the snapshot",
+    "no-driver": "this node has nothing that restores it",
+    "other-cpu": "the CPU of this node has other features than that on which it was saved",
+}
+"""Why a task did not continue from its job's snapshot."""
 SHORTENED_BY = {
     "policy": "the policy grants it no more",
     "cancelled": "the job was cancelled",
@@ -47,6 +54,10 @@ STUCK: dict[facts.EvictionStage, str] = {
 }
 
 
+CONTINUES = (facts.TaskResumed, facts.TaskRestored, facts.TaskRestoreFailed, facts.TaskStarted)
+"""Say where the task goes on after its eviction."""
+
+
 def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
     """One sentence for each of the first notified tasks: the stages of its eviction, and at which step it resumed."""
     by_task: dict[int, list[Record]] = {}
@@ -64,7 +75,9 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
         elif isinstance(data, facts.EvictionStageReached | facts.TaskExited | facts.TaskReleased) and data.task in by_task:
             if data.attempt == attempt:
                 by_task[data.task].append(record)
-        elif isinstance(data, facts.TaskResumed) and data.task in by_task and data.task not in resumed and data.attempt > attempt:
+        elif isinstance(data, CONTINUES) and data.task in by_task and data.task not in resumed and data.attempt > attempt:
+            if isinstance(data, facts.TaskStarted) and not data.not_restored:
+                continue
             by_task[data.task].append(record)
             resumed.add(data.task)
     yield from (_shortened(record, data) for record in shortened if isinstance(data := record.data, decisions.GraceShortened))
@@ -82,6 +95,11 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
         yield Sentence(f"Task {task} was notified at {clock(notice.time)}{unattached}: {texts}.", seqs)
     if len(by_task) > MAX_NAMED:
         yield Sentence(f"Not listed: {count_text(len(by_task) - MAX_NAMED, 'more task')}.")
+
+
+def snapshot_text(stage: facts.Stage) -> str:
+    """The size of a snapshot, or why it failed; empty for other stages."""
+    return stage.reason or (f"{memory_text(stage.bytes)} by {stage.driver}" if stage.bytes is not None else "")
 
 
 def stuck_text(stage: facts.Stage, attached: bool) -> str:
@@ -123,6 +141,14 @@ def _stage_texts(record: Record, elapsed: int, attached: bool) -> Iterable[str]:
         case facts.TaskResumed() as resumption:
             lost = f", {count_text(resumption.steps_lost, 'step')} lost"
             yield f"resumed at step {resumption.step} in attempt {resumption.attempt}{lost}"
+        case facts.TaskRestored() as restored:
+            yield f"restored from its snapshot on {restored.node} in attempt {restored.attempt}"
+        case facts.TaskRestoreFailed() as failed:
+            lost = cost_text(failed.lost_gpu_ms)
+            yield f"not restored in attempt {failed.attempt}, which loses {lost} of work: {failed.reason}"
+        case facts.TaskStarted() as started if started.not_restored:
+            lost, why = cost_text(started.lost_gpu_ms), NOT_RESTORED[started.not_restored]
+            yield f"not restored on {started.node} in attempt {started.attempt}, which loses {lost} of work: {why}"
 
 
 def _facts(stage: facts.EvictionStageReached, attached: bool) -> str:
@@ -130,6 +156,6 @@ def _facts(stage: facts.EvictionStageReached, attached: bool) -> str:
         not_agreed = "" if stage.checkpoint.agreed else " without its gang's agreement"
         size, took = memory_text(stage.checkpoint.bytes), duration_text(stage.checkpoint.duration)
         return f" at step {stage.checkpoint.step} ({size} in {took}){not_agreed}"
-    if why := stuck_text(stage, attached):
-        return f" ({why})"
+    if detail := snapshot_text(stage) or stuck_text(stage, attached):
+        return f" ({detail})"
     return f" at step {stage.step}" if stage.step is not None else ""

@@ -9,7 +9,7 @@ def note_attempt(state: PoolState, job: Job) -> None:
 
     A grace that was shortened, or was less than the job's, says nothing: it may not have been enough.
     """
-    saved = any("checkpoint_committed" in task.stage_times for task in job.tasks)
+    saved = any("checkpoint_committed" in task.stage_times or "stored" in task.stage_times for task in job.tasks)
     reported = any(task.checkpoint_step is not None for task in job.tasks)
     job.checkpoint_claim = "saved" if saved else "reported" if reported else ""
     eviction = job.eviction

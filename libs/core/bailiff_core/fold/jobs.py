@@ -21,6 +21,7 @@ from .outcome import Outcome, attempt_outcome
 from .pending_queue import enqueue
 from .registry import folds
 from .selection import close_requests_of
+from .snapshots import note_restores
 
 GROWTH_BACKOFF = 16_000_000  # µs
 NOT_EVICTED = ("failed", "lost", "yielded")
@@ -121,6 +122,7 @@ def start_attempt(
     job.last_start = job.stale_since = None
     with changing(state, job):
         job.tasks = tasks_of(state, job, placement, reserved)
+    note_restores(state, job)
     set_phase(state, job, "reserved" if reserved else "starting")
 
 
@@ -133,6 +135,7 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
         for task in job.tasks:
             if task.index in chosen and task.state == "reserved":
                 task.state, task.start_seq = "starting", state.seq
+    note_restores(state, job)
     if not any(task.state == "reserved" for task in job.tasks):
         job.reserved_until = None
         if job.preemption is not None:
@@ -244,7 +247,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
         job.tasks = []
         job.eviction = None
     close_preemption(state, job)
-    job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = None
+    job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = job.snapshot = None
     state.indices.retry_unschedulable = True
     close_requests_of(state, job.id)
     forget_displacements(state, job.id)

@@ -70,6 +70,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
         last_report=fact.report_number,
         lease=state.rules.nodes.lease,
         checkpoint_store=fact.checkpoint_store,
+        snapshots=fact.snapshots,
     )
     if known is not None:
         # A new agent releases nothing: what tasks hold is free only once their release is reported.
@@ -84,6 +85,8 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     state.node_numbers[fact.node] = fact.number
     if fact.announced is not None and fact.node in state.enrolled:
         state.enrolled[fact.node].announced = fact.announced
+    if known is not None and known.snapshots != node.snapshots:
+        state.indices.changed_jobs.update(dict.fromkeys(state.active))  # what evicting them costs has changed
     # What never fitted the nodes before may fit this one.
     state.indices.infeasible.clear()
     state.indices.changed_nodes[fact.number] = None

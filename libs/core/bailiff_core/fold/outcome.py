@@ -17,14 +17,15 @@ def task_outcome(job: Job, task: Task) -> Outcome:
 
     Exit code 0 is finished; after a notice only with `done`, or `on_term: finish`. After its eviction's notice, TERM or KILL it
     is preempted, whatever follows: any exit code, an unknown one, a broken device, a lost node. That is unclean unless it
-    acknowledged, or exited with 0 or 85. Before the notice: without an exit code, or with a failure on a broken device, it is
-    lost; 85 is preempted if its eviction is decided, else yielded; any other code is failed.
+    acknowledged, exited with 0 or 85, or was saved by its node. Before the notice: without an exit code, or with
+    a failure on a broken device, it is lost; 85 is preempted if its eviction is decided, else yielded; any other code is failed.
     """
     code = task.exit_code
     if task.finished:
         return "finished"
     if task.notified:
-        return "preempted" if task.acknowledged or code in (0, YIELDED) else "preempted-unclean"
+        clean = task.acknowledged or code in (0, YIELDED) or "stored" in task.stage_times
+        return "preempted" if clean else "preempted-unclean"
     if code is None or (code != YIELDED and task.device_failed):
         return "lost"
     if code != YIELDED:

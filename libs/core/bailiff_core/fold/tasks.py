@@ -8,6 +8,7 @@ from .belief import note_start
 from .chosen_devices import move_to_chosen
 from .gang import is_done, note_stale
 from .registry import folds
+from .snapshots import note_stored, note_unsaved
 
 
 def _task_of(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
@@ -31,6 +32,8 @@ def task_started(state: PoolState, fact: facts.TaskStarted) -> None:
     if fact.devices:
         move_to_chosen(state, job, task, fact.devices)
     task.state, task.started_at = "running", state.now
+    if fact.not_restored:
+        job.snapshot = None
     note_start(state, job, fact.damaged_checkpoints)
     if any(other.state == "starting" and other.eviction is None for other in job.tasks):
         return
@@ -160,6 +163,10 @@ def eviction_stage_reached(state: PoolState, fact: facts.EvictionStageReached) -
         setattr(task, fact.stage, True)
     if fact.checkpoint is not None:
         _note_checkpoint(state, job, task, fact.checkpoint, 0)
+    if fact.stage == "stored":
+        note_stored(state, job, task, fact)
+    elif fact.stage == "save_failed":
+        note_unsaved(state, job)
 
 
 @folds(facts.TaskProgressed)
@@ -184,6 +191,21 @@ def task_resumed(state: PoolState, fact: facts.TaskResumed) -> None:
     task.step = fact.step - 1 if fact.step else None
 
 
+@folds(facts.TaskRestored)
+def task_restored(state: PoolState, fact: facts.TaskRestored) -> None:
+    """It continues where it was when it was saved. The snapshot stays, until a later one or a checkpoint replaces it."""
+    _, task = _find(state, fact)
+    task.restored = True
+
+
+@folds(facts.TaskRestoreFailed)
+def task_restore_failed(state: PoolState, fact: facts.TaskRestoreFailed) -> None:
+    """It started as it does without the snapshot, which is of no use any more."""
+    job, task = _find(state, fact)
+    task.restores, job.snapshot = False, None
+    note_unsaved(state, job)
+
+
 def _advance_step(task: Task, step: int | None) -> None:
     if step is not None:
         task.step = max(step, task.step or 0)
@@ -195,6 +217,7 @@ def _note_checkpoint(state: PoolState, job: Job, task: Task, checkpoint: facts.C
     if not checkpoint.agreed and job.size > 1:
         return
     task.checkpoint_step, task.checkpoint_at = checkpoint.step, max(0, state.now - ago)
+    job.snapshot = None
     job.last_checkpoint = min(other.checkpoint_at for other in job.tasks if other.checkpoint_at is not None)
     state.indices.changed_jobs[job.id] = None
 

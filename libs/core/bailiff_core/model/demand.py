@@ -103,6 +103,9 @@ class JobDemand(Document):
             policy's.
         after: Jobs that this one waits for.
         ports: TCP ports that its tasks serve, which people may reach.
+        checkpoint: Who saves its work in an eviction. `job`: it saves checkpoints itself; `snapshot`: the node saves the task, at
+            once; `auto`: the node does if the job has not acknowledged the notice when TERM is due; `none`: nobody does, and TERM
+            is sent at once. Omitted: as its class says.
     """
 
     job: JobName
@@ -132,6 +135,7 @@ class JobDemand(Document):
     placement: Placement | None = None
     after: Annotated[tuple[Dependency, ...], Field(max_length=100)] = ()
     ports: Annotated[tuple[Port, ...], Field(max_length=8)] = ()
+    checkpoint: Checkpointing | None = None
 
     @model_validator(mode="after")
     def _gang_is_countable(self) -> "JobDemand":

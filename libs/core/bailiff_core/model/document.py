@@ -117,7 +117,7 @@ Seq = Annotated[Count, Treatment("seq")]
 """The seq of another record."""
 MeasuredBytes = Annotated[Count, Treatment("rounded")]
 OpaqueId = Annotated[str, Field(min_length=1, max_length=256)]
-SnapshotDriver = Annotated[Name, PRIVATE]
+SnapshotDriver = Annotated[Name, placeholder("driver")]
 """What saves and restores tasks on a node, such as `criu`."""
 DeviceId = Annotated[OpaqueId, pseudonym("device")]
 MachineId = Annotated[OpaqueId, pseudonym("machine")]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from .placement_ranges import ranges
 from .state import Eviction, Job, PoolState, Task
 
-IRREVERSIBLE_STAGES = ("yielding", "term_sent", "kill_sent")
+IRREVERSIBLE_STAGES = ("yielding", "term_sent", "kill_sent", "frozen")
 """A task that has reached one of these stops, whatever is decided: its node refuses to cancel the eviction."""
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from .demand import Placement
+from .demand import Checkpointing, Placement
 from .document import (
     ClassName,
     Count,
@@ -64,6 +64,7 @@ class PriorityClass(Document):
     Attributes:
         claims: What its jobs may claim, in place of the policy's `claims`.
         immediate: A serving tier; victims of its jobs get at most `immediate_grace`.
+        checkpoint: Who saves the work of its jobs in an eviction; default of the job field.
     """
 
     name: ClassName
@@ -77,6 +78,7 @@ class PriorityClass(Document):
     immediate_grace: Duration = 5_000_000
     start_slo: StartSlo = StartSlo()
     claims: Claims = Claims()
+    checkpoint: Checkpointing = "job"
 
 
 class MinRuntime(Document):

@@ -9,6 +9,7 @@ from .demand import JobDemand, TaskGroup
 from .indices import Indices
 from .policy import Policy
 from .proposal import Proposal
+from .snapshot_offer import NotRestored, SnapshotOffer
 
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal[
@@ -116,6 +117,7 @@ class Node:
         quarantined: Mask of devices not seen free.
         lease: The longest lease that its agent may apply, µs.
         checkpoint_store: Identity of the checkpoint directory, where nodes share one.
+        snapshots: The drivers that save and restore tasks on it, or why they cannot.
         silence_confirmed: An operator confirmed that the node itself is silent, so it may be declared lost even while many nodes
             are silent.
     """
@@ -139,6 +141,7 @@ class Node:
     silence_confirmed: bool = False
     drain: Drain | None = None
     checkpoint_store: str | None = None
+    snapshots: tuple[SnapshotOffer, ...] = ()
 
     @property
     def schedulable(self) -> bool:
@@ -203,6 +206,9 @@ class Task:
         idle_since: Since when its GPUs are idle.
         over_share: It used more than its share of a device, and the policy evicts it.
         reported_done: Its job said so before it exited, or exit code 0 says so by its `on_term`.
+        restores: It is to continue from the job's snapshot.
+        not_restored: Why it does not, though there is one.
+        restored: It does.
         ended_untold: The decision of the eviction in which it ended unfinished, after its start and before any notice on record.
     """
 
@@ -236,6 +242,9 @@ class Task:
     reported_done: bool = False
     kill_after: int | None = None
     ended_untold: int | None = None
+    restores: bool = False
+    not_restored: NotRestored = ""
+    restored: bool = False
 
     @property
     def notified(self) -> bool:
@@ -246,6 +255,30 @@ class Task:
     def finished(self) -> bool:
         """Whether it exited with 0, and not because of its eviction: after a notice only if it said that it was done."""
         return self.state in ("exited", "released") and self.exit_code == 0 and (self.reported_done or not self.notified)
+
+
+@dataclass(slots=True)
+class StoredSnapshot:
+    """The state of a task, as a node has saved it. What it needs to be restored: `why_not_restored` of `model/snapshots.py`.
+
+    Attributes:
+        sha256: Of its manifest.
+        machine_id: The machine that saved it.
+        checkpoint_store: Identity of the directory that it is in, where nodes share it.
+        seq: The record that says that it is stored.
+        work_gpu_ms: The work that only this snapshot has.
+    """
+
+    attempt: int
+    task: int
+    driver: str
+    sha256: str
+    bytes: int
+    machine_id: str
+    checkpoint_store: str | None
+    cpu: str
+    seq: int
+    work_gpu_ms: int
 
 
 @dataclass(slots=True)
@@ -289,6 +322,8 @@ class Job:
         unkept: How often in a row it used up its grace and saved nothing, or reported a checkpoint that could not be read.
         unkept_seq: The record that showed it last.
         checkpoint_claim: Whether its last attempt reported a checkpoint, or saved one in its eviction.
+        snapshot: The newest one that no later checkpoint of the job replaces.
+        unsaved_seq: The record of the snapshot, or its restore, that failed, unless a later one was stored.
         waits_for: The jobs that must succeed, or end, before it joins the queue.
         failed_dependency: The job among them that did not succeed.
     """
@@ -352,6 +387,8 @@ class Job:
     checkpoint_claim: Literal["", "reported", "saved"] = ""
     waits_for: dict[str, Literal["succeeded", "ended"]] = field(default_factory=dict)
     failed_dependency: str = ""
+    snapshot: StoredSnapshot | None = None
+    unsaved_seq: int | None = None
 
     @property
     def queued_since(self) -> int:

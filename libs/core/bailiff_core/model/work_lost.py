@@ -12,6 +12,7 @@ from .gpu_shares import devices_of, share_of, shares_devices, units_of
 from .mig import mig_gpu_milli
 from .placement_ranges import numbers
 from .proposal import VictimChoice
+from .snapshots import checkpointing, keeps_work
 from .state import Job, PoolState, Task
 from .units import stopped_tasks
 
@@ -106,12 +107,20 @@ def loss_now(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = Fal
 def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False) -> int:
     """Returns the sum of both figures of `loss_now`, which decisions compare and record.
 
-    Of a job that is believed less, less running time counts.
+    Of a job that is believed less, less running time counts. Where its node saves it, no work is lost.
     """
-    rules = state.rules.preemption
-    since = max(job.last_start or 0, 0 if for_good else job.last_checkpoint or 0)
-    lost_time = 0 if job.last_start is None else min(max(0, state.now - since), believed(job, rules.max_counted_loss))
-    return gpu_milli * (lost_time + (0 if for_good else rules.restart_cost)) // 1_000_000
+    restart_cost = 0 if for_good else state.rules.preemption.restart_cost
+    lost_time = 0 if not for_good and keeps_work(state, job) else unsaved_time(state, job, for_good=for_good)
+    return gpu_milli * (lost_time + restart_cost) // 1_000_000
+
+
+def unsaved_time(state: PoolState, job: Job, *, for_good: bool = False) -> int:
+    """Returns how long the job has worked since its start, or its last checkpoint if that is of use, µs; at most what counts."""
+    if job.last_start is None:
+        return 0
+    is_of_use = not for_good and checkpointing(state.rules, job) != "none"
+    since = max(job.last_start, (job.last_checkpoint or 0) if is_of_use else 0)
+    return min(max(0, state.now - since), believed(job, state.rules.preemption.max_counted_loss))
 
 
 def eviction_loss(state: PoolState, job: Job, evicted: Sequence[Task], *, whole: bool, moved: bool = False) -> Loss:

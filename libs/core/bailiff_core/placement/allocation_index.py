@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bailiff_core.model.gpu_shares import uses_parts
+from bailiff_core.model.snapshots import checkpointing
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.model.units import has_resources
 
@@ -245,7 +246,7 @@ class AllocationIndex:
                 self._remove(name, before)
                 rows.update(dict.fromkeys(before.nodes))
             if name in state.active:
-                after = self.of[name] = _allocation_of_job(state.jobs[name])
+                after = self.of[name] = _allocation_of_job(state, state.jobs[name])
                 self.tasks += after.tasks
                 self.gpus += after.gpus
                 self.cpu_milli += after.cpu_milli
@@ -260,7 +261,7 @@ class AllocationIndex:
         by_node: dict[int, dict[int, list[tuple[JobAllocation, NodeAllocation]]]] = {}
         staying = [0] * len(self.all_gpus)
         for name in state.active:
-            job_allocation = self.of[name] = _allocation_of_job(state.jobs[name])
+            job_allocation = self.of[name] = _allocation_of_job(state, state.jobs[name])
             phase, priority, _, preemptible, _ = job_allocation.group
             self.tasks += job_allocation.tasks
             self.cpu_milli += job_allocation.cpu_milli
@@ -302,7 +303,7 @@ class AllocationIndex:
                 level.set(number, allocations)
 
 
-def _allocation_of_job(job: Job) -> JobAllocation:
+def _allocation_of_job(state: PoolState, job: Job) -> JobAllocation:
     nodes: dict[int, NodeAllocation] = {}
     count = cpu_milli = 0
     staying = job.phase != "evicting"
@@ -324,7 +325,9 @@ def _allocation_of_job(job: Job) -> JobAllocation:
             share.cost_free += gpus
         else:
             share.of_tasks.append(gpus)
-    # Of a job that is believed less, only some of its running time counts: no loss is a lower bound of it.
-    since = NO_LOSS if job.last_start is None or job.unkept else max(job.last_start, job.last_checkpoint or 0)
+    # Of a job that is believed less, only some of its running time counts, and of one that its node saves, none: no loss is a
+    # lower bound of it.
+    bounded = job.unkept or checkpointing(state.rules, job) in ("snapshot", "auto")
+    since = NO_LOSS if job.last_start is None or bounded else max(job.last_start, job.last_checkpoint or 0)
     shrinks = count > job.minimum or bool(job.demand.sub_groups)
     return JobAllocation(class_of(job), job.seq, since, shrinks, count, nodes, cpu_milli)

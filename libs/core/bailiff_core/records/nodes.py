@@ -12,16 +12,14 @@ from bailiff_core.model.document import (
     GpuModel,
     Labels,
     MachineId,
-    MeasuredBytes,
     Name,
     NodeName,
     OpaqueId,
-    Reason,
-    SnapshotDriver,
     Text,
     Time,
 )
 from bailiff_core.model.privacy import PRIVATE, Treatment, placeholder, pseudonym
+from bailiff_core.model.snapshot_offer import SnapshotOffer as SnapshotOffer
 
 from .payload import Fact
 
@@ -81,22 +79,6 @@ class DeviceInfo(Document):
     island: Annotated[str, Field(max_length=64), Treatment("island")] = ""
 
 
-class SnapshotOffer(Document):
-    """A driver that saves and restores tasks on the node.
-
-    Attributes:
-        why_not: Why it does not work here; empty: it does.
-        bytes_per_s: What it saved when it was probed; 0: unknown.
-        cpu: SHA-256 of the CPU's features: a task is restored only where they are the same.
-    """
-
-    driver: SnapshotDriver
-    version: Annotated[str, Field(max_length=64), PRIVATE] = ""
-    why_not: Reason = ""
-    bytes_per_s: MeasuredBytes = 0
-    cpu: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$"), PRIVATE] = ""
-
-
 MAX_SNAPSHOT_DRIVERS = 8
 """Drivers of one node."""
 
@@ -107,6 +89,7 @@ class NodeJoined(Fact):
     Attributes:
         checkpoint_store: Identity of the checkpoint directory, where it is shared: nodes with the same one see the same files.
         announced: When the agent sent its inventory, as it signed it.
+        snapshots: The drivers that save and restore tasks on the node, or why they cannot.
     """
 
     node: NodeName
@@ -122,6 +105,7 @@ class NodeJoined(Fact):
     devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=MAX_DEVICES)] = ()
     checkpoint_store: Annotated[OpaqueId, pseudonym("folder")] | None = None
     announced: Annotated[Time | None, PRIVATE] = None
+    snapshots: Annotated[tuple[SnapshotOffer, ...], Field(max_length=MAX_SNAPSHOT_DRIVERS)] = ()
 
 
 class NodeRefused(Fact):

@@ -13,8 +13,10 @@ from bailiff_core.model.document import (
     MeasuredBytes,
     NodeName,
     Reason,
+    SnapshotDriver,
 )
 from bailiff_core.model.privacy import PRIVATE
+from bailiff_core.model.snapshot_offer import NotRestored
 
 from .devices import DeviceReading
 from .payload import Fact
@@ -36,10 +38,15 @@ class TaskStarted(TaskFact):
     Attributes:
         devices: The devices that it got, where the node chose others than were allocated, as a kubelet does.
         damaged_checkpoints: How many checkpoints of this task in the job's directory cannot be read, newer than any that can.
+        not_restored: Why it does not continue from the job's snapshot: `other-folder`: this node does not see its folder;
+            `no-driver`: nothing here restores it; `other-cpu`: the CPU has other features. Empty: it does, or there is none.
+        lost_gpu_ms: The work that only this snapshot had.
     """
 
     devices: tuple[DeviceId, ...] = ()
     damaged_checkpoints: Count = 0
+    not_restored: NotRestored = ""
+    lost_gpu_ms: Count = 0
 
 
 class TaskStartRefused(TaskFact):
@@ -106,6 +113,34 @@ class TaskResumed(TaskFact):
     from_attempt: Count | None = None
     skipped_checkpoints: Count = 0
     steps_lost: Count = 0
+
+
+class TaskRestored(TaskFact):
+    """The task continues from the snapshot of `from_attempt`.
+
+    Attributes:
+        verified: How long it took to compare the snapshot with its digests, µs.
+        restored: How long it took to restore it, µs.
+    """
+
+    from_attempt: Count
+    driver: SnapshotDriver
+    bytes: MeasuredBytes
+    verified: Duration = 0
+    restored: Duration = 0
+
+
+class TaskRestoreFailed(TaskFact):
+    """The task was not restored; it started as it does without a snapshot. This snapshot is not tried again.
+
+    Attributes:
+        lost_gpu_ms: The work that only this snapshot had.
+    """
+
+    from_attempt: Count
+    driver: SnapshotDriver
+    reason: Reason
+    lost_gpu_ms: Count = 0
 
 
 class HostReading(Document):

@@ -15,6 +15,8 @@ from bailiff_bus.messages.reports import (
     TaskProgressReport,
     TaskReleasedReport,
     TaskReport,
+    TaskRestoredReport,
+    TaskRestoreFailedReport,
     TaskResumedReport,
     TaskStartedReport,
     TaskStartRefusedReport,
@@ -24,6 +26,7 @@ from bailiff_core.admission.rejected import Rejected
 from bailiff_core.admission.reported import reported_task
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
+from bailiff_core.model.snapshots import restored_by
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
     MAX_DEVICES,
@@ -38,6 +41,8 @@ from bailiff_core.records.facts import (
     TaskIdle,
     TaskProgressed,
     TaskReleased,
+    TaskRestored,
+    TaskRestoreFailed,
     TaskResumed,
     TaskStarted,
     TaskStartRefused,
@@ -138,7 +143,7 @@ def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: Task
     cancelling = any(eviction is not None and eviction.cancel_seq is not None for eviction in (job.eviction, task.eviction))
     match report:
         case TaskStartedReport() if task.state == "starting":
-            return [TaskStarted.saying(report, devices=_chosen(state, node, task, report.devices))]
+            return [_started(state, job, task, node, report, damaged_checkpoints=report.damaged_checkpoints)]
         case TaskStartRefusedReport() if task.state == "starting":
             return [TaskStartRefused.saying(report)]
         case EvictionStageReport() if _is_new(task, report) or _has_shortened(job, task, report):
@@ -148,6 +153,10 @@ def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: Task
         case TaskResumedReport() if task.state in ("starting", "running") and task.resumed_step is None:
             lost = 0 if job.step is None else max(0, job.step + 1 - report.step)
             return [TaskResumed.saying(report, steps_lost=lost)]
+        case TaskRestoredReport() if _is_of_its_snapshot(job, task, report):
+            return [TaskRestored.saying(report)]
+        case TaskRestoreFailedReport() if _is_of_its_snapshot(job, task, report) and job.snapshot is not None:
+            return [TaskRestoreFailed.saying(report, lost_gpu_ms=job.snapshot.work_gpu_ms)]
         case TaskExitedReport() if task.state in ("starting", "running"):
             return [TaskExited.saying(report)]
         case TaskReleasedReport():
@@ -161,6 +170,29 @@ def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: Task
         case TaskCancelEvictionRefusedReport() if cancelling:
             return [TaskCancelEvictionRefused.saying(report)]
     return []
+
+
+def _started(
+    state: PoolState, job: Job, task: Task, node: Node, said: TaskStartedReport | TrackedTask, damaged_checkpoints: int = 0
+) -> TaskStarted:
+    """The task runs; what it has lost if it does not continue from the job's snapshot."""
+    return TaskStarted(
+        job=job.id,
+        attempt=job.attempt,
+        task=task.index,
+        node=node.name,
+        devices=_chosen(state, node, task, said.devices),
+        damaged_checkpoints=damaged_checkpoints,
+        not_restored=task.not_restored,
+        lost_gpu_ms=job.snapshot.work_gpu_ms if task.not_restored and job.snapshot is not None else 0,
+    )
+
+
+def _is_of_its_snapshot(job: Job, task: Task, report: TaskRestoredReport | TaskRestoreFailedReport) -> bool:
+    """Whether the task was to continue from this snapshot, and the log does not say yet what came of it."""
+    kept = restored_by(job, task)
+    is_open = not task.restored and task.state in ("starting", "running")
+    return is_open and kept is not None and report.from_attempt == kept.attempt
 
 
 def _is_new(task: Task, stage: Stage) -> bool:
@@ -222,7 +254,7 @@ def _caught_up(state: PoolState, job: Job, task: Task, node: Node, entry: Tracke
     at = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     facts: list[Fact] = []
     if task.state == "starting":
-        facts.append(TaskStarted.model_validate({**at, "devices": _chosen(state, node, task, entry.devices)}))
+        facts.append(_started(state, job, task, node, entry))
     new = (stage for stage in entry.stages if _is_new(task, stage) or _has_shortened(job, task, stage))
     facts.extend(EvictionStageReached.saying(stage, **at) for stage in new)
     if entry.state != "running" and task.state != "exited" and entry.exit_code is not None:

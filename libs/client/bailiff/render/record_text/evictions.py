@@ -1,6 +1,6 @@
 """Text of records about evictions: decided, started, their stages, cancelled."""
 
-from bailiff_core.explain.eviction_stages import SHORTENED_BY, STAGES, stuck_text
+from bailiff_core.explain.eviction_stages import SHORTENED_BY, STAGES, snapshot_text, stuck_text
 from bailiff_core.explain.victims import eviction_cause_text
 from bailiff_core.humanize import duration_text, user_text
 from bailiff_core.model.evictions import evictions_of
@@ -37,6 +37,7 @@ def stage_facts(stage: facts.Stage, attached: bool) -> list[str]:
     """The details of a stage: step, checkpoint, stage in which it is stuck, grace."""
     details = [f"step {stage.step}"] if stage.step is not None and stage.checkpoint is None else []
     details += [checkpoint_text(stage.checkpoint)] if stage.checkpoint is not None else []
+    details += [saved] if (saved := snapshot_text(stage)) else []
     details += [why] if (why := stuck_text(stage, attached)) else []
     if stage.kill_after is not None:
         term = f"TERM after {duration_text(stage.term_after or 0)}" if stage.attached else "no notice channel: TERM at once"

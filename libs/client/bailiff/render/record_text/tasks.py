@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from bailiff_core.humanize import count_text, duration_text, exit_text, memory_text, user_text
+from bailiff_core.explain.eviction_stages import NOT_RESTORED
+from bailiff_core.humanize import cost_text, count_text, duration_text, exit_text, memory_text, user_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, facts
 
@@ -58,7 +59,10 @@ def _on(fact: facts.TaskFact, *more: str) -> str:
 
 @describes(facts.TaskStarted, event=_task_started_word)
 def _task_started(fact: facts.TaskStarted, _state: PoolState) -> Statement:
-    return Statement("task started", _task(fact), _on(fact), "good")
+    if not fact.not_restored:
+        return Statement("task started", _task(fact), _on(fact), "good")
+    lost = f"not restored, which loses {cost_text(fact.lost_gpu_ms)} of work: {NOT_RESTORED[fact.not_restored]}"
+    return Statement("task started", _task(fact), _on(fact, lost), "warn")
 
 
 @describes(facts.TaskStartRefused)
@@ -88,6 +92,19 @@ def _task_resumed(fact: facts.TaskResumed, _state: PoolState) -> Statement:
     damaged = f"{count_text(fact.skipped_checkpoints, 'damaged checkpoint')} skipped" if fact.skipped_checkpoints else ""
     more = _on(fact, f"at step {fact.step}", source, f"{count_text(fact.steps_lost, 'step')} lost", damaged)
     return Statement("task resumed", _task(fact), more, "warn" if fact.skipped_checkpoints else "good")
+
+
+@describes(facts.TaskRestored)
+def _task_restored(fact: facts.TaskRestored, _state: PoolState) -> Statement:
+    took = f"verified in {duration_text(fact.verified)}, restored in {duration_text(fact.restored)}"
+    what = f"from the snapshot of attempt {fact.from_attempt}, {memory_text(fact.bytes)} by {fact.driver}"
+    return Statement("task restored", _task(fact), _on(fact, what, took), "good")
+
+
+@describes(facts.TaskRestoreFailed)
+def _task_restore_failed(fact: facts.TaskRestoreFailed, _state: PoolState) -> Statement:
+    lost = f"the snapshot of attempt {fact.from_attempt} is lost, with {cost_text(fact.lost_gpu_ms)} of work"
+    return Statement("restore failed", _task(fact), _on(fact, fact.reason, lost), "warn")
 
 
 def checkpoint_text(checkpoint: facts.Checkpoint) -> str:

@@ -70,12 +70,27 @@ class DrainRow(TypedDict):
     due: bool
 
 
+class SnapshotRow(TypedDict):
+    """A driver that saves and restores tasks on a node.
+
+    Attributes:
+        why_not: Why it does not work there; empty: it does.
+        bytes_per_s: What it saved when it was probed; 0: unknown.
+    """
+
+    driver: str
+    version: str
+    why_not: str
+    bytes_per_s: int
+
+
 class NodeRow(NodeView):
     """One node in `bailiff nodes`.
 
     Attributes:
         mig_devices: Number of MIG devices by profile.
         key: The key that it is enrolled with; empty without a valid one; null in a pool without a root key.
+        snapshots: The drivers that save and restore tasks on it.
     """
 
     number: int
@@ -95,6 +110,7 @@ class NodeRow(NodeView):
     key: str | None
     drain: DrainRow | None
     devices: list[DeviceRow]
+    snapshots: list[SnapshotRow]
 
 
 class Leftovers(TypedDict):
@@ -183,6 +199,10 @@ def node_row(state: PoolState, node: Node, holders: dict[tuple[int, int], list[H
         "key": _key_of(state, node),
         "drain": drain_row(node),
         "devices": devices,
+        "snapshots": [
+            {"driver": each.driver, "version": each.version, "why_not": each.why_not, "bytes_per_s": each.bytes_per_s}
+            for each in node.snapshots
+        ],
     }
 
 

@@ -27,6 +27,10 @@ const STAGES: Record<string, string> = {
   yielding: "is ending by itself",
   term_sent: "was told to end (TERM)",
   kill_sent: "was killed (KILL)",
+  frozen: "was stopped to be saved by its node",
+  dumped: "was written to disk by its node",
+  stored: "was saved by its node",
+  save_failed: "could not be saved by its node and goes on",
 };
 
 const OUTCOMES: Record<string, string> = {

@@ -1,0 +1,319 @@
+"""Jobs that their nodes save: who saves what, what an eviction loses, and where a snapshot is restored."""
+
+from typing import Any
+
+import pytest
+from tests.kits.log_builder import MINUTE, SECOND, Story, digest, policy
+
+from bailiff.client.live_plan import predict
+from bailiff.doctor.checks import snapshot_checks
+from bailiff.render.serializers.nodes import node_rows
+from bailiff_admission.pending_commands import start_command
+from bailiff_admission.request_handlers.reports import facts_of_report
+from bailiff_bus.messages.commands import Evict, SnapshotRef
+from bailiff_bus.messages.reports import TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport
+from bailiff_core.admission import PERMITTED, Context, Rejected, admit
+from bailiff_core.explain import explain_job
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.snapshots import checkpointing
+from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
+from bailiff_core.records import facts
+from bailiff_eviction_executor.pending_messages import pending_commands
+from bailiff_service.pool_metrics import pool_samples
+
+CPU, OTHER_CPU = digest("avx512"), digest("avx2")
+MANIFEST = digest("manifest")
+GPUS, RAN = 4, 600_000  # of the job; how long it runs, ms
+WORK = GPUS * RAN
+
+
+def offer(why_not: str = "", cpu: str = CPU) -> facts.SnapshotOffer:
+    return facts.SnapshotOffer(driver="criu", version="4.2", why_not=why_not, bytes_per_s=10**9, cpu=cpu)
+
+
+def node(story: Story, name: str, *offers: facts.SnapshotOffer, folder: str | None = "nfs", **about: Any) -> None:
+    joined = story.joined(name, gpus=GPUS, checkpoints=folder, **about)
+    story.cycle(joined.model_copy(update={"snapshots": offers}))
+
+
+def stage(story: Story, job: str, name: str, **fields: Any) -> None:
+    story.cycle(facts.EvictionStageReached.model_validate({**story.at(job, 0), "stage": name, **fields}))
+
+
+def evict(story: Story, job: str) -> list[Evict]:
+    """It is evicted, by request. Returns the commands to its node."""
+    story.evict(job)
+    story.begin(job)
+    commands = [each for each in pending_commands(story.state) if isinstance(each, Evict)]
+    stage(story, job, "noticed")
+    return commands
+
+
+def save(story: Story, job: str) -> None:
+    for name, fields in (("frozen", {}), ("dumped", {"bytes": 2**30}), ("stored", {"bytes": 2**30, "sha256": MANIFEST})):
+        stage(story, job, name, driver="criu", **fields)
+    story.ends(job, -9)
+
+
+@pytest.fixture
+def story() -> Story:
+    """One job that its node saves has run for ten minutes on one of two nodes that share a folder."""
+    story = Story()
+    node(story, "n1", offer())
+    node(story, "n2", offer())
+    story.runs("job", gpus=GPUS, checkpoint="snapshot")
+    story.time += 10 * MINUTE
+    story.cycle(facts.ClockAdvanced())
+    return story
+
+
+def elsewhere(story: Story) -> None:
+    """The job starts again, on the other node."""
+    story.drain("n1")
+    story.cycle(facts.ClockAdvanced())
+    assert story.state.nodes[story.job("job").tasks[0].node].name == "n2"
+
+
+def restore_of(story: Story) -> SnapshotRef | None:
+    job = story.job("job")
+    at = story.state.nodes[job.tasks[0].node]
+    return start_command(story.state, job, at, job.tasks, JobSpec(command="true")).tasks[0].restore
+
+
+def of_snapshot(story: Story, kind: type[Any], **fields: Any) -> Any:
+    about = {**story.at("job", 0), "from_attempt": 1, "driver": "criu", **fields}
+    return kind(incarnation=story.state.nodes[story.job("job").tasks[0].node].incarnation, number=9, **about)
+
+
+def test_a_saved_job_loses_no_work_and_is_preempted_cleanly(story: Story) -> None:
+    assert loss_now(story.state, story.job("job"), 1000 * GPUS).work == 0, "known beforehand"
+    (command,) = evict(story, "job")
+    assert command.save == "snapshot"
+    save(story, "job")
+    requeued = next(iter(story.decisions("JobRequeued")))
+    assert (requeued.outcome, requeued.lost_gpu_ms) == ("preempted", GPUS * 60_000), "its restart, but no work"
+    kept = story.job("job").snapshot
+    assert kept is not None
+    assert (kept.sha256, kept.work_gpu_ms) == (MANIFEST, pytest.approx(WORK, abs=10_000))
+    story.holds()
+
+
+def test_the_next_attempt_continues_from_the_snapshot_and_keeps_what_was_saved_before(story: Story) -> None:
+    evict(story, "job")
+    save(story, "job")
+    assert restore_of(story) == SnapshotRef(attempt=1, driver="criu", sha256=MANIFEST, bytes=2**30)
+    (restored,) = facts_of_report(story.state, of_snapshot(story, TaskRestoredReport, bytes=2**30))
+    story.started("job")
+    story.cycle(restored)
+    assert facts_of_report(story.state, of_snapshot(story, TaskRestoredReport, bytes=2**30)) == [], "a repeat"
+    story.time += 10 * MINUTE
+    evict(story, "job")
+    save(story, "job")
+    kept = story.job("job").snapshot
+    assert kept is not None
+    assert (kept.attempt, kept.work_gpu_ms) == (2, pytest.approx(2 * WORK, abs=20_000)), "the work of both attempts"
+
+
+def test_a_snapshot_that_cannot_be_restored_is_lost_once_with_its_work(story: Story) -> None:
+    evict(story, "job")
+    save(story, "job")
+    failed = of_snapshot(story, TaskRestoreFailedReport, reason="weights.bin has another digest")
+    (fact,) = facts_of_report(story.state, failed)
+    assert fact.lost_gpu_ms == pytest.approx(WORK, abs=10_000)
+    story.cycle(fact)
+    story.started("job")
+    assert story.job("job").snapshot is None
+    assert facts_of_report(story.state, failed) == []
+    story.time += 10 * MINUTE
+    story.cycle(facts.ClockAdvanced())
+    assert loss_now(story.state, story.job("job"), 1000 * GPUS).work > 0, "its node is not believed to save it again"
+    texts = [each.text for part in explain_job(story.state, story.job("job"), story.records) for each in part.sentences]
+    assert any("weights.bin has another digest" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("offers", "folder", "why"),
+    [
+        ((offer(cpu=OTHER_CPU),), "nfs", "other-cpu"),
+        ((offer("the kernel has no CONFIG_CHECKPOINT_RESTORE"),), "nfs", "no-driver"),
+        ((), "nfs", "no-driver"),
+        ((offer(),), None, "other-folder"),
+        ((offer(),), "another", "other-folder"),
+        ((offer(),), "nfs", ""),
+    ],
+)
+def test_where_it_is_restored(offers: tuple[facts.SnapshotOffer, ...], folder: str | None, why: str) -> None:
+    story = Story()
+    node(story, "n1", offer())
+    story.runs("job", gpus=GPUS, checkpoint="snapshot")
+    node(story, "n2", *offers, folder=folder)
+    story.time += 10 * MINUTE
+    evict(story, "job")
+    story.drain("n1")
+    save(story, "job")
+    task = story.job("job").tasks[0]
+    assert (story.state.nodes[task.node].name, task.not_restored) == ("n2", why)
+    assert (restore_of(story) is None) == bool(why)
+    about = {**story.at("job", 0), "incarnation": "n2-life-1", "number": 9}
+    (started,) = facts_of_report(story.state, TaskStartedReport(**about))
+    assert started.not_restored == why
+    assert started.lost_gpu_ms == (pytest.approx(WORK, abs=10_000) if why else 0)
+    story.cycle(started)
+    assert (story.job("job").snapshot is None) == bool(why)
+
+
+def test_on_its_own_node_no_shared_folder_is_needed() -> None:
+    story = Story()
+    node(story, "n1", offer(), folder=None)
+    story.runs("job", gpus=GPUS, checkpoint="snapshot")
+    evict(story, "job")
+    save(story, "job")
+    assert restore_of(story) is not None
+    node(story, "n1", offer(), folder=None, boot=2)
+    assert restore_of(story) is not None, "the same machine after a reboot"
+
+
+def test_a_later_checkpoint_of_the_job_replaces_the_snapshot(story: Story) -> None:
+    evict(story, "job")
+    save(story, "job")
+    story.started("job")
+    saved = facts.Checkpoint(step=7, bytes=1, duration=1, sha256=digest("own"))
+    story.cycle(facts.TaskProgressed(**story.at("job", 0), step=7, checkpoint=saved))
+    assert story.job("job").snapshot is None
+
+
+def test_a_snapshot_that_fails_loses_work_and_counts_until_one_is_stored(story: Story) -> None:
+    evict(story, "job")
+    stage(story, "job", "frozen", driver="criu")
+    stage(story, "job", "save_failed", driver="criu", reason="it has a socket to elsewhere")
+    assert loss_now(story.state, story.job("job"), 1000 * GPUS).work == pytest.approx(WORK, abs=10_000)
+    story.ends("job", -15)
+    requeued = next(iter(story.decisions("JobRequeued")))
+    assert requeued.lost_gpu_ms == pytest.approx(WORK + GPUS * 60_000, abs=10_000)
+    story.started("job")
+    story.time += MINUTE
+    story.cycle(facts.ClockAdvanced())
+    assert loss_now(story.state, story.job("job"), 1000 * GPUS).work > 0
+    evict(story, "job")
+    save(story, "job")
+    assert story.job("job").unsaved_seq is None
+    story.holds()
+
+
+def test_a_crash_before_the_snapshot_is_complete_loses_the_work(story: Story) -> None:
+    evict(story, "job")
+    stage(story, "job", "frozen", driver="criu")
+    story.ends("job", -9)
+    requeued = next(iter(story.decisions("JobRequeued")))
+    assert (requeued.outcome, requeued.lost_gpu_ms > WORK) == ("preempted-unclean", True)
+
+
+def test_an_eviction_can_no_longer_be_cancelled_once_the_task_stands_still(story: Story) -> None:
+    from bailiff_core.model.evictions import active_evictions
+
+    evict(story, "job")
+    assert not next(active_evictions(story.state)).too_late
+    stage(story, "job", "frozen", driver="criu")
+    assert next(active_evictions(story.state)).too_late
+
+
+@pytest.mark.parametrize("mode", ["job", "snapshot", "auto", "none"])
+def test_what_the_node_is_told(mode: str) -> None:
+    story = Story()
+    node(story, "n1", offer())
+    story.runs("job", gpus=GPUS, checkpoint=mode)
+    (command,) = evict(story, "job")
+    assert (command.save, command.term_after is None) == (mode, mode == "none")
+
+
+@pytest.mark.parametrize("why", ["no driver", "it does not work", "it ends", "it is cancelled"])
+def test_where_a_snapshot_is_of_no_use_the_job_saves_itself(why: str) -> None:
+    story = Story()
+    node(story, "n1", *{"no driver": (), "it does not work": (offer("no privilege"),)}.get(why, (offer(),)))
+    story.runs("job", gpus=GPUS, checkpoint="snapshot", on_eviction="end" if why == "it ends" else "requeue")
+    story.time += MINUTE
+    if why == "it is cancelled":
+        story.cancel("job")
+        story.begin("job")
+        (command,) = (each for each in pending_commands(story.state) if isinstance(each, Evict))
+    else:
+        story.evict("job")
+        story.begin("job")
+        (command,) = (each for each in pending_commands(story.state) if isinstance(each, Evict))
+        assert loss_now(story.state, story.job("job"), 1000, for_good=why == "it ends") != NO_LOSS
+    assert command.save == "job"
+
+
+def test_with_none_its_own_checkpoints_do_not_make_it_cheaper() -> None:
+    found: dict[str, Loss] = {}
+    for mode in ("job", "none"):
+        story = Story()
+        node(story, "n1")
+        story.runs("job", gpus=GPUS, checkpoint=mode)
+        saved = facts.Checkpoint(step=7, bytes=1, duration=1, sha256=digest("own"))
+        story.cycle(facts.TaskProgressed(**story.at("job", 0), step=7, checkpoint=saved), after=10 * MINUTE)
+        story.cycle(facts.ClockAdvanced(), after=SECOND)
+        found[mode] = loss_now(story.state, story.job("job"), 1000 * GPUS)
+    assert (found["job"].work, found["none"].work) == (GPUS * 1_000, pytest.approx(WORK, abs=10_000))
+
+
+def test_a_class_says_it_for_its_jobs_and_a_job_for_itself() -> None:
+    classes = [{"name": "batch", "value": 10, "preemptible": True, "global_default": True, "checkpoint": "auto"}]
+    story = Story(policy(priority_classes=classes))
+    node(story, "n1", offer())
+    story.submit("by-class")
+    story.submit("by-itself", checkpoint="none")
+    story.submit("gang", tasks=2)
+    modes = {name: checkpointing(story.state.rules, story.job(name)) for name in ("by-class", "by-itself", "gang")}
+    assert modes == {"by-class": "auto", "by-itself": "none", "gang": "job"}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "spec", "why"),
+    [
+        (2, {}, "more than one task"),
+        (1, {"runtime": "docker", "image": "python:3"}, "the runtime docker"),
+        (1, {"tty": True}, "a terminal"),
+    ],
+)
+def test_what_no_node_saves_is_refused_or_saves_itself(tasks: int, spec: dict[str, Any], why: str) -> None:
+    story = Story()
+    node(story, "n1", offer(), labels={"bailiff.runtime/docker": "true"})
+    context = Context(story.state, PERMITTED, story.request())
+
+    def submitted(mode: str) -> Any:
+        demand = JobDemand(job="job", tasks=(TaskGroup(count=tasks, cpu_milli=100),), checkpoint=mode)
+        return admit(context, facts.SubmitJob(demand=demand, spec=JobSpec(command="true", **spec)))
+
+    refused = submitted("snapshot")
+    assert isinstance(refused, Rejected)
+    assert refused.code == "no-snapshot"
+    assert why in refused.reason
+    story.cycle(submitted("auto"))
+    assert checkpointing(story.state.rules, story.job("job")) == "job"
+
+
+@pytest.mark.parametrize(("gib", "is_told"), [(100, False), (200, True)])
+def test_a_grace_too_short_to_save_is_told_by_the_plan(gib: int, is_told: bool) -> None:
+    story = Story()
+    node(story, "n1", offer())
+    demand = JobDemand(job="job", tasks=(TaskGroup(memory_bytes=gib * 2**30),), checkpoint="snapshot")
+    _, sentences = predict(story.state, demand, story.time)
+    assert any("its grace of 2m30s may be too short for a snapshot" in each for each in sentences) == is_told, sentences
+
+
+def test_nodes_that_cannot_save_are_counted_and_named_where_jobs_ask_for_it() -> None:
+    story = Story()
+    node(story, "n1", offer())
+    node(story, "n2", offer("the kernel has no CONFIG_CHECKPOINT_RESTORE"))
+    story.submit("plain")
+    assert snapshot_checks(story.state) == []
+    story.submit("saved", checkpoint="auto")
+    (found,) = snapshot_checks(story.state)
+    assert "n2 cannot save the 1 job" in found["found"]
+    assert "CONFIG_CHECKPOINT_RESTORE" in found["found"]
+    samples = {labels: value for metric, labels, value in pool_samples(story.state) if metric.name == "bailiff_snapshot_drivers"}
+    assert samples == {("criu", "works"): 1, ("criu", "fails"): 1}
+    row, _ = node_rows(story.state)
+    assert row["snapshots"] == [{"driver": "criu", "version": "4.2", "why_not": "", "bytes_per_s": 10**9}]
