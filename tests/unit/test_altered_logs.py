@@ -640,6 +640,11 @@ def fact_changed(kind: type[Payload], change: Callable[[Any], Payload]) -> Alter
     return alter
 
 
+def header_changed(kind: type[Payload], **members: Any) -> Alter:
+    """The log with the first record of this type saying something else about itself."""
+    return lambda log: [replace(record, **members) if record is of_kind(log, kind) else record for record in log]
+
+
 def fact_left_out(kind: type[Payload]) -> Alter:
     return lambda log: renumbered([record for record in log if record is not of_kind(log, kind)])
 
@@ -672,6 +677,22 @@ BY_REPLAY: dict[str, Alter] = {
     "a task whose release is left out": fact_left_out(facts.TaskReleased),
     "a task that was never started": fact_before(SUBMITTED, facts.TaskStarted(job="train-1", attempt=1, task=0, node="n1")),
     "a placement that nobody decided": fact_left_out(JobPlaced),
+    # what says of itself where in the log it belongs, or which task it is about
+    "a report about another attempt": fact_changed(facts.TaskExited, lambda data: data.model_copy(update={"attempt": 2})),
+    "a report of another node": fact_changed(facts.TaskReleased, lambda data: data.model_copy(update={"node": "n2"})),
+    "an eviction that another record decided": fact_changed(
+        facts.EvictionStarted, lambda data: data.model_copy(update={"decided_by": data.decided_by - 1})
+    ),
+    **{
+        f"a {kind.__name__} with another {name}": header_changed(kind, **{name: value})
+        for kind in (facts.TaskStarted, SUBMITTED)
+        for name, value in (("writer", "other"), ("engine", f"0.0.9/0/{LOGIC - 1}"), ("policy", 0), ("cycle", 1_000))
+    },
+    "a report that names an actor": header_changed(facts.TaskStarted, actor="eve"),
+    "a writer of another logic than its records name": header_changed(facts.WriterStarted, engine=f"0.0.9/0/{LOGIC - 1}"),
+    "a writer that begins with other inputs": fact_changed(
+        facts.WriterStarted, lambda data: data.model_copy(update={"inputs": {"bailiff.requests/0": 5}})
+    ),
 }
 REPORTS_UNSEEN: dict[str, Alter] = {
     "a GPU that is unhealthy, and given to nobody afterwards": fact_before(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bailiff_core.admission.reported import outdated
+from bailiff_core.admission import reported
 from bailiff_core.decision_cycle import decide, decision_record, fact_record
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply, close_cycle, fold
@@ -147,13 +147,12 @@ def contradiction(state: PoolState, record: Record) -> str:
         return ""  # before the first writer
     if (record.actor or record.auth or record.request) and not isinstance(fact, RequestFact | PolicyApplied | InputRejected):
         return "a fact that nobody requested has no actor"
-    cycle, time = (state.cycle, state.now) if state.cycle_open else (state.cycle + 1, record.time)
-    again = fact_record(state, fact, cycle, time)
-    for name in ("writer", "engine", "policy", "cycle", "time"):
+    again = fact_record(state, fact, state.cycle if state.cycle_open else state.cycle + 1, record.time)
+    for name in ("writer", "engine", "policy", "cycle"):
         said, expected = getattr(record, name), getattr(again, name)
         if said != expected:
             return f"{name} {expected}, not {said}"
-    return outdated(state, fact)
+    return reported.contradiction(state, fact)
 
 
 def _record_text(record: Record, wire: Wire) -> str:

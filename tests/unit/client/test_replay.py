@@ -184,7 +184,7 @@ async def test_a_log_that_cannot_be_folded_gives_a_one_line_error(log_writer: Lo
             "time": log_writer.now + SECOND,
         }
     )
-    odd = facts.TaskStarted(job="nobody", attempt=1, task=0, node="gpu-01")
+    odd = facts.DecisionFailed(job="nobody", error="-")
     wire = encode(dataclasses.replace(record, cycle=log_writer.state.cycle + 1, data=odd, type=odd.type_name()))
     found = await replayed([*log(log_writer), message(wire)])
     assert not found["ok"]

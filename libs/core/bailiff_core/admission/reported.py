@@ -1,45 +1,39 @@
-"""What reports of nodes and of the executor may still say: admission asks before it records them, replay asks again."""
+"""What nodes and the executor may report, by the state: admission asks before it records a report, and a replay asks again."""
 
 from bailiff_core.model.state import Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 
 PRESENT = ("starting", "running", "exited")
-STATES: dict[type[Fact], tuple[str, ...]] = {
-    facts.TaskStarted: ("starting",),
-    facts.TaskStartRefused: ("starting",),
-    facts.TaskProgressed: ("starting", "running"),
-    facts.TaskResumed: ("starting", "running"),
-    facts.TaskRestored: ("starting", "running"),
-    facts.TaskRestoreFailed: ("starting", "running"),
-    facts.TaskExited: ("starting", "running"),
-    facts.ShareExceeded: ("running",),
-    facts.TaskIdle: ("running",),
-    facts.TaskReleased: PRESENT,
-    facts.TaskVanished: PRESENT,
-    facts.EvictionStageReached: PRESENT,
-    facts.TaskEvictionCancelled: PRESENT,
-    facts.TaskCancelEvictionRefused: PRESENT,
-}
-"""The states of a task in which a report of this kind is news."""
+OF_TASKS = (
+    *(facts.TaskStarted, facts.TaskStartRefused, facts.TaskProgressed, facts.TaskResumed, facts.TaskExited, facts.TaskReleased),
+    *(facts.TaskVanished, facts.TaskIdle, facts.ShareExceeded, facts.EvictionStageReached),
+    *(facts.TaskRestored, facts.TaskRestoreFailed),
+    *(facts.TaskEvictionCancelled, facts.TaskCancelEvictionRefused),
+)
+"""About tasks of the present attempt, from the node where they are."""
 
 
 def reported_task(state: PoolState, node: str, job: str, attempt: int, task: int) -> tuple[Job, Task] | None:
     """Returns the task that a report of this node is about; None if it is not, or no longer, there."""
+    found = _placed_task(state, node, job, attempt, task)
+    return found if found is not None and found[1].state in PRESENT else None
+
+
+def _placed_task(state: PoolState, node: str, job: str, attempt: int, task: int) -> tuple[Job, Task] | None:
     found = state.jobs.get(job)
     placed = found.task(task) if found is not None and found.attempt == attempt else None
-    if found is None or placed is None or placed.node != state.node_numbers.get(node) or placed.state not in PRESENT:
+    if found is None or placed is None or placed.node != state.node_numbers.get(node):
         return None
     return found, placed
 
 
-def waits_for_start(state: PoolState, job: str, attempt: int, decided_by: int) -> bool:
-    """Whether an eviction that this record decided has not been started."""
+def decided_evictions(state: PoolState, job: str, attempt: int, decided_by: int) -> list[Eviction]:
+    """Returns what this record decided to evict of this attempt: the job, or tasks of it."""
     found = state.jobs.get(job)
     if found is None or found.attempt != attempt:
-        return False
-    waiting = (each for each in evictions_of(found) if each.decided_seq == decided_by)
-    return any(eviction.started_seq is None and eviction.cancel_seq is None for eviction in waiting)
+        return []
+    return [eviction for eviction in evictions_of(found) if eviction.decided_seq == decided_by]
 
 
 def evictions_of(job: Job) -> list[Eviction]:
@@ -48,17 +42,20 @@ def evictions_of(job: Job) -> list[Eviction]:
     return [eviction for eviction in found if eviction is not None]
 
 
-def outdated(state: PoolState, fact: Fact) -> str:
-    """Returns why no report says this after the records before it; empty: one may."""
+def contradiction(state: PoolState, fact: Fact) -> str:
+    """Returns why no report says this after the records before it; empty: one may.
+
+    A repeated report, which admission does not record, contradicts nothing.
+    """
     if isinstance(fact, facts.EvictionStarted):
-        if waits_for_start(state, fact.job, fact.attempt, fact.decided_by):
+        if decided_evictions(state, fact.job, fact.attempt, fact.decided_by):
             return ""
-        return f"no eviction of attempt {fact.attempt} of {fact.job} that #{fact.decided_by} decided waits to be started"
-    states = STATES.get(type(fact))
-    if states is None or not isinstance(fact, facts.TaskFact):
+        return f"there is no eviction of attempt {fact.attempt} of {fact.job} that #{fact.decided_by} decided"
+    if not isinstance(fact, OF_TASKS):
         return ""
     about = f"task {fact.task} of attempt {fact.attempt} of {fact.job} on {fact.node}"
-    found = reported_task(state, fact.node, fact.job, fact.attempt, fact.task)
+    found = _placed_task(state, fact.node, fact.job, fact.attempt, fact.task)
     if found is None:
         return f"there is no {about}"
-    return "" if found[1].state in states else f"{about} is {found[1].state}"
+    begins = isinstance(fact, facts.TaskStarted | facts.TaskStartRefused)
+    return f"{about} is {found[1].state}" if begins and found[1].state != "starting" else ""

@@ -2,7 +2,7 @@
 
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.admission.rejected import Rejected
-from bailiff_core.admission.reported import evictions_of, waits_for_start
+from bailiff_core.admission.reported import decided_evictions, evictions_of
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import EvictionStarted, PreemptionAbandoned
 from bailiff_core.records.payload import Fact
@@ -19,7 +19,8 @@ def facts_of_progress(state: PoolState, progress: StartEviction | AbandonPreempt
         if plan is None or plan.abandoned is not None or begun:
             return []
         return [PreemptionAbandoned.saying(progress)]
-    if not waits_for_start(state, progress.job, progress.attempt, progress.decided_by):
+    waiting = decided_evictions(state, progress.job, progress.attempt, progress.decided_by)
+    if not any(eviction.started_seq is None and eviction.cancel_seq is None for eviction in waiting):
         return []
     return [EvictionStarted.saying(progress)]
 
