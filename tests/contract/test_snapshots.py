@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from tests.kits.criu import criu_dumping, criu_program, needs_criu, paused_criu
 from tests.kits.saved_programs import DEVICE, PRELUDE, PROGRAMS, REFUSED
-from tests.kits.waiting import exit_of, until
+from tests.kits.waiting import PATIENCE_S, exit_of, until
 
 from bailiff_node_agent.runtime import Dumped, Exit, Image, Launch, Restored, Running, TaskKey, User
-from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.runtime.process import ProcessRuntime, cgroups_of
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.snapshots import BadImage, make_image, sealed, verified
 
@@ -84,7 +84,7 @@ class Node:
         return digest
 
     def seal(self, dumped: Dumped, image: Image) -> tuple[str, int]:
-        return sealed(image, {"main": dumped.main, "log": str(self.logs / f"{FIRST}.log"), "cpu": ""})
+        return sealed(image, {"runtime": dict(dumped.facts), "cpu": ""})
 
     async def restored(self, digest: str, program: str = "raise SystemExit('started anew')") -> Restored:
         image, _ = verified(self.checkpoints, FIRST.attempt, 0, digest)
@@ -146,6 +146,37 @@ print(open("/proc/self/status").read().split("CapBnd:")[1].split()[0])"""
     assert "tasks" not in seen
     assert seen.endswith("True")
     assert not int(bounding, 16) >> 21 & 1  # CAP_SYS_ADMIN
+    await _cleared(node)
+
+
+async def test_a_task_in_a_cgroup_of_its_own_comes_back(tmp_path: Path) -> None:
+    """With a thread: CRIU, run from another cgroup, would wait for ever where it is to put that one."""
+    cgroups = cgroups_of(tmp_path)
+    if cgroups is None:
+        pytest.skip("this host permits no cgroup v2 of a task's own")
+    node = Node(tmp_path)
+    node.runtime = ProcessRuntime(tmp_path / "state", criu=node.criu, cgroups=cgroups)
+    program, last = PROGRAMS["threads with a lock"]
+    digest = await node.saved(program)
+    assert (await asyncio.wait_for(node.restored(digest), PATIENCE_S)).why_not == ""
+    assert {*cgroups.pids(SECOND)} == {*node.runtime.pids(SECOND)} != set()
+    node.go()
+    assert ((await exit_of(node.runtime)).code, node.output(SECOND)) == (0, f"{last}\n")
+    await _cleared(node)
+
+
+async def test_a_control_directory_whose_path_is_too_long_for_a_socket_is_the_new_attempts(tmp_path: Path) -> None:
+    """Then an isolated job holds it open."""
+    folder = tmp_path / ("long-" * 20)
+    folder.mkdir()
+    node = Node(folder, isolated=True)
+    digest = await node.saved("""wait()
+socket_path = os.environ["BAILIFF_SOCKET"]
+print(os.path.basename(os.readlink(socket_path.rpartition("/")[0])), os.path.exists(socket_path))""")
+    assert (await node.restored(digest)).why_not == ""
+    node.go()
+    assert (await exit_of(node.runtime)).code == 0
+    assert node.output(SECOND) == f"{SECOND} True\n"
     await _cleared(node)
 
 
@@ -235,7 +266,7 @@ async def test_a_restored_task_can_be_saved_again(node: Node) -> None:
     image = make_image(node.checkpoints, SECOND.attempt, 0)
     dumped = await node.runtime.save(SECOND, image, "2")
     assert dumped.why_not == ""
-    again, _ = sealed(image, {"main": dumped.main, "log": str(node.logs / f"{SECOND}.log"), "cpu": ""})
+    again, _ = sealed(image, {"runtime": dict(dumped.facts), "cpu": ""})
     await node.end(SECOND)
     found, _ = verified(node.checkpoints, SECOND.attempt, 0, again)
     third = TaskKey("plain", 2, "0")

@@ -72,9 +72,13 @@ def find_criu(setting: str) -> Criu | None:
     return Criu(program, version)
 
 
-async def dumped(task: Path, criu: str, image: Image, request: str, wake: Callable[[Path], None]) -> Dumped:
-    """Ask the supervisor to save its task, and wait for the answer, without end: a deadline is the caller's."""
-    if not (read_json(task / "task.json") or {}).get("saves"):
+async def dumped(task: Path, control: Path, criu: str, image: Image, request: str, wake: Callable[[Path], None]) -> Dumped:
+    """Ask the supervisor to save its task, and wait for the answer, without end: a deadline is the caller's.
+
+    control: the task's control directory.
+    """
+    record = read_json(task / "task.json") or {}
+    if not record.get("saves"):
         return Dumped(why_not="it was not started so that it can be saved")
     if (read_json(task / "saved.json") or {}).get("id") != request and (read_json(task / "save.json") or {}).get("id") != request:
         asked = {"id": request, "criu": criu, **_place(image)}
@@ -85,7 +89,8 @@ async def dumped(task: Path, criu: str, image: Image, request: str, wake: Callab
             return Dumped(why_not="it has ended")
         await asyncio.sleep(POLL_S)
     if answer["code"] == 0:
-        return Dumped(answer["us"], main=answer["main"])
+        facts = {"main": answer["main"], "log": record["log"], "control": str(control)}
+        return Dumped(answer["us"], facts=facts)
     if answer["code"] > KILLED:
         return Dumped(answer["us"], "the program that saved it was killed", is_whole=False)
     return Dumped(answer["us"], answer["why"] or reason(image.folder / image.name / DUMP_LOG))
@@ -110,7 +115,7 @@ def _has_ended(task: Path) -> bool:
 
 def restore_input(image: Image, criu: str) -> dict[str, Any]:
     """What the supervisor reads."""
-    return {"criu": criu, "main": image.main, "log": image.log, **_place(image)}
+    return {"criu": criu, **image.facts, **_place(image)}
 
 
 def reason(log: Path) -> str:

@@ -111,15 +111,14 @@ class WorkloadRef:
 class Image:
     """Where a task's state is saved: a folder that only the agent's user can enter, `name` below the job's checkpoint folder.
 
-    identity: its device and inode: the job's user could put another folder in its place. main, log: id of the main process in its
-    own PID namespace, and where its output went; known once it is saved. about: kept with the task that is restored from it.
+    identity: its device and inode: the job's user could put another folder in its place. facts: what the runtime said when it
+    saved the task. about: kept with the task that is restored from it.
     """
 
     folder: Path
     name: str
     identity: tuple[int, int]
-    main: int = 0
-    log: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -128,13 +127,13 @@ class Dumped:
     """How the saving of a task's state ended. why_not: why it failed; empty: the task is stopped, and its state is saved.
 
     is_whole: whether the task can go on; a program that was killed while it worked on the task may have left it damaged.
-    main: id of the main process in its own PID namespace.
+    facts: what the runtime needs to restore it.
     """
 
     elapsed_us: int = 0
     why_not: str = ""
     is_whole: bool = True
-    main: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,9 @@ class ProcessRuntime(SupervisedRuntime):
         self._supervisors.wake(self.folders.task(key))  # it may have been stopped; it has the exit to record
 
     async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:
-        return await criu_requests.dumped(self.folders.known(key), self._criu or "", image, request, self._supervisors.wake)
+        return await criu_requests.dumped(
+            self.folders.known(key), self.folders.control(key), self._criu or "", image, request, self._supervisors.wake
+        )
 
     async def thaw(self, key: TaskKey) -> None:
         for process in await looking(self._processes, key):

@@ -60,7 +60,7 @@ def _probe(criu: Criu, checkpoints: Path, work: Path) -> Offer:
             if answer["code"]:
                 return Offer(criu.version, answer["why"] or reason(own / image.name / DUMP_LOG), cpu=cpu_features())
             at = os.times().elapsed
-            digest, _ = sealed(image, {"main": answer["main"], "log": answer["log"]})
+            digest, _ = sealed(image, {"runtime": {name: answer[name] for name in ("main", "log", "control")}})
             began, took = took, answer["us"] + int((os.times().elapsed - at) * 1_000_000)
         image, _ = verified(own, 0, 0, digest)
         answer = _run({"restore": restore_input(image, criu.program), "work": str(work)})

@@ -75,7 +75,7 @@ def image_bytes(image: Image) -> int:
 def sealed(image: Image, facts: dict[str, Any]) -> tuple[str, int]:
     """Make a saved state durable and write its manifest. Its SHA-256, and the bytes of all files. Raises `OSError`, `BadImage`.
 
-    facts: `main`, `log` and what else a restore must know.
+    facts: `runtime`, what that needs to restore it, and what else a restore must know.
     """
     with _opened(image.folder, image.name) as handle:
         if _own(os.fstat(handle)) != image.identity:
@@ -117,7 +117,7 @@ def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image,
             for file, facts in expected.items():
                 if _digest(handle, file) != facts:
                     raise BadImage(f"{file} was changed")
-            return Image(folder, name, _own(status), manifest["main"], manifest["log"]), manifest
+            return Image(folder, name, _own(status), manifest["runtime"]), manifest
     except OSError as problem:
         raise BadImage(f"it cannot be read: {problem.strerror}") from None
 

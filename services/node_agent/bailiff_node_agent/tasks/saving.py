@@ -67,7 +67,6 @@ class Saver:
         """Raises `NotSaved`."""
         if not runtime.capabilities.saves:
             raise NotSaved("this node has no program that saves tasks")
-        log = runtime.log_path(task.key)
         kill_at, image = eviction.kill_boottime_us, await self._image(task, eviction)
         await runtime.deadlines(task.key, kill_at, kill_at)  # a supervisor without an agent sends no TERM meanwhile
         self.stages.reach(task, eviction, "frozen", driver=DRIVER)
@@ -79,7 +78,7 @@ class Saver:
         if dumped.why_not:
             raise NotSaved(dumped.why_not)
         self.stages.reach(task, eviction, "dumped", driver=DRIVER, bytes=await job_files.reading(image_bytes, image))
-        facts = {"driver": DRIVER, "main": dumped.main, "log": str(log), "cpu": self.context.cpu_features}
+        facts = {"driver": DRIVER, "runtime": dict(dumped.facts), "cpu": self.context.cpu_features}
         try:
             digest, size = await job_files.reading(sealed, image, facts)
         except (OSError, BadImage) as problem:

@@ -35,8 +35,11 @@ def open_image(at: dict[str, Any]) -> int:
     return handle
 
 
-def dump(request: dict[str, Any], init: int, main: int) -> int:
+def dump(request: dict[str, Any], init: int, main: int, cgroup: "str | None") -> int:
     """Begin to save this process and its children, whose id is that in the namespaces of `init`; they stay stopped.
+
+    cgroup: the task's. From another one, CRIU (4.2) would note that of each thread, and wait at the restore, for ever, for its
+    own helper that moves threads, which does not run where cgroups are to be left alone.
 
     Returns the pid of who waits for CRIU; its exit code is CRIU's, or 128 plus the signal that ended it.
     """
@@ -46,6 +49,9 @@ def dump(request: dict[str, Any], init: int, main: int) -> int:
         os.close(image)
         return pid
     try:
+        if cgroup is not None:
+            with open(f"{cgroup}/cgroup.procs", "w") as group:
+                group.write("0")
         enter(init)
         arguments = ["dump", "--tree", str(main), "--leave-stopped", "--log-file", DUMP_LOG]
         code = os.waitstatus_to_exitcode(os.waitpid(_run(request["criu"], arguments, image), 0)[1])
@@ -54,19 +60,22 @@ def dump(request: dict[str, Any], init: int, main: int) -> int:
         os._exit(1)
 
 
-def restore(how: dict[str, Any], image: int, work: int, log: int) -> int:
+def restore(how: dict[str, Any], image: int, work: int, held: "dict[str, int]") -> int:
     """Restore in the namespaces of this process, as its children. CRIU's exit code, negative for a signal.
 
-    work: folder of CRIU's own log. log: the task's, in the place of the one that `how` names.
+    work: folder of CRIU's own log. held: handles for the paths that were open and are others now: log, control directory.
     """
     with open("/proc/sys/kernel/ns_last_pid", "w") as file:
         file.write(str(_before_free_ids(image)))
-    os.set_inheritable(log, True)
     os.set_inheritable(work, True)
     arguments = ["restore", "--restore-detached", "--restore-sibling", "--work-dir", f"/proc/self/fd/{work}"]
-    arguments += ["--log-file", RESTORE_LOG, "--inherit-fd", f"fd[{log}]:{how['log'].lstrip('/')}"]
+    arguments += ["--log-file", RESTORE_LOG]
+    for path, handle in held.items():
+        os.set_inheritable(handle, True)
+        arguments += ["--inherit-fd", f"fd[{handle}]:{path.lstrip('/')}"]
     code = os.waitstatus_to_exitcode(os.waitpid(_run(how["criu"], arguments, image), 0)[1])
-    os.close(log)
+    for handle in held.values():
+        os.close(handle)
     return code
 
 

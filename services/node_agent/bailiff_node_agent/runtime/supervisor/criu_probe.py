@@ -34,6 +34,7 @@ def main() -> None:
         "working_dir": "/",
         "log": log,
         "hidden": [],
+        "control_dir": folder,
         "restore": asked.get("restore"),
     }
     init = start_init(launch, Lease(f"{folder}/lease.json", folder), lambda _: None, folder)
@@ -57,7 +58,7 @@ def _dumped(init: Init, asked: dict[str, Any], log: str) -> dict[str, Any]:
         return pid in exited
 
     _until(is_over, "CRIU did not end")
-    return {"code": exited[pid], "us": boottime_us() - began, "main": init.inner, "log": log, "why": ""}
+    return {"code": exited[pid], "us": boottime_us() - began, "main": init.inner, "log": log, "control": "", "why": ""}
 
 
 def _restored(init: Init) -> dict[str, Any]:

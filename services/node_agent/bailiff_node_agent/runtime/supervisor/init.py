@@ -35,6 +35,7 @@ class Init:
         self.code: int | None = None
         self.restored = restored
         self.is_over = False
+        self.cgroup: str | None = None
         self.inner: int | None = None
         self._unread = b""
 
@@ -58,7 +59,7 @@ class Init:
         """Begin to save the main process and its children; the pid of who does it. Raises `OSError`."""
         if self.inner is None:
             raise ProcessLookupError(errno.ESRCH, "the task does not run")
-        return criu.dump(request, self.pid, self.inner)
+        return criu.dump(request, self.pid, self.inner, self.cgroup)
 
 
 def start_init(launch: dict[str, Any], lease: Lease, record: "Callable[[int], None]", task_dir: str) -> Init:
@@ -86,7 +87,9 @@ def start_init(launch: dict[str, Any], lease: Lease, record: "Callable[[int], No
         with contextlib.suppress(BrokenPipeError):
             os.write(recorded, b"1")
         os.close(recorded)
-        return Init(pid, why_not, reports, restored)
+        init = Init(pid, why_not, reports, restored)
+        init.cgroup = launch.get("cgroup")
+        return init
     with Beginning(writer) as at:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -138,7 +141,10 @@ def _restore(launch: dict[str, Any], image: int, work: int, telling: int) -> int
     began, how = boottime_us(), launch["restore"]
     code, why = 1, ""
     try:
-        code = criu.restore(how, image, work, _open_log_inside(launch))
+        held = {how["log"]: _open_log_inside(launch)}
+        if how["control"]:  # a job whose path to the socket would be too long holds it open
+            held[how["control"]] = os.open(launch["control_dir"], os.O_PATH | os.O_DIRECTORY)
+        code = criu.restore(how, image, work, held)
     except OSError as problem:
         why = problem.strerror or str(problem)
     _tell(telling, {"restored": {"code": code, "us": boottime_us() - began, "why": why}})
