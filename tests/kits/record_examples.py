@@ -121,6 +121,23 @@ DATA: dict[str, dict[str, Any]] = {
     "EvictionStageReached": {**TASK, "stage": "term_sent", "elapsed": 2 * SECOND},
     "TaskProgressed": {**TASK, "step": 130, "total_steps": 500, "checkpoint": CHECKPOINT, "checkpoint_age": 3 * SECOND},
     "TaskResumed": {**TASK, "attempt": 2, "step": 120, "from_attempt": 1, "skipped_checkpoints": 1, "steps_lost": 10},
+    "TaskRestored": {
+        **TASK,
+        "attempt": 2,
+        "from_attempt": 1,
+        "driver": "criu",
+        "bytes": 1 << 30,
+        "verified": SECOND,
+        "restored": 2 * SECOND,
+    },
+    "TaskRestoreFailed": {
+        **TASK,
+        "attempt": 2,
+        "from_attempt": 1,
+        "driver": "criu",
+        "reason": "pages-1.img is not as it was saved",
+        "lost_gpu_ms": 3_600_000,
+    },
     "TaskEvictionCancelled": TASK,
     "TaskCancelEvictionRefused": TASK,
     "ProposalReceived": {
@@ -238,6 +255,8 @@ TaskVanished: task vanished        train-7/0  on gpu-01, unknown to its node; ex
 EvictionStageReached: eviction             train-7/0  TERM sent, on gpu-01, 2s after the notice
 TaskProgressed: progress             train-7/0  on gpu-01, step 130 of 500, checkpoint of step 120, 256MiB in 1s, 3s ago
 TaskResumed: task resumed         train-7/0  on gpu-01, attempt 2, at step 120, saved by attempt 1, 10 steps lost, 1 damaged checkpoint skipped
+TaskRestored: task restored        train-7/0  on gpu-01, attempt 2, from the snapshot of attempt 1, 1GiB by criu, verified in 1s, restored in 2s
+TaskRestoreFailed: restore failed       train-7/0  on gpu-01, attempt 2, pages-1.img is not as it was saved, the snapshot of attempt 1 is lost, with 1.0 GPU-h of work
 TaskEvictionCancelled: eviction cancelled   train-7/0  on gpu-01, keeps running
 TaskCancelEvictionRefused: cancel refused       train-7/0  on gpu-01, too late: it was already told to stop; it resumes later
 ProposalReceived: proposal             selection 4  computed at #19; #19 serve-2: 1 victim, #20 big: gave-up

@@ -363,6 +363,8 @@ NOT_IN_A_PLAN = {  # fields of a submitted job: why a snapshot's job has none
     "restart_backoff": "likewise",
     "after": "a job that waits for others asks for nothing yet",
     "ports": "of no effect on decisions",
+    "checkpoint": "no node of a snapshot saves tasks",
+    "snapshots": "likewise",
 }
 RENAMED = {"job": "name", "cpu_milli": "cpus", "memory_bytes": "memory", "node": "name", "profile": "mig", "gpu_milli": "gpus"}
 OF_A_REPORT = {"number", "incarnation", "machine_id", "boot_id", "report_number", "announced", "kind", "fault"}

@@ -14,11 +14,12 @@ from tests.kits.sim_worlds import HOUR, MINUTE, SECOND, Reread, World, policy, r
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, Wire, encode, record_hash
-from bailiff_core.records.facts import SnapshotOffer
+from bailiff_core.records.facts import JobSubmitted, SnapshotOffer
 from bailiff_sim.digest import digest_of
 from bailiff_sim.engine import Simulation
 from bailiff_sim.run_stats import Result
 from bailiff_sim.timeline import Delays
+from bailiff_sim.workload import WorkloadEvent
 
 PREEMPT = policy(preemption={"scope": "pool", "selection_backoff": "30s"}, eviction={"grace": "60s"})
 
@@ -179,14 +180,19 @@ def test_the_digest_covers_the_bytes_also_if_they_are_not_kept() -> None:
 def saved_by_nodes(bytes_per_s: int, **rest: object) -> tuple[Result, Reread]:
     """A job of 40 GB that its node saves is preempted after ten minutes."""
     world = World()
-    demand = {"checkpoint": "snapshot", "tasks": (TaskGroup(gpu_milli=8000, memory_bytes=40 * 10**9),)}
-    world.job("train", at=0, runs=HOUR, gpus=8, restart_cost=MINUTE, demand=demand, **rest)
+    world.job("train", at=0, runs=HOUR, gpus=8, restart_cost=MINUTE, demand={"checkpoint": "snapshot"}, **rest)
     world.job("serve", at=10 * MINUTE, runs=5 * MINUTE, gpus=8, cls="inference")
-    offer = SnapshotOffer(driver="criu", bytes_per_s=bytes_per_s)
+    size, offer = TaskGroup(gpu_milli=8000, memory_bytes=40 * 10**9), SnapshotOffer(driver="criu", bytes_per_s=bytes_per_s)
     workload = world.workload()
+    (at, train), *others = workload.events
+    assert isinstance(train, JobSubmitted)
+    sized = train.model_copy(update={"demand": train.demand.model_copy(update={"tasks": (size,)})})
+    events = [WorkloadEvent(at, sized), *others]
     nodes = [node.model_copy(update={"snapshots": (offer,), "memory_bytes": 10**12}) for node in workload.nodes]
     reread = Reread()
-    result = Simulation(replace(workload, nodes=nodes), PREEMPT, sink=reread).run()
+    result = Simulation(
+        replace(workload, nodes=nodes, events=[WorkloadEvent(*each) for each in events]), PREEMPT, sink=reread
+    ).run()
     assert reread.replay.difference is None, reread.replay.difference
     return result, reread
 
