@@ -185,3 +185,43 @@ def test_a_job_that_is_paused_for_idleness_displaces_nobody_in_the_same_cycle():
     assert not [each for each in made if isinstance(each, PreemptionDecided)]
     assert story.job("low").phase == "running"
     assert story.job("grows").phase == "evicting"
+
+
+@examples(80)
+@given(st.integers(2, 4), st.integers(1, 8), st.lists(st.integers(0, 5), min_size=20, max_size=40), st.booleans())
+def test_a_preemptor_that_never_starts_costs_each_victim_at_most_one_eviction(nodes, gpus, chances, backfills):
+    story = Story(policy(preemption=RULES, restarts={"max_start_failures": 1000}))
+    for number in range(nodes):
+        story.node(f"n{number}")
+        story.submit(f"low{number}", gpus=8 if number % 2 else 5)
+        story.submit(f"small{number}", gpus=3, cls="build" if backfills else None)
+    lows = list(story.state.jobs)
+    for name in lows:
+        if story.job(name).phase == "starting":
+            story.started(name)
+    story.submit("never", gpus=gpus, tasks=2, cls="interactive")
+    evicted_for_it: list[str] = []
+    for chance in chances:
+        while story.state.selection is not None:
+            made = story.propose()
+            decided = [each for each in made if isinstance(each, PreemptionDecided) and each.preemptor.job == "never"]
+            evicted_for_it += [choice.job for each in decided for choice in each.victims]
+        for name in lows:
+            if story.job(name).phase == "evicting":
+                story.begin(name)
+                story.staged(name, "noticed")
+                story.ends(name, 85)
+        for index in story.members("never", "starting"):
+            if index not in story.members("never", "starting"):
+                continue
+            at = story.at("never", index)
+            if chance % 2:
+                story.cycle(facts.TaskStartRefused(**at, reason="no"))
+            else:
+                story.cycle(facts.TaskExited(**at, exit_code=-9, unobserved=True), facts.TaskReleased(**at))
+        for name in lows:
+            if story.job(name).phase == "starting":
+                story.started(name)
+        story.wait((1 + 20 * chance) * SECOND)
+    assert len(evicted_for_it) == len(set(evicted_for_it)), evicted_for_it
+    story.holds()

@@ -716,3 +716,20 @@ def test_a_wait_for_the_next_request_names_its_field_and_until_when() -> None:
     (text,) = waits_of(story, "high")
     assert text.startswith("Its next preemption request is possible from 01-01 00:01:01 on ")
     assert text.endswith("(policy field preemption.selection_backoff).")
+
+
+def test_a_job_that_does_not_start_says_what_the_node_said_and_where_it_is_not_placed_again():
+    story = Story(policy(restarts={"max_start_failures": 2}))
+    story.node("n1")
+    story.node("n2")
+    story.submit("job", gpus=8)
+    first = story.at("job", 0)
+    story.cycle(facts.TaskStartRefused(**first, reason="no user ada here"))
+    found = explained(story, "job")["Why is it pending?"]
+    assert f"Its last attempt did not start: {first['node']} says: no user ada here." in found
+    assert any(text.startswith(f"It is not placed on {first['node']} again until") for text in found)
+    story.wait(story.job("job").not_before - story.time)
+    story.cycle(facts.TaskStartRefused(**story.at("job", 0), reason="no user ada here"))
+    found = explained(story, "job")
+    assert ": its last 2 attempts did not start (policy field" in found["What is its state?"][0]
+    assert found["Why did it not start?"][0].startswith("Its last 2 attempts did not start: ")

@@ -172,9 +172,13 @@ class TaskStartedReport(TaskReport):
 
 
 class TaskStartRefusedReport(TaskReport):
-    """The agent refused the command to start the task, for this reason."""
+    """The agent refused the command to start the task, for this reason.
+
+    was_started: it had begun to start it before, and does not know what came of that.
+    """
 
     reason: Annotated[str, Field(max_length=1000)]
+    was_started: bool = False
 
 
 class EvictionStageReport(TaskReport, Stage):

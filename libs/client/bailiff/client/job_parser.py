@@ -172,6 +172,7 @@ GROUP_FIELDS: Mapping[str, Field] = {
     "gpu_model": Field(("gpu_models",), _one_or_more),
     "node_labels": Field(("node_labels",)),
     "nodes": Field(("nodes",), _one_or_more),
+    "exclude_nodes": Field(("excluded_nodes",), _one_or_more),
     "sub_group": Field(("sub_group",)),
     "order": Field(("order",)),
 }

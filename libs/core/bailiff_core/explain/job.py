@@ -9,6 +9,7 @@ from bailiff_core.records import Record
 from .claims import claim_sentences
 from .dependencies import dependency_sentences
 from .evictions import earlier_evictions, eviction_course, eviction_reasons, evicts, evicts_surplus_only, return_sentences
+from .failed_starts import failed_start_sentences
 from .job_state import preemptor_of, state_sentences
 from .open_job_limits import limit_sentences
 from .pending import newest_refusal, obstacle_sentences, pending_sentences, since_queued
@@ -35,6 +36,8 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
         refusal = newest_refusal(since_queued(history))
         sections.append(Section("What would unblock it?", tuple(unblocking_sentences(state, job, refusal, without_selection))))
         sections.append(Section("Which limits of open jobs are near?", tuple(limit_sentences(state, job))))
+    elif job.phase == "paused":
+        sections.append(Section("Why did it not start?", tuple(failed_start_sentences(job, history))))
     elif job.id in state.queue:
         sections.append(Section("Why are some of its tasks pending?", tuple(obstacle_sentences(state, job))))
     evicted = [record for record in history if evicts(record, job.id)]

@@ -11,6 +11,7 @@ from bailiff_core.queue.preemption_delay import delay_text, may_preempt_from
 from bailiff_core.records import Record, decisions, facts
 
 from .drained_nodes import DrainedNodes
+from .failed_starts import failed_start_sentences
 from .not_placed import held_back, waits_until, what_it_lacks
 from .pending_records import CONCLUSIVE
 from .sentences import Sentence, clock, listed, newest_of, seqs_of, without_stop
@@ -35,6 +36,7 @@ def pending_sentences(
     waits = waits_until(state, job)
     if waits is not None:
         yield Sentence(f"Restart backoff: {waits}.", seqs_of(_seq_of(history, decisions.JobRequeued)))
+    yield from failed_start_sentences(job, history)
     yield from _lateness(state, job)
     late = newest_of(recent, decisions.ScheduleTimedOut)
     if late is not None:

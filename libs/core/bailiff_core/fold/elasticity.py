@@ -8,6 +8,7 @@ from bailiff_core.records import decisions, facts
 
 from .allocation import changing, close_preemption, drop_reservation, reindex, set_reservation, tasks_of
 from .eviction_causes import INVOLUNTARY
+from .failed_starts import forget_failed_starts, note_vain_victims
 from .gang import note_stale
 from .log import remember
 from .registry import folds
@@ -52,6 +53,8 @@ def job_shrunk(state: PoolState, decision: decisions.JobShrunk) -> None:
     job = state.jobs[decision.job]
     removed = dict.fromkeys(numbers(decision.tasks))
     note_loss(state, job, [task for task in job.tasks if task.index in removed], decision.lost_gpu_ms)
+    if any(task.start_failed for task in job.tasks if task.index in removed):
+        note_vain_victims(job)
     with changing(state, job):
         job.tasks = [task for task in job.tasks if task.index not in removed]
     job.not_before = max(job.not_before, decision.not_before)
@@ -82,6 +85,7 @@ def job_scaled(state: PoolState, fact: facts.JobScaled) -> None:
         job.demand = job.demand.model_copy(update={"tasks": tuple(groups), "min_tasks": minimum})
     job.scheduling_class = scheduling_class_of(job.demand)
     job.pending_recorded = False
+    forget_failed_starts(job)
     job.next_request_at = job.refused_requests = 0
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True

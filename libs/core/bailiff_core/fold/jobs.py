@@ -14,10 +14,11 @@ from .dependencies import note_dependencies, settle_dependents
 from .displacements import forget_displacements
 from .elasticity import drop_reserved
 from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, VOLUNTARY
+from .failed_starts import forget_failed_starts, forget_refusals, note_failed_start
 from .gang import note_stale
 from .log import limit_grace, note_requester, remember
 from .open_jobs import note_open
-from .outcome import Outcome, attempt_outcome
+from .outcome import NEVER_STARTED, Outcome, attempt_outcome
 from .pending_queue import enqueue
 from .registry import folds
 from .selection import close_requests_of
@@ -77,6 +78,7 @@ def job_priority_class_changed(state: PoolState, fact: facts.JobPriorityClassCha
         apply_priority_class(state, job, entry)
     job.pending_recorded = False
     job.next_request_at = job.refused_requests = 0
+    forget_failed_starts(job)
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
     remember(state, fact.request)
@@ -138,9 +140,10 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
     note_restores(state, job)
     if not any(task.state == "reserved" for task in job.tasks):
         job.reserved_until = None
-        if job.preemption is not None:
-            state.preemptions.pop(job.preemption, None)
-            job.preemption = None
+        preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
+        if preemption is not None:
+            job.victims = tuple(preemption.victims)
+        job.preemption = None
     note_stale(state, job)
     set_phase(state, job, "starting" if job.phase == "reserved" else job.phase)
 
@@ -189,7 +192,12 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     note_attempt(state, job)
     if decision.outcome in NOT_EVICTED:
         state.entitlements_changed = state.seq
-    _count(job, decision.outcome, decision.cause)
+    if decision.rule == NEVER_STARTED:
+        note_failed_start(state, job, decision.refused_by)
+    else:
+        _count(job, decision.outcome, decision.cause)
+    if decision.held:
+        job.paused_seq, job.pause_reason = state.seq, decision.held
     if decision.outcome not in NOT_EVICTED or decision.cause in INVOLUNTARY:
         job.last_eviction = state.now
     if decision.cause in INVOLUNTARY or (decision.cause == GANG_FAILURE and decision.outcome not in NOT_EVICTED):
@@ -251,6 +259,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
     state.indices.retry_unschedulable = True
     close_requests_of(state, job.id)
     forget_displacements(state, job.id)
+    forget_refusals(state, job)
     outcome = decision.outcome
     set_phase(state, job, "failed" if outcome == "evicted" or outcome == "timed-out" else outcome)
     settle_dependents(state, job)

@@ -7,6 +7,7 @@ from bailiff_core.records import facts
 
 from .allocation import recount_shares
 from .devices import mark_device_failed
+from .failed_starts import note_joined
 from .log import remember
 from .registry import folds
 from .tasks import release_task
@@ -90,6 +91,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     # What never fitted the nodes before may fit this one.
     state.indices.infeasible.clear()
     state.indices.changed_nodes[fact.number] = None
+    note_joined(state, fact.node)
     _note_contact(state, fact.node)
 
 

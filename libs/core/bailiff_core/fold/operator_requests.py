@@ -4,6 +4,7 @@ from bailiff_core.model.state import Drain, Eviction, OperatorRequest, PoolState
 from bailiff_core.records import decisions, facts
 
 from .allocation import evict_job, reindex, set_phase, set_reservation, tasks_of
+from .failed_starts import allow_nodes, forget_failed_starts
 from .log import limit_grace, note_requester, remember
 from .registry import folds
 from .selection import close_requests_of
@@ -54,6 +55,10 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     job.paused_seq = None
     job.pause_reason = job.request_reason = ""
     job.requester, job.requester_verified = "", False
+    if job.start_failures:  # what kept it from starting may be mended
+        job.not_before = 0
+    forget_failed_starts(job)
+    allow_nodes(state, job)
     state.indices.touched[job.id] = None
     if job.phase == "paused":
         job.pending_since, job.timeout_recorded, job.pending_recorded = state.now, False, False

@@ -9,6 +9,7 @@ from .eviction_causes import GANG_FAILURE
 YIELDED = 85
 EXIT_0_AFTER_NOTICE = "exit-0-after-notice"
 EXIT_85_WITHOUT_NOTICE = "exit-85-without-notice"
+NEVER_STARTED = "never-started"
 Outcome = Literal["finished", "preempted", "preempted-unclean", "yielded", "failed", "lost"]
 
 
@@ -50,6 +51,8 @@ def rule_of(job: Job, outcome: Outcome) -> str:
     """The rule that made this outcome of the job, where it does not follow from the exit codes alone; else empty."""
     if outcome == "yielded":
         return EXIT_85_WITHOUT_NOTICE
+    if outcome == "lost":
+        return NEVER_STARTED if job.last_start is None and any(task.start_failed for task in job.tasks) else ""
     if not outcome.startswith("preempted"):
         return ""
     return EXIT_0_AFTER_NOTICE if any(_exited_with_0_after_notice(task) for task in job.tasks) else ""

@@ -6,6 +6,7 @@ from bailiff_core.records import facts
 from .allocation import changing, drop_reservation, phase_of, reindex, set_phase
 from .belief import note_start
 from .chosen_devices import move_to_chosen
+from .failed_starts import forget_failed_starts
 from .gang import is_done, note_stale
 from .registry import folds
 from .snapshots import note_stored, note_unsaved
@@ -42,6 +43,7 @@ def task_started(state: PoolState, fact: facts.TaskStarted) -> None:
         job.not_before = grows_from(state, job)
     if job.first_wait is None:
         job.first_wait = state.now - job.submitted_at
+    forget_failed_starts(job)
     if job.phase == "starting":
         set_phase(state, job, "running")
     else:
@@ -61,6 +63,7 @@ def task_start_refused(state: PoolState, fact: facts.TaskStartRefused) -> None:
     job, task = _find(state, fact)
     eviction = task.eviction or job.eviction
     task.noticed = task.noticed or (eviction is not None and eviction.started_seq is not None)
+    task.start_failed = not fact.was_started
     release_task(state, job, task)
 
 
@@ -71,6 +74,7 @@ def task_exited(state: PoolState, fact: facts.TaskExited) -> None:
     with changing(state, job, task):
         task.state, task.exit_code = "exited", None if fact.unobserved else fact.exit_code
         task.reported_done = fact.done or job.demand.on_term == "finish"
+        task.start_failed = task.started_at is None
     _note_leaving(job, task)
     _advance_step(task, fact.step)
     _after_loss(state, job)

@@ -5,14 +5,17 @@ from itertools import islice
 
 from bailiff_core.fold.elasticity import tasks_above_size
 from bailiff_core.fold.eviction_causes import GANG_FAILURE, INVOLUNTARY, VOLUNTARY
+from bailiff_core.fold.failed_starts import excluding
 from bailiff_core.fold.gang import active_tasks
 from bailiff_core.fold.jobs import GROWTH_BACKOFF
-from bailiff_core.fold.outcome import attempt_outcome, rule_of, task_outcome
+from bailiff_core.fold.outcome import NEVER_STARTED, attempt_outcome, rule_of, task_outcome
+from bailiff_core.humanize import count_text
 from bailiff_core.model.grace import grace_by_policy, grace_of
 from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import core_complete, stopped_tasks
 from bailiff_core.model.work_lost import counted_gpu_milli, ends_for_good, lost_gpu_ms
+from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
@@ -110,16 +113,33 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
             cause=cause,
             lost_gpu_ms=lost_gpu_ms(state, job, stopped, for_good=True),
         )
+    rule = rule_of(job, outcome)
     return JobRequeued(
         job=job.id,
         attempt=job.attempt,
         outcome=outcome,
         cause=_recorded_cause(job, cause, preempted=preempted),
         lost_gpu_ms=lost_gpu_ms(state, job, stopped),
-        not_before=0 if preempted else state.now + _backoff(state, job, outcome),
-        rule=rule_of(job, outcome),
+        not_before=0 if preempted else state.now + _backoff(state, job, outcome, rule),
+        rule=rule,
         without=_without(job) if preempted else "",
+        refused_by=_refused_by(state, job) if rule == NEVER_STARTED else (),
+        held=_held(state, job) if rule == NEVER_STARTED else "",
     )
+
+
+def _refused_by(state: PoolState, job: Job) -> tuple[str, ...]:
+    """Nodes on which the attempt did not start, if the job could run on others; otherwise it may be tried there again."""
+    numbers = dict.fromkeys(task.node for task in job.tasks if task.start_failed)
+    names = tuple(sorted(state.nodes[number].name for number in numbers if number in state.nodes))
+    return names if could_ever_fit(state, excluding(job.demand, names)) is None else ()
+
+
+def _held(state: PoolState, job: Job) -> str:
+    failures = job.start_failures + 1
+    if failures < state.rules.restarts.max_start_failures:
+        return ""
+    return f"its last {count_text(failures, 'attempt')} did not start (policy field restarts.max_start_failures)"
 
 
 def _without(job: Job) -> str:
@@ -137,13 +157,15 @@ def _recorded_cause(job: Job, cause: str, *, preempted: bool) -> str:
     return job.restart_cause if cause == "resize" and job.restart_cause in INVOLUNTARY else cause
 
 
-def _backoff(state: PoolState, job: Job, outcome: str) -> int:
-    """Backoff, µs: doubled with each earlier failure or loss, or with each time that the job yielded, up to `max_backoff`.
+def _backoff(state: PoolState, job: Job, outcome: str, rule: str) -> int:
+    """Backoff, µs: doubled with each earlier failure or loss, up to `max_backoff`; failed starts and yields have their own.
 
     The first is the job's own, and no shorter than the policy's.
     """
     rules = state.rules.restarts
     earlier = job.yields if outcome == "yielded" else job.failures + job.losses
+    if rule == NEVER_STARTED:
+        earlier = job.start_failures
     first = max(rules.backoff, job.demand.restart_backoff or 0)
     return min(first << min(earlier, 16), max(first, rules.max_backoff))
 

@@ -34,7 +34,8 @@ class TaskGroup(Document):
     """`count` equal tasks. GPUs in thousandths of one (2000: two whole ones), CPU in millicores, memory in bytes.
 
     `gpu_share_milli` and `gpu_share_bytes` request a share of each of `gpu_devices` devices instead of whole ones;
-    `mig_profile` requests `gpu_devices` MIG devices of that profile.
+    `mig_profile` requests `gpu_devices` MIG devices of that profile. `nodes` are the only ones that it may use, if any are
+    named; `excluded_nodes` are those that it may not.
     """
 
     count: Annotated[Integer, Field(ge=1, le=10_000)] = 1
@@ -48,6 +49,7 @@ class TaskGroup(Document):
     gpu_models: tuple[GpuModel, ...] = ()
     node_labels: Labels = Field(default_factory=dict)
     nodes: tuple[NodeName, ...] = ()
+    excluded_nodes: tuple[NodeName, ...] = ()
     sub_group: Annotated[Name, pseudonym("group")] | None = None
     order: Integer | None = None
 

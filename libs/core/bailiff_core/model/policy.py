@@ -243,7 +243,7 @@ class EvictionRules(Document):
 
 
 class RestartRules(Document):
-    """Restart backoff after a failure, a loss, or a job's own exit with 85. Evictions do not count.
+    """Restart backoff after a failure, a loss, a start that failed, or a job's own exit with 85. Evictions do not count.
 
     It is `backoff`, doubled for each further restart, at most `max_backoff`.
 
@@ -251,6 +251,7 @@ class RestartRules(Document):
         grow_after: Minimum run time before a job with `elastic: restart` restarts to grow.
         max_failures: Default maximum number of retries after failed attempts.
         max_yields: Maximum number of restarts of a job that exits with 85 without an eviction notice.
+        max_start_failures: How many attempts in a row may fail to start until the job is paused.
     """
 
     backoff: Duration = 2_000_000
@@ -258,6 +259,7 @@ class RestartRules(Document):
     grow_after: Duration = 300_000_000
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 3
     max_yields: Annotated[Integer, Field(ge=0, le=1000)] = 10
+    max_start_failures: Annotated[Integer, Field(ge=1, le=1000)] = 5
 
 
 class NodeRules(Document):

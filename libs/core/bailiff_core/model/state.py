@@ -210,6 +210,7 @@ class Task:
         not_restored: Why it does not, though there is one.
         restored: It does.
         ended_untold: The decision of the eviction in which it ended unfinished, after its start and before any notice on record.
+        start_failed: Its node refused to start it, or it ended before it ran.
     """
 
     index: int
@@ -245,6 +246,7 @@ class Task:
     restores: bool = False
     not_restored: NotRestored = ""
     restored: bool = False
+    start_failed: bool = False
 
     @property
     def notified(self) -> bool:
@@ -326,6 +328,10 @@ class Job:
         unsaved_seq: The record of the snapshot, or its restore, that failed, unless a later one was stored.
         waits_for: The jobs that must succeed, or end, before it joins the queue.
         failed_dependency: The job among them that did not succeed.
+        start_failures: How many of its attempts in a row did not start.
+        refused_by: Nodes that did not start its tasks, and are excluded for it: in `excluded_nodes` of its demand.
+        victims: Victims of the preemption with which its attempt started, or grew, until it runs.
+        victims_in_vain: Victims of its attempts that did not start. It evicts none of them again until it has run.
     """
 
     id: str
@@ -389,6 +395,10 @@ class Job:
     failed_dependency: str = ""
     snapshot: StoredSnapshot | None = None
     unsaved_seq: int | None = None
+    start_failures: int = 0
+    refused_by: tuple[str, ...] = ()
+    victims: tuple[str, ...] = ()
+    victims_in_vain: tuple[str, ...] = ()
 
     @property
     def queued_since(self) -> int:
@@ -599,6 +609,7 @@ class PoolState:
         reclaimed_at: When a project was last reclaimed from.
         displaced_by: By victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
         entitlements_changed: The last record of `fold/entitlement_changes.py`.
+        refusals: By name of a node, the jobs that it did not start.
         freed_seq: The last record after which a job that did not fit may fit.
         dependents: By job, the jobs that wait for it.
         attachments: By the seq of `AttachGranted` (`fold/attachments.py`).
@@ -652,6 +663,7 @@ class PoolState:
     reclaimed_at: dict[str, int] = field(default_factory=dict)
     displaced_by: dict[str, dict[str, int]] = field(default_factory=dict)
     entitlements_changed: int = -1
+    refusals: dict[str, dict[str, None]] = field(default_factory=dict)
     freed_seq: int = -1
     attachments: dict[int, Attachment] = field(default_factory=dict)
     draining: dict[int, None] = field(default_factory=dict)

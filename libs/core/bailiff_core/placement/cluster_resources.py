@@ -322,7 +322,7 @@ def eligible_key(need: TaskRequirements) -> EligibleKey:
 
 def is_eligible(need: TaskRequirements, node: NodeResources) -> bool:
     """Whether the node matches the requirements, full or not."""
-    if not need.selector.admits(node.labels) or (need.nodes and node.name not in need.nodes):
+    if not need.selector.admits(node.name, node.labels) or (need.nodes and node.name not in need.nodes):
         return False
     return need.hosts(node.units, node.devices_of(need.models, need.profile)) >= need.devices
 

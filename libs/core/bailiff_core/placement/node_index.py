@@ -97,7 +97,7 @@ class NodeIndex:
             return
         eligible = self._eligible.get(node)
         if eligible is None:
-            if not self._selector.admits(node.labels):
+            if not self._selector.admits(node.name, node.labels):
                 return
             eligible = self._eligible[node] = node.devices_of(self._selector.models, self._selector.profile)
         if self._indexed.get(node) is not node.future:

@@ -43,11 +43,9 @@ class PlacementScope:
 
     def selector(self, need: TaskRequirements) -> NodeSelector:
         """The requirements' node selector, narrowed to the labels of this scope."""
-        return (
-            NodeSelector(need.models, tuple(sorted(dict.fromkeys(need.labels + self.labels))), need.profile)
-            if self.labels
-            else need.selector
-        )
+        if not self.labels:
+            return need.selector
+        return need.selector._replace(labels=tuple(sorted(dict.fromkeys(need.labels + self.labels))))
 
 
 ANYWHERE = PlacementScope()
@@ -243,4 +241,5 @@ def _nodes_to_scan(
         return [(node, eligible) for node, eligible in found if node in nodes_in_scope]
     if scope.within is None or (scope.labels and len(scope.within) > MAX_SCANNED):
         return None
-    return [(node, node.devices_of(need.models, need.profile)) for node in scope.within if need.selector.admits(node.labels)]
+    admitted = (node for node in scope.within if need.selector.admits(node.name, node.labels))
+    return [(node, node.devices_of(need.models, need.profile)) for node in admitted]

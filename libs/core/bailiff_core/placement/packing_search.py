@@ -274,9 +274,9 @@ def _equivalence_key(node: NodeResources, requirements: list[TaskRequirements], 
     """Equal for nodes that are interchangeable for all remaining tasks."""
     free = node.future if future else node.now()
     admits = tuple(not need.nodes or node.name in need.nodes for need in requirements)
-    labels = tuple(need.selector.admits(node.labels) for need in requirements)
+    selected = tuple(need.selector.admits(node.name, node.labels) for need in requirements)
     kinds = sorted(device_class(node, number, future=future) for number in bits(node.usable))
-    return (admits, labels, free.cpu_milli, free.memory_bytes, free.slots, tuple(kinds))
+    return (admits, selected, free.cpu_milli, free.memory_bytes, free.slots, tuple(kinds))
 
 
 def device_class(node: NodeResources, number: int, *, future: bool) -> tuple[int, int, str]:

@@ -32,7 +32,8 @@ def unshared_checkpoints(state: PoolState, demand: JobDemand) -> str | None:
 def _fits_task(node: Node, group: TaskGroup) -> bool:
     models = not group.gpu_models or any(device.model in group.gpu_models for device in node.devices)
     labels = all(node.labels.get(name) == value for name, value in group.node_labels.items())
-    fitting = models and labels and (not group.nodes or node.name in group.nodes)
+    named = (not group.nodes or node.name in group.nodes) and node.name not in group.excluded_nodes
+    fitting = models and labels and named
     return fitting and _devices_of_profile(node, group.mig_profile) >= devices_of(group)
 
 

@@ -12,15 +12,23 @@ from bailiff_core.model.units import Unit
 
 
 class NodeSelector(NamedTuple):
-    """GPU models, node labels and MIG profile that a task requires. Without a profile it uses GPUs, and no MIG devices."""
+    """What a task requires of a node. Without a MIG profile it uses GPUs, and no MIG devices.
+
+    Attributes:
+        models: GPU models.
+        labels: The node's labels.
+        profile: MIG profile.
+        excluded: Names of nodes that it may not use.
+    """
 
     models: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
     profile: str = ""
+    excluded: tuple[str, ...] = ()
 
-    def admits(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels matches."""
-        return all(labels.get(key) == value for key, value in self.labels)
+    def admits(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the node of this name, with these labels, matches."""
+        return all(labels.get(key) == value for key, value in self.labels) and name not in self.excluded
 
 
 class TaskRequirements(NamedTuple):
@@ -30,6 +38,7 @@ class TaskRequirements(NamedTuple):
         gpus: Number of whole devices; 0: `share_milli` thousandths or `share_bytes` bytes of each of `devices` distinct ones.
         profile: The devices are MIG devices of this profile; empty: GPUs.
         nodes: Names of the nodes that it may use; empty: any.
+        excluded: Names of nodes that it may not use.
     """
 
     gpus: int
@@ -42,11 +51,13 @@ class TaskRequirements(NamedTuple):
     share_milli: int = 0
     share_bytes: int = 0
     profile: str = ""
+    excluded: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, group: TaskGroup) -> "TaskRequirements":
         """Requirements of each task of the group. GPU models are ignored for tasks without GPUs."""
-        if not (group.gpu_models or group.node_labels or group.nodes or group.mig_profile or shares_devices(group)):
+        nodes = group.nodes or group.excluded_nodes
+        if not (group.gpu_models or group.node_labels or nodes or group.mig_profile or shares_devices(group)):
             gpus = group.gpu_milli // 1000
             return cls(gpus, group.cpu_milli, group.memory_bytes, devices=gpus)
         devices, shared = devices_of(group), shares_devices(group)
@@ -61,12 +72,13 @@ class TaskRequirements(NamedTuple):
             group.gpu_share_milli or 0,
             group.gpu_share_bytes or 0,
             group.mig_profile or "",
+            tuple(sorted(dict.fromkeys(group.excluded_nodes))),
         )
 
     @property
     def selector(self) -> NodeSelector:
         """The node selector."""
-        return NodeSelector(self.models, self.labels, self.profile)
+        return NodeSelector(self.models, self.labels, self.profile, self.excluded)
 
     @property
     def shared(self) -> bool:

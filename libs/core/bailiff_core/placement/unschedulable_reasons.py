@@ -75,6 +75,8 @@ def _diagnostics(cluster: ClusterResources, need: TaskRequirements) -> tuple[int
 def _mismatch(node: NodeResources, need: TaskRequirements) -> str | None:
     if need.nodes and node.name not in need.nodes:
         return "is not in the job's node list"
+    if node.name in need.excluded:
+        return "is excluded for the job"
     for key, value in need.labels:
         if node.labels.get(key) != value:
             return f"lacks the label {key}={value}"

@@ -62,6 +62,8 @@ class BackfilledVictims:
         """Whether the job may be evicted for the head at some time: it is preemptible, not excluded, and behind the head."""
         if not self._by_preempt or not job.preemptible or queue_key(job) <= self._key:
             return False
+        if job.id in self._head.job.victims_in_vain:
+            return False
         return not is_excluded(self._snapshot.state, job)
 
     def permits(self, job: Job) -> bool:

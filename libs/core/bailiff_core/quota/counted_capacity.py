@@ -122,13 +122,13 @@ class CountedCapacity:
     def _hosts(self, need: TaskRequirements, shape: Shape) -> Iterable[int]:
         """The nodes of this shape whose name and labels the task accepts."""
         nodes = self._nodes[shape]
-        if not need.labels and not need.nodes:
+        if not _selects(need):
             return nodes
         admitted = (node for node in nodes.values() if not need.nodes or node.name in need.nodes)
-        return (node.number for node in admitted if need.selector.admits(node.labels))
+        return (node.number for node in admitted if need.selector.admits(node.name, node.labels))
 
     def _fit(self, need: TaskRequirements, shape: Shape) -> Fit:
-        need = need._replace(labels=(), nodes=())
+        need = need._replace(labels=(), nodes=(), excluded=())
         key = (need, shape)
         found = self._fits.get(key)
         if found is None:
@@ -189,7 +189,7 @@ class CountedCapacity:
             tasks, devices = self._fit(need, shape)
             if not tasks:
                 continue
-            if need.labels or need.nodes:
+            if _selects(need):
                 of_some.append((need, devices))
                 continue
             everywhere, counts = everywhere | devices, True
@@ -203,6 +203,11 @@ class CountedCapacity:
         for devices in on.values():
             found[devices] = found.get(devices, 0) + 1
         return found
+
+
+def _selects(need: TaskRequirements) -> bool:
+    """Whether the task accepts only some of the nodes, whatever their resources."""
+    return bool(need.labels or need.nodes or need.excluded)
 
 
 def _shape(node: Node, stuck: Resources | None, mig_weights: Mapping[str, int]) -> Shape:

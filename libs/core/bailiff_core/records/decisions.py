@@ -327,8 +327,11 @@ class JobRequeued(Decision):
 
     Attributes:
         rule: The rule that made the outcome, where it does not follow from the exit codes alone: `exit-0-after-notice`,
-            `exit-85-without-notice` (outcome `yielded`).
+            `exit-85-without-notice` (outcome `yielded`), `never-started` (outcome `lost`).
         without: Ranges of the tasks for which no place is reserved, while one is for the others: the job restarts with fewer.
+        refused_by: Nodes on which tasks did not start. The job is not placed there again until they have joined anew, or it is
+            resumed.
+        held: Why it is paused until somebody resumes it; empty: it is not.
     """
 
     job: JobName
@@ -339,6 +342,8 @@ class JobRequeued(Decision):
     not_before: Time = 0
     rule: Annotated[str, Treatment("outcome_rule")] = ""
     without: Ranges = ""
+    refused_by: tuple[NodeName, ...] = ()
+    held: Reason = ""
 
 
 class JobEnded(Decision):

@@ -50,9 +50,14 @@ class TaskStarted(TaskFact):
 
 
 class TaskStartRefused(TaskFact):
-    """The agent did not start the task; the attempt fails."""
+    """The agent did not start the task; the attempt fails.
+
+    Attributes:
+        was_started: It had begun to start it before, and does not know what came of that.
+    """
 
     reason: Reason
+    was_started: bool = False
 
 
 class TaskExited(TaskFact):

@@ -309,6 +309,7 @@ def _preemptor_key(state: PoolState, action: Action, preemptor: Job, under_share
     distinct = (
         bool(preemptor.tasks)
         or no_counter_reclaim.may_be_shielded_from(state, action, preemptor)
+        or bool(preemptor.victims_in_vain)
         or backfilled_victims(state, action, preemptor) is not None
     )
     return (

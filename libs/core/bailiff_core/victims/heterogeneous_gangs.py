@@ -96,7 +96,8 @@ def _fits_only_where(one: TaskRequirements, other: TaskRequirements) -> bool:
     """Whether every node and device that is eligible for `one` is eligible for `other` as well."""
     models = not other.models or (bool(one.models) and all(model in other.models for model in one.models))
     nodes = not other.nodes or (bool(one.nodes) and all(name in other.nodes for name in one.nodes))
-    return models and nodes and one.profile == other.profile and all(label in one.labels for label in other.labels)
+    selected = all(label in one.labels for label in other.labels) and all(name in one.excluded for name in other.excluded)
+    return models and nodes and one.profile == other.profile and selected
 
 
 def _lacks_resources(cluster: ClusterResources, part: Unit) -> bool:

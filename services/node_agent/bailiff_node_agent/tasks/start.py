@@ -221,13 +221,14 @@ class TaskStarter:
         else:
             async with self._slots, task.lock:
                 state = await runtime.start(launch)
-        chosen = task.devices if task.devices != launch.device_ids else ()
-        self._report_started(task, chosen)
+        if isinstance(state, Exit):
+            task.never_ran = True
+            self.exits.exited(task, state)
+            return
+        self._report_started(task, task.devices if task.devices != launch.device_ids else ())
         if snapshot is not None and why_not:
             self._report_not_restored(task, why_not, from_attempt=snapshot.attempt, driver=snapshot.driver)
-        if isinstance(state, Exit):
-            self.exits.exited(task, state)
-        elif launch.restore is not None:
+        if launch.restore is not None:
             self.background.spawn(self._report_restored(task))
 
     async def _verified(self, launch: Launch, snapshot: SnapshotRef) -> Image:
@@ -280,10 +281,11 @@ class TaskStarter:
             task.ordered_by is not None and task.ordered_by < order
         ):  # the task here was started by an earlier command
             reason = "the task was started on this node before, and is gone"
-            self.reporter.report_task(key, order, TaskStartRefusedReport, reason=reason)
+            self.reporter.report_task(key, order, TaskStartRefusedReport, reason=reason, was_started=True)
             return
         if key in self._starting:
             return  # it is reported once it has started
         chooses = self.context.runtimes[task.runtime].capabilities.starts_slowly
-        self._report_started(task, task.devices if chooses else ())
+        if not task.never_ran:
+            self._report_started(task, task.devices if chooses else ())
         self.exits.report_again(task)

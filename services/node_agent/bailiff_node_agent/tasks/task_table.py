@@ -17,6 +17,7 @@ from .task_messages import TaskMessages
 class LocalTask:
     """One task. state: `running`, `exited` or `released`. runtime: its name. ordered_by: seq of the record behind its start.
 
+    never_ran: it ended before it began.
     before, pids: its devices and processes when its eviction began. last_report: number of its release report.
     stages: reached stages of its eviction. lock: held while it is launched, and while its eviction is carried out or cancelled.
     """
@@ -35,6 +36,7 @@ class LocalTask:
     last_report: int | None = None
     ordered_by: int | None = None
     damaged_checkpoints: int = 0
+    never_ran: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def mark_exited(self, end: Exit) -> None:

@@ -135,7 +135,10 @@ def _job_requeued(decision: decisions.JobRequeued, state: PoolState) -> Statemen
     later = until(decision.not_before or None, "not before")
     how = f"attempt {decision.attempt} {decision.outcome}"
     rule = f"rule {decision.rule}" if decision.rule else ""
-    return Statement("job requeued", decision.job, joined(f"{how}: {decision.cause}", fewer, rule, lost, later), "warn")
+    elsewhere = f"not again on {', '.join(decision.refused_by)}" if decision.refused_by else ""
+    held = f"paused: {decision.held}" if decision.held else ""
+    more = joined(f"{how}: {decision.cause}", fewer, rule, lost, elsewhere, held or later)
+    return Statement("job requeued", decision.job, more, "warn")
 
 
 def how_it_ended(decision: decisions.JobEnded) -> str:

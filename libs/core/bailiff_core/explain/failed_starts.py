@@ -1,0 +1,33 @@
+"""Why attempts of a job did not start, in the words of their nodes, and where it is not placed again."""
+
+from collections.abc import Iterable, Sequence
+
+from bailiff_core.humanize import MAX_NAMED, count_text, first_names
+from bailiff_core.model.state import Job
+from bailiff_core.records import Record, facts
+
+from .sentences import Sentence, seqs_of, without_stop
+
+
+def failed_start_sentences(job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    """How many attempts in a row did not start, the newest reason of a node, and the nodes that are excluded since.
+
+    Args:
+        history: The records about the job, in order.
+    """
+    if job.start_failures:
+        newest = next((record for record in reversed(history) if _failed(record)), None)
+        reason = ""
+        if newest is not None and isinstance(newest.data, facts.TaskStartRefused | facts.TaskExited):
+            reason = f": {newest.data.node} says: {without_stop(newest.data.reason)}" if newest.data.reason else ""
+        last = "attempt" if job.start_failures == 1 else count_text(job.start_failures, "attempt")
+        yield Sentence(f"Its last {last} did not start{reason}.", seqs_of(newest.seq if newest is not None else None))
+    if job.refused_by:
+        nodes = first_names(job.refused_by, MAX_NAMED)
+        until = "until the agent there joins anew, or the job is paused and resumed"
+        yield Sentence(f"It is not placed on {nodes} again {until}.", ())
+
+
+def _failed(record: Record) -> bool:
+    data = record.data
+    return isinstance(data, facts.TaskStartRefused) or (isinstance(data, facts.TaskExited) and data.unobserved)

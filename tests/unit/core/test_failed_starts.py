@@ -1,0 +1,143 @@
+"""Attempts that never start: counted apart, elsewhere next time, and no victim is evicted for them twice."""
+
+import pytest
+from tests.kits.log_builder import SECOND, Story, policy
+
+from bailiff_core.records import facts
+
+ROOMY = policy(restarts={"max_start_failures": 5}, preemption={"scope": "pool"})
+
+
+def pool(*nodes: str, rules=ROOMY) -> Story:
+    story = Story(rules)
+    for node in nodes:
+        story.node(node)
+    return story
+
+
+def refuse(story: Story, job: str, reason: str = "no such user") -> None:
+    """Every task that is to start is refused by its node."""
+    indices = story.members(job, "starting")
+    story.cycle(*(facts.TaskStartRefused(**story.at(job, index), reason=reason) for index in indices))
+
+
+def preempt(story: Story, victim: str) -> None:
+    """The open selection is answered, and the victim leaves."""
+    while story.state.selection is not None:
+        story.propose()
+    story.begin(victim)
+    story.staged(victim, "noticed")
+    story.ends(victim, 85)
+
+
+def back_off(story: Story, job: str) -> None:
+    story.wait(max(0, story.job(job).not_before - story.time))
+
+
+def test_a_node_that_refuses_a_job_is_not_offered_to_it_again_while_others_could_take_it():
+    story = pool("n1", "n2")
+    story.submit("job", gpus=4)
+    first = story.at("job", 0)["node"]
+    refuse(story, "job")
+    (requeued,) = story.decisions("JobRequeued")
+    assert (requeued.outcome, requeued.rule, requeued.refused_by, requeued.held) == ("lost", "never-started", (first,), "")
+    back_off(story, "job")
+    assert story.at("job", 0)["node"] != first
+    story.started("job")
+    assert story.job("job").start_failures == 0
+
+
+def test_the_node_is_offered_again_when_its_agent_joins_anew():
+    story = pool("n1", "n2")
+    story.submit("job", gpus=4)
+    first = story.at("job", 0)["node"]
+    refuse(story, "job")
+    story.node(first)
+    assert story.job("job").refused_by == ()
+    assert not story.state.refusals
+    assert story.job("job").demand.tasks[0].excluded_nodes == ()
+
+
+def test_on_the_only_node_it_is_tried_again_later_and_later_and_paused_after_five_attempts():
+    story = pool("n1")
+    story.submit("job", gpus=4)
+    waits = []
+    for _ in range(5):
+        refuse(story, "job")
+        waits.append((story.job("job").not_before - story.time) // SECOND)
+        back_off(story, "job")
+    assert waits == [2, 4, 8, 16, 32]
+    job = story.job("job")
+    assert job.phase == "paused"
+    assert job.losses == job.failures == 0
+    assert job.pause_reason == "its last 5 attempts did not start (policy field restarts.max_start_failures)"
+    story.resume("job")
+    story.expect("JobPlaced", job="job")
+    assert job.start_failures == 0
+
+
+def test_a_job_that_refuses_to_start_costs_its_victim_one_eviction():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    story.submit("urgent", gpus=8, cls="interactive")
+    preempt(story, "low")
+    refuse(story, "urgent")
+    story.expect("JobPlaced", job="low")  # its place is free again while the other one waits
+    story.started("low")
+    back_off(story, "urgent")
+    while story.state.selection is not None:
+        (decision,) = [each for each in story.propose() if each.NAME == "PreemptionRefused"]
+        assert "evicted-in-vain" in str(decision.explanation)
+    assert story.job("low").phase == "running"
+    assert story.job("low").evictions == 1
+
+
+def test_once_it_is_resumed_it_may_evict_the_victim_again():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    story.submit("urgent", gpus=8, cls="interactive")
+    preempt(story, "low")
+    refuse(story, "urgent")
+    story.started("low")
+    story.pause("urgent")
+    story.resume("urgent")
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("low").phase == "evicting"
+
+
+def test_an_exit_before_the_start_counts_as_a_start_that_failed():
+    story = pool("n1")
+    story.submit("job", gpus=4)
+    story.cycle(facts.TaskExited(**story.at("job", 0), exit_code=-9, unobserved=True, reason="no node admits its pod"))
+    story.cycle(facts.TaskReleased(**story.at("job", 0)))
+    assert story.job("job").start_failures == 1
+
+
+@pytest.mark.parametrize("ends", ["vanished", "was_started", "lost"])
+def test_a_loss_that_is_not_the_fault_of_the_job_is_no_failed_start(ends):
+    story = pool("n1", "n2")
+    story.submit("job", gpus=4)
+    at = story.at("job", 0)
+    if ends == "lost":
+        story.lost(at["node"])
+    elif ends == "vanished":
+        story.cycle(facts.TaskVanished(**at))
+    else:
+        story.cycle(facts.TaskStartRefused(**at, reason="it was started here before, and is gone", was_started=True))
+    assert (story.job("job").start_failures, story.job("job").losses) == (0, 1)
+
+
+def test_a_grown_gang_whose_new_tasks_never_start_evicts_nobody_twice():
+    story = pool("n1", "n2")
+    story.runs("low", gpus=8)
+    story.submit("gang", gpus=8, tasks=2, min_tasks=1, cls="interactive", elastic="live")
+    story.started("gang", 0)
+    preempt(story, "low")
+    refuse(story, "gang")
+    story.started("low")
+    back_off(story, "gang")
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("low").phase == "running"
+    assert story.job("low").evictions == 1
