@@ -34,6 +34,7 @@ class JobFields(TypedDict, total=False):
         memory: Memory per task, as in "8GiB".
         gpu_memory: Part of a shared GPU, as in "8GiB".
         nodes: The nodes on which it may run, one or several.
+        exclude_nodes: Nodes on which it may not run, one or several.
         gpu_model: The GPU models on which it may run, one or several.
         groups: For tasks of several kinds, a list of mappings with the fields of a group.
     """
@@ -54,6 +55,7 @@ class JobFields(TypedDict, total=False):
     cpu: Amount
     memory: int | str
     nodes: str | Sequence[str]
+    exclude_nodes: str | Sequence[str]
     node_labels: Mapping[str, str]
     groups: Sequence[Mapping[str, Any]]
     sub_groups: Sequence[Mapping[str, Any]]

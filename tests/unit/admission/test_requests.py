@@ -211,6 +211,14 @@ def test_a_tree_of_sub_groups_has_at_most_eight_levels(story):
     assert "at most 8 levels" in refused(story, submit(**nested(1000)), "malformed").reason
 
 
+def test_at_most_256_tasks_of_a_job_are_beyond_its_minimum(story):
+    (fact,) = ask(story, submit(min_tasks=1, **group(gpu_milli=1000, count=257)))
+    assert isinstance(fact, JobSubmitted)
+    assert "257 of its 258 tasks" in refused(story, submit(min_tasks=1, **group(gpu_milli=1000, count=258)), "malformed").reason
+    leaf = {"sub_groups": (SubGroup(name="a", min_tasks=1),), **group(gpu_milli=1000, count=300, sub_group="a")}
+    assert "299 of its 300 tasks" in refused(story, submit(**leaf), "malformed").reason
+
+
 def test_what_a_tree_wants_takes_no_longer_for_each_level_of_it(story):
     (fact,) = ask(story, submit())
     deep = fact.demand.model_copy(update=nested(60))  # as older logs may have it; asking each level twice would never end

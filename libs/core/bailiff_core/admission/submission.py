@@ -11,7 +11,7 @@ from bailiff_core.model.job_spec import EVERY_NODE_RUNTIMES, JobSpec, runtime_la
 from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.model.snapshots import not_saved
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import next_unit, sub_group_problem, too_many_levels
+from bailiff_core.model.units import next_unit, sub_group_problem, too_many_levels, too_much_surplus
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.quota.quota_checks import never_within_bounds
@@ -39,7 +39,8 @@ def submit(context: Context, body: SubmitJob) -> Fact | Rejected:
         return owner
     demand = with_defaults(state.rules, demand).model_copy(update={"project": owner.project})
     demand = demand.model_copy(update={"checkpoint": _checkpointing(demand, spec, owner.priority_class)})
-    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or too_many_levels(demand) or _spec_problem(spec)
+    tree = sub_group_problem(demand) or too_many_levels(demand) or too_much_surplus(demand)
+    malformed = next(_malformed(demand), None) or tree or _spec_problem(spec)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
     unsaved = not_saved(demand) or not_saved_spec(spec)

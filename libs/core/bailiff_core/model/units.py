@@ -16,6 +16,9 @@ from .state import Job, PoolState, Task
 MAX_SUB_GROUP_LEVELS = 8
 """Of the tree of a new job: what looks at a tree calls itself for each level."""
 
+MAX_SURPLUS = 256
+"""Tasks of a new job beyond its minimum: it gets them one by one, and each looks at all that it has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -154,6 +157,18 @@ def too_many_levels(demand: JobDemand) -> str | None:
         if above is not None:
             return f"sub-group {name!r} is below {MAX_SUB_GROUP_LEVELS} others: a tree has at most {MAX_SUB_GROUP_LEVELS} levels"
     return None
+
+
+def too_much_surplus(demand: JobDemand) -> str | None:
+    """Returns why a new job, or one that is scaled, may not have so many tasks beyond its minimum, or `None`."""
+    size = sum(group.count for group in demand.tasks)
+    least = size if demand.min_tasks is None else demand.min_tasks
+    for group in demand.sub_groups:
+        tasks = sum(each.count for each in demand.tasks if each.sub_group == group.name)
+        least -= max(0, tasks - group.min_tasks) if group.min_tasks is not None else 0
+    if size - least <= MAX_SURPLUS:
+        return None
+    return f"{size - least} of its {size} tasks are beyond its minimum: at most {MAX_SURPLUS} may be"
 
 
 def sub_group_problem(demand: JobDemand) -> str | None:
