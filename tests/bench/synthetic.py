@@ -26,7 +26,7 @@ SECOND = 1_000_000
 START = 1_800_000_000 * SECOND
 DIGEST_EVERY = 10_000
 JOBS_A_TURN = 4
-ENGINE = "bench/0/1"
+ENGINE = f"bench/0/{LOGIC}"
 
 
 def long_log(records: int) -> list[Wire]:

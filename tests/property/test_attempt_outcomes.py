@@ -81,7 +81,8 @@ class Exits:
         preempted = outcome.startswith("preempted")
         evicted = preempted and cause not in VOLUNTARY
         capped = preempted and cause in (*INVOLUNTARY, GANG_FAILURE) and len(self.state.jobs[record.data.job].eviction_times) < 64
-        assert rises == (outcome == "failed", outcome == "lost", outcome == "yielded", evicted, capped), record
+        lost = outcome == "lost" and record.data.rule != "never-started"
+        assert rises == (outcome == "failed", lost, outcome == "yielded", evicted, capped), record
         assert preempted or cause not in INVOLUNTARY, record
 
 
