@@ -134,6 +134,14 @@ FEATURES = [
         "It cannot move running jobs.",
     ),
     Feature(
+        "saving a program that saves nothing",
+        True,
+        r"is \[saved by its node\]|node can save the whole running program",
+        r"\b(cannot|never) saves? (a program|programs|jobs?) that (saves?|knows?) nothing",
+        "a program that saves nothing is [saved by its node]",
+        "It cannot save a program that saves nothing.",
+    ),
+    Feature(
         "a player over the log",
         True,
         r"player",
