@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.kits.builders import HOUR, MINUTE, Sketch, group, requested_unit
 from tests.kits.examples import examples, share
@@ -99,6 +99,8 @@ class Model:
     preemptor: Job
     action: Action
     shares: dict[str, int]
+    quotas: dict[str, int]
+    """In force: where those that are asked for exceed the pool, they shrink in proportion."""
     cp: object = field(default_factory=cp_model.CpModel)
     units: list[Leaving] = field(default_factory=list)
 
@@ -171,17 +173,16 @@ class Model:
     def _reclaim(self) -> None:
         """Before its last unit goes, a project is above its share, or above its quota if the preemptor is within its own."""
         requested = sum(entry.count * _gpus(entry) for entry in self.preemptor.demand.tasks)
-        quotas = {project.name: project.quota.gpu_milli or 0 for project in self.state.policy.projects}
-        held = dict.fromkeys(quotas, 0)
+        held = dict.fromkeys(self.quotas, 0)
         for job in self.state.jobs.values():
             for task in job.tasks:
                 held[job.project] += _gpus(job.groups()[task.index])
         if held["a"] + requested > self.shares["a"]:
             self.cp.add_bool_or([])
             return
-        within = held["a"] + requested <= quotas["a"]
+        within = held["a"] + requested <= self.quotas["a"]
         for name in ("b", "c"):
-            least = quotas[name] if within else max(quotas[name], self.shares[name])
+            least = self.quotas[name] if within else max(self.quotas[name], self.shares[name])
             mine = [unit for unit in self.units if unit.job.project == name]
             lasts = []
             for at, unit in enumerate(mine):
@@ -241,8 +242,7 @@ class Model:
             if other.project == job.project
             for task in other.tasks
         )
-        quota = next(project.quota.gpu_milli or 0 for project in self.state.policy.projects if project.name == job.project)
-        return quota < held <= self.shares[job.project]
+        return self.quotas[job.project] < held <= self.shares[job.project]
 
     def _lost(self, unit: Leaving) -> int:
         held = min(self.state.now - unit.job.last_start, HOUR) + MINUTE
@@ -295,7 +295,10 @@ def check(seed: int, action: Action) -> Proposal:
     answer = select_victims(batch, requested_unit(preemptor), action, StepBudget(20_000))
     if answer.refused is None and not answer.victims:
         return answer
-    model = Model(state, preemptor, action, {name: int(amounts.share.gpu_milli) for name, amounts in batch.shares.items()})
+    shares, quotas = (
+        {name: int(getattr(amounts, part).gpu_milli) for name, amounts in batch.shares.items()} for part in ("share", "quota")
+    )
+    model = Model(state, preemptor, action, shares, quotas)
     model.build()
     best = model.solve()
     if answer.refused is not None:
@@ -319,6 +322,7 @@ def check(seed: int, action: Action) -> Proposal:
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
 @examples(25)
+@example(33_776_958_929)  # quotas that exceed the pool
 @given(seed=SEEDS)
 def test_no_gap_to_the_solver(action: Action, seed: int) -> None:
     check(seed, action)
