@@ -322,7 +322,7 @@ def check(seed: int, action: Action) -> Proposal:
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
 @examples(25)
-@example(33_776_958_929)  # quotas that exceed the pool
+@example(seed=33_776_958_929)  # quotas that exceed the pool
 @given(seed=SEEDS)
 def test_no_gap_to_the_solver(action: Action, seed: int) -> None:
     check(seed, action)
