@@ -733,3 +733,13 @@ def test_a_job_that_does_not_start_says_what_the_node_said_and_where_it_is_not_p
     found = explained(story, "job")
     assert ": its last 2 attempts did not start (policy field" in found["What is its state?"][0]
     assert found["Why did it not start?"][0].startswith("Its last 2 attempts did not start: ")
+
+
+def test_a_start_of_unknown_end_does_not_pass_for_the_reason_of_a_failed_one():
+    story = Story(policy())
+    story.node("n1")
+    story.submit("job", gpus=8)
+    story.cycle(facts.TaskStartRefused(**story.at("job", 0), reason="no user ada here"))
+    story.wait(story.job("job").not_before - story.time)
+    story.cycle(facts.TaskStartRefused(**story.at("job", 0), reason="it was started here before, and is gone", was_started=True))
+    assert "Its last attempt did not start: n1 says: no user ada here." in explained(story, "job")["Why is it pending?"]

@@ -4,7 +4,7 @@ from bailiff_core.actions.migrate import place_elsewhere
 from bailiff_core.fold.attachments import live_attachments
 from bailiff_core.humanize import count_text
 from bailiff_core.model.state import Job
-from bailiff_core.model.units import MAX_SURPLUS
+from bailiff_core.model.units import surplus_problem
 from bailiff_core.records.facts import (
     AttachJob,
     CancelJob,
@@ -60,8 +60,8 @@ def _scale_problem(job: Job, scale: ScaleJob) -> str | None:
         return f"min_tasks is {scale.min_tasks}, but the job would have only {count_text(size, 'task')}"
     rigid = job.demand.min_tasks is None
     least = scale.min_tasks or (size if rigid and job.phase in PENDING_PHASES else job.minimum)
-    if size > job.size and size - least > MAX_SURPLUS:
-        return f"{size - least} of its {size} tasks would be beyond its minimum: at most {MAX_SURPLUS} may be"
+    if size > job.size and (problem := surplus_problem(size, least)) is not None:
+        return problem
     if job.phase in PENDING_PHASES:
         if scale.min_tasks is None and not rigid and size < job.minimum:
             return f"{job.id} needs {job.minimum} tasks to run, {size} are fewer: set a lower min_tasks as well"

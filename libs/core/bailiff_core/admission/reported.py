@@ -33,11 +33,11 @@ def decided_evictions(state: PoolState, job: str, attempt: int, decided_by: int)
     found = state.jobs.get(job)
     if found is None or found.attempt != attempt:
         return []
-    return [eviction for eviction in evictions_of(found) if eviction.decided_seq == decided_by]
+    return [eviction for eviction in every_eviction(found) if eviction.decided_seq == decided_by]
 
 
-def evictions_of(job: Job) -> list[Eviction]:
-    """Returns the evictions of the job and of single tasks."""
+def every_eviction(job: Job) -> list[Eviction]:
+    """Returns the evictions of the job and of single tasks. In `model.evictions` that of the whole job hides the others."""
     found = (job.eviction, *(task.eviction for task in job.tasks))
     return [eviction for eviction in found if eviction is not None]
 

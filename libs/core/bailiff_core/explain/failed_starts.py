@@ -30,4 +30,5 @@ def failed_start_sentences(job: Job, history: Sequence[Record]) -> Iterable[Sent
 
 def _failed(record: Record) -> bool:
     data = record.data
-    return isinstance(data, facts.TaskStartRefused) or (isinstance(data, facts.TaskExited) and data.unobserved)
+    refused = isinstance(data, facts.TaskStartRefused) and not data.was_started
+    return refused or (isinstance(data, facts.TaskExited) and data.unobserved)

@@ -160,15 +160,20 @@ def too_many_levels(demand: JobDemand) -> str | None:
 
 
 def too_much_surplus(demand: JobDemand) -> str | None:
-    """Returns why a new job, or one that is scaled, may not have so many tasks beyond its minimum, or `None`."""
+    """Returns why a new job may not have so many tasks beyond its minimum, or `None`."""
     size = sum(group.count for group in demand.tasks)
     least = size if demand.min_tasks is None else demand.min_tasks
     for group in demand.sub_groups:
         tasks = sum(each.count for each in demand.tasks if each.sub_group == group.name)
         least -= max(0, tasks - group.min_tasks) if group.min_tasks is not None else 0
+    return surplus_problem(size, least)
+
+
+def surplus_problem(size: int, least: int) -> str | None:
+    """Returns why a job of that size may not have this minimum, or `None`."""
     if size - least <= MAX_SURPLUS:
         return None
-    return f"{size - least} of its {size} tasks are beyond its minimum: at most {MAX_SURPLUS} may be"
+    return f"{size - least} of its {size} tasks would be beyond its minimum: at most {MAX_SURPLUS} may be"
 
 
 def sub_group_problem(demand: JobDemand) -> str | None:

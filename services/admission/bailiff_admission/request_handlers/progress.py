@@ -2,7 +2,7 @@
 
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.admission.rejected import Rejected
-from bailiff_core.admission.reported import decided_evictions, evictions_of
+from bailiff_core.admission.reported import decided_evictions, every_eviction
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import EvictionStarted, PreemptionAbandoned
 from bailiff_core.records.payload import Fact
@@ -27,5 +27,5 @@ def facts_of_progress(state: PoolState, progress: StartEviction | AbandonPreempt
 
 def _started(state: PoolState, name: str, plan: int) -> bool:
     job = state.jobs.get(name)
-    evictions = evictions_of(job) if job is not None else []
+    evictions = every_eviction(job) if job is not None else []
     return any(eviction.preemption == plan and eviction.started_seq is not None for eviction in evictions)
