@@ -21,7 +21,7 @@ install: $(VENV)/.installed ## virtual environment with all distributions and th
 
 install-dev: $(VENV)/.installed-dev ## the same, with what the tests need
 
-demo: install ## three preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs, STAY=1 to watch it on the web page)
+demo: install ## preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs, STAY=1 to watch it on the web page)
 	@$(BIN)/python -m bailiff_devstack.demo $(if $(GPUS),--gpus $(GPUS)) $(if $(STAY),--stay)
 
 up: install ## start the same system and keep it running; on a running one, start what is missing (SECURE=1: Kafka with TLS, users and access lists)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.kits.criu import criu_program, why_no_criu
 
 from bailiff_devstack.identity import wait_until
 
@@ -15,11 +16,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 PATIENCE_S = 240  # it takes less than a minute on an idle machine
 
 
-def start(folder: Path) -> "subprocess.Popen[str]":
-    """Start the demo with all its files below `folder`, by which its processes are identified."""
+def start(folder: Path, criu: str = "") -> "subprocess.Popen[str]":
+    """Start the demo with all its files below `folder`, by which its processes are identified. criu: the program; empty: none."""
     return subprocess.Popen(
         [sys.executable, "-m", "bailiff_devstack.demo"],
-        env={**os.environ, "TMPDIR": str(folder)},
+        env={**os.environ, "TMPDIR": str(folder), "BAILIFF_CRIU": criu},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -42,15 +43,30 @@ def left_behind(folder: Path) -> list[str]:
     return found
 
 
-def test_the_demo_runs_is_verified_and_ends(tmp_path: Path) -> None:
-    """Exit code 0; the run interrupted three times has the same weights, the proof is printed, no process and no file remain."""
-    demo = start(tmp_path)
+@pytest.mark.parametrize("criu", [criu_program(), pytest.param("", marks=pytest.mark.long)], ids=["criu", "none"])
+def test_the_demo_runs_is_verified_and_ends(tmp_path: Path, criu: str) -> None:
+    """Exit code 0; the run interrupted three times has the same weights, the proof is printed, no process and no file remain.
+
+    Where CRIU is, a plain program was saved twice, moved, and ends with what one computes that was never touched.
+    """
+    demo = start(tmp_path, criu)
     output, _ = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 0, output
     assert "preemption decided" in output
-    (lost,) = re.findall(r"^ *steps lost +(\d+) +(\d+) +(\d+) *$", output, re.MULTILINE)
-    assert lost[:2] == ("0", "0"), "a preempted job saves its current step"
-    assert int(lost[2]) > 0, "a killed job resumes from its last checkpoint"
+    (line,) = re.findall(r"^ *steps lost((?: +\d+)+) *$", output, re.MULTILINE)
+    first, second, third, *of_plain = map(int, line.split())
+    assert (first, second) == (0, 0), "a preempted job saves its current step"
+    assert third > 0, "a killed job resumes from its last checkpoint"
+    if criu and why_no_criu() is None:
+        assert of_plain == [0, 0]
+        nodes = re.findall(r"task restored +plain-1/0 +on (node-\d)", output)
+        assert sorted(nodes) == ["node-1", "node-2"]
+        untouched, saved = re.findall(r"^(?:uninterrupted|plain-1) +(\d\.\d+)$", output, re.MULTILINE)
+        assert untouched == saved
+    else:
+        assert of_plain == []
+        assert "4. Left out, a program that its node saves: " in output
+        assert "keep-work-without-code.md" in output
     digests = re.findall(r"^(?:uninterrupted|train-\d) +([0-9a-f]{64})$", output, re.MULTILINE)
     assert len(digests) == 2
     assert len(set(digests)) == 1
@@ -74,12 +90,13 @@ def test_the_demo_runs_is_verified_and_ends(tmp_path: Path) -> None:
         pytest.param("starting node-agent-2", marks=pytest.mark.long),
         pytest.param("is drained: its jobs", marks=pytest.mark.long),
         pytest.param("and is killed: kill -9", marks=pytest.mark.long),
+        pytest.param("serve-3 is submitted: plain-1 is stopped", marks=pytest.mark.long),
         pytest.param("in the audit log", marks=pytest.mark.long),
     ],
 )
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
     """Send SIGINT once this text is printed."""
-    demo = start(tmp_path)
+    demo = start(tmp_path, criu_program())
     assert demo.stdout is not None
     output = ""
     for line in demo.stdout:

@@ -72,3 +72,18 @@ def test_a_drain_and_a_kill_each_with_its_times_and_its_steps() -> None:
     }
     assert (kill.cause, kill.last_step, kill.resumed_at, kill.steps_lost) == ("kill -9", 99, 80, 20)
     assert {"exited": 50, "placed": 600}.items() <= {stage: at // MS for stage, at in kill.since().items()}.items()
+
+
+def test_a_program_that_its_node_saves_has_lost_no_step_though_it_counts_none() -> None:
+    history = [
+        record(1000, decisions.EvictionDecided(job=JOB, attempt=1, cause="drain", grace=1)),
+        record(1090, facts.EvictionStageReached(**task(stage="noticed", elapsed=5 * MS))),
+        record(1095, facts.EvictionStageReached(**task(stage="frozen", elapsed=55 * MS, driver="criu"))),
+        record(1150, facts.EvictionStageReached(**task(stage="stored", elapsed=80 * MS, driver="criu", sha256="a" * 64))),
+        record(1200, facts.TaskExited(**task(exit_code=-9))),
+        record(1300, facts.TaskRestored(**task(2, from_attempt=1, driver="criu", bytes=7))),
+    ]
+    (drain,) = preemption_costs(history, JOB, killed_at=0)
+    assert (drain.saved, drain.last_step, drain.steps_lost) == (True, None, 0)
+    since = {stage: micros // MS for stage, micros in drain.since().items()}
+    assert since == {"decided": 0, "notice": 40, "stopped": 95, "snapshot stored": 120, "exited": 200, "restored": 300}

@@ -3,7 +3,8 @@
 It starts Kafka, the four services, and jobs as child processes, on simulated nodes (or this machine's own GPUs). Training
 fills the GPUs; an urgent job is submitted; Bailiff preempts half of the training jobs, which save a checkpoint, exit, and are
 restarted later. Then their node is drained, and one of them is killed. At the end each has the weights of an uninterrupted run,
-bit for bit; the log is verified, and every decision is replayed and compared.
+bit for bit. Where CRIU is installed, a program that knows nothing of all this is preempted twice, is saved by its node and
+continues on the other. The log is verified, and every decision is replayed and compared.
 """
 
 import argparse
@@ -28,10 +29,23 @@ from bailiff_core.humanize import duration_text
 from bailiff_core.records import decisions, facts
 from bailiff_service.access_tokens import API_TOKEN_FILE
 
-from .demo_costs import preemption_costs, table
+from . import demo_plain
+from .demo_costs import PreemptionCost, preemption_costs, table
 from .demo_jobs import NoUsableGpu
 from .demo_screen import Screen, full_table
-from .demo_story import FIRST, POOL, TRAIN_STEPS, URGENT, DemoTimeout, Story
+from .demo_story import (
+    CRIU,
+    FIRST,
+    LATER,
+    PLAIN,
+    PLAIN_ROUNDS,
+    POOL,
+    TRAIN_STEPS,
+    URGENT,
+    DemoTimeout,
+    Story,
+    shared_checkpoints,
+)
 from .demo_train import uninterrupted
 from .stack import CONSOLE, START_ERRORS, Plan, Stack
 
@@ -72,9 +86,11 @@ async def run_demo(stack: Stack, console: Console, gpus: str, picture: Path | No
                     task.cancel()
                 await asyncio.gather(acts, *others, return_exceptions=True)
         _show_history(story, console)
-        same = _show_weights(story, console, expected)
+        of_plain = preemption_costs(story.records, PLAIN, 0) if story.saves else []
+        same = _show_weights(story, console, expected, of_plain)
+        plain_same = not story.saves or _show_plain(story, console, of_plain)
         proved = await _prove(client, console)
-        return 0 if same and proved else 1
+        return 0 if same and plain_same and proved else 1
 
 
 def _show_history(story: Story, console: Console) -> None:
@@ -91,13 +107,13 @@ def _show_history(story: Story, console: Console) -> None:
     console.print(f"Work lost: since the last checkpoint, plus {cost} restart cost (policy).", style="dim")
 
 
-def _show_weights(story: Story, console: Console, expected: str) -> bool:
+def _show_weights(story: Story, console: Console, expected: str, of_plain: list[PreemptionCost]) -> bool:
     """Print the cost of each interruption. Whether the weights equal those of an uninterrupted run."""
     found = preemption_costs(story.records, story.tracked_job, story.killed_at)
-    console.print(Rule(f"cost of each interruption of {story.tracked_job}"))
-    console.print(table(found))
+    console.print(Rule(f"cost of each interruption of {story.tracked_job}{f', and of {PLAIN}' if of_plain else ''}"))
+    console.print(table([*found, *of_plain]))
     console.print(Rule("final weights (SHA-256)"))
-    ended = {name: story.printed_digest(name) for name in story.names}
+    ended = {name: story.result(name) for name in story.names}
     for label, digest in (("uninterrupted", expected), (story.tracked_job, ended[story.tracked_job] or "none printed")):
         console.print(f"{label:<14} {digest}", soft_wrap=True)
     differ = [name for name, digest in ended.items() if digest != expected]
@@ -107,6 +123,19 @@ def _show_weights(story: Story, console: Console, expected: str) -> bool:
     console.print(
         f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {INTERRUPTIONS} interruptions{_so_are_the_others(len(ended) - 1)}"
     )
+    return True
+
+
+def _show_plain(story: Story, console: Console, found: list[PreemptionCost]) -> bool:
+    """Whether the plain program, saved at each interruption, ends as one that was never touched."""
+    untouched, ended = demo_plain.estimate(PLAIN_ROUNDS).rpartition(" ")[2], story.result(PLAIN)
+    console.print(Rule(f"what {PLAIN} has computed, which saves nothing itself"))
+    for label, result in (("uninterrupted", untouched), (PLAIN, ended or "nothing printed")):
+        console.print(f"{label:<14} {result}", soft_wrap=True)
+    if ended != untouched or [each.steps_lost for each in found] != [0] * len(LATER):
+        console.print(f"[red]DIFFERENT[/]: {PLAIN} was interrupted {len(found)} times")
+        return False
+    console.print(f"[green]the same[/] after {len(found)} interruptions: saved by its node, continued on the other")
     return True
 
 
@@ -173,7 +202,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     folder = Path(tempfile.mkdtemp(prefix="bailiff-demo-"))
     node, stay = {"name": FIRST, "pool": POOL, "gpus": options.gpus}, options.stay
-    plan = Plan(nodes=[node], archive=True, api=stay, console=stay)
+    env = {"BAILIFF_CRIU": CRIU, "BAILIFF_SHARED_CHECKPOINTS": str(shared_checkpoints(folder))}
+    plan = Plan(nodes=[node], env=env, archive=True, api=stay, console=stay)
     stack = Stack(folder, plan, progress=lambda text: console.print(f"• {text}", style="dim"))
     try:
         stack.start()

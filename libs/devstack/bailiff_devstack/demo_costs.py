@@ -14,17 +14,31 @@ STAGES: dict[facts.EvictionStage, str] = {
     "checkpoint_started": "checkpoint started",
     "checkpoint_committed": "checkpoint committed",
     "yielding": "yielding",
+    "frozen": "stopped",
+    "dumped": "snapshot written",
+    "stored": "snapshot stored",
     "term_sent": "TERM sent",
     "kill_sent": "KILL sent",
 }
-ORDER = ("decided", "eviction started", *STAGES.values(), "exited", "GPU released", "requeued", "placed", "restarted", "resumed")
+ORDER = (
+    "decided",
+    "eviction started",
+    *STAGES.values(),
+    "exited",
+    "GPU released",
+    "requeued",
+    "placed",
+    "restarted",
+    "resumed",
+    "restored",
+)
 
 
 @dataclass
 class PreemptionCost:
     """One interruption. cause: a short text. at: append times, µs UTC. stages: µs after the notice, by the node's clock.
 
-    notice_by: upper bound of the notice's time, µs UTC. Steps: None if unknown.
+    notice_by: upper bound of the notice's time, µs UTC. Steps: None if unknown. saved: its node has saved and restored it.
     """
 
     cause: str
@@ -34,6 +48,7 @@ class PreemptionCost:
     last_step: int | None = None
     resumed_at: int | None = None
     steps_lost: int | None = None
+    saved: bool = False
 
     def since(self) -> dict[str, int]:
         """µs from the decision, or the kill, to each stage."""
@@ -70,6 +85,8 @@ def preemption_costs(records: Sequence[Record], job: str, killed_at: int) -> lis
                 current.at["placed"] = record.time
             case facts.TaskStarted(job=it) if it == job:
                 current.at["restarted"] = record.time
+            case facts.TaskRestored(job=it) if it == job:
+                current.at["restored"], current.saved, current.steps_lost = record.time, True, 0
             case facts.TaskResumed(job=it) if it == job:
                 current.at["resumed"], current.resumed_at, current.steps_lost = record.time, data.step, data.steps_lost
     return found
@@ -92,5 +109,8 @@ def table(found: Sequence[PreemptionCost]) -> Table:
         ("resumed at step", [loss.resumed_at for loss in found]),
         ("steps lost", [loss.steps_lost for loss in found]),
     ):
-        shown.add_row(what, *("?" if value is None else str(value) for value in values), style="bold" if "lost" in what else "")
+        cells = [
+            str(value) if value is not None else "–" if loss.saved else "?" for value, loss in zip(values, found, strict=True)
+        ]
+        shown.add_row(what, *cells, style="bold" if "lost" in what else "")
     return shown

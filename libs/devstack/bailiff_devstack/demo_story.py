@@ -7,7 +7,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bailiff.client.client import Client
 from bailiff_core.humanize import count_text
@@ -15,20 +17,26 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, decisions
-from bailiff_core.records.node_requests import DrainNode
+from bailiff_core.records.node_requests import DrainNode, UndrainNode
 from bailiff_node_agent.runtime import TaskKey, control_dir
 from bailiff_node_agent.runtime.supervisor.processes import descendants, read_process, scan, send
+from bailiff_node_agent.snapshots import find_criu
 
-from . import demo_train
+from . import demo_plain, demo_train
 from .demo_jobs import DemoJobs, jobs_for
 from .demo_screen import Screen
 from .stack import Stack
 
 POOL = "pool-a"
 FIRST, SECOND = "node-1", "node-2"
-URGENT = "serve-1"
+URGENT, LATER = "serve-1", ("serve-2", "serve-3")
+PLAIN = "plain-1"
+PLAIN_ROUNDS = 2000
+CRIU = os.environ.get("BAILIFF_CRIU", "criu")
 TRAIN_STEPS = 1500
 SERVE_SECONDS = 3
+HOW_TO = "docs/how-to/keep-work-without-code.md"
+DONE = "done: "
 MIN_STEPS = 10  # steps that each job does before the next act
 TIMEOUT_S = 120.0
 POLL_S = 0.05
@@ -44,18 +52,20 @@ class Story:
     """Submits jobs, drains a node, kills a job, and waits after each act for the records that it leads to.
 
     names: the training jobs. tracked_job: the first victim; its records are shown at the end. killed_at: time of its KILL, µs.
+    saves: whether the nodes have saved the plain program.
     """
 
     def __init__(self, client: Client, stack: Stack, screen: Screen, gpus: str) -> None:
         self._client, self._stack, self._screen, self._gpus = client, stack, screen, gpus
         self._nodes = stack.folder / "state" / "node-agent" / POOL
-        self._checkpoints, self._full_speed_file = stack.folder / "checkpoints", stack.folder / "hurry"
+        self._checkpoints, self._full_speed_file = shared_checkpoints(stack.folder), stack.folder / "hurry"
         self.state = PoolState()
         self.records: list[Record] = []
         self.names: list[str] = []
         self._jobs = DemoJobs((), 0, 0)
         self.tracked_job = ""
         self.killed_at = 0
+        self.saves = False
         self._changed = asyncio.Event()
         screen.steps = self.step
 
@@ -81,6 +91,7 @@ class Story:
             "all training jobs have finished", lambda state: all(state.jobs[name].phase == "succeeded" for name in self.names)
         )
         self._screen.act("All training jobs have finished" if len(self.names) > 1 else "The training job has finished")
+        await self._save()
 
     async def _fill(self) -> None:
         self._screen.act("A node joins")
@@ -98,8 +109,7 @@ class Story:
                 str(demo_train.STEP_SECONDS),
                 str(self._full_speed_file),
             )
-            # A checkpoint folder that both nodes can read; on a cluster, a shared file system.
-            await self._submit(name, its_gpus, "train", ("env", f"BAILIFF_CHECKPOINT_DIR={self._checkpoints / name}", *train))
+            await self._submit(name, its_gpus, "train", train)
         await self._until_all_train(MIN_STEPS)
 
     async def _preempt(self) -> None:
@@ -152,11 +162,58 @@ class Story:
         await self._until(f"{self.tracked_job} runs again", lambda state: state.jobs[self.tracked_job].attempt > attempt)
         await self._until_all_train(MIN_STEPS)
 
-    async def _submit(self, job: str, gpus: int, class_name: str, command: tuple[str, ...]) -> None:
-        """Submit a job through the client library."""
+    async def _save(self) -> None:
+        """A program that saves nothing is preempted twice, moves to the other node each time, and goes on where it was."""
+        why_not = await self._why_not_saved()
+        if why_not:
+            self._screen.act(
+                f"4. Left out, a program that its node saves: {why_not}. Install CRIU 4 ({HOW_TO}), and run this as root"
+            )
+            return
+        gpus, log = self._jobs.total_gpus, partial(self._printed, PLAIN)
+        hurry = self._stack.folder / "plain-hurry"
+        self._screen.act(f"4. {PLAIN} starts: a program that knows nothing of Bailiff and saves nothing")
+        plain = (sys.executable, "-u", demo_plain.__file__, str(PLAIN_ROUNDS), str(hurry))
+        await self._submit(PLAIN, gpus, "train", plain, checkpoint="snapshot")
+        for urgent in LATER:
+            seen = len(log())
+            await self._poll_until(f"{PLAIN} has come further", lambda seen=seen: len(log()) > seen)  # type: ignore[misc]
+            attempt = self.state.jobs[PLAIN].attempt
+            self._screen.act(f"4. {urgent} is submitted: {PLAIN} is stopped, saved by its node, and ended")
+            await self._submit(urgent, gpus, "inference", ("sh", "-c", f"until [ -e {self._gate(urgent)} ]; do sleep 0.1; done"))
+            await self._until(f"{urgent} runs", lambda state, urgent=urgent: self._is_running(state.jobs.get(urgent)))  # type: ignore[misc]
+            self._screen.act(f"4. {PLAIN} continues on the other node, from its memory as it was")
+            if urgent == LATER[0]:
+                await self._client.request(POOL, UndrainNode(node=FIRST))
+            else:
+                self._gate(LATER[0]).touch()
+            await self._until(
+                f"{PLAIN} runs again",
+                lambda state, attempt=attempt: self._is_running(job := state.jobs[PLAIN]) and job.attempt > attempt,  # type: ignore[misc]
+            )
+        hurry.touch()
+        self._gate(LATER[1]).touch()
+        await self._until(f"{PLAIN} has finished", lambda state: state.jobs[PLAIN].phase == "succeeded")
+        self._screen.act(f"4. {PLAIN} has finished")
+        self.saves = True
+
+    async def _why_not_saved(self) -> str:
+        """Why the nodes cannot save a program; empty: they can."""
+        criu = find_criu(CRIU)
+        if criu is None or criu.why_not:
+            return criu.why_not if criu is not None else "CRIU is not installed"
+        await self._until("the nodes have tried CRIU", lambda state: all(node.snapshots for node in state.nodes.values()))
+        return next((offer.why_not for node in self.state.nodes.values() for offer in node.snapshots if offer.why_not), "")
+
+    def _gate(self, job: str) -> Path:
+        """The job ends once this file is there."""
+        return self._stack.folder / f"{job}-may-end"
+
+    async def _submit(self, job: str, gpus: int, class_name: str, command: tuple[str, ...], **more: Any) -> None:
+        """Submit a job through the client library. more: fields of its demand."""
         group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=self._jobs.cpu_milli, memory_bytes=self._jobs.memory_bytes)
         demand = JobDemand(
-            job=job, tasks=(group,), priority_class=class_name, grace=20_000_000, max_failures=3, restart_backoff=500_000
+            job=job, tasks=(group,), priority_class=class_name, grace=20_000_000, max_failures=3, restart_backoff=500_000, **more
         )
         await self._client.submit(demand, JobSpec(command=command, env=NUMPY_ENVIRONMENT), pool=POOL)
 
@@ -210,7 +267,7 @@ class Story:
 
     def _newest_checkpoint(self) -> int:
         return max(
-            (int(folder.name[5:13]) for folder in (self._checkpoints / self.tracked_job).glob("attempt-*/step-*")), default=0
+            (int(folder.name[5:13]) for folder in self._checkpoints.glob(f"*/{self.tracked_job}/attempt-*/step-*")), default=0
         )
 
     def _kill(self, name: str) -> None:
@@ -222,14 +279,19 @@ class Story:
         for process in [*([supervisor] if supervisor else []), *descendants({pid}, scan())]:
             send(process, signal.SIGKILL)
 
-    def printed_digest(self, name: str) -> str:
-        """The digest of the weights that the job printed at its end; empty if it printed none."""
-        attempt = self.state.jobs[name].attempt
-        for log in self._nodes.glob(f"*/logs/{TaskKey(name, attempt, '0')}.log"):
-            for line in log.read_text(errors="replace").splitlines():
-                if line.startswith("done: weights "):
-                    return line.rpartition(" ")[2]
-        return ""
+    def result(self, name: str) -> str:
+        """What the job printed at its end, after `done: `; empty if it printed nothing of the kind."""
+        return next((line.removeprefix(DONE).rpartition(" ")[2] for line in self._printed(name) if line.startswith(DONE)), "")
+
+    def _printed(self, name: str) -> list[str]:
+        """The lines of all attempts of the job."""
+        logs = sorted(self._nodes.glob(f"*/logs/{name}-*-0.log"), key=lambda log: int(log.stem.split("-")[-2]))
+        return [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+
+
+def shared_checkpoints(folder: Path) -> Path:
+    """The folder for checkpoints that both nodes can read; on a cluster, of a shared file system."""
+    return folder / "checkpoints"
 
 
 def _of(some: int, all_of_them: int) -> str:
