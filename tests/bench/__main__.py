@@ -48,6 +48,7 @@ from . import (
     signing,
     sim,
     slurm,
+    snapshot,
     wasted,
     weight,
 )
@@ -77,6 +78,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "control": control.measure,
     "wasted": wasted.measure,
     "pause": pause.measure,
+    "snapshot": snapshot.measure,
     "hosted": hosted.measure,
     "launches": launches.measure,
     "archive": archive.measure,
@@ -94,7 +96,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
 }
 
 
-ON_REQUEST = ("kubernetes",)
+ON_REQUEST = ("kubernetes", *(() if snapshot.usable_criu() else ("snapshot",)))
 """Measured only where they are named: they need more than `make install-dev` brings."""
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -171,16 +172,17 @@ def _names(handle: int) -> list[str]:
 
 
 def _digest(folder: int, name: str, *, durable: bool = False) -> dict[str, Any]:
-    """Size and SHA-256 of a file. durable: and have it on disk."""
+    """Size and SHA-256 of a file. durable: and have it on disk, which is written while the digest is made."""
     handle, digest, size = safe_open.open_file(folder, name, os.O_RDONLY), hashlib.sha256(), 0
-    with os.fdopen(handle, "rb", buffering=0) as file:
+    with os.fdopen(handle, "rb", buffering=0) as file, ThreadPoolExecutor(1) as pool:
+        on_disk = pool.submit(os.fsync, handle) if durable else None
         buffer = bytearray(CHUNK)
         with memoryview(buffer) as view:
             while count := file.readinto(buffer):
                 digest.update(view[:count])
                 size += count
-        if durable:
-            os.fsync(handle)
+        if on_disk is not None:
+            on_disk.result()
     return {"size": size, "sha256": digest.hexdigest()}
 
 
