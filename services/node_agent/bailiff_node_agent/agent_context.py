@@ -17,7 +17,7 @@ from .kubernetes_node import KubernetesNode
 from .report_signer import ReportSigner
 from .runtime import Runtime
 from .settings import NodeDeclaration
-from .snapshots import Criu, cpu_features
+from .snapshots import Criu, DiskImages, ImageStore, cpu_features
 from .users import Users
 
 
@@ -29,7 +29,7 @@ class AgentContext:
     checkpoints: where jobs keep their checkpoints; by default below `folder`. checkpoints_identity: identifies that folder where
     nodes share it. kubernetes: what the API server says about a node that runs pods. is_on_node: whether this process runs on the
     node; otherwise it reaches the node by the Kubernetes API alone. criu: what saves tasks, where there is such a program.
-    snapshots: what this node has found that it can save and restore. cpu_features: a digest of them.
+    snapshots: what this node has found that it can save and restore. images: where it keeps that. cpu_features: a digest of them.
     """
 
     node: NodeDeclaration
@@ -56,6 +56,7 @@ class AgentContext:
     is_on_node: bool = True
     criu: Criu | None = None
     snapshots: tuple[SnapshotOffer, ...] = ()
+    images: ImageStore = field(default_factory=DiskImages)
     cpu_features: str = field(default_factory=cpu_features)
 
     def __post_init__(self) -> None:

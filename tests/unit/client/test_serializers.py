@@ -207,6 +207,22 @@ def test_a_shared_gpu_has_its_tasks_and_free_share() -> None:
     assert "shared by a, b, 0.25 of it free [0]; whole [1]" in out.getvalue()
 
 
+def test_the_list_of_nodes_says_which_save_tasks_where_any_has_a_driver() -> None:
+    story = Story()
+    story.node("n1", gpus=1)
+    out = io.StringIO()
+    Console(width=140, file=out).print(nodes_table(node_rows(story.state)))
+    assert "SAVES TASKS" not in out.getvalue()
+    for name, more in (("n2", {"bytes_per_s": 10**9}), ("n3", {"why_not": "the agent is not root"})):
+        offers = (facts.SnapshotOffer(driver="criu", version="4.2", **more),)
+        story.cycle(story.joined(name, gpus=1).model_copy(update={"snapshots": offers}))
+    Console(width=140, file=out).print(nodes_table(node_rows(story.state)))
+    cells = {line.split()[0]: line for line in out.getvalue().splitlines() if line.startswith("n")}
+    assert "SAVES TASKS" in out.getvalue()
+    for node, part in (("n1", " no "), ("n2", "criu 953.7MiB/s"), ("n3", "not by criu")):
+        assert part in cells[node]
+
+
 def test_describe_shows_the_constraints_of_a_job() -> None:
     story = Story()
     story.node("n1", gpus=4, labels={"zone": "a"})

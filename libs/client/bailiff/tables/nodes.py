@@ -50,7 +50,9 @@ def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableTyp
     """One row per node, and under it the jobs on its devices."""
     if not rows:
         return Text("No nodes have joined. Start an agent on a machine: python -m bailiff_node_agent", "dim")
-    made = table("NODE", "STATE", "GPU", "FREE", "CPU FREE", "MEMORY FREE", "DEVICES", right=("FREE", "CPU FREE", "MEMORY FREE"))
+    any_driver = any(row["snapshots"] for row in rows)
+    columns = ("NODE", "STATE", "GPU", "FREE", "CPU FREE", "MEMORY FREE", *(("SAVES TASKS",) if any_driver else ()), "DEVICES")
+    made = table(*columns, right=("FREE", "CPU FREE", "MEMORY FREE"))
     for row in rows:
         made.add_row(
             text(row["node"], "bold"),
@@ -59,6 +61,7 @@ def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableTyp
             f"{gpus_cell(row['gpus_free'])}/{gpus_cell(row['gpus'])}",
             f"{thousandths_text(row['cpu_milli_free'])}/{thousandths_text(row['cpu_milli'])}",
             f"{memory_text(row['memory_bytes_free'])}/{memory_text(row['memory_bytes'])}",
+            *((_drivers(row),) if any_driver else ()),
             _device_summary(row),
         )
     drained = [row for row in rows if row["drain"] is not None]
@@ -141,6 +144,16 @@ def node_block(row: NodeRow, enrolment: Enrolment | None = None) -> RenderableTy
             fault_text = f"GPU {device['number']} is {device['state']}{since}{left}: {plain(device['fault'])}"
             parts.append(Text(fault_text, "red"))
     return Group(*parts)
+
+
+def _drivers(row: NodeRow) -> Text:
+    """`criu 850MiB/s`, `not by criu`, or `no`: the reason is in `bailiff node describe`."""
+    cells = []
+    for each in row["snapshots"]:
+        rate = f" {memory_text(each['bytes_per_s'])}/s" if each["bytes_per_s"] and not each["why_not"] else ""
+        cells.append(f"not by {each['driver']}" if each["why_not"] else f"{each['driver']}{rate}")
+    works = any(not each["why_not"] for each in row["snapshots"])
+    return text(", ".join(cells) or "no", "" if works else "dim")
 
 
 def _snapshots(row: SnapshotRow) -> str:

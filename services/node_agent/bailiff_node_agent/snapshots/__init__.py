@@ -1,12 +1,14 @@
 """Snapshots: the state of a task saved by the platform, for a job that saves nothing itself.
 
-`images` is the folder of one on disk, `criu` what this node can do. Saving and restoring themselves are the runtime's.
+`images` is the folder of one on disk, `store` where an agent keeps them, `criu` what this node can do. Saving and restoring
+themselves are the runtime's.
 """
 
 from bailiff_node_agent.runtime.criu_requests import Criu, find_criu
 
 from .criu import Offer, cpu_features, probe
-from .images import BadImage, image_bytes, make_image, remove_images, sealed, verified
+from .images import BadImage, make_image, sealed, verified
+from .store import DiskImages, ImageStore
 
 DRIVER = "criu"
 
@@ -14,13 +16,13 @@ __all__ = [
     "DRIVER",
     "BadImage",
     "Criu",
+    "DiskImages",
+    "ImageStore",
     "Offer",
     "cpu_features",
     "find_criu",
-    "image_bytes",
     "make_image",
     "probe",
-    "remove_images",
     "sealed",
     "verified",
 ]

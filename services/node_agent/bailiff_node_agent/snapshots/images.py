@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -73,7 +73,7 @@ def image_bytes(image: Image) -> int:
         return 0
 
 
-def sealed(image: Image, facts: dict[str, Any]) -> tuple[str, int]:
+def sealed(image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
     """Make a saved state durable and write its manifest. Its SHA-256, and the bytes of all files. Raises `OSError`, `BadImage`.
 
     facts: `runtime`, what that needs to restore it, and what else a restore must know.

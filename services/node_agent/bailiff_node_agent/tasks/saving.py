@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.disk import RunningEviction
-from bailiff_node_agent.runtime import Image, Runtime, TaskKey, job_files
-from bailiff_node_agent.snapshots import DRIVER, BadImage, image_bytes, make_image, remove_images, sealed
+from bailiff_node_agent.runtime import Image, Runtime, TaskKey
+from bailiff_node_agent.snapshots import DRIVER, BadImage
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .stages import EvictionStages, stuck_in
@@ -77,10 +77,10 @@ class Saver:
             await runtime.kill(task.key)  # it may be damaged: it must not go on
         if dumped.why_not:
             raise NotSaved(dumped.why_not)
-        self.stages.reach(task, eviction, "dumped", driver=DRIVER, bytes=await job_files.reading(image_bytes, image))
+        self.stages.reach(task, eviction, "dumped", driver=DRIVER, bytes=await self.context.images.size(image))
         facts = {"driver": DRIVER, "runtime": dict(dumped.facts), "cpu": self.context.cpu_features}
         try:
-            digest, size = await job_files.reading(sealed, image, facts)
+            digest, size = await self.context.images.seal(image, facts)
         except (OSError, BadImage) as problem:
             raise NotSaved(_words(problem)) from None
         if task.state != "running" or "kill_sent" in task.stages:
@@ -92,9 +92,8 @@ class Saver:
         known = eviction.detail.get("image")
         if known is not None:
             return Image(Path(known["folder"]), known["name"], tuple(known["identity"]))
-        folder = self.context.checkpoints_of(task.key.job)
         try:
-            image = await job_files.reading(make_image, folder, task.key.attempt, int(task.key.task))
+            image = await self.context.images.make(self.context.checkpoints_of(task.key.job), task.key)
         except OSError as problem:
             raise NotSaved(_words(problem)) from None
         now = self.context.evictions.get(str(task.key))
@@ -117,7 +116,7 @@ async def remove_older(context: AgentContext, task: LocalTask) -> None:
     if but is None and not has_ended:
         return
     try:
-        await job_files.reading(remove_images, context.checkpoints_of(task.key.job), int(task.key.task), but)
+        await context.images.remove(context.checkpoints_of(task.key.job), int(task.key.task), but)
     except OSError as problem:
         context.log().warning("snapshots could not be removed", job=task.key.job, reason=_words(problem))
 

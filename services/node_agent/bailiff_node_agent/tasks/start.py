@@ -4,7 +4,6 @@ A start is checked, and its devices are allocated, in the order of the commands.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from bailiff_node_agent.environment import SecretMissing, environment, host_fold
 from bailiff_node_agent.reporter import Reporter
 from bailiff_node_agent.runtime import Exit, Image, Launch, TaskKey, UnknownTask, User, WorkloadRef, job_files
 from bailiff_node_agent.scratch import Scratch
-from bailiff_node_agent.snapshots import DRIVER, BadImage, verified
+from bailiff_node_agent.snapshots import DRIVER, BadImage
 from bailiff_node_agent.users import NotRunnable, first_inaccessible, make_owned, refuse_link
 
 from .exits import ExitHandler
@@ -235,12 +234,10 @@ class TaskStarter:
         """The snapshot, if it is the one on record and can be restored here. Raises `BadImage`."""
         if not launch.saves or snapshot.driver != DRIVER:
             raise BadImage("this node has no program that restores it")
-        began, folder = time.monotonic(), self.context.checkpoints_of(launch.key.job)
-        task = int(launch.key.task)
-        image, manifest = await job_files.reading(verified, folder, snapshot.attempt, task, snapshot.sha256)
+        folder, task = self.context.checkpoints_of(launch.key.job), int(launch.key.task)
+        image, manifest, took = await self.context.images.verify(folder, snapshot.attempt, task, snapshot.sha256)
         if manifest["cpu"] != self.context.cpu_features:
             raise BadImage("this node's CPU has other features than the one on which it was saved")
-        took = int((time.monotonic() - began) * 1_000_000)
         about = {"from_attempt": snapshot.attempt, "driver": snapshot.driver, "bytes": snapshot.bytes, "verified": took}
         return replace(image, about=about)
 

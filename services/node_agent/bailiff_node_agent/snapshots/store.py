@@ -1,0 +1,55 @@
+"""Where an agent keeps the states of tasks: on disk, below the checkpoint folders of their jobs, or as a simulation does."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from bailiff_node_agent.runtime import Image, TaskKey, job_files
+
+from .images import image_bytes, make_image, remove_images, sealed, verified
+
+
+class ImageStore(Protocol):
+    """Folders of images, by the checkpoint folder of their job, its attempt and the task."""
+
+    async def make(self, folder: Path, key: TaskKey) -> Image:
+        """An empty one. Raises `OSError`."""
+        ...
+
+    async def size(self, image: Image) -> int:
+        """Bytes of all its files."""
+        ...
+
+    async def seal(self, image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
+        """Make it durable. Its digest, and the bytes of all files. Raises `OSError`, `BadImage`."""
+        ...
+
+    async def verify(self, folder: Path, attempt: int, task: int, sha256: str) -> tuple[Image, Mapping[str, Any], int]:
+        """The image of this digest, its facts, and how long it took to compare them, µs. Raises `BadImage`."""
+        ...
+
+    async def remove(self, folder: Path, task: int, but: int | None = None) -> None:
+        """Remove those of this task, but for that of one attempt. Raises `OSError`."""
+        ...
+
+
+class DiskImages:
+    """On disk, where a job may have written beside them."""
+
+    async def make(self, folder: Path, key: TaskKey) -> Image:
+        return await job_files.reading(make_image, folder, key.attempt, int(key.task))
+
+    async def size(self, image: Image) -> int:
+        return await job_files.reading(image_bytes, image)
+
+    async def seal(self, image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
+        return await job_files.reading(sealed, image, facts)
+
+    async def verify(self, folder: Path, attempt: int, task: int, sha256: str) -> tuple[Image, Mapping[str, Any], int]:
+        began = time.monotonic()
+        image, manifest = await job_files.reading(verified, folder, attempt, task, sha256)
+        return image, manifest, int((time.monotonic() - began) * 1_000_000)
+
+    async def remove(self, folder: Path, task: int, but: int | None = None) -> None:
+        await job_files.reading(remove_images, folder, task, but)
