@@ -84,8 +84,8 @@ def test_the_records_named_are_the_decision_and_the_request(story: Story) -> Non
 def test_a_victim_names_its_expected_resumption_and_its_protection(story: Story) -> None:
     back = explained(story, "low")["When does it resume, and what protects it then?"]
     assert back[0] == "It is requeued at its old position within 2m30s of its eviction notice."
-    assert "Rule cooldown: it is protected for 5m once it runs again." in back
-    assert "Rule min-runtime: it is protected from preempt for 1m after each start." in back
+    assert "Rule cooldown: it is protected for 5m once it runs again (protections.cooldown.job)." in back
+    assert "Rule min-runtime: it is protected from preempt for 1m after each start (protections.min_runtime)." in back
     story.yields("low", after=5 * SECOND)
     story.started("high")
     back = explained(story, "low")["When does it resume, and what protects it then?"]

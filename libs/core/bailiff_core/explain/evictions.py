@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from bailiff_core.humanize import count_text, cpus_counted_text, duration_text
+from bailiff_core.model.job_rules import COOLDOWN, EVICTION_CAP, GRACE, MIN_RUNTIME
 from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import ENDED, Job, PoolState, Task
 from bailiff_core.model.work_lost import loss_text, past_loss
 from bailiff_core.placement.placement_codec import decode_placement
-from bailiff_core.protections import min_runtime
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 
@@ -237,20 +237,24 @@ def _cancelled(after: Sequence[Record]) -> Record | None:
 def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
     """Rules of the policy in force that protect the job from the next eviction."""
     rules, seqs = state.rules.protections, seqs_of(state.policy_revision)
-    if rules.cooldown.job:
-        yield Sentence(f"Rule cooldown: it is protected for {duration_text(rules.cooldown.job)} once it runs again.", seqs)
+    if job.demand.grace is None:
+        grace = GRACE.of(state, job)
+        yield Sentence(f"Its grace is {duration_text(grace.value)} ({grace.field}).", seqs)
+    cooldown = COOLDOWN.of(state, job)
+    if cooldown.value:
+        protected_for = f"it is protected for {duration_text(cooldown.value)} once it runs again"
+        yield Sentence(f"Rule cooldown: {protected_for} ({cooldown.field}).", seqs)
     moves: tuple[Action, ...] = ("consolidate",) if state.rules.preemption.max_migrations != 0 else ()
     for action in ("preempt", "reclaim", *moves):
-        protected_for = min_runtime.stated_for(state, action, job)
-        if protected_for:
-            yield Sentence(
-                f"Rule min-runtime: it is protected from {action} for {duration_text(protected_for)} after each start.", seqs
-            )
-    cap = rules.eviction_cap
+        least = MIN_RUNTIME[action].of(state, job)
+        if least.value:
+            protected_for = f"it is protected from {action} for {duration_text(least.value)} after each start"
+            yield Sentence(f"Rule min-runtime: {protected_for} ({least.field}).", seqs)
+    cap, field = EVICTION_CAP.of(state, job)
     if cap is not None:
         recent = sum(moment > state.now - cap.window for moment in job.eviction_times)
-        text = f"Rule eviction-cap: {recent} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used."
-        yield Sentence(text, seqs)
+        text = f"Rule eviction-cap: {recent} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used"
+        yield Sentence(f"{text} ({field}).", seqs)
     if rules.ageing is not None:
         triggers = [count_text(rules.ageing.evictions, "eviction")] if rules.ageing.evictions is not None else []
         triggers += [f"{duration_text(rules.ageing.waiting)} pending"] if rules.ageing.waiting is not None else []

@@ -58,8 +58,57 @@ class Claims(Document):
 DEFAULT_CLAIMS = Claims(grace=600_000_000, stale_grace=600_000_000, non_preemptible=False, protective_labels=False)
 
 
+class MinRuntime(Document):
+    """Time after its last start during which a job is protected, by action.
+
+    Attributes:
+        consolidate: Omitted: the longer of the other two.
+    """
+
+    preempt: Duration | None = None
+    reclaim: Duration | None = None
+    consolidate: Duration | None = None
+
+    def under(self, action: Action) -> int | None:
+        """Returns the time under the action; `None` where nothing is stated for it."""
+        if action == "preempt":
+            return self.preempt
+        if action == "reclaim":
+            return self.reclaim
+        return max(filter(None, (self.preempt, self.reclaim)), default=None) if self.consolidate is None else self.consolidate
+
+
+class EvictionCap(Document):
+    """At most `evictions` involuntary evictions of one job within `window`."""
+
+    evictions: Annotated[Integer, Field(ge=1, le=64)]
+    window: Annotated[Duration, Field(ge=1)]
+
+
+class Cooldown(Document):
+    """Protection of a job after it restarted following an eviction; time during which a reclaimed project may not borrow."""
+
+    job: Duration = 0
+    project: Duration = 0
+
+
+class ClassCooldown(Document):
+    """A class's cooldown of its jobs."""
+
+    job: Duration | None = None
+
+
+class ProjectCooldown(ClassCooldown):
+    """A project's cooldown of its jobs, and its own."""
+
+    project: Duration | None = None
+
+
 class PriorityClass(Document):
     """A priority class; the higher value wins. Jobs with `Never` are ordered by it but do not preempt.
+
+    Its `grace`, `kill_after`, `min_runtime`, `eviction_cap` and `cooldown` are those of its jobs where no project of theirs
+    states them; omitted: the policy's.
 
     Attributes:
         claims: What its jobs may claim, in place of the policy's `claims`.
@@ -79,30 +128,16 @@ class PriorityClass(Document):
     start_slo: StartSlo = StartSlo()
     claims: Claims = Claims()
     checkpoint: Checkpointing = "job"
-
-
-class MinRuntime(Document):
-    """Time after its last start during which a job is protected, by action. Omitted: inherited from the parent project.
-
-    Attributes:
-        consolidate: Omitted: the longer of the other two.
-    """
-
-    preempt: Duration | None = None
-    reclaim: Duration | None = None
-    consolidate: Duration | None = None
-
-    def under(self, action: Action) -> int | None:
-        """Returns the time under the action; `None` where nothing is stated for it."""
-        if action == "preempt":
-            return self.preempt
-        if action == "reclaim":
-            return self.reclaim
-        return max(filter(None, (self.preempt, self.reclaim)), default=None) if self.consolidate is None else self.consolidate
+    min_runtime: MinRuntime = MinRuntime()
+    eviction_cap: EvictionCap | None = None
+    cooldown: ClassCooldown = ClassCooldown()
 
 
 class Project(Document):
     """A project in the tree of projects. Age order is `created`, then name.
+
+    Its `grace`, `kill_after`, `min_runtime`, `eviction_cap` and `cooldown` are those of its jobs, and of jobs of projects below
+    it that state none; omitted: the class's, else the policy's.
 
     Attributes:
         quota: Its entitlement; omitted GPUs are the sum of its children's, or 0, omitted CPU and memory the same part as of
@@ -121,11 +156,21 @@ class Project(Document):
     limit: Bounds = Bounds()
     over_quota_weight: Weights = Weights()
     priority: Integer = 0
+    grace: Duration | None = None
+    kill_after: Duration | None = None
     min_runtime: MinRuntime = MinRuntime()
+    eviction_cap: EvictionCap | None = None
+    cooldown: ProjectCooldown = ProjectCooldown()
     description: Annotated[Text, Field(max_length=1000)] = ""
     admins: Annotated[Names, PRIVATE] = ()
     submitters: Annotated[Names | None, PRIVATE] = None
     claims: Claims = Claims()
+
+    @property
+    def states_rules(self) -> bool:
+        """Whether it states any of the rules of `job_rules.py`."""
+        rules = self.grace, self.kill_after, self.min_runtime, self.eviction_cap, self.cooldown
+        return rules != (None, None, MinRuntime(), None, ProjectCooldown())
 
 
 class Topology(Document):
@@ -133,20 +178,6 @@ class Topology(Document):
 
     name: Annotated[Name, pseudonym("topology")]
     levels: Annotated[tuple[Label, ...], Field(min_length=1, max_length=16), pseudonym("label")]
-
-
-class EvictionCap(Document):
-    """At most `evictions` involuntary evictions of one job within `window`."""
-
-    evictions: Annotated[Integer, Field(ge=1, le=64)]
-    window: Annotated[Duration, Field(ge=1)]
-
-
-class Cooldown(Document):
-    """Protection of a job after it restarted following an eviction; time during which a reclaimed project may not borrow."""
-
-    job: Duration = 0
-    project: Duration = 0
 
 
 class Ageing(Document):

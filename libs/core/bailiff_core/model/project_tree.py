@@ -62,11 +62,12 @@ class Siblings:
 class ProjectTree:
     """Project tree with look-ups. sibling_groups: the children of each project that has any, parents first.
 
-    claims: what jobs may claim, of the projects that say something of it."""
+    claims: what jobs may claim, of the projects that say something of it. stating: the projects with rules of their own."""
 
     def __init__(self, projects: Sequence[Project] = ()) -> None:
         self.projects = projects
         self.claims = {project.name: project.claims for project in projects if project.claims != Claims()}
+        self.stating = {project.name: project for project in projects if project.states_rules}
         self.branches: dict[str, Branch] = {ROOT: Branch(ROOT, (ROOT,), 0)}
         self.children: dict[str, tuple[str, ...]] = {}
         self.sibling_groups: list[Siblings] = []

@@ -3,6 +3,7 @@
 Every check uses the current snapshot, trials included, before the unit is placed in it.
 """
 
+from bailiff_core.model.job_rules import project_cooldown
 from bailiff_core.model.policy import Action
 from bailiff_core.model.project_tree import NO_BOUNDS, ROOT, project_text
 from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, ResourceVector, resource_text
@@ -124,8 +125,10 @@ def would_use(project: str, at: int, used: ResourceVector, bound: ResourceVector
 
 def may_borrow_at(state: PoolState, project: str) -> int:
     """Time, µs, from which the project may exceed its quota; 0 if nothing was reclaimed from it."""
-    cooldown = state.rules.protections.cooldown.project
-    return state.reclaimed_at[project] + cooldown if cooldown and project in state.reclaimed_at else 0
+    if project not in state.reclaimed_at:
+        return 0
+    cooldown = project_cooldown(state, project).value
+    return state.reclaimed_at[project] + cooldown if cooldown else 0
 
 
 def shrunk_text(usage: Usage, project: str, at: int) -> str:
@@ -151,7 +154,7 @@ def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     beyond their quotas for a time: otherwise they would borrow again immediately (kueue#14468, #6861).
     """
     state = snapshot.state
-    if not state.reclaimed_at or not state.rules.protections.cooldown.project:
+    if not state.reclaimed_at:
         return None
     usage = snapshot.usage
     demand: ResourceVector | None = None
@@ -161,7 +164,7 @@ def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
             continue
         demand = demand or of_unit(unit, usage.smallest)
         if _borrows(usage.allocated(project), demand, usage.entitlements[project].quota):
-            by = f"rule {COOLDOWN}, policy field protections.cooldown.project"
+            by = f"rule {COOLDOWN}, policy field {project_cooldown(state, project).field}"
             return f"{project_text(project)} lost resources to reclaim and may not borrow before {time_text(until)} ({by})"
     return None
 
