@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from tests.kits.invariants import LiveTask
 
-from bailiff_devstack.simulated_node import SimulatedInventory, SimulatedMachine
+from bailiff_devstack.simulated_node import MemoryImages, SimulatedInventory, SimulatedMachine
 from bailiff_node_agent.agent import ISOLATED
 from bailiff_node_agent.disk import MemoryStorage
-from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
+from bailiff_node_agent.runtime import Dumped, Exit, Launch, Running, TaskKey
 from bailiff_node_agent.settings import NodeDeclaration
 
 
@@ -48,6 +48,7 @@ class WatchedMachine(SimulatedMachine):
         self.inventory = SimulatedInventory(node.gpus, node.name, self.identify)
         self.attach_devices(self.inventory)
         self.booted_at = 0.0
+        self.images = MemoryImages()
         self._parts: dict[TaskKey, Fraction] = {}
 
     def living(self) -> list[LiveTask]:
@@ -115,6 +116,12 @@ class WatchedMachine(SimulatedMachine):
     def terminate(self, key: TaskKey) -> None:
         self._check_stop(key, "TERM")
         _outside(super().terminate, key)
+
+    async def save(self, key: TaskKey, request: str) -> Dumped:
+        return await asyncio.shield(_outside(asyncio.ensure_future, super().save(key, request)))
+
+    def thaw(self, key: TaskKey) -> None:
+        _outside(super().thaw, key)
 
     def kill(self, key: TaskKey) -> None:
         self._check_stop(key, "KILL")

@@ -25,6 +25,8 @@ from bailiff_core.model.policy import (
     Protections,
 )
 from bailiff_core.model.resource_vector import Bounds, Weights
+from bailiff_core.model.snapshot_offer import SnapshotOffer
+from bailiff_core.model.snapshots import not_saved
 from bailiff_core.records.job_requests import (
     CancelJob,
     EvictJob,
@@ -40,8 +42,9 @@ from bailiff_core.records.pool_requests import AcceptTruncation, RevokeKey
 from bailiff_core.records.request import RequestBody
 from bailiff_log.signatures import sign
 from bailiff_node_agent.settings import NodeDeclaration
+from bailiff_node_agent.snapshots import DRIVER
 
-GIB = 1 << 30
+GIB, CPU = 1 << 30, "c" * 64
 SECOND = 1_000_000
 START = 1_800_000_000_000_000  # µs UTC: when every run begins
 MOST_JOBS = 24
@@ -142,6 +145,7 @@ def random_requests(random: Random, pool: str, nodes: list[NodeDeclaration], len
         at = random.uniform(0.0, length * 0.8 * rush)
         job = f"job-{number}"
         submit = SubmitJob(demand=_demand(random, job, nodes, projects), spec=_spec(random, number))
+        submit = _saved(Random(f"saved/{at}"), submit)
         posts += _posted(random, pool, at, f"submit-{job}", submit)
         if random.randrange(4) == 0:
             scale = ScaleJob(job=job, tasks=random.choice([1, 2, 3, 5]), min_tasks=random.choice([None, None, 1]))
@@ -197,6 +201,22 @@ def revoke(pool: str, key: str, root: bytes) -> Post:
     body, about = RevokeKey(key=key, reason="stolen"), {"source": "/people", "id": f"revoke-{key}", "pool": pool}
     keyid, sig = sign(root, body, **about, time_us=START)
     return Post(0.0, *wrap(body, **about, time_us=START, keyid=keyid, sig=sig))
+
+
+def offers_of(node: str) -> tuple[SnapshotOffer, ...]:
+    """All nodes but the third save tasks."""
+    why_not = "it is simulated so" if node.endswith("2") else ""
+    return (SnapshotOffer(driver=DRIVER, version="4.2", why_not=why_not, bytes_per_s=GIB, cpu=CPU),)
+
+
+def _saved(random: Random, submit: SubmitJob) -> SubmitJob:
+    """Who saves its work; where its node does, what comes of it. By chance of its own: other requests stay as they were."""
+    mode = random.choice([None, "snapshot", "snapshot", "snapshot", "auto", "none"])
+    if mode == "snapshot" and not_saved(submit.demand):
+        mode = "auto"
+    outcome = f"{random.choice(['works', 'works', 'works', 'fails', 'killed', 'lost'])}:{random.choice([0.1, 0.1, 1, 7])}"
+    spec = submit.spec.model_copy(update={"env": {**submit.spec.env, "BAILIFF_SIM_SNAPSHOT": outcome}})
+    return submit.model_copy(update={"demand": submit.demand.model_copy(update={"checkpoint": mode}), "spec": spec})
 
 
 def _lacks_secret(number: int) -> bool:

@@ -56,7 +56,7 @@ from .machines import WatchedMachine
 from .plan import LENGTH, POOL, Plan, plan_of
 from .processes import Process, VirtualLoop
 from .run_checker import RunChecker
-from .work import START, clean_up, client, operator, revoke
+from .work import CPU, START, clean_up, client, offers_of, operator, revoke
 
 REST_TIMEOUT_S = 300.0  # virtual seconds from the end of the last job until the pool must be at rest
 REST_S = 2.0
@@ -175,6 +175,9 @@ class SimulatedAgentService(NodeAgentService):
             folder=Path("/simulated") / node.name,
             release_timeout_s=4.0,
             device_poll_s=2.0,
+            snapshots=offers_of(self.machine.node.name),
+            images=self.machine.images,
+            cpu_features=CPU,
         )
         context.fences = fences
         return context

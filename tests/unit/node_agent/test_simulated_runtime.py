@@ -1,13 +1,15 @@
 """What a simulated machine can do that a real one cannot: virtual time, host loss, thousands of tasks."""
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff_devstack.simulated_node import SimulatedInventory, SimulatedMachine, SimulatedRuntime
 from bailiff_node_agent.devices import prove_release
-from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, pids_of
+from bailiff_node_agent.runtime import Exit, Image, Launch, Running, TaskKey, pids_of
 
 KEY = TaskKey("train-7", 1, "0")
 GPU = "GPU-sim-n1-0"
@@ -104,3 +106,59 @@ async def test_a_behaviour_that_is_not_known_ends_the_task_and_not_the_agent(say
     assert (end.code, end.ended_at) == (126, 0)
     assert end.error is not None
     assert "exit:CODE:AFTER_S" in end.error
+
+
+IMAGE, AGAIN = Image(Path("/nowhere"), "1.0", (1, 0)), TaskKey("train-7", 2, "0")
+
+
+@in_virtual_time
+async def test_a_saved_task_goes_on_in_the_next_attempt_for_what_was_left_of_its_time() -> None:
+    agent = SimulatedRuntime(SimulatedMachine())
+    await agent.start(launch(RUN_FOR="100", SNAPSHOT="works:5"))
+    await asyncio.sleep(30)
+    dumped = await agent.save(KEY, IMAGE, "1")
+    assert (dumped.why_not, dumped.elapsed_us) == ("", 5_000_000)
+    await agent.kill(KEY)
+    await agent.wait_exit()
+    await asyncio.sleep(1000)
+    await agent.start(replace(launch(AGAIN, RUN_FOR="100"), restore=replace(IMAGE, facts=dumped.facts, about={"bytes": 1})))
+    restored = await agent.restored(AGAIN)
+    assert restored is not None
+    assert (restored.why_not, restored.about) == ("", {"bytes": 1})
+    assert (await agent.wait_exit()).ended_at == (30 + 5 + 1000 + 70) * 1_000_000
+
+
+@in_virtual_time
+async def test_a_task_that_could_not_be_saved_goes_on_and_has_the_term_that_came_meanwhile() -> None:
+    agent = SimulatedRuntime(SimulatedMachine())
+    await agent.start(launch(RUN_FOR="100", ON_TERM="exit:3:10", SNAPSHOT="fails:5"))
+    await asyncio.sleep(30)
+    saving = asyncio.create_task(agent.save(KEY, IMAGE, "1"))
+    await asyncio.sleep(1)
+    assert (await agent.save(KEY, IMAGE, "1")) == await saving  # the next agent waits for the same
+    assert saving.result().why_not
+    await agent.terminate(KEY)
+    await asyncio.sleep(500)
+    await agent.thaw(KEY)
+    end = await agent.wait_exit()
+    assert (end.code, end.ended_at) == (3, (30 + 5 + 500 + 10) * 1_000_000)
+
+
+@in_virtual_time
+async def test_a_snapshot_that_is_lost_starts_the_task_anew() -> None:
+    agent = SimulatedRuntime(SimulatedMachine())
+    await agent.start(replace(launch(AGAIN, RUN_FOR="100", SNAPSHOT="lost"), restore=replace(IMAGE, facts={"left_s": 1.0})))
+    restored = await agent.restored(AGAIN)
+    assert restored is not None
+    assert restored.why_not
+    assert (await agent.wait_exit()).ended_at == 100_000_000
+
+
+@pytest.mark.parametrize(("how", "why"), [({"SNAPSHOT": "killed"}, "was killed"), ({"CHECKPOINTS": "1:1"}, "has a socket")])
+@in_virtual_time
+async def test_what_cannot_be_saved_says_why(how: dict[str, str], why: str) -> None:
+    agent = SimulatedRuntime(SimulatedMachine())
+    await agent.start(launch(RUN_FOR="100", **how))
+    dumped = await agent.save(KEY, IMAGE, "1")
+    assert why in dumped.why_not
+    assert dumped.is_whole == ("SNAPSHOT" not in how)

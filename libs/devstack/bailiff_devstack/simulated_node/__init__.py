@@ -5,7 +5,8 @@ For scale tests, demos and machines without a GPU. An agent that runs where this
 """
 
 from .devices import SimulatedInventory
+from .images import MemoryImages
 from .runtime import SimulatedRuntime
 from .tasks import SimulatedMachine
 
-__all__ = ["SimulatedInventory", "SimulatedMachine", "SimulatedRuntime"]
+__all__ = ["MemoryImages", "SimulatedInventory", "SimulatedMachine", "SimulatedRuntime"]

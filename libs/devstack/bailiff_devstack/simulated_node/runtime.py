@@ -4,7 +4,19 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from bailiff_node_agent.runtime import Capabilities, Exit, JobMessage, Launch, Running, Runtime, Steps, TaskKey
+from bailiff_node_agent.runtime import (
+    Capabilities,
+    Dumped,
+    Exit,
+    Image,
+    JobMessage,
+    Launch,
+    Restored,
+    Running,
+    Runtime,
+    Steps,
+    TaskKey,
+)
 
 from .tasks import SimulatedMachine
 
@@ -16,7 +28,7 @@ class SimulatedRuntime(Runtime):
     deadlines. A simulated task uses no memory, prints nothing, and has no terminal.
     """
 
-    capabilities = Capabilities(host_resources=False, outlives_agent=False, simulated=True)
+    capabilities = Capabilities(host_resources=False, outlives_agent=False, simulated=True, saves=True)
 
     def __init__(self, machine: SimulatedMachine) -> None:
         self._machine = machine
@@ -54,6 +66,15 @@ class SimulatedRuntime(Runtime):
 
     async def kill(self, key: TaskKey) -> None:
         self._machine.kill(key)
+
+    async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:  # noqa: ARG002 - its manifest says all
+        return await self._machine.save(key, request)
+
+    async def thaw(self, key: TaskKey) -> None:
+        self._machine.thaw(key)
+
+    async def restored(self, key: TaskKey) -> Restored | None:
+        return self._machine.restored(key)
 
     async def wait_exit(self) -> Exit:
         return await self._exits.get()

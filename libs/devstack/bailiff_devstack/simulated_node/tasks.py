@@ -6,6 +6,9 @@ with 85 on a notice), `ignore`, or `exit:CODE:AFTER_S`. By default TERM is obeye
 `BAILIFF_SIM_CHECKPOINTS=PACE:SAVE_S` is a job that uses the job library: it does PACE steps a second, and a checkpoint takes
 SAVE_S seconds. It resumes from its newest checkpoint, acknowledges a notice, saves (a gang at the agreed step, or after the soft
 deadline without agreement) and exits with 85. It ignores TERM unless BAILIFF_SIM_ON_TERM is set.
+`BAILIFF_SIM_SNAPSHOT=OUTCOME:SAVE_S`: what comes of it when its node saves it, in SAVE_S seconds (0.1): `works`; `fails`, and
+it can go on; `killed`: what saves it dies, and it cannot; `lost`: it is saved, but cannot be restored. A task that uses the job
+library has a socket to its node, so it cannot be saved.
 
 A task with an invalid description exits at once with 126: a job's environment must not stop the agent.
 """
@@ -14,13 +17,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from signal import SIGKILL, SIGTERM
-from typing import Any
+from typing import Any, Literal, get_args
 
 from bailiff_node_agent.runtime import (
     DeviceUsers,
+    Dumped,
     Exit,
+    Image,
     JobMessage,
     Launch,
+    Restored,
     Running,
     Steps,
     TaskKey,
@@ -31,7 +37,11 @@ from bailiff_node_agent.runtime import (
 YIELDED = 85
 INVALID = 126
 MAX_SECONDS = 1e9
-SYNTAX = "BAILIFF_SIM_…: RUN_FOR=SECONDS; ON_TERM, ON_NOTICE=exit, ignore or exit:CODE:AFTER_S; CHECKPOINTS=PACE:SAVE_S"
+SYNTAX = (
+    "BAILIFF_SIM_…: RUN_FOR=SECONDS; ON_TERM, ON_NOTICE=exit, ignore or exit:CODE:AFTER_S; CHECKPOINTS=PACE:SAVE_S; "
+    "SNAPSHOT=works, fails, killed or lost, :SAVE_S"
+)
+SnapshotOutcome = Literal["works", "fails", "killed", "lost"]
 FIRST_PID = 1 << 22
 """Linux assigns no pid from here on, so a simulated pid is never mistaken for a real one."""
 
@@ -50,6 +60,40 @@ class _Checkpoints:
     save_s: float
 
 
+@dataclass(frozen=True)
+class _Snapshots:
+    """What comes of saving a task, and how long it takes."""
+
+    outcome: SnapshotOutcome = "works"
+    save_s: float = 0.1
+
+
+@dataclass
+class _Timer:
+    """Something that the task will do. left_s: while it is stopped."""
+
+    at: float
+    call: Callable[..., None]
+    arguments: tuple[Any, ...]
+    handle: asyncio.TimerHandle | None = None
+    left_s: float = 0.0
+
+    def start(self, after_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self.at, self.handle = loop.time() + after_s, loop.call_later(after_s, self.call, *self.arguments)
+
+    def stop(self) -> None:
+        """Keep what is left of it."""
+        if self.handle is not None:
+            self.left_s = max(0.0, self.at - asyncio.get_running_loop().time())
+            self.cancel()
+
+    def cancel(self) -> None:
+        if self.handle is not None:
+            self.handle.cancel()
+            self.handle = None
+
+
 @dataclass
 class _Task:
     running: Running
@@ -57,7 +101,12 @@ class _Task:
     on_term: _Reaction | None = None
     on_notice: _Reaction | None = None
     notice: Mapping[str, Any] | None = None
-    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    timers: list[_Timer] = field(default_factory=list)
+    own_end: _Timer | None = None
+    snapshots: _Snapshots = field(default_factory=_Snapshots)
+    saving: tuple[str, asyncio.Future[Dumped]] | None = None
+    is_frozen: bool = False
+    restored: Restored | None = None
     exit: Exit | None = None
     error: str | None = None
     checkpoints: _Checkpoints | None = None
@@ -147,6 +196,9 @@ class SimulatedMachine:
             task.on_notice = _parse_reaction(launch.env.get("BAILIFF_SIM_ON_NOTICE", "ignore"), at_once=YIELDED)
             run_for = launch.env.get("BAILIFF_SIM_RUN_FOR")
             exit_by_itself = None if run_for is None else _Reaction(0, _seconds(run_for))
+            task.snapshots = _parse_snapshots(launch.env.get("BAILIFF_SIM_SNAPSHOT"))
+            if launch.restore is not None:
+                exit_by_itself = self._restore(task, launch.restore, exit_by_itself)
         except ValueError:
             task.error = SYNTAX
             exit_by_itself = _Reaction(INVALID, 0.0)
@@ -155,11 +207,62 @@ class SimulatedMachine:
         if self._devices:
             for device_id in launch.device_ids:
                 self._devices.attach(device_id, pid)
-        self._react(task, exit_by_itself)
+        task.own_end = self._react(task, exit_by_itself)
         if task.checkpoints is not None:
             task.is_only_task = launch.is_only_task
             self._attach_job(task)
         return task.running
+
+    def _restore(self, task: _Task, image: Image, anew: _Reaction | None) -> _Reaction | None:
+        """When the restored task exits by itself: after what was left of its time when it was stopped."""
+        if task.snapshots.outcome == "lost":
+            task.restored = Restored(1000, "the simulated snapshot cannot be restored", image.about)
+            return anew
+        task.restored = Restored(1000, about=image.about)
+        left_s = image.facts["left_s"]
+        return None if left_s is None else _Reaction(0, left_s)
+
+    async def save(self, key: TaskKey, request: str) -> Dumped:
+        """Stop the task, and save it in some time; without the agent, too."""
+        task = self.task(key)
+        if task.exit is not None:
+            return Dumped(why_not="it has ended")
+        if task.checkpoints is not None:
+            return Dumped(why_not="it has a socket to another process")
+        if task.saving is None or task.saving[0] != request:
+            loop = asyncio.get_running_loop()
+            task.saving = request, loop.create_future()
+            task.is_frozen = True
+            for timer in task.timers:
+                timer.stop()
+            loop.call_later(task.snapshots.save_s, self._dumped, task, task.saving[1])
+        return await asyncio.shield(task.saving[1])
+
+    def _dumped(self, task: _Task, answer: asyncio.Future[Dumped]) -> None:
+        if answer.done():
+            return
+        took, left_s = int(task.snapshots.save_s * 1_000_000), None if task.own_end is None else task.own_end.left_s
+        match task.snapshots.outcome:
+            case "fails":
+                answer.set_result(Dumped(took, "the simulated task cannot be saved"))
+            case "killed":
+                answer.set_result(Dumped(took, "the program that saved it was killed", is_whole=False))
+            case _:
+                answer.set_result(Dumped(took, facts={"left_s": left_s}))
+
+    def thaw(self, key: TaskKey) -> None:
+        """Let a stopped task go on."""
+        task = self.task(key)
+        if task.is_frozen and task.exit is None:
+            task.is_frozen = False
+            for timer in task.timers:
+                if timer.handle is None:
+                    timer.start(timer.left_s)
+
+    def restored(self, key: TaskKey) -> Restored | None:
+        """How the restoring of the task ended; None: it was started anew, or has ended."""
+        task = self._tasks.get(key)
+        return task.restored if task is not None and task.exit is None else None
 
     def _attach_job(self, task: _Task) -> None:
         key = task.running.key
@@ -203,7 +306,14 @@ class SimulatedMachine:
         self._end(task, YIELDED)
 
     def _after(self, task: _Task, after_s: float, call: Callable[..., None], *arguments: Any) -> None:
-        task.timers.append(asyncio.get_running_loop().call_later(after_s, call, task, *arguments))
+        self._timer(task, after_s, call, *arguments)
+
+    def _timer(self, task: _Task, after_s: float, call: Callable[..., None], *arguments: Any) -> _Timer:
+        timer = _Timer(0.0, call, (task, *arguments), left_s=after_s)
+        if not task.is_frozen:
+            timer.start(after_s)
+        task.timers.append(timer)
+        return timer
 
     def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
         """Deliver an eviction notice."""
@@ -246,14 +356,16 @@ class SimulatedMachine:
             raise TaskStillRunning(f"{key} has not exited")
         del self._tasks[key]
 
-    def _react(self, task: _Task, reaction: _Reaction | None) -> None:
-        if reaction is not None and task.exit is None:
-            loop = asyncio.get_running_loop()
-            task.timers.append(loop.call_later(reaction.after_s, self._end, task, reaction.code))
+    def _react(self, task: _Task, reaction: _Reaction | None) -> _Timer | None:
+        if reaction is None or task.exit is not None:
+            return None
+        return self._timer(task, reaction.after_s, self._end, reaction.code)
 
     def _end(self, task: _Task, code: int, supervisor_lost: bool = False) -> None:
         for timer in task.timers:
             timer.cancel()
+        if task.saving is not None and not task.saving[1].done():
+            task.saving[1].set_result(Dumped(why_not="it has ended"))
         running = task.running
         error = None if supervisor_lost else task.error
         task.exit = Exit(
@@ -299,6 +411,16 @@ def _parse_checkpoints(text: str | None) -> _Checkpoints | None:
     if not 0.001 <= float(pace) <= 1e6:
         raise ValueError(f"{text!r}: the pace must be from 0.001 to 1000000 steps per second")
     return _Checkpoints(float(pace), _seconds(save_s))
+
+
+def _parse_snapshots(text: str | None) -> _Snapshots:
+    if text is None:
+        return _Snapshots()
+    outcome, _, save_s = text.partition(":")
+    found: SnapshotOutcome | None = next((each for each in get_args(SnapshotOutcome) if each == outcome), None)
+    if found is None:
+        raise ValueError(f"{text!r}: a simulated snapshot works, fails, is killed or lost")
+    return _Snapshots(found, _seconds(save_s) if save_s else _Snapshots.save_s)
 
 
 def _code(text: str) -> int:
