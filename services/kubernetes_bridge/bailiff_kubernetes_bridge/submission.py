@@ -83,6 +83,7 @@ def submission(workload: Workload, run: int, rules: Rules, state: PoolState) -> 
         },
         "elastic": "live",  # controllers add pods, and restart none
         "on_eviction": "requeue" if workload.requeues else "end",
+        "on_failure": "restart" if workload.requeues else "end",  # nobody makes the failed pod anew
         "max_failures": MAX_FAILURES,
     }
     try:

@@ -57,6 +57,36 @@ def test_a_preempted_group_ends_and_is_submitted_anew_when_its_pods_are_made_ane
     assert (world.job("ring").id, world.job("ring").phase) == (f"{first.id}-2", "starting")
 
 
+def test_a_plain_pod_that_fails_ends_its_job_and_asks_for_nothing_again(world):
+    world.add(plain_pod("fails", gpus=1))
+    first = world.run("fails")
+    world.finish("fails", 0, code=1)
+    world.settle()
+    world.story.wait(600_000_000)
+    world.story.submit("other")
+    world.settle()
+    jobs = world.story.state.jobs
+    assert list(jobs) == [first.id, "other"]
+    assert (jobs[first.id].phase, jobs[first.id].attempt) == ("failed", 1)
+
+
+def test_a_group_of_plain_pods_ends_with_the_first_that_fails(world):
+    world.add(plain_pod("w-0", "ring", size=2, gpus=4), plain_pod("w-1", "ring", size=2, gpus=4))
+    first = world.run("ring")
+    world.finish("ring", 0, code=1)
+    world.story.begin(first.id)
+    world.finish("ring", 1, code=143)
+    world.settle()
+    assert world.story.state.jobs[first.id].phase == "failed"
+
+
+def test_a_pod_that_fails_is_made_anew_by_its_controller_for_the_next_attempt(world):
+    world.add(controlled("w-0", "ring", 1, "u1"))
+    first = world.run("ring")
+    world.finish("ring", 0, code=1)
+    assert first.phase not in ("failed", "succeeded")
+
+
 def controlled(name, group, size, uid):
     pod = plain_pod(name, group, size, gpus=8)
     pod["metadata"] |= {"uid": uid, "ownerReferences": [{"kind": "Trainer", "name": "x", "uid": "x", "controller": True}]}
