@@ -20,6 +20,7 @@ from bailiff_bus.messages.commands import (
     Fence,
     RecordRef,
     SendInventory,
+    SnapshotStep,
     StartTask,
     TaskAssignment,
 )
@@ -173,6 +174,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             start,
             Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
             CheckpointAtStep(**ordered, tasks=(0,), step=1),
+            SnapshotStep(**ordered, tasks=(0,), step="end"),
             CancelEviction(**ordered, tasks=(0,)),
             ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-unknown", requested_by=1),
         ),

@@ -120,6 +120,7 @@ def every_job_in_one_index(state: PoolState) -> None:
             "ended": name in state.ended,
             "reserved": name in state.reserved,
             "starting": name in state.starting,
+            "waiting": name in state.waiting,
             "evicting": name in state.evicting,
             "backfilled": name in state.backfilled,
         }
@@ -130,11 +131,13 @@ def every_job_in_one_index(state: PoolState) -> None:
             "reserved": any(task.state == "reserved" for task in job.tasks),
             "starting": job.phase in ("starting", "running")
             and any(task.state == "starting" and task.eviction is None for task in job.tasks),
+            "waiting": job.phase in ("reserved", "starting", "running", "evicting") and any(task.waits for task in job.tasks),
             "evicting": job.eviction is not None or any(task.eviction is not None for task in job.tasks),
             "backfilled": job.backfilled and job.phase in ("reserved", "starting", "running", "evicting"),
         }
         assert where == expected, f"{name} is {job.phase}: {where}"
-    for index in (state.queue, state.active, state.ended, state.reserved, state.starting, state.evicting, state.backfilled):
+    part = (state.reserved, state.starting, state.waiting, state.evicting, state.backfilled)
+    for index in (state.queue, state.active, state.ended, *part):
         assert all(name in state.jobs for name in index)
     assert state.queue == sorted(state.queue, key=lambda name: queue_key(state.jobs[name]))
 

@@ -16,6 +16,7 @@ from bailiff_bus.messages.commands import (
     Fence,
     RecordRef,
     SendInventory,
+    SnapshotStep,
     StartTask,
     TaskAssignment,
 )
@@ -158,6 +159,7 @@ def commands(liar: Liar) -> Iterator[Forgery]:
             lambda: Evict(**about, tasks=(index,), grace=0, cause="a lie"),
             lambda: Evict(**about, tasks=(index,), grace=0, cause="a lie"),
             lambda: CancelEviction(**about, tasks=(index,)),
+            lambda: SnapshotStep(**about, tasks=(index,), step=random.choice(("dump", "end", "thaw", "continue", "anew"))),
             lambda: CheckpointAtStep(**about, tasks=(index,), step=liar.count(), agreed=True),
             lambda: Fence(**to, sender=sender, lease=0, lost_margin=0),
             lambda: SendInventory(**to, sender=sender),

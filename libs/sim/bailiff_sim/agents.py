@@ -6,7 +6,7 @@ from typing import Any
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.evictions import ActiveEviction, active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
-from bailiff_core.model.snapshots import driver_of, saved_by
+from bailiff_core.model.snapshots import driver_of, restored_by, saved_by
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.victims.batch import compute_proposals
@@ -109,8 +109,9 @@ class Agents:
             lost = kept.work_gpu_ms
             self._progress_by_job[job.id].lose_snapshot()
         yield facts.TaskStarted(**at, not_restored=task.not_restored, lost_gpu_ms=lost), REPORTS
-        if kept is not None and task.restores:
-            yield facts.TaskRestored(**at, from_attempt=kept.attempt, driver=kept.driver, bytes=kept.bytes), REPORTS
+        saved = restored_by(job, task)
+        if kept is not None and saved is not None:
+            yield facts.TaskRestored(**at, from_attempt=kept.attempt, driver=saved.driver, bytes=saved.bytes), REPORTS
 
     def schedule_reports(self, job: Job, work: JobProgress) -> None:
         """Schedules the outcome's reports for the attempt that starts to run now."""
@@ -208,12 +209,16 @@ class Agents:
         )
 
     def _saved_by_node(self, entry: ActiveEviction, members: list[Task]) -> int | None:
-        """How long its node takes to save the task, µs; None: it does not, or not within the grace."""
-        mode, driver = saved_by(self._state, entry), driver_of(self._state.nodes[members[0].node]) if members else None
+        """How long its nodes take to save the tasks, µs; None: they do not, or not within the grace."""
+        mode = saved_by(self._state, entry)
         by_itself = mode == "auto" and self._progress_by_job[entry.job.id].outcome.save_time is not None
-        if driver is None or mode not in ("snapshot", "auto") or by_itself or entry.job.phase == "starting":
+        if len(members) < len(entry.tasks) or mode not in ("snapshot", "auto") or by_itself or entry.job.phase == "starting":
             return None
-        takes = entry.job.group(members[0].index).memory_bytes * SECOND // (driver.bytes_per_s or FASTEST)
+        takes = 0
+        for number in {task.node: None for task in members}:
+            driver = driver_of(self._state.nodes[number])
+            size = sum(entry.job.group(task.index).memory_bytes for task in members if task.node == number)
+            takes = max(takes, size * SECOND // ((driver.bytes_per_s if driver is not None else 0) or FASTEST))
         return takes if takes <= entry.eviction.grace else None
 
     def _exit_evicted(self, name: str, decided: int, indices: list[int], code: int, after: int) -> Iterator[InputFact]:
@@ -233,15 +238,19 @@ class Agents:
             yield facts.EvictionStageReached(**at, stage="checkpoint_committed", elapsed=after, checkpoint=saved), REPORTS
         if code == SAVED:
             work.save_snapshot()
-            size, at = job.group(members[0].index).memory_bytes, self._task_fields(job, members[0])
-            driver = driver_of(self._state.nodes[members[0].node])
-            about: dict[str, Any] = {**at, "elapsed": after, "driver": driver.driver if driver is not None else None}
-            yield facts.EvictionStageReached(**about, stage="frozen"), REPORTS
-            yield facts.EvictionStageReached(**about, stage="dumped", bytes=size), REPORTS
-            yield facts.EvictionStageReached(**about, stage="stored", bytes=size, sha256=NO_HASH), REPORTS
+            for stage in ("frozen", "dumped", "stored"):
+                for task in members:
+                    yield self._saved_stage(job, task, stage, after), REPORTS
         for task in members if code == KILLED else ():
             yield facts.EvictionStageReached(**self._task_fields(job, task), stage="kill_sent", elapsed=after), REPORTS
         yield from self._exit(job, members, -KILL if code == SAVED else code)
+
+    def _saved_stage(self, job: Job, task: Task, stage: str, after: int) -> facts.EvictionStageReached:
+        driver = driver_of(self._state.nodes[task.node])
+        about = {**self._task_fields(job, task), "elapsed": after, "driver": driver.driver if driver is not None else None}
+        size = {} if stage == "frozen" else {"bytes": job.group(task.index).memory_bytes}
+        digest = {"sha256": NO_HASH} if stage == "stored" else {}
+        return facts.EvictionStageReached.model_validate({**about, "stage": stage, **size, **digest})
 
     def _task_fields(self, job: Job, task: Task) -> dict[str, Any]:
         return {"job": job.id, "attempt": job.attempt, "task": task.index, "node": self._state.nodes[task.node].name}

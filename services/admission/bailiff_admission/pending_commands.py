@@ -127,6 +127,6 @@ def _task_at(job: Job, node: Node, task: Task, rank: int, local_rank: int) -> Ta
         rank=rank,
         local_rank=local_rank,
         restore=None
-        if kept is None
-        else SnapshotRef(attempt=kept.attempt, driver=kept.driver, sha256=kept.sha256, bytes=kept.bytes),
+        if kept is None or job.snapshot is None
+        else SnapshotRef(attempt=job.snapshot.attempt, driver=kept.driver, sha256=kept.sha256, bytes=kept.bytes),
     )

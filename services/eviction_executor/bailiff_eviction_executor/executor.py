@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, CommandBody, Evict
+from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_bus.port import Producer
 from bailiff_core.model.evictions import evictions_of
@@ -18,7 +18,7 @@ from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import IDLE_WAIT_S
 from bailiff_service.signing import require_certificate
 
-from .pending_messages import pending_checkpoint_steps, pending_commands, pending_progress
+from .pending_messages import pending_checkpoint_steps, pending_commands, pending_progress, pending_snapshot_steps
 
 RESEND_AFTER = 2_000_000
 MAX_WAIT = 0.5
@@ -52,8 +52,9 @@ class Executor:
 
     async def _send_pending(self, producer: Producer) -> None:
         state, pool = self._projection.state, self._projection.pool
-        pending: list[StartEviction | AbandonPreemption | Evict | CheckpointAtStep | CancelEviction]
-        pending = [*pending_progress(state), *pending_commands(state), *pending_checkpoint_steps(state)]
+        pending: list[StartEviction | AbandonPreemption | CommandBody]
+        pending = [*pending_progress(state), *pending_commands(state)]
+        pending += [*pending_checkpoint_steps(state), *pending_snapshot_steps(state)]
         boot, still, sent = self._clock_and_ids.boot(), {}, []
         for body in pending:
             key = body.model_dump_json()
@@ -62,7 +63,7 @@ class Executor:
                 still[key] = last
                 continue
             still[key] = boot
-            if isinstance(body, Evict | CheckpointAtStep | CancelEviction):
+            if isinstance(body, CommandBody):
                 topic, message_key = topics.NODE_COMMANDS.name, body.node
                 self._metrics.commands_sent.labels(pool, type(body).__name__).inc()
             else:

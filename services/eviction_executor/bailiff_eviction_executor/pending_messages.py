@@ -3,15 +3,19 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, RecordRef
+from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, RecordRef, SnapshotStep
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.lifecycle.coordinated_checkpoint import common_step
 from bailiff_core.model.evictions import active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
-from bailiff_core.model.snapshots import saved_by
+from bailiff_core.model.snapshots import restore_step, save_step, saved_by
 from bailiff_core.model.state import Eviction, Job, PoolState, Preemption, Task
 from bailiff_core.scheduling_snapshot import current_snapshot
+
+ALIVE = ("starting", "running")
+DONE: dict[str, tuple[str, ...]] = {"dump": ("dumped", "save_failed"), "thaw": ("save_failed",), "end": ()}
+"""Stages that show that a task has done such a step of its snapshot."""
 
 
 def pending_progress(state: PoolState) -> Iterator[StartEviction | AbandonPreemption]:
@@ -69,6 +73,7 @@ def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
                     for_job=eviction.for_job,
                     respect_budgets=state.rules.kubernetes.pdb == "respect",
                     save=save,
+                    together=save in ("snapshot", "auto") and len(entry.tasks) > 1,
                 )
 
 
@@ -95,6 +100,26 @@ def pending_checkpoint_steps(state: PoolState) -> Iterator[CheckpointAtStep]:
         ]
         for node, tasks in _by_node(waiting):
             yield CheckpointAtStep(**_common(state, entry.job, node, begun), tasks=tasks, step=step, agreed=agreed)
+
+
+def pending_snapshot_steps(state: PoolState) -> Iterator[SnapshotStep]:
+    """What the tasks of gangs do next that their nodes save, or have restored, until every agent has done it."""
+    for entry in active_evictions(state):
+        begun = entry.eviction.started_seq
+        frozen = [task for task in entry.tasks if "frozen" in task.stage_times and task.state in ALIVE]
+        if begun is None or not frozen or len(entry.tasks) == 1 or not (step := save_step(entry)):
+            continue
+        waiting = [task for task in frozen if not any(stage in task.stage_times for stage in DONE[step])]
+        for node, tasks in _by_node(waiting):
+            yield SnapshotStep(**_common(state, entry.job, node, begun), tasks=tasks, step=step)
+    for job in map(state.jobs.__getitem__, state.waiting):
+        told = restore_step(job)
+        if told == "":
+            continue
+        waiting = [task for task in job.tasks if task.waits and task.state in ALIVE]
+        for seq in sorted({task.start_seq or 0 for task in waiting}):
+            for node, tasks in _by_node([task for task in waiting if (task.start_seq or 0) == seq]):
+                yield SnapshotStep(**_common(state, job, node, seq), tasks=tasks, step=told)
 
 
 def _by_node(tasks: list[Task]) -> list[tuple[int, tuple[int, ...]]]:

@@ -19,7 +19,7 @@ from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.snapshots import checkpointing
 from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
 from bailiff_core.records import facts
-from bailiff_eviction_executor.pending_messages import pending_commands
+from bailiff_eviction_executor.pending_messages import pending_commands, pending_snapshot_steps
 from bailiff_service.pool_metrics import pool_samples
 
 CPU, OTHER_CPU = digest("avx512"), digest("avx2")
@@ -95,7 +95,8 @@ def test_a_saved_job_loses_no_work_and_is_preempted_cleanly(story: Story) -> Non
     assert (requeued.outcome, requeued.lost_gpu_ms) == ("preempted", GPUS * 60_000), "its restart, but no work"
     kept = story.job("job").snapshot
     assert kept is not None
-    assert (kept.sha256, kept.work_gpu_ms) == (MANIFEST, pytest.approx(WORK, abs=10_000))
+    assert [each.sha256 for each in kept.tasks] == [MANIFEST]
+    assert kept.work_gpu_ms == pytest.approx(WORK, abs=10_000)
     story.holds()
 
 
@@ -266,14 +267,13 @@ def test_a_class_says_it_for_its_jobs_and_a_job_for_itself() -> None:
     story.submit("by-itself", checkpoint="none")
     story.submit("gang", tasks=2)
     modes = {name: checkpointing(story.state.rules, story.job(name)) for name in ("by-class", "by-itself", "gang")}
-    assert modes == {"by-class": "auto", "by-itself": "none", "gang": "job"}
+    assert modes == {"by-class": "auto", "by-itself": "none", "gang": "auto"}
 
 
 @pytest.mark.parametrize(
     ("tasks", "spec", "why"),
     [
-        (2, {}, "more than one task"),
-        (1, {"runtime": "docker", "image": "python:3"}, "the runtime docker"),
+        (2, {"runtime": "docker", "image": "python:3"}, "the runtime docker"),
         (1, {"tty": True}, "a terminal"),
     ],
 )
@@ -317,3 +317,145 @@ def test_nodes_that_cannot_save_are_counted_and_named_where_jobs_ask_for_it() ->
     assert samples == {("criu", "works"): 1, ("criu", "fails"): 1}
     row, _ = node_rows(story.state)
     assert row["snapshots"] == [{"driver": "criu", "version": "4.2", "why_not": "", "bytes_per_s": 10**9}]
+
+
+# --- gangs
+
+
+@pytest.fixture
+def gang() -> Story:
+    """A gang of two, one task on each of two nodes, is evicted by request, and has its notice."""
+    story = Story()
+    node(story, "n1", offer())
+    node(story, "n2", offer())
+    story.runs("job", gpus=GPUS, tasks=2, checkpoint="snapshot")
+    story.time += 10 * MINUTE
+    story.evict("job")
+    story.begin("job")
+    commands = [each for each in pending_commands(story.state) if isinstance(each, Evict)]
+    assert {(each.save, each.together) for each in commands} == {("snapshot", True)}
+    for index in (0, 1):
+        of_task(story, index, "noticed")
+    return story
+
+
+def of_task(story: Story, index: int, name: str, **fields: Any) -> None:
+    said = {"sha256": digest(f"manifest {index}"), "bytes": 2**30} if name == "stored" else {}
+    about = {**story.at("job", index), "stage": name, "driver": "criu", **said, **fields}
+    story.cycle(facts.EvictionStageReached.model_validate(about))
+
+
+def told(story: Story) -> list[tuple[str, tuple[int, ...]]]:
+    return [(each.step, each.tasks) for each in pending_snapshot_steps(story.state)]
+
+
+def saved_gang(story: Story) -> None:
+    for name in ("frozen", "dumped", "stored"):
+        for index in (0, 1):
+            of_task(story, index, name)
+    story.ends("job", -9)
+
+
+def test_a_gang_is_dumped_once_all_of_it_is_frozen_and_ends_once_all_of_it_is_stored(gang: Story) -> None:
+    of_task(gang, 0, "frozen")
+    assert told(gang) == []
+    of_task(gang, 1, "frozen")
+    assert told(gang) == [("dump", (0,)), ("dump", (1,))]
+    of_task(gang, 0, "dumped")
+    assert told(gang) == [("dump", (1,))]
+    of_task(gang, 0, "stored")
+    assert told(gang) == [("dump", (1,))]
+    assert gang.job("job").snapshot is None
+    of_task(gang, 1, "dumped")
+    of_task(gang, 1, "stored")
+    assert told(gang) == [("end", (0,)), ("end", (1,))]
+    kept = gang.job("job").snapshot
+    assert kept is not None
+    assert [(each.task, each.sha256) for each in kept.tasks] == [(index, digest(f"manifest {index}")) for index in (0, 1)]
+    assert kept.work_gpu_ms == pytest.approx(2 * WORK, abs=20_000)
+    gang.ends("job", -9)
+    assert next(iter(gang.decisions("JobRequeued"))).lost_gpu_ms == 2 * GPUS * 60_000, "its restart, but no work"
+    gang.holds()
+
+
+@pytest.mark.parametrize("why", ["save_failed", "acknowledged", "term_sent", "it ends"])
+@pytest.mark.parametrize("until", ["frozen", "dumped", "stored"])
+def test_a_gang_of_which_one_task_is_not_saved_goes_on_whole(gang: Story, until: str, why: str) -> None:
+    for name in ("frozen", "dumped", "stored")[: ("frozen", "dumped", "stored").index(until) + 1]:
+        of_task(gang, 0, name)
+    if why == "it ends":
+        gang.cycle(facts.TaskExited(**gang.at("job", 1), exit_code=1))
+    else:
+        of_task(gang, 1, why)
+    assert told(gang) == [("thaw", (0,))]
+    of_task(gang, 0, "save_failed", reason="another task of its gang is not saved")
+    assert told(gang) == []
+    assert gang.job("job").snapshot is None
+    gang.holds()
+
+
+def restored(story: Story, index: int, **fields: Any) -> list[Any]:
+    """What is recorded of the report."""
+    about = {**story.at("job", index), "from_attempt": 1, "driver": "criu", "bytes": 2**30, **fields}
+    incarnation = story.state.nodes[story.job("job").tasks[index].node].incarnation
+    return facts_of_report(story.state, TaskRestoredReport(incarnation=incarnation, number=9, **about))
+
+
+def not_restored(story: Story, index: int) -> list[Any]:
+    about = {**story.at("job", index), "from_attempt": 1, "driver": "criu", "reason": "a taken port"}
+    incarnation = story.state.nodes[story.job("job").tasks[index].node].incarnation
+    return facts_of_report(story.state, TaskRestoreFailedReport(incarnation=incarnation, number=9, **about))
+
+
+def test_a_gang_continues_once_all_of_it_is_restored(gang: Story) -> None:
+    saved_gang(gang)
+    assert all(task.restores for task in gang.job("job").tasks)
+    gang.started("job")
+    gang.cycle(*restored(gang, 0, waits=True))
+    assert told(gang) == []
+    assert restored(gang, 0) == [], "it was not told to continue"
+    gang.cycle(*restored(gang, 1, waits=True))
+    assert told(gang) == [("continue", (0,)), ("continue", (1,))]
+    assert not_restored(gang, 1) == [], "another may continue already"
+    gang.cycle(*restored(gang, 0))
+    assert told(gang) == [("continue", (1,))]
+    gang.cycle(*restored(gang, 1))
+    assert told(gang) == []
+    assert restored(gang, 1) == [], "a repeat"
+    gang.holds()
+
+
+def test_a_gang_of_which_one_task_is_not_restored_starts_anew_whole(gang: Story) -> None:
+    saved_gang(gang)
+    gang.started("job")
+    gang.cycle(*restored(gang, 0, waits=True))
+    (failed,) = not_restored(gang, 1)
+    assert failed.lost_gpu_ms == pytest.approx(2 * WORK, abs=20_000)
+    gang.cycle(failed)
+    assert gang.job("job").snapshot is None
+    assert told(gang) == [("anew", (0,))]
+    assert restored(gang, 0) == []
+    (failed,) = not_restored(gang, 0)
+    assert failed.lost_gpu_ms == 0, "counted once"
+    gang.cycle(failed)
+    assert told(gang) == []
+    gang.holds()
+
+
+def test_a_gang_of_which_one_place_cannot_restore_starts_anew_whole(gang: Story) -> None:
+    for name in ("frozen", "dumped", "stored"):
+        for index in (0, 1):
+            of_task(gang, index, name)
+    node(gang, "n2", offer(cpu=OTHER_CPU))
+    gang.ends("job", -9)
+    assert [(task.not_restored, task.restores) for task in gang.job("job").tasks] == [("other-cpu", False)] * 2
+
+
+def test_no_node_saves_a_part_of_a_job(gang: Story) -> None:
+    from bailiff_core.model.evictions import evictions_of
+    from bailiff_core.model.snapshots import saved_by
+
+    (whole,) = evictions_of(gang.job("job"))
+    assert saved_by(gang.state, whole) == "snapshot"
+    part = type(whole)(whole.job, whole.eviction, whole.tasks[:1], "0")
+    assert saved_by(gang.state, part) == "job"

@@ -126,6 +126,7 @@ class Evict(JobCommand):
     is a request to Kubernetes' eviction API, repeated until a PodDisruptionBudget allows it or KILL is due.
     save: with `snapshot` the node saves the tasks at once, in place of notice and TERM; with `auto` when TERM is due, unless the
     task has acknowledged the notice; with `none` nobody waits for a checkpoint. A task that cannot be saved gets TERM.
+    together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen, and once it is stored.
     """
 
     SENDERS: ClassVar[tuple[Sender, ...]] = ("admission", "executor")
@@ -136,6 +137,7 @@ class Evict(JobCommand):
     for_job: Name | None = None
     respect_budgets: bool = False
     save: Checkpointing = "job"
+    together: bool = False
 
 
 class CheckpointAtStep(JobCommand):
@@ -145,6 +147,17 @@ class CheckpointAtStep(JobCommand):
     tasks: tuple[Count, ...]
     step: Count
     agreed: bool = False
+
+
+class SnapshotStep(JobCommand):
+    """What these tasks of a gang do next. Frozen for their snapshot: `dump`, `end` (all are stored) or `thaw` (one is not saved).
+
+    Restored and standing still: `continue`, or `anew`: end, and start the command, because one was not restored.
+    """
+
+    SENDERS: ClassVar[tuple[Sender, ...]] = ("executor",)
+    tasks: tuple[Count, ...]
+    step: Literal["dump", "end", "thaw", "continue", "anew"]
 
 
 class CancelEviction(JobCommand):

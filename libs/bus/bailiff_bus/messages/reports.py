@@ -207,13 +207,17 @@ class TaskResumedReport(TaskReport):
 
 
 class TaskRestoredReport(TaskReport):
-    """The task continues from the snapshot of `from_attempt`. verified, restored: how long it took, µs."""
+    """The task continues from the snapshot of `from_attempt`. verified, restored: how long it took, µs.
+
+    waits: it stands still until all tasks of its gang are restored.
+    """
 
     from_attempt: Count
     driver: SnapshotDriver
     bytes: Count
     verified: Duration = 0
     restored: Duration = 0
+    waits: bool = False
 
 
 class TaskRestoreFailedReport(TaskReport):

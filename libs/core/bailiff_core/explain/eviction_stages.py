@@ -28,6 +28,7 @@ NOT_RESTORED: dict[NotRestored, str] = {
     "other-folder": "this node does not see the folder of the snapshot",
     "no-driver": "this node has nothing that restores it",
     "other-cpu": "the CPU of this node has other features than that on which it was saved",
+    "other-tasks": "the job has started with other tasks than were saved",
 }
 """Why a task did not continue from its job's snapshot."""
 SHORTENED_BY = {

@@ -122,18 +122,20 @@ def set_phase(state: PoolState, job: Job, phase: JobPhase) -> None:
 
 
 def reindex(state: PoolState, job: Job) -> None:
-    """Updates queue, active, reserved, starting, evicting and backfilled after a change of the job's tasks."""
+    """Updates queue, active, reserved, starting, waiting, evicting and backfilled after a change of the job's tasks."""
     state.indices.changed_times[job.id] = state.indices.changed_ends[job.id] = None
-    reserved = starting = partial = False
+    reserved = starting = waiting = partial = False
     for task in job.tasks:
         reserved = reserved or task.state == "reserved"
         starting = starting or (task.state == "starting" and task.eviction is None)
+        waiting = waiting or task.waits
         partial = partial or task.eviction is not None
     active = job.phase in ("reserved", "starting", "running", "evicting")
     _keep(state.active, job, active)
     _keep(state.backfilled, job, job.backfilled and active)
     _keep(state.reserved, job, reserved)
     _keep(state.starting, job, starting and job.phase in ("starting", "running"))
+    _keep(state.waiting, job, waiting and active)
     _keep(state.evicting, job, partial or job.eviction is not None)
     needed, queued = needs_placement(job), job.id in state.indices.queued
     if needed and not queued:

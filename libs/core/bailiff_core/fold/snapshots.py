@@ -1,19 +1,21 @@
 """Snapshots of tasks by their nodes: stored, failed, and whether a job that starts continues from one."""
 
 from bailiff_core.model.snapshots import why_not_restored
-from bailiff_core.model.state import Job, PoolState, StoredSnapshot, Task
+from bailiff_core.model.state import Job, JobSnapshot, PoolState, StoredSnapshot, Task
 from bailiff_core.model.work_lost import counted_gpu_milli, unsaved_time
 from bailiff_core.records import facts
 
 
 def note_stored(state: PoolState, job: Job, task: Task, stage: facts.Stage) -> None:
-    """The node has saved the task: this is the job's newest snapshot. What it was restored from is part of its work."""
+    """The node has saved the task. With the last task, this is the job's newest snapshot.
+
+    What the job was restored from is part of its work.
+    """
     if stage.driver is None or stage.sha256 is None:
         return
-    node, earlier = state.nodes[task.node], job.snapshot
+    node = state.nodes[task.node]
     offer = next((each for each in node.snapshots if each.driver == stage.driver), None)
-    job.snapshot = StoredSnapshot(
-        attempt=job.attempt,
+    task.saved = StoredSnapshot(
         task=task.index,
         driver=stage.driver,
         sha256=stage.sha256,
@@ -22,9 +24,14 @@ def note_stored(state: PoolState, job: Job, task: Task, stage: facts.Stage) -> N
         checkpoint_store=node.checkpoint_store,
         cpu=offer.cpu if offer is not None else "",
         seq=state.seq,
-        work_gpu_ms=counted_gpu_milli(state, job, [task]) * unsaved_time(state, job) // 1_000_000
-        + (earlier.work_gpu_ms if earlier is not None and task.restored else 0),
     )
+    saved = [each.saved for each in job.tasks if each.saved is not None]
+    if len(saved) < len(job.tasks):
+        return
+    work = counted_gpu_milli(state, job, job.tasks) * unsaved_time(state, job) // 1_000_000
+    if job.snapshot is not None and all(each.restored for each in job.tasks):
+        work += job.snapshot.work_gpu_ms
+    job.snapshot = JobSnapshot(attempt=job.attempt, tasks=saved, work_gpu_ms=work)
     job.unsaved_seq = None
     state.indices.changed_jobs[job.id] = None
 
@@ -36,9 +43,12 @@ def note_unsaved(state: PoolState, job: Job) -> None:
 
 
 def note_restores(state: PoolState, job: Job) -> None:
-    """Settles for the tasks that start now whether they continue from the job's snapshot."""
-    kept = job.snapshot
-    for task in job.tasks if kept is not None else ():
-        if kept is not None and task.state == "starting" and task.index == kept.task:
-            task.not_restored = why_not_restored(kept, state.nodes[task.node])
-            task.restores = not task.not_restored
+    """Settles for the tasks that start now whether they continue from the job's snapshot: all of them, or none."""
+    if job.snapshot is None or any(task.started_at is not None and not task.restores for task in job.tasks):
+        return
+    if any(task.restored for task in job.tasks):
+        return  # it has grown
+    why_not = why_not_restored(state, job)
+    for task in job.tasks:
+        if task.state == "starting" and not task.restores:
+            task.not_restored, task.restores = why_not, not why_not

@@ -170,6 +170,7 @@ def eviction_stage_reached(state: PoolState, fact: facts.EvictionStageReached) -
     if fact.stage == "stored":
         note_stored(state, job, task, fact)
     elif fact.stage == "save_failed":
+        task.saved = None
         note_unsaved(state, job)
 
 
@@ -197,17 +198,22 @@ def task_resumed(state: PoolState, fact: facts.TaskResumed) -> None:
 
 @folds(facts.TaskRestored)
 def task_restored(state: PoolState, fact: facts.TaskRestored) -> None:
-    """It continues where it was when it was saved. The snapshot stays, until a later one or a checkpoint replaces it."""
-    _, task = _find(state, fact)
-    task.restored = True
+    """It continues where it was when it was saved, or waits until all of its gang are restored.
+
+    The snapshot stays, until a later one or a checkpoint replaces it.
+    """
+    job, task = _find(state, fact)
+    task.waits, task.restored = fact.waits, not fact.waits
+    reindex(state, job)
 
 
 @folds(facts.TaskRestoreFailed)
 def task_restore_failed(state: PoolState, fact: facts.TaskRestoreFailed) -> None:
     """It started as it does without the snapshot, which is of no use any more."""
     job, task = _find(state, fact)
-    task.restores, job.snapshot = False, None
+    task.restores, task.waits, task.restore_failed, job.snapshot = False, False, True, None
     note_unsaved(state, job)
+    reindex(state, job)
 
 
 def _advance_step(task: Task, step: int | None) -> None:
@@ -246,7 +252,7 @@ def reset_notice(task: Task) -> None:
     """The agent withdrew the notice; a later eviction starts over. Checkpoints saved meanwhile count."""
     task.noticed = task.acknowledged = False
     task.notice_step, task.notice_step_rate_milli, task.confirmed_step = None, 0, None
-    task.kill_after = None
+    task.kill_after = task.saved = None
     task.stage_times = {}
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from .document import Document, MeasuredBytes, Reason, SnapshotDriver
 from .privacy import PRIVATE
 
-NotRestored = Literal["", "other-folder", "no-driver", "other-cpu"]
+NotRestored = Literal["", "other-folder", "no-driver", "other-cpu", "other-tasks"]
 """Why a task does not continue from a snapshot on a node; empty: it can be tried."""
 
 

@@ -3,6 +3,8 @@
 A snapshot is the state of a task as the platform saves it; a checkpoint is what the job itself saves.
 """
 
+from typing import Literal
+
 from bailiff_core.humanize import duration_text, memory_text
 
 from .demand import Checkpointing, JobDemand
@@ -12,6 +14,10 @@ from .job_spec import ADDED_LABELS
 from .policy import Policy
 from .snapshot_offer import NotRestored, SnapshotOffer
 from .state import Job, Node, PoolState, StoredSnapshot, Task
+
+SaveStep = Literal["", "dump", "end", "thaw"]
+RestoreStep = Literal["", "continue", "anew"]
+ENDED = ("exited", "released")
 
 
 def checkpointing(policy: Policy, job: Job) -> Checkpointing:
@@ -23,8 +29,6 @@ def checkpointing(policy: Policy, job: Job) -> Checkpointing:
 
 def not_saved(demand: JobDemand) -> str:
     """Returns why no node saves such a job; empty: nodes with a driver do."""
-    if sum(group.count for group in demand.tasks) > 1:
-        return "it has more than one task, and only jobs of one task are saved"
     if any(label.startswith(ADDED_LABELS) for group in demand.tasks for label in group.node_labels):
         return "it runs in a container or a pod, and only processes are saved"
     return ""
@@ -36,32 +40,84 @@ def driver_of(node: Node) -> SnapshotOffer | None:
 
 
 def is_saved_by_node(state: PoolState, job: Job) -> bool:
-    """Whether the node of the job's task would save it in an eviction, as far as is known: its last snapshot did not fail."""
+    """Whether the nodes of the job's tasks would save it in an eviction, as far as is known: its last snapshot did not fail.
+
+    Not a job of which a part may be evicted: no node saves a part.
+    """
     if job.unsaved_seq is not None or checkpointing(state.rules, job) not in ("snapshot", "auto"):
+        return False
+    if job.minimum < job.size:
         return False
     return all(driver_of(state.nodes[task.node]) is not None for task in job.tasks)
 
 
 def saved_by(state: PoolState, entry: ActiveEviction) -> Checkpointing:
-    """Returns how the evicted tasks are saved: by their nodes only where these can, and where the job starts again."""
+    """Returns how the evicted tasks are saved: by their nodes only where these can, and where the job starts again.
+
+    All tasks of a gang are saved, or none is.
+    """
     job = entry.job
     stated = checkpointing(state.rules, job)
     if stated in ("job", "none"):
         return stated
     comes_back = not job.cancelled and entry.eviction.cause != "time-limit" and job.demand.on_eviction != "end"
-    able = all(driver_of(state.nodes[task.node]) is not None for task in entry.tasks)
+    able = not entry.part and all(driver_of(state.nodes[task.node]) is not None for task in entry.tasks)
+    able = able and not any(task.waits for task in entry.tasks)
     return stated if comes_back and able and not entry.eviction.stuck else "job"
+
+
+def save_step(entry: ActiveEviction) -> SaveStep:
+    """Returns what the tasks of a gang do next, one of which is frozen for its snapshot; empty: they wait.
+
+    Once all of them are frozen they are dumped, once all are stored they end. They go on as soon as one cannot be saved.
+    """
+    if all(map(is_stored, entry.tasks)):
+        return "end"
+    if any(_is_unsaved(task) for task in entry.tasks):
+        return "thaw"
+    return "dump" if all("frozen" in task.stage_times for task in entry.tasks) else ""
+
+
+def is_stored(task: Task) -> bool:
+    """Whether its node has stored it in this eviction, and it has not gone on since."""
+    return "stored" in task.stage_times and "save_failed" not in task.stage_times
+
+
+def _is_unsaved(task: Task) -> bool:
+    """Whether it is not saved any more in this eviction: it cannot be, saves itself, or has ended."""
+    if any(stage in task.stage_times for stage in ("save_failed", "acknowledged", "term_sent")):
+        return True
+    return task.state in ENDED and "stored" not in task.stage_times
+
+
+def restore_step(job: Job) -> RestoreStep:
+    """Returns what the restored tasks of a gang do, which stand still; empty: they wait.
+
+    They continue once all are restored. They start anew as soon as one cannot be, unless all were told to continue.
+    """
+    if any(task.restored for task in job.tasks):
+        return "continue"
+    if any(task.restore_failed or task.not_restored for task in job.tasks):
+        return "anew"
+    return "continue" if all(task.waits and task.state not in ENDED for task in job.tasks) else ""
 
 
 def keeps_work(state: PoolState, job: Job) -> bool:
     """Whether an eviction of the job loses no work: its node saves it; of tasks that have ended, has saved them."""
-    if any(task.state in ("exited", "released") for task in job.tasks):
-        return all("stored" in task.stage_times for task in job.tasks)
+    if any(task.state in ENDED for task in job.tasks):
+        return all(map(is_stored, job.tasks))
     return is_saved_by_node(state, job)
 
 
-def why_not_restored(snapshot: StoredSnapshot, node: Node) -> NotRestored:
-    """Returns why the snapshot cannot be restored on the node; empty: it can be tried."""
+def why_not_restored(state: PoolState, job: Job) -> NotRestored:
+    """Returns why the job's tasks, where they are placed, cannot all continue from its snapshot; empty: it can be tried."""
+    kept = {each.task: each for each in job.snapshot.tasks} if job.snapshot is not None else {}
+    if [*kept] != [task.index for task in job.tasks]:
+        return "other-tasks"
+    return next((why for task in job.tasks if (why := _why_not_there(kept[task.index], state.nodes[task.node]))), "")
+
+
+def _why_not_there(snapshot: StoredSnapshot, node: Node) -> NotRestored:
     same = node.machine_id == snapshot.machine_id
     if not same and (snapshot.checkpoint_store is None or snapshot.checkpoint_store != node.checkpoint_store):
         return "other-folder"
@@ -72,15 +128,16 @@ def why_not_restored(snapshot: StoredSnapshot, node: Node) -> NotRestored:
 
 
 def restored_by(job: Job, task: Task) -> StoredSnapshot | None:
-    """Returns the snapshot from which the task, which starts, is to continue."""
-    return job.snapshot if task.restores and job.snapshot is not None and job.snapshot.task == task.index else None
+    """Returns the part of the job's snapshot from which the task, which starts, is to continue."""
+    kept = job.snapshot.tasks if task.restores and job.snapshot is not None else []
+    return next((each for each in kept if each.task == task.index), None)
 
 
 def too_slow_to_save(state: PoolState, job: Job) -> str:
     """Returns why its grace may be too short to save the memory that it requests on the slowest node; empty: it is not."""
     drivers = [driver for node in state.nodes.values() if (driver := driver_of(node)) is not None]
     rates = [driver.bytes_per_s for driver in drivers if driver.bytes_per_s]
-    memory = job.demand.tasks[0].memory_bytes
+    memory = max(group.memory_bytes for group in job.demand.tasks)
     if not rates or not memory or checkpointing(state.rules, job) not in ("snapshot", "auto"):
         return ""
     takes, grace = memory * 1_000_000 // min(rates), grace_of(state, job)

@@ -208,7 +208,10 @@ class Task:
         reported_done: Its job said so before it exited, or exit code 0 says so by its `on_term`.
         restores: It is to continue from the job's snapshot.
         not_restored: Why it does not, though there is one.
-        restored: It does.
+        waits: It is restored and stands still, until all tasks of its gang are.
+        restored: It continues.
+        restore_failed: It could not be restored, or others of its gang could not, and it was started anew.
+        saved: Its state, as its node has stored it in the eviction.
         ended_untold: The decision of the eviction in which it ended unfinished, after its start and before any notice on record.
         start_failed: Its node refused to start it, or it ended before it ran.
     """
@@ -245,7 +248,10 @@ class Task:
     ended_untold: int | None = None
     restores: bool = False
     not_restored: NotRestored = ""
+    waits: bool = False
     restored: bool = False
+    restore_failed: bool = False
+    saved: "StoredSnapshot | None" = None
     start_failed: bool = False
 
     @property
@@ -268,10 +274,8 @@ class StoredSnapshot:
         machine_id: The machine that saved it.
         checkpoint_store: Identity of the directory that it is in, where nodes share it.
         seq: The record that says that it is stored.
-        work_gpu_ms: The work that only this snapshot has.
     """
 
-    attempt: int
     task: int
     driver: str
     sha256: str
@@ -280,6 +284,19 @@ class StoredSnapshot:
     checkpoint_store: str | None
     cpu: str
     seq: int
+
+
+@dataclass(slots=True)
+class JobSnapshot:
+    """The state of all tasks of a job, saved in one eviction.
+
+    Attributes:
+        tasks: By index.
+        work_gpu_ms: The work that only this snapshot has.
+    """
+
+    attempt: int
+    tasks: list[StoredSnapshot]
     work_gpu_ms: int
 
 
@@ -393,7 +410,7 @@ class Job:
     checkpoint_claim: Literal["", "reported", "saved"] = ""
     waits_for: dict[str, Literal["succeeded", "ended"]] = field(default_factory=dict)
     failed_dependency: str = ""
-    snapshot: StoredSnapshot | None = None
+    snapshot: JobSnapshot | None = None
     unsaved_seq: int | None = None
     start_failures: int = 0
     refused_by: tuple[str, ...] = ()
@@ -587,6 +604,7 @@ class PoolState:
         active: Jobs with placed tasks.
         reserved: Active jobs with reserved tasks.
         starting: Active jobs with starting tasks.
+        waiting: Active jobs with restored tasks that stand still.
         evicting: Active jobs with evictions in progress.
         backfilled: Active jobs that were backfilled.
         ended: Jobs by end time.
@@ -647,6 +665,7 @@ class PoolState:
     active: dict[str, None] = field(default_factory=dict)
     reserved: dict[str, None] = field(default_factory=dict)
     starting: dict[str, None] = field(default_factory=dict)
+    waiting: dict[str, None] = field(default_factory=dict)
     evicting: dict[str, None] = field(default_factory=dict)
     backfilled: dict[str, None] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)

@@ -39,7 +39,8 @@ class TaskStarted(TaskFact):
         devices: The devices that it got, where the node chose others than were allocated, as a kubelet does.
         damaged_checkpoints: How many checkpoints of this task in the job's directory cannot be read, newer than any that can.
         not_restored: Why it does not continue from the job's snapshot: `other-folder`: this node does not see its folder;
-            `no-driver`: nothing here restores it; `other-cpu`: the CPU has other features. Empty: it does, or there is none.
+            `no-driver`: nothing here restores it; `other-cpu`: the CPU has other features; `other-tasks`: the job starts with
+            others than were saved. For a gang, that of any of its tasks. Empty: it does, or there is none.
         lost_gpu_ms: The work that only this snapshot had.
     """
 
@@ -124,6 +125,7 @@ class TaskRestored(TaskFact):
     """The task continues from the snapshot of `from_attempt`.
 
     Attributes:
+        waits: It stands still until all tasks of its gang are restored; another such record follows when it continues.
         verified: How long it took to compare the snapshot with its digests, µs.
         restored: How long it took to restore it, µs.
     """
@@ -133,6 +135,7 @@ class TaskRestored(TaskFact):
     bytes: MeasuredBytes
     verified: Duration = 0
     restored: Duration = 0
+    waits: bool = False
 
 
 class TaskRestoreFailed(TaskFact):

@@ -26,7 +26,7 @@ from bailiff_core.admission.rejected import Rejected
 from bailiff_core.admission.reported import reported_task
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
-from bailiff_core.model.snapshots import restored_by
+from bailiff_core.model.snapshots import restore_step
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
     MAX_DEVICES,
@@ -153,10 +153,10 @@ def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: Task
         case TaskResumedReport() if task.state in ("starting", "running") and task.resumed_step is None:
             lost = 0 if job.step is None else max(0, job.step + 1 - report.step)
             return [TaskResumed.saying(report, steps_lost=lost)]
-        case TaskRestoredReport() if _is_of_its_snapshot(job, task, report):
-            return [TaskRestored.saying(report)]
-        case TaskRestoreFailedReport() if _is_of_its_snapshot(job, task, report) and job.snapshot is not None:
-            return [TaskRestoreFailed.saying(report, lost_gpu_ms=job.snapshot.work_gpu_ms)]
+        case TaskRestoredReport():
+            return _restored_facts(job, task, report)
+        case TaskRestoreFailedReport():
+            return _restore_failed_facts(job, task, report)
         case TaskExitedReport() if task.state in ("starting", "running"):
             return [TaskExited.saying(report)]
         case TaskReleasedReport():
@@ -188,11 +188,23 @@ def _started(
     )
 
 
+def _restored_facts(job: Job, task: Task, report: TaskRestoredReport) -> list[Fact]:
+    """Of a task of a gang first that it waits, then that it continues, once all tasks of the gang were restored."""
+    is_next = restore_step(job) == "continue" and not report.waits if task.waits else _is_of_its_snapshot(job, task, report)
+    return [TaskRestored.saying(report)] if is_next else []
+
+
+def _restore_failed_facts(job: Job, task: Task, report: TaskRestoreFailedReport) -> list[Fact]:
+    """Not once all tasks of the gang were restored: then they were told to continue."""
+    is_next = (restore_step(job) == "anew" and task.waits) or _is_of_its_snapshot(job, task, report)
+    lost = job.snapshot.work_gpu_ms if job.snapshot is not None else 0
+    return [TaskRestoreFailed.saying(report, lost_gpu_ms=lost)] if is_next and restore_step(job) != "continue" else []
+
+
 def _is_of_its_snapshot(job: Job, task: Task, report: TaskRestoredReport | TaskRestoreFailedReport) -> bool:
     """Whether the task was to continue from this snapshot, and the log does not say yet what came of it."""
-    kept = restored_by(job, task)
-    is_open = not task.restored and task.state in ("starting", "running")
-    return is_open and kept is not None and report.from_attempt == kept.attempt
+    is_open = task.restores and not task.restored and task.state in ("starting", "running")
+    return is_open and (job.snapshot is None or report.from_attempt == job.snapshot.attempt)
 
 
 def _is_new(task: Task, stage: Stage) -> bool:

@@ -98,6 +98,8 @@ def _task_resumed(fact: facts.TaskResumed, _state: PoolState) -> Statement:
 def _task_restored(fact: facts.TaskRestored, _state: PoolState) -> Statement:
     took = f"verified in {duration_text(fact.verified)}, restored in {duration_text(fact.restored)}"
     what = f"from the snapshot of attempt {fact.from_attempt}, {memory_text(fact.bytes)} by {fact.driver}"
+    if fact.waits:
+        return Statement("task restored", _task(fact), _on(fact, what, took, "waits for its gang"), "quiet")
     return Statement("task restored", _task(fact), _on(fact, what, took), "good")
 
 
