@@ -22,9 +22,11 @@ from bailiff_bus.messages.commands import (
     Evict,
     Fence,
     RecordRef,
+    RemoveSnapshots,
     SnapshotRef,
     StartTask,
     TaskAssignment,
+    TaskSnapshot,
 )
 from bailiff_bus.messages.reports import (
     EvictionStageReport,
@@ -184,6 +186,17 @@ async def test_of_two_snapshots_only_the_newer_one_is_kept(world: World) -> None
     await world.evict(1)
     await world.seen(TaskReleasedReport, 2)
     assert [each.parent.name for each in world.images()] == ["attempt-0001"]
+
+
+async def test_that_of_a_job_that_has_ended_is_removed_and_no_other_in_its_place(world: World) -> None:
+    await world.starts_and_is_ready()
+    await world.evict()
+    kept = await world.stored()
+    assert len(world.images()) == 1
+    for sha256, left in (("0" * 64, 1), (kept.sha256, 0), (kept.sha256, 0)):
+        ended = [TaskSnapshot(job=job, attempt=0, task=0, sha256=sha256) for job in ("unknown", "job")]
+        await carry_out(world.agent, RemoveSnapshots(sender="admission", **world._common(), snapshots=tuple(ended)))
+        await until(lambda left=left: len(world.images()) == left)  # type: ignore[misc]
 
 
 async def test_what_cannot_be_saved_is_told_and_has_term_with_what_is_left(world: World) -> None:

@@ -19,10 +19,12 @@ from bailiff_bus.messages.commands import (
     Evict,
     Fence,
     RecordRef,
+    RemoveSnapshots,
     SendInventory,
     SnapshotStep,
     StartTask,
     TaskAssignment,
+    TaskSnapshot,
 )
 from bailiff_bus.messages.devices import (
     ClearDevice,
@@ -123,6 +125,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
     reading = DeviceReading(device="GPU-unknown", memory_used=GIB, processes=1)
     saved = Checkpoint(step=1, bytes=1, duration=1, sha256="0" * 64)
     ghost = {**name, "node": "ghost", "incarnation": "f" * 32, "number": 0}
+    ended = TaskSnapshot(job="no-such-job", attempt=1, task=0, sha256="0" * 64)
     by_topic: dict[str, tuple[MessageBody, ...]] = {
         topics.REQUESTS.name: (
             SubmitJob(demand=JobDemand(job="unknown", tasks=(group,), labels={"a": "b"}), spec=spec),
@@ -171,6 +174,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
         topics.NODE_COMMANDS.name: (
             Fence(**name, sender="admission", sender_epoch=1),
             SendInventory(**name, sender="admission", sender_epoch=1),
+            RemoveSnapshots(**name, sender="admission", sender_epoch=1, snapshots=(ended,)),
             start,
             Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
             CheckpointAtStep(**ordered, tasks=(0,), step=1),

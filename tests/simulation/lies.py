@@ -15,10 +15,12 @@ from bailiff_bus.messages.commands import (
     Evict,
     Fence,
     RecordRef,
+    RemoveSnapshots,
     SendInventory,
     SnapshotStep,
     StartTask,
     TaskAssignment,
+    TaskSnapshot,
 )
 from bailiff_bus.messages.devices import DeviceClearedReport, DeviceHealthyReport, DeviceUnhealthyReport
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
@@ -153,6 +155,7 @@ def commands(liar: Liar) -> Iterator[Forgery]:
     index = about.pop("task")
     spec = JobSpec(command="true", runtime="simulated", env={"BAILIFF_SIM_RUN_FOR": "99"})
     assigned = TaskAssignment(task=index, devices=tuple(each.id for each in node.devices[:2]))
+    ended = TaskSnapshot(job=about["job"], attempt=liar.count(), task=index, sha256="0" * 64)
     made: CommandBody = random.choice(
         (
             lambda: StartTask(**about, tasks=(assigned,), spec=spec, grace=0, master_node=node.name),
@@ -163,6 +166,7 @@ def commands(liar: Liar) -> Iterator[Forgery]:
             lambda: CheckpointAtStep(**about, tasks=(index,), step=liar.count(), agreed=True),
             lambda: Fence(**to, sender=sender, lease=0, lost_margin=0),
             lambda: SendInventory(**to, sender=sender),
+            lambda: RemoveSnapshots(**to, sender=sender, snapshots=(ended,)),
         )
     )()
     yield liar.forged(topics.NODE_COMMANDS.name, made)

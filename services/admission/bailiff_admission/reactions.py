@@ -29,6 +29,7 @@ from bailiff_core.records.wire import time_text
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .agent_values import AgentValues
+from .ended_snapshots import EndedSnapshots
 from .fencing import Fencing
 from .job_specs import JobSpecs
 from .pending_commands import RESEND_AFTER
@@ -62,6 +63,7 @@ class Reactions:
         self._troubles = AgentValues[tuple[int, int]]()
         self._limited_at: dict[bool, int] = {}
         self._near_at: dict[str, int] = {}
+        self._ended_snapshots = EndedSnapshots()
         self._rates_at = clock_and_ids.boot()
 
     async def react(self, state: PoolState, records: Sequence[Record]) -> None:
@@ -90,9 +92,12 @@ class Reactions:
                     await self._copy_spec(state, granted, record.seq)
                 case DeviceClearRequested():
                     self._reconciler.resend_clears()
+            for command in self._ended_snapshots.observe(state, record):
+                await self._publisher.command(command)
 
     async def fence_all(self, state: PoolState) -> None:
         """Send fences to all nodes; afterwards agents refuse commands of earlier epochs."""
+        self._ended_snapshots.begin(state)
         fences = [self._publisher.prepare(fence) for fence in self._fencing.all(state)]
         for batch in await self._publisher.commands(fences):
             await batch.first

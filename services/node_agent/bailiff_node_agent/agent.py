@@ -22,6 +22,7 @@ from bailiff_bus.messages.commands import (
     Evict,
     Fence,
     JobCommand,
+    RemoveSnapshots,
     SendInventory,
     StartTask,
 )
@@ -60,7 +61,7 @@ from .lease import Lease
 from .reporter import Reporter
 from .runtime import Exit, TaskKey, UnknownTask, job_files
 from .scratch import Scratch
-from .snapshots import DRIVER, Criu, probe
+from .snapshots import DRIVER, BadImage, Criu, probe
 
 FENCE_TIMEOUT = 1_000_000
 ANNOUNCE_EVERY = 30_000_000
@@ -379,6 +380,8 @@ class Agent:
                 self.lease.configure(command.lease, command.lost_margin)
             case SendInventory():
                 self.announce()
+            case RemoveSnapshots():
+                self._background.spawn(self._remove_snapshots(command))
             case StartTask() | EncryptedStartTask() if not self.lease.is_known:
                 self._request_lease()
             case AttachTask():
@@ -397,6 +400,14 @@ class Agent:
             case CheckpointAtStep():
                 verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence)
                 self._evictions.checkpoint_at_step(command, verdicts)
+
+    async def _remove_snapshots(self, command: RemoveSnapshots) -> None:
+        for kept in command.snapshots:
+            folder = self.context.checkpoints_of(kept.job)
+            try:
+                await self.context.images.discard(folder, kept.attempt, kept.task, kept.sha256)
+            except (OSError, BadImage) as problem:
+                self._log.warning("a snapshot could not be removed", job=kept.job, attempt=kept.attempt, reason=str(problem))
 
     async def launched(self, job: str) -> None:
         """Wait until the tasks of this job that were ordered to start have been started."""

@@ -182,5 +182,20 @@ class AttachTask(JobCommand):
     requester: Annotated[str, Field(max_length=300)] = ""
 
 
+class TaskSnapshot(Document):
+    """A stored snapshot of a task. sha256: of its manifest; another one in its place is kept."""
+
+    job: Name
+    attempt: Count
+    task: Count
+    sha256: Hash
+
+
+class RemoveSnapshots(CommandBody):
+    """Remove these snapshots: their jobs have ended."""
+
+    snapshots: Annotated[tuple[TaskSnapshot, ...], Field(max_length=1000)]
+
+
 class SendInventory(CommandBody):
     """Send an inventory: admission has missed reports."""

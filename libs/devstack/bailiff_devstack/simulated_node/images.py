@@ -42,6 +42,11 @@ class MemoryImages:
             raise BadImage("its manifest is not the one on record")
         return Image(folder, f"{attempt}.{task}", (attempt, task), facts["runtime"]), facts, 0
 
+    async def discard(self, folder: Path, attempt: int, task: int, sha256: str) -> None:
+        facts = self.kept.get((str(folder), attempt, task))
+        if facts is not None and _digest(facts) == sha256:
+            del self.kept[str(folder), attempt, task]
+
     async def remove(self, folder: Path, task: int, but: int | None = None) -> None:
         for key in [each for each in self.kept if each[0] == str(folder) and each[2] == task and each[1] != but]:
             del self.kept[key]

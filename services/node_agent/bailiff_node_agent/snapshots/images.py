@@ -123,6 +123,21 @@ def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image,
         raise BadImage(f"it cannot be read: {problem.strerror}") from None
 
 
+def discard_image(folder: Path, attempt: int, rank: int, sha256: str) -> None:
+    """Remove the snapshot with a manifest of this digest; what is there in its place, or nothing, stays. Raises `OSError`."""
+    try:
+        with _opened(folder, image_name(attempt, rank)) as handle:
+            content = safe_open.read(handle, MANIFEST, MAX_MANIFEST_BYTES)
+        top = safe_open.open_folder(str(folder))
+    except FileNotFoundError:
+        return
+    try:
+        if hashlib.sha256(content).hexdigest() == sha256:
+            _remove(top, image_name(attempt, rank).split("/")[0], rank)
+    finally:
+        os.close(top)
+
+
 def remove_images(folder: Path, rank: int, but: int | None = None) -> None:
     """Remove all snapshots of this rank, but that of one attempt. Raises `OSError`."""
     try:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from bailiff_node_agent.runtime import Image, TaskKey, job_files
 
-from .images import image_bytes, make_image, remove_images, sealed, verified
+from .images import discard_image, image_bytes, make_image, remove_images, sealed, verified
 
 
 class ImageStore(Protocol):
@@ -27,6 +27,10 @@ class ImageStore(Protocol):
 
     async def verify(self, folder: Path, attempt: int, task: int, sha256: str) -> tuple[Image, Mapping[str, Any], int]:
         """The image of this digest, its facts, and how long it took to compare them, µs. Raises `BadImage`."""
+        ...
+
+    async def discard(self, folder: Path, attempt: int, task: int, sha256: str) -> None:
+        """Remove the image of this digest, if it is still there. Raises `OSError`, `BadImage`."""
         ...
 
     async def remove(self, folder: Path, task: int, but: int | None = None) -> None:
@@ -53,3 +57,6 @@ class DiskImages:
 
     async def remove(self, folder: Path, task: int, but: int | None = None) -> None:
         await job_files.reading(remove_images, folder, task, but)
+
+    async def discard(self, folder: Path, attempt: int, task: int, sha256: str) -> None:
+        await job_files.reading(discard_image, folder, attempt, task, sha256)
