@@ -105,9 +105,11 @@ def test_list_in_a_pipe_loads_these_packages_and_no_other() -> None:
 
 
 @pytest.mark.slow
-def test_list_with_a_key_knows_its_holder_without_the_messages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", ["", "http://127.0.0.1:9"])
+def test_list_with_a_key_knows_its_holder_without_the_messages(tmp_path: Path, api: str) -> None:
     make_private_key(tmp_path / "ada.key")
-    assert among(loaded(LIST, environment={"BAILIFF_KEY": str(tmp_path / "ada.key")}), ("bailiff_bus.messages",)) == []
+    given = {"BAILIFF_KEY": str(tmp_path / "ada.key"), "BAILIFF_API": api}
+    assert among(loaded(LIST, environment=given), ("bailiff_bus.messages",)) == []
 
 
 def test_the_command_table_has_every_command_with_its_panel() -> None:

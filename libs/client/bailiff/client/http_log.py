@@ -14,7 +14,6 @@ from typing import Any
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_bus.assignment import Assigned
-from bailiff_bus.envelope import wrap
 from bailiff_bus.port import Bus, GroupMembership, Message, OffsetOutOfRange, Producer, Reader, Span, Wanted
 from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_log.message_json import message_from_json
@@ -190,6 +189,8 @@ class _Messages:
         """All messages, on the first call."""
         if self._done:
             return []
+        from bailiff_bus.envelope import wrap  # imported here: a reader of the log alone loads no message models
+
         self._done = True
         found: list[Message] = []
         for pool in self._pools.values():
