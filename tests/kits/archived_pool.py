@@ -73,6 +73,7 @@ def command(stack: Stack | None, *arguments: str, code: int = 0) -> str:
         check=False,
     )
     assert done.returncode == code, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    assert "[error" not in done.stderr, done.stderr  # as the event loop says of what was not closed
     return done.stdout
 
 

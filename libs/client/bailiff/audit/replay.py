@@ -9,8 +9,8 @@ that they read the same bytes, which is faster than verifying the chain again.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -34,7 +34,7 @@ STARTED, PROPOSAL = (kind.type_name().encode() for kind in (WriterStarted, Propo
 # Facts after which an engine retries all pending jobs. In between it caches what did not fit. The cache is not part of the
 # state, so a replay can only begin at one of these.
 RETRY_FACTS = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
-Read = Callable[[], AsyncIterable[Message]]
+Read = Callable[[], AsyncGenerator[Message, None]]
 
 
 class EngineUsed(TypedDict):
@@ -191,7 +191,8 @@ async def replay(
     Raises:
         ClientError: The source cannot be read, or the range is empty.
     """
-    survey = await _survey(pool, read(), from_ or Point(), to or Point(), known)
+    async with aclosing(read()) as messages:  # closed at once: a range ends before the log does
+        survey = await _survey(pool, messages, from_ or Point(), to or Point(), known)
     if known is not None and survey.end < known[0] and survey.sound:
         survey.unreadable = (
             f"the log ends with record {survey.end}, but it was replayed up to record {known[0]} before: its tail was cut"
@@ -205,7 +206,8 @@ async def replay(
             if each.wheel is not None:
                 each.engine = await EngineProcess.start(each.wheel)
             stack.push_async_callback(each.engine.stop)
-        cycles = await _feed(read(), survey, deciders)
+        async with aclosing(read()) as messages:
+            cycles = await _feed(messages, survey, deciders)
         found = [(each, await each.engine.found()) for each in deciders]
     return _result(pool, survey, cycles, found)
 

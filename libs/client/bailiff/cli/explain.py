@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,8 +66,8 @@ async def _stored_log(session: Session, file: Path | None, archive: str | None) 
     from bailiff.explain.explanations import Log
 
     async def read() -> AsyncGenerator[Message, None]:
-        async with source_of(session, file, archive) as source, aclosing(source.messages) as messages:
-            async for message in messages:
+        async with source_of(session, file, archive) as source:
+            async for message in source.messages:
                 yield message
 
     async with source_of(session, file, archive) as source:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,18 +46,18 @@ async def source_of(session: Session, file: Path | None, archive: str | None) ->
     if file is not None and archive is not None:
         raise ClientError(ExitCode.USAGE, "--file and --archive are mutually exclusive", "use one")
     path = path_of(archive) if archive is not None and not is_database(archive) else file
-    if path is not None:
-        source = from_file(path)
-        if session.pool not in (None, source.pool):
-            text = f"{path} is a log of {source.pool}, not of {session.pool}"
-            raise ClientError(ExitCode.NOT_FOUND, text, f"use --pool {source.pool}, or another file")
+    async with AsyncExitStack() as opened:
+        if path is not None:
+            source = from_file(path)
+            if session.pool not in (None, source.pool):
+                text = f"{path} is a log of {source.pool}, not of {session.pool}"
+                raise ClientError(ExitCode.NOT_FOUND, text, f"use --pool {source.pool}, or another file")
+        elif archive is not None:
+            source = await opened.enter_async_context(from_archive(archive, session.pool))
+        else:
+            source = await from_kafka(await opened.enter_async_context(session.client()), session.pool)
+        await opened.enter_async_context(aclosing(source.messages))  # before what it reads from
         yield source
-    elif archive is not None:
-        async with from_archive(archive, session.pool) as source:
-            yield source
-    else:
-        async with session.client() as client:
-            yield await from_kafka(client, session.pool)
 
 
 def is_database(address: str) -> bool:

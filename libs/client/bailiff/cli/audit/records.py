@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -105,10 +104,10 @@ async def show(
     from bailiff_core.model.state import PoolState
     from bailiff_log.chain_verifier import ChainVerifier
 
-    async with source_of(session, file, archive) as source, aclosing(source.messages) as messages:
+    async with source_of(session, file, archive) as source:
         source.from_its_beginning("audit show")
         verifier, state = ChainVerifier(source.pool), PoolState()
-        async for entry in chain_report.entries(verifier, messages, "see: bailiff audit verify"):
+        async for entry in chain_report.entries(verifier, source.messages, "see: bailiff audit verify"):
             apply(state, entry.record)
             if entry.record.seq == seq:
                 found = record_data(entry, state)
