@@ -30,7 +30,8 @@ def tree_faults(entries: Sequence[tuple[str, str | None]], place: Place) -> list
             seen.append(above)
             above = parents[above]
         if parent is not None and parent not in parents:
-            faults.append(Fault((*place, at, "parent"), f"there is no {parent!r}; {suggest(parent, parents)}"))
+            others = [each for each in parents if each != name]
+            faults.append(Fault((*place, at, "parent"), f"there is no {parent!r}; {suggest(parent, others)}"))
         elif above == name:
             faults.append(Fault((*place, at, "parent"), f"{' -> '.join([*seen, name])} is a cycle"))
     return faults
