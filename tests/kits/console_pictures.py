@@ -69,6 +69,12 @@ async def verify(page: Page) -> None:
     await page.evaluate("scrollTo(0, 0)")
 
 
+async def edit(page: Page) -> None:
+    """Move the pointer: the editor takes the place of the text area."""
+    await page.mouse.move(5, 5)
+    await page.locator(".cm-content").wait_for()
+
+
 async def write(page: Page) -> None:
     """Enter a job as YAML, with its preview beside it."""
     await page.get_by_role("button", name="YAML").click()
@@ -137,7 +143,7 @@ class Camera:
         job, seq = evicted["job"], evicted["decided_seq"]
         await self.take("overview", "/overview", ".chart-plot canvas")
         await self.take("jobs", "/jobs", "main .badge")
-        await self.take("policy", "/policy", ".cm-content")
+        await self.take("policy", "/policy", "[aria-label='Policy as YAML']", edit)
         await self.take("pool", "", "canvas", choose_a_job)
         await self.take("pool-dark", "", "canvas", dark=True)
         await self.take("queue", "/queue", ".pending-job", open_first)

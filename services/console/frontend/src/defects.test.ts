@@ -9,24 +9,24 @@ import { usageLines, withCurrent, type UsagePoint } from "./pages/projects/usage
 import { fieldsToYaml } from "./pages/submit/fieldsToYaml";
 import { NEW_JOB } from "./pages/submit/jobFields";
 import { jobSigns, signOf } from "./shared/gpuCellStyle";
-import { aNode } from "./testing/liveRows";
+import { aNode, aProject } from "./testing/liveRows";
 import { columns } from "./ui/Chart";
 
-const usage = (time: string, gpus: number): UsagePoint => ({ project: "", seq: 1, time, gpus, quota: null, fair_share: 16, borrowed: null });
+const usage = (time: string, gpus: number): UsagePoint => ({ project: "vision", seq: 1, time, gpus, quota: null, fair_share: 16, borrowed: null });
 
 test("the time axis extends to the newest time of the log, and the newest sample holds until then", () => {
   const items = [usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:09Z", 8)];
   const end = Date.parse("2026-01-01T00:05:00Z");
-  const [times, used, capacity] = columns(items.map((item) => Date.parse(item.time)), end, usageLines(items));
+  const [times, used, borrowed, quota, fair] = columns(items.map((item) => Date.parse(item.time)), end, usageLines(items));
   expect(times!.at(-1)).toBe(end / 1000);
-  expect(used).toEqual([0, 8, 8]);
-  expect(capacity).toEqual([16, 16, 16]);
+  expect([used, borrowed, quota, fair]).toEqual([[0, 8, 8], [0, 8, 8], [null, null, null], [16, 16, 16]]);
 });
 
-test("a young pool is shown as it is now, not as the archive last sampled it", () => {
-  const items = withCurrent([usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:30Z", 5)], { head_seq: 9, gpus_allocated: 7 }, 8, "2026-01-01T00:00:30Z");
-  expect(items.map((item) => [item.time, item.gpus, item.fair_share])).toEqual([["2026-01-01T00:00:00Z", 0, 16], ["2026-01-01T00:00:30Z", 7, 8]]);
-  expect(withCurrent([], { head_seq: 9, gpus_allocated: 7 }, 8, "2026-01-01T00:00:30Z").length).toBe(1);
+test("a project is shown as it is now, not as the archive last sampled it", () => {
+  const now = aProject("vision", 7, 6, 8);
+  const items = withCurrent([usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:30Z", 5)], now, 9, "2026-01-01T00:00:30Z");
+  expect(items.map((item) => [item.time, item.gpus, item.quota, item.fair_share, item.borrowed])).toEqual([["2026-01-01T00:00:00Z", 0, null, 16, null], ["2026-01-01T00:00:30Z", 7, 6, 8, 1]]);
+  expect(withCurrent([], now, 9, "2026-01-01T00:00:30Z").length).toBe(1);
 });
 
 test("jobs without a project are not shown as a project called *", () => {

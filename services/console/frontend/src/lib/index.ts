@@ -2,6 +2,7 @@ export * from "./ansiSpans";
 export * from "./decisionText";
 export * from "./download";
 export * from "./exitText";
+export * from "./firstInteraction";
 export * from "./format";
 export * from "./recordText";
 export * from "./sanitizeLine";

@@ -39,6 +39,8 @@ const colours = HighlightStyle.define([
 export interface EditorHandle {
   put(text: string): void;
   mark(errors: readonly LineError[]): void;
+  /** Takes the focus, with this selection. */
+  select(from: number, to: number): void;
   end(): void;
 }
 
@@ -71,6 +73,11 @@ export function edit(host: HTMLElement, label: string, text: string, onInput: (t
       const { doc } = view.state;
       const found: Diagnostic[] = errorRanges(doc.toString(), errors).map((each) => ({ ...each, severity: "error" as const }));
       view.dispatch(setDiagnostics(view.state, found));
+    },
+    select(from, to) {
+      const { length } = view.state.doc;
+      view.dispatch({ selection: { anchor: Math.min(from, length), head: Math.min(to, length) }, scrollIntoView: true });
+      view.focus();
     },
     end: () => view.destroy(),
   };

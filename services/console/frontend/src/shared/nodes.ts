@@ -18,9 +18,5 @@ export function devicesText(node: LiveNode): string {
   return [...(whole > 0 || mig.length === 0 ? [count(whole, "GPU")] : []), ...mig].join(", ");
 }
 
-/** Healthy GPUs of nodes that take jobs: what fair shares are parts of. */
-export const schedulableGpus = (nodes: Iterable<LiveNode>): number =>
-  [...nodes].filter((node) => node.state === "ready").reduce((sum, node) => sum + healthyGpus(node), 0);
-
 /** GPUs of a node that are neither quarantined nor unhealthy. */
 export const healthyGpus = (node: LiveNode): number => node.devices.filter(([state]) => state !== "quarantined" && state !== "unhealthy").length;

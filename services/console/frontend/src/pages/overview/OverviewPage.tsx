@@ -1,12 +1,15 @@
 import { useLocation } from "preact-iso";
 
-import { archivePath, get, poolPath, useArchive, usePolling, type Attention, type Overview, type OverviewPoint, type Utilisation } from "../../api";
+import { get, poolPath, useArchive, usePolling, type Attention, type Overview, type OverviewPoint, type Utilisation } from "../../api";
 import { betweenOf, betweenQuery, lostText, projectName, rangeStart, usePageTitle, type Between } from "../../lib";
 import { PoolStatePending, unlistedPending, useLive } from "../../live";
+import { allocation, capacityOf, currentPoint, filled, loadOverview, usedLines } from "../../shared/poolUsage";
 import { Badge, Card, DataTable, EmptyState, JobLink, KeyFigure, Loaded, NodeLink, projectPath, RelativeTime, SeqLink, TimeRangePicker } from "../../ui";
 import { Chart } from "../../ui/Chart";
-import { allocation, capacityOf, concerns, currentPoint, filled, rangeOf, RANGES, until, waitedText, type Concern } from "./overviewData";
+import { concerns, rangeOf, RANGES, until, waitedText, type Concern } from "./overviewData";
 import "./overview.css";
+
+const POINTS = 120;
 
 /** The start page of a pool: its figures over a time range, by project, and what needs a person. */
 export default function OverviewPage({ pool }: { pool: string }) {
@@ -21,7 +24,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
   const known = archive.state === "there" && to !== null;
   const key = own ? `${pool} ${own.from} ${own.to}` : `${pool} ${range}`;
   const limits = (): Between => own ?? { from: rangeStart(live.time.peek() ?? new Date().toISOString(), range), to: live.time.peek() ?? new Date().toISOString() };
-  const figures = usePolling<Overview>(known ? key : null, (signal) => get(archivePath(pool, `overview?${new URLSearchParams({ points: "120", from: limits().from, ...(own && { to: own.to }) })}`), signal));
+  const figures = usePolling<Overview>(known ? key : null, (signal) => loadOverview(pool, limits().from, own?.to ?? null, POINTS, signal));
   const attention = usePolling<Attention>(pool, (signal) => get(poolPath(pool, "attention"), signal));
   const busy = usePolling<Utilisation>(to === null ? null : `busy ${key}`, async (signal) => until(await get(`${poolPath(pool, "utilisation")}?since=${Math.max(0, Math.floor(Date.parse(limits().from) / 1000))}`, signal), own?.to ?? null));
   const go = (asked: [string, string][]): void => route(`/${encodeURIComponent(pool)}/overview${asked.length ? `?${new URLSearchParams(asked)}` : ""}`, true);
@@ -101,7 +104,7 @@ function History({ pool, overview, busy, current }: { pool: string; overview: Ov
             <Chart
               times={times}
               until={end}
-              series={[{ name: "in use", kind: "area", values: points.map((point) => point.gpus) }, { name: "capacity", kind: "dashed", values: points.map((point) => point.capacity) }, ...(measured.some((value) => value !== null) ? [{ name: "busy (telemetry)", kind: "dotted" as const, values: points.map((point, at) => (measured[at] == null ? null : (measured[at]! / 100) * point.gpus)) }] : [])]}
+              series={[...usedLines(points), ...(measured.some((value) => value !== null) ? [{ name: "busy (telemetry)", kind: "dotted" as const, values: points.map((point, at) => (measured[at] == null ? null : (measured[at]! / 100) * point.gpus)) }] : [])]}
               unit="GPUs"
               label={`GPUs in use: ${Math.round(last.gpus * 10) / 10} of ${Math.round(last.capacity * 10) / 10} at the end, ${allocation(points) ?? 0} % on average.`}
             />

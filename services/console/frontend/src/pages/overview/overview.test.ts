@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 
 import type { Overview } from "../../api";
 import { aJob, allocated, aNode, FREE } from "../../testing/liveRows";
-import { allocation, concerns, currentPoint, filled, rangeOf, until } from "./overviewData";
+import { allocation, currentPoint, filled } from "../../shared/poolUsage";
+import { concerns, rangeOf, until } from "./overviewData";
 
 const at = (minute: number): string => new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString();
 const point = (minute: number, gpus: number) => ({ time: at(minute), gpus, capacity: 8, waiting: 0 });

@@ -1,36 +1,9 @@
 // The figures of the overview, and what needs a person.
-import type { Attention, LiveJob, LiveNode, Overview, OverviewPoint, Utilisation } from "../../api";
+import type { Attention, LiveJob, LiveNode, Utilisation } from "../../api";
 import { count, duration, rangeOptions } from "../../lib";
-import { healthyGpus } from "../../shared/nodes";
-
-/** Healthy GPUs, of drained nodes, too; none of lost nodes. The archive counts the same. */
-export const capacityOf = (nodes: Iterable<LiveNode>): number => [...nodes].filter((node) => node.state !== "lost").reduce((sum, node) => sum + healthyGpus(node), 0);
 
 export const RANGES = rangeOptions("1h", "24h", "7d");
 export const rangeOf = (text: string | undefined): (typeof RANGES)[number][0] => RANGES.find(([each]) => each === text)?.[0] ?? "1h";
-
-/** Points at equal distances: a missing one repeats the one before, before the first there is none. */
-export function filled(overview: Overview): OverviewPoint[] {
-  const { interval_s: step, points } = overview;
-  if (!points.length || !step) return [];
-  const start = Date.parse(overview.from);
-  const size = Math.min(500, Math.max(1, Math.round((Date.parse(overview.to) - start) / 1000 / step)));
-  const found: OverviewPoint[] = [];
-  const byStep = new Map(points.map((point) => [Math.round((Date.parse(point.time) - start) / 1000 / step), point]));
-  const first = Math.min(...byStep.keys());
-  let last = points[0]!;
-  for (let at = first; at < Math.max(size, first + 1); at += 1) {
-    last = byStep.get(at) ?? last;
-    found.push({ ...last, time: new Date(start + at * step * 1000).toISOString() });
-  }
-  return found;
-}
-
-/** Percent of the capacity that was in use; null: no samples. */
-export function allocation(points: readonly OverviewPoint[]): number | null {
-  const capacity = points.reduce((sum, point) => sum + point.capacity, 0);
-  return capacity > 0 ? Math.round((100 * points.reduce((sum, point) => sum + point.gpus, 0)) / capacity) : null;
-}
 
 export const waitedText = (seconds: number | null): string => (seconds === null ? "–" : duration(seconds));
 
@@ -69,11 +42,4 @@ export function concerns(nodes: Iterable<LiveNode>, jobs: Iterable<LiveJob>, att
 export function until(measured: Utilisation, to: string | null): Utilisation {
   const end = to === null ? measured.times.length : measured.times.filter((time) => time * 1000 < Date.parse(to)).length;
   return { ...measured, times: measured.times.slice(0, end), busy: measured.busy.slice(0, end) };
-}
-
-/** The newest point, of the live state: what the archive has ends with its newest record. */
-export function currentPoint(time: string, row: { gpus_allocated: number }, nodes: Iterable<LiveNode>, jobs: Iterable<LiveJob>): OverviewPoint {
-  let waiting = 0;
-  for (const job of jobs) if (job.state === "pending") waiting += job.gpus;
-  return { time, gpus: row.gpus_allocated, capacity: capacityOf(nodes), waiting };
 }

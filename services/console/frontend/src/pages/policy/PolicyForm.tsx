@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 
 import { Button, Field, Options, SignButton } from "../../ui";
 import { ACTIONS, fieldsOf, withAction, withNewProject, withoutProject, withProject, withSetting, type ProjectFields } from "./policyForm";
@@ -8,7 +9,7 @@ const COLUMNS: [keyof ProjectFields, string, string][] = [["name", "Name", ""], 
 /** Projects and the settings that are changed most, as a form of the YAML beside it. */
 export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string) => void }) {
   const adding = useSignal("");
-  const fields = fieldsOf(yaml);
+  const fields = useMemo(() => fieldsOf(yaml), [yaml]);
   if (!fields) return <p class="soft">The YAML cannot be shown as a form: fix its errors first.</p>;
   return (
     <div class="stack policy-form">

@@ -10,7 +10,7 @@ import { BorrowingHistory } from "./BorrowingHistory";
 import { useChartWindow } from "./chartWindow";
 import { ProjectDetails } from "./ProjectDetails";
 import { ProjectTree } from "./ProjectTree";
-import { UsageHistory } from "./UsageHistory";
+import { PoolUsageHistory } from "./UsageHistory";
 import "./projects.css";
 
 const BORROWERS_SHOWN = 8;
@@ -47,7 +47,7 @@ function History({ pool, to }: { pool: string; to: string | null }) {
         {picker}
       </div>
       <BorrowingHistory pool={pool} over={over} />
-      <UsageHistory pool={pool} project="" to={to} over={over} />
+      <PoolUsageHistory pool={pool} to={to} over={over} />
     </>
   );
 }
@@ -64,7 +64,7 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
           All jobs share one queue, ordered by priority. Projects give teams quotas and let them borrow unused resources: <code>bailiff project create NAME --gpus 4</code>
         </EmptyState>
         <NearLimits pool={pool} project={null} />
-        <UsageHistory pool={pool} project="" to={live.time.value} over={over} aside={picker} />
+        <PoolUsageHistory pool={pool} to={live.time.value} over={over} aside={picker} />
       </div>
     );
   }

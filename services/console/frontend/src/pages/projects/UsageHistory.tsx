@@ -1,60 +1,90 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 
-import { usePolling } from "../../api";
+import { usePolling, type Overview } from "../../api";
 import { moment } from "../../lib";
-import { livePoolOf } from "../../live";
-import { schedulableGpus } from "../../shared/nodes";
-import { Card, DataTable, EmptyState, ErrorMessage, Loading, SegmentedControl } from "../../ui";
-import { Chart } from "../../ui/Chart";
+import { livePoolOf, unlistedPending } from "../../live";
+import { allocation, currentPoint, filled, loadOverview, usedLines } from "../../shared/poolUsage";
+import { Card, DataTable, EmptyState, Loaded, SegmentedControl } from "../../ui";
+import { Chart, type Series } from "../../ui/Chart";
 import type { ChartWindow } from "./chartWindow";
 import { loadUsage, usageLines, usageText, withCurrent, type UsagePoint } from "./usageSeries";
 
-/** Usage, quota and fair share over time. project "": the whole pool. to: the newest time of the log. aside: the range's picker. */
-export function UsageHistory({ pool, project, to, over, aside }: { pool: string; project: string; to: string | null; over: ChartWindow | null; aside?: ComponentChildren }) {
-  const showing = useSignal<"chart" | "table">("chart");
+const POINTS = 120;
+const rounded = (gpus: number): number => Math.round(gpus * 10) / 10;
+
+interface Props {
+  pool: string;
+  /** The newest time of the log. */
+  to: string | null;
+  over: ChartWindow | null;
+  /** The range's picker. */
+  aside?: ComponentChildren;
+}
+
+/** A project's usage, quota and fair share over time. */
+export function UsageHistory({ pool, project, to, over, aside }: Props & { project: string }) {
   const live = livePoolOf(pool);
-  const row = project === "" ? live.row.value : null;
-  const { value: sampled, failure, refresh } = usePolling(over && `${pool} ${project} ${over.key}`, (signal) => loadUsage(pool, project, over!.from, over!.end, signal));
-  const items = sampled && row && to !== null && over?.end === null ? withCurrent(sampled, row, schedulableGpus(live.nodes.values()), to) : sampled;
+  const row = live.projects.get(project);
+  const loaded = usePolling(over && `${pool} ${project} ${over.key}`, (signal) => loadUsage(pool, project, over!.from, over!.end, signal));
   return (
-    <Card title={project === "" ? "Pool usage over time" : "Usage over time"} aside={aside}>
-      {failure && !items ? (
-        <ErrorMessage error={failure} retry={refresh} />
-      ) : over && !items ? (
-        <Loading what="usage over time" />
-      ) : !items?.length ? (
-        <EmptyState title="No data for this time range">The archive records usage about once a minute while it follows the log.</EmptyState>
-      ) : (
-        <div class="stack usage-history">
-          <div class="row usage-history-head">
-            <p>{usageText(items)}</p>
-            <SegmentedControl legend="Show usage as" options={[["chart", "Chart"], ["table", "Table"]]} value={showing.value} onChange={(next) => (showing.value = next)} />
-          </div>
-          {showing.value === "chart" ? (
-            <Chart times={items.map((item) => Date.parse(item.time))} until={Date.parse(over!.end ?? to!)} series={usageLines(items)} unit="GPUs" label={`GPUs used, over time. ${usageText(items)} The table has the figures.`} />
-          ) : (
-            <UsageTable items={items} />
-          )}
-        </div>
-      )}
+    <Card title="Usage over time" aside={aside}>
+      <Loaded of={loaded} what="usage over time" retry={loaded.refresh}>
+        {(sampled) => {
+          const items = row && to !== null && over?.end === null ? withCurrent(sampled, row, live.row.value?.head_seq ?? 0, to) : sampled;
+          return <ChartOrTable items={items} text={usageText(items)} series={usageLines(items)} until={over?.end ?? to} rest={[["Quota", (item) => item.quota ?? "unlimited"], ["Fair share", (item) => rounded(item.fair_share)], ["Borrowed", (item) => item.borrowed ?? 0]]} gpus={(item) => item.gpus} />;
+        }}
+      </Loaded>
     </Card>
   );
 }
 
-function UsageTable({ items }: { items: readonly UsagePoint[] }) {
+/** What the pool used of its capacity over time, on average in each interval. */
+export function PoolUsageHistory({ pool, to, over, aside }: Props) {
+  const live = livePoolOf(pool);
+  const loaded = usePolling<Overview>(over && `${pool} ${over.key}`, (signal) => loadOverview(pool, over!.from, over!.end, POINTS, signal));
   return (
-    <DataTable
-      caption="GPUs used over time"
-      rows={[...items].reverse()}
-      rowKey={(item) => item.seq}
-      columns={[
-        { head: "Time", cell: (item) => <span class="number">{moment(item.time)}</span> },
-        { head: "GPUs used", right: true, cell: (item) => item.gpus },
-        { head: "Quota", right: true, cell: (item) => item.quota ?? "unlimited" },
-        { head: items[0]?.project === "" ? "Schedulable" : "Fair share", right: true, cell: (item) => Math.round(item.fair_share * 10) / 10 },
-        { head: "Borrowed", right: true, cell: (item) => item.borrowed ?? 0 },
-      ]}
-    />
+    <Card title="Pool usage over time" aside={aside}>
+      <Loaded of={loaded} what="usage over time" retry={loaded.refresh}>
+        {(overview) => {
+          const now = live.row.value && to !== null && over?.end === null && unlistedPending(live) === 0 ? [currentPoint(to, live.row.value, live.nodes.values(), live.jobs.values())] : [];
+          const points = [...filled(overview), ...now];
+          const used = allocation(points);
+          return <ChartOrTable items={points} text={used === null ? "No GPUs." : `Used ${used} % of the capacity on average.`} series={usedLines(points)} until={now[0]?.time ?? overview.to} rest={[["Capacity", (point) => rounded(point.capacity)]]} gpus={(point) => rounded(point.gpus)} />;
+        }}
+      </Loaded>
+    </Card>
+  );
+}
+
+interface Shown<T> {
+  items: readonly T[];
+  text: string;
+  series: Series[];
+  until: string | null;
+  gpus: (item: T) => number;
+  rest: [string, (item: T) => string | number][];
+}
+
+function ChartOrTable<T extends Pick<UsagePoint, "time">>({ items, text, series, until, gpus, rest }: Shown<T>) {
+  const showing = useSignal<"chart" | "table">("chart");
+  if (!items.length || until === null) return <EmptyState title="No data for this time range">The archive knows of no use in this time range.</EmptyState>;
+  return (
+    <div class="stack usage-history">
+      <div class="row usage-history-head">
+        <p>{text}</p>
+        <SegmentedControl legend="Show usage as" options={[["chart", "Chart"], ["table", "Table"]]} value={showing.value} onChange={(next) => (showing.value = next)} />
+      </div>
+      {showing.value === "chart" ? (
+        <Chart times={items.map((item) => Date.parse(item.time))} until={Date.parse(until)} series={series} unit="GPUs" label={`GPUs used, over time. ${text} The table has the figures.`} />
+      ) : (
+        <DataTable
+          caption="GPUs used over time"
+          rows={[...items].reverse()}
+          rowKey={(item) => item.time}
+          columns={[{ head: "Time", cell: (item) => <span class="number">{moment(item.time)}</span> }, { head: "GPUs used", right: true, cell: gpus }, ...rest.map(([head, cell]) => ({ head, right: true, cell }))]}
+        />
+      )}
+    </div>
   );
 }

@@ -2,9 +2,8 @@ import { describe, expect, it } from "vitest";
 
 import type { ProjectSeries } from "../../api";
 import { rangeStart } from "../../lib";
-import { schedulableGpus } from "../../shared/nodes";
 import { amount, barText, borrowings, borrowingText, evictionsText, measured, mostRelevant, shareStatus } from "../../shared/shareText";
-import { aJob, aNode, aProject, FREE, projectMap } from "../../testing/liveRows";
+import { aJob, aProject, projectMap } from "../../testing/liveRows";
 import { projectPath } from "../../ui";
 import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
 import { jobsOf } from "./projectJobs";
@@ -138,11 +137,6 @@ describe("usage over time", () => {
     expect([rangeOf("7d"), rangeOf("99y"), rangeOf(undefined)]).toEqual(["7d", "6h", "6h"]);
     expect(rangeStart("2026-01-02T00:00:00Z", "6h")).toBe("2026-01-01T18:00:00.000Z");
   });
-});
-
-it("the GPUs that fair shares are parts of are healthy, and of nodes that take jobs; reserved ones count", () => {
-  const nodes = [aNode("n1", [FREE, ["reserved", null, "b", [], null], ["quarantined", null, null, [], "in use"]]), aNode("drained", [FREE], { state: "drained" })];
-  expect(schedulableGpus(nodes)).toBe(2);
 });
 
 describe("borrowing over time", () => {
