@@ -1,37 +1,26 @@
 """A whole agent on a machine with CRIU: evictions in which the platform saves the task, and starts that restore it."""
 
-import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.kits.agent import carry_out, context_on
+from tests.kits.agent import carry_out
 from tests.kits.criu import criu_dumping, criu_program, needs_criu, paused_criu
-from tests.kits.saved_programs import PRELUDE
+from tests.kits.saving_node import SECOND, WAITS, World
 from tests.kits.small_disk import SmallDisk
 from tests.kits.waiting import until
 
 from bailiff_bus.messages.commands import (
-    CancelEviction,
-    Evict,
-    Fence,
-    RecordRef,
     RemoveSnapshots,
-    SnapshotRef,
-    StartTask,
-    TaskAssignment,
     TaskSnapshot,
 )
 from bailiff_bus.messages.reports import (
     EvictionStageReport,
     NodeInventory,
-    ReportBody,
     TaskCancelEvictionRefusedReport,
     TaskExitedReport,
     TaskReleasedReport,
@@ -39,109 +28,10 @@ from bailiff_bus.messages.reports import (
     TaskRestoreFailedReport,
     TaskStartedReport,
 )
-from bailiff_core.model.job_spec import JobSpec
-from bailiff_devstack.simulated_node import SimulatedInventory
-from bailiff_node_agent.agent import Agent
-from bailiff_node_agent.disk import MemoryStorage
-from bailiff_node_agent.reporter import decode_report
-from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.snapshots import Criu
-from bailiff_service.clock_and_ids import SYSTEM
-from bailiff_service.metrics import Metrics
 
 pytestmark = [pytest.mark.slow, needs_criu]
-SECOND = 1_000_000
-LONG = 300 * SECOND
-WAITS = """
-signal.signal(signal.SIGTERM, lambda *_: (print("had TERM", flush=True), os._exit(3)))
-wait()
-print("went on", os.getpid())
-"""
 HELD = "server = socket.create_server(('127.0.0.1', 0))\nheld = socket.create_connection(server.getsockname())\n"
-
-
-class World:
-    """One machine, and an agent that can die and come back."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.criu = folder, criu_program()
-        self.storage, self.sent = MemoryStorage(), list[ReportBody]()
-        self.running: asyncio.Task[None] | None = None
-        self.checkpoints = folder / "checkpoints"
-        self.seq = 10
-        for each in ("logs", "checkpoints", "work"):
-            (folder / each).mkdir(exist_ok=True)
-
-    async def agent_starts(self, **parts: Any) -> None:
-        runtime = ProcessRuntime(self.folder, criu=self.criu)
-        given = {"folder": self.folder, "checkpoints": self.checkpoints, **parts}
-        inventory = SimulatedInventory("2xH100-80GB", "n1")
-        context = context_on(self.storage, inventory=inventory, runtimes={"process": runtime}, **given)
-        self.agent = Agent(context, SYSTEM, Metrics(), self.collect)
-        await self.agent.adopt()
-        self.running = asyncio.create_task(self.agent.run())
-        await carry_out(self.agent, Fence(**self._common(), sender="admission"))
-
-    async def agent_dies(self) -> None:
-        assert self.running is not None
-        self.running.cancel()
-        await asyncio.gather(self.running, return_exceptions=True)
-
-    def collect(self) -> None:
-        for number, kept in self.agent.context.reports.unsent():
-            self.sent.append(decode_report(kept))
-            self.agent.received(number)
-
-    def _common(self) -> dict[str, Any]:
-        return {"node": "n1", "incarnation": self.agent.context.incarnation.incarnation, "sender_epoch": 1}
-
-    def _about(self, attempt: int) -> dict[str, Any]:
-        self.seq += 1
-        return {**self._common(), "ordered_by": RecordRef(epoch=1, seq=self.seq), "job": "job", "attempt": attempt}
-
-    async def starts(self, program: str = WAITS, attempt: int = 0, restore: SnapshotRef | None = None, **about: Any) -> None:
-        command = (sys.executable, "-I", "-S", "-c", PRELUDE + program)
-        spec = JobSpec(command=command, working_dir=str(self.folder / "work"))
-        given = {"spec": spec, "grace": SECOND, "master_node": "n1", "checkpoint": "snapshot", **about}
-        task = TaskAssignment(task=0, restore=restore)
-        await carry_out(self.agent, StartTask(sender="admission", **self._about(attempt), tasks=(task,), **given))
-
-    async def starts_and_is_ready(self, program: str = WAITS, **about: Any) -> None:
-        await self.starts(program, **about)
-        await until(lambda: "ready" in self.output(0))
-
-    async def evict(self, attempt: int = 0, **about: Any) -> None:
-        given = {"tasks": (0,), "grace": LONG, "term_after": LONG, "cause": "preemption", "save": "snapshot", **about}
-        await carry_out(self.agent, Evict(sender="executor", **self._about(attempt), **given))
-
-    async def cancel(self) -> None:
-        await carry_out(self.agent, CancelEviction(sender="executor", **self._about(0), tasks=(0,)))
-
-    async def stored(self) -> SnapshotRef:
-        """The snapshot of the first attempt, once it has ended."""
-        await self.seen(TaskReleasedReport)
-        [stored] = [each for each in self.of(EvictionStageReport) if each.stage == "stored"]
-        return SnapshotRef(attempt=0, driver=stored.driver, sha256=stored.sha256, bytes=stored.bytes)
-
-    async def seen(self, kind: type[Any], count: int = 1) -> Any:
-        await until(lambda: len(self.of(kind)) >= count)
-        return self.of(kind)[count - 1]
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [report for report in self.sent if isinstance(report, kind)]
-
-    def stages(self) -> list[str]:
-        return [report.stage for report in self.of(EvictionStageReport)]
-
-    def output(self, attempt: int) -> str:
-        path = self.folder / f"logs/job-{attempt}-0.log"
-        return path.read_text() if path.exists() else ""
-
-    def images(self) -> list[Path]:
-        return sorted(self.checkpoints.glob("job/attempt-*/snapshot.*"))
-
-    def go(self) -> None:
-        (self.folder / "work/go").touch()
 
 
 @pytest.fixture
@@ -208,9 +98,8 @@ async def test_what_cannot_be_saved_is_told_and_has_term_with_what_is_left(world
     assert (exited.exit_code, "had TERM" in world.output(0)) == (3, True)
 
 
-@pytest.mark.parametrize("about", [{"checkpoint": "job"}, {"world_size": 2}], ids=["by the job", "a gang"])
-async def test_who_was_not_started_for_it_has_term(world: World, about: dict[str, Any]) -> None:
-    await world.starts_and_is_ready(**about)
+async def test_who_was_not_started_for_it_has_term(world: World) -> None:
+    await world.starts_and_is_ready(checkpoint="job")
     await world.evict()
     assert (await world.seen(TaskExitedReport)).exit_code == 3
     assert world.of(EvictionStageReport)[2].reason == "it was not started so that it can be saved"

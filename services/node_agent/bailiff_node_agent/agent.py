@@ -24,6 +24,7 @@ from bailiff_bus.messages.commands import (
     JobCommand,
     RemoveSnapshots,
     SendInventory,
+    SnapshotStep,
     StartTask,
 )
 from bailiff_bus.messages.devices import ClearDevice
@@ -400,6 +401,12 @@ class Agent:
             case CheckpointAtStep():
                 verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence)
                 self._evictions.checkpoint_at_step(command, verdicts)
+            case SnapshotStep():
+                verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence)
+                if command.step in ("continue", "anew"):
+                    await self._starter.snapshot_step(command, verdicts)
+                else:
+                    self._evictions.snapshot_step(command, verdicts)
 
     async def _remove_snapshots(self, command: RemoveSnapshots) -> None:
         for kept in command.snapshots:

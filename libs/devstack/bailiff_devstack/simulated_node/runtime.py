@@ -70,6 +70,12 @@ class SimulatedRuntime(Runtime):
     async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:  # noqa: ARG002 - its manifest says all
         return await self._machine.save(key, request)
 
+    async def freeze(self, key: TaskKey) -> None:
+        self._machine.freeze(key)
+
+    async def go_on(self, key: TaskKey, *, anew: bool) -> None:
+        self._machine.go_on(key, anew=anew)
+
     async def thaw(self, key: TaskKey) -> None:
         self._machine.thaw(key)
 

@@ -15,7 +15,7 @@ A task with an invalid description exits at once with 126: a job's environment m
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from signal import SIGKILL, SIGTERM
 from typing import Any, Literal, get_args
 
@@ -107,6 +107,7 @@ class _Task:
     saving: tuple[str, asyncio.Future[Dumped]] | None = None
     is_frozen: bool = False
     restored: Restored | None = None
+    anew: _Reaction | None = None
     exit: Exit | None = None
     error: str | None = None
     checkpoints: _Checkpoints | None = None
@@ -218,7 +219,8 @@ class SimulatedMachine:
         if task.snapshots.outcome == "lost":
             task.restored = Restored(1000, "the simulated snapshot cannot be restored", image.about)
             return anew
-        task.restored = Restored(1000, about=image.about)
+        task.restored, task.anew = Restored(1000, about=image.about, waits=bool(image.about.get("waits"))), anew
+        task.is_frozen = task.restored.waits
         left_s = image.facts["left_s"]
         return None if left_s is None else _Reaction(0, left_s)
 
@@ -232,9 +234,7 @@ class SimulatedMachine:
         if task.saving is None or task.saving[0] != request:
             loop = asyncio.get_running_loop()
             task.saving = request, loop.create_future()
-            task.is_frozen = True
-            for timer in task.timers:
-                timer.stop()
+            self.freeze(key)
             loop.call_later(task.snapshots.save_s, self._dumped, task, task.saving[1])
         return await asyncio.shield(task.saving[1])
 
@@ -249,6 +249,25 @@ class SimulatedMachine:
                 answer.set_result(Dumped(took, "the program that saved it was killed", is_whole=False))
             case _:
                 answer.set_result(Dumped(took, facts={"left_s": left_s}))
+
+    def freeze(self, key: TaskKey) -> None:
+        """Stop the task."""
+        task = self.task(key)
+        task.is_frozen = True
+        for timer in task.timers:
+            timer.stop()
+
+    def go_on(self, key: TaskKey, *, anew: bool) -> None:
+        """Let a restored task go on, or begin from its start."""
+        task = self.task(key)
+        if task.restored is None or not task.restored.waits or task.exit is not None:
+            return
+        task.restored = replace(task.restored, waits=False, anew=anew)
+        if anew:
+            if task.own_end is not None:
+                task.timers.remove(task.own_end)
+            task.own_end = self._react(task, task.anew)
+        self.thaw(key)
 
     def thaw(self, key: TaskKey) -> None:
         """Let a stopped task go on."""

@@ -15,6 +15,7 @@ from typing import Any
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG, KILLED, RESTORE_LOG
 
+from .gangs import TOLD, stopped_before
 from .port import Dumped, Image, Restored
 from .supervisor import safe_open
 from .task_record import read_json
@@ -25,6 +26,8 @@ MAX_LOG_BYTES = 64 << 20
 OLDEST = (4, 0)
 VERSION = re.compile(r"^Version: (\d{1,4})\.(\d{1,4})(\S{0,40})", re.MULTILINE)
 WITHIN_S = 10.0
+RESTORED_WITHIN_S, SLOWEST_BYTES_PER_S = 60, 16 << 20
+"""How long a restore may take: so long, and as long as its bytes take at this rate."""
 ERROR = re.compile(r"Error \([^)]*\): (.+)")
 HARMLESS = ("rlimit:", "Can't setup RLIMIT", "Dumping FAILED", "Restoring FAILED")
 REASONS = (
@@ -89,7 +92,7 @@ async def dumped(task: Path, control: Path, criu: str, image: Image, request: st
             return Dumped(why_not="it has ended")
         await asyncio.sleep(POLL_S)
     if answer["code"] == 0:
-        facts = {"main": answer["main"], "log": record["log"], "control": str(control)}
+        facts = {"main": answer["main"], "log": record["log"], "control": str(control), "stopped": stopped_before(task)}
         return Dumped(answer["us"], facts=facts)
     if answer["code"] > KILLED:
         return Dumped(answer["us"], "the program that saved it was killed", is_whole=False)
@@ -106,7 +109,9 @@ async def restored(task: Path) -> Restored | None:
             return None
         await asyncio.sleep(POLL_S)
     why_not = answer["why"] or reason(task / RESTORE_LOG) if answer["code"] else ""
-    return Restored(answer["us"], why_not, about)
+    told = read_json(task / TOLD)
+    waits = bool(about.get("waits")) and not why_not
+    return Restored(answer["us"], why_not, about, waits=waits and told is None, anew=waits and bool((told or {}).get("anew")))
 
 
 def _has_ended(task: Path) -> bool:
@@ -115,7 +120,8 @@ def _has_ended(task: Path) -> bool:
 
 def restore_input(image: Image, criu: str) -> dict[str, Any]:
     """What the supervisor reads."""
-    return {"criu": criu, **image.facts, **_place(image)}
+    within_s = RESTORED_WITHIN_S + image.about.get("bytes", 0) // SLOWEST_BYTES_PER_S
+    return {"criu": criu, "waits": image.about.get("waits", False), "within_s": within_s, **image.facts, **_place(image)}
 
 
 def reason(log: Path) -> str:

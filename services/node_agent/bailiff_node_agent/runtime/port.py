@@ -140,12 +140,15 @@ class Dumped:
 class Restored:
     """How the restoring of a task ended. why_not: the reason where it failed; the task was then started from its command.
 
-    about: that of its image.
+    about: that of its image. waits: the task of a gang stands still, until `go_on`. anew: it was ended then, and started from its
+    command, because others of its gang were not restored.
     """
 
     elapsed_us: int
     why_not: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
+    waits: bool = False
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -321,8 +324,14 @@ class Runtime(ABC):
         """
         raise NotImplementedError(f"{key}: its state cannot be saved")
 
+    async def freeze(self, key: TaskKey) -> None:
+        """Stop a task of a gang before `save`, and wait until all of it stands still, without end. It is restored like this."""
+
     async def thaw(self, key: TaskKey) -> None:
-        """Let a task go on that `save` has stopped."""
+        """Let a task go on that `freeze` or `save` has stopped."""
+
+    async def go_on(self, key: TaskKey, *, anew: bool) -> None:
+        """Let a restored task of a gang go on, or end it and start its command anew. Of several calls the first one counts."""
 
     async def restored(self, key: TaskKey) -> Restored | None:  # noqa: ARG002
         """How the restoring of the task ended, once it is known; None where the task was not to be restored, or has ended."""

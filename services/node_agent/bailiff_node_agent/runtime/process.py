@@ -17,7 +17,7 @@ from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.processes import Process, read_process, send
 from bailiff_service.logs import logger
 
-from . import criu_requests, job_files
+from . import criu_requests, gangs, job_files
 from .cgroups import Cgroups, mounts
 from .host_processes import looking
 from .plugin import NodeParts, PartsSettings, RuntimePlugin
@@ -85,9 +85,14 @@ class ProcessRuntime(SupervisedRuntime):
             self.folders.known(key), self.folders.control(key), self._criu or "", image, request, self._supervisors.wake
         )
 
+    async def freeze(self, key: TaskKey) -> None:
+        await gangs.freeze(self.folders.known(key), lambda: looking(self._processes, key))
+
     async def thaw(self, key: TaskKey) -> None:
-        for process in await looking(self._processes, key):
-            send(process, signal.SIGCONT)
+        await gangs.thaw(self.folders.known(key), lambda: looking(self._processes, key))
+
+    async def go_on(self, key: TaskKey, *, anew: bool) -> None:
+        await gangs.go_on(self.folders.known(key), lambda: looking(self._processes, key), anew=anew)
 
     async def restored(self, key: TaskKey) -> Restored | None:
         return await criu_requests.restored(self.folders.known(key))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict
+from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, SnapshotStep
 from bailiff_bus.messages.reports import (
     TaskCancelEvictionRefusedReport,
     TaskEvictionCancelledReport,
@@ -58,7 +58,9 @@ class EvictionDriver:
                 self.exits.report_again(task)
             elif self.context.evictions.get(str(key)) is None:
                 how = {"disruption_budgets": "respect"} if command.respect_budgets else {}
-                self._begin(task, command.grace, command.term_after, command.cause, command.for_job, how, command.save)
+                self._begin(
+                    task, command.grace, command.term_after, command.cause, command.for_job, how, command.save, command.together
+                )
             else:
                 await self._shorten(task, command.grace, command.term_after)
                 for stage in task.stages.values():
@@ -114,6 +116,7 @@ class EvictionDriver:
         preemptor: str | None,
         how: Mapping[str, str] = MappingProxyType({}),
         save: Checkpointing = "job",
+        together: bool = False,
     ) -> None:
         self.messages.read(task)
         steps, attached = self.context.runtimes[task.runtime].steps(task.key), task.messages.attached
@@ -133,6 +136,7 @@ class EvictionDriver:
                 "step_rate_milli": steps.pace,
                 "how": dict(how),
                 "save": save,
+                "together": together,
             },
         )
         self.context.evictions.begin(eviction)
@@ -173,6 +177,9 @@ class EvictionDriver:
                     # Written after it is done: an agent that dies in between sends TERM twice rather than never.
                     await runtime.terminate(task.key, (kill_at - term_at) / 1_000_000)
                     self.stages.terminated(task, eviction)
+                if task.waits:  # it stands still, and must not run on
+                    self.stages.reach(task, eviction, "kill_sent", stuck_in=stuck_in(task.stages))
+                    await runtime.kill(task.key)
             await self._kill_at(task, eviction)
         except UnknownTask:
             return  # it has exited and was forgotten meanwhile
@@ -219,6 +226,7 @@ class EvictionDriver:
                 return False
             self.context.evictions.end(str(task.key))
             task.stages.clear()
+            task.snapshot_step = ""
             return True
 
     def checkpoint_at_step(self, command: CheckpointAtStep, verdicts: Mapping[int, Verdict]) -> None:
@@ -233,8 +241,15 @@ class EvictionDriver:
             if command.agreed:
                 self.stages.reach(task, eviction, "step_agreed", step=command.step)
 
+    def snapshot_step(self, command: SnapshotStep, verdicts: Mapping[int, Verdict]) -> None:
+        """What the snapshot of a gang needs next of these tasks."""
+        for _, task in self._tasks_of(command, verdicts):
+            if task is not None and task.state == "running":
+                task.snapshot_step = command.step
+                task.stepped.set()
+
     def _tasks_of(
-        self, command: Evict | CancelEviction | CheckpointAtStep, verdicts: Mapping[int, Verdict]
+        self, command: Evict | CancelEviction | CheckpointAtStep | SnapshotStep, verdicts: Mapping[int, Verdict]
     ) -> Iterator[tuple[TaskKey, LocalTask | None]]:
         """The command's tasks, except those for which a newer command was obeyed; None: not on this node."""
         for index in command.tasks:

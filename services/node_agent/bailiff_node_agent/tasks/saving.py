@@ -42,16 +42,21 @@ class Saver:
         """Save the task's state and end it; `failed`: it goes on. `ended`: it has exited meanwhile, or must not go on."""
         if task.key in self._saving:
             return "ended"  # the eviction was shortened meanwhile: who saves it goes on
+        runtime, together = self.context.runtimes[task.runtime], eviction.detail.get("together", False)
         if "save_failed" in task.stages:
+            await runtime.thaw(task.key)  # the agent that has reported it may have died before this
             return "failed"
-        runtime = self.context.runtimes[task.runtime]
         self._saving.add(task.key)
         try:
             left = (eviction.kill_boottime_us - self.clock_and_ids.boot()) / 1_000_000
             async with asyncio.timeout(max(0.0, left)):
                 if "stored" not in task.stages:
                     await self._store(runtime, task, eviction)
+                if together:
+                    await _told(task, "end")
         except TimeoutError:
+            if "stored" in task.stages:
+                return "ended"  # it stands still until it is killed, which is now: its gang may be stored whole
             return self._failed(task, eviction, "it was not done when the time was over")
         except NotSaved as problem:
             outcome = self._failed(task, eviction, str(problem))
@@ -69,7 +74,10 @@ class Saver:
             raise NotSaved("this node has no program that saves tasks")
         kill_at, image = eviction.kill_boottime_us, await self._image(task, eviction)
         await runtime.deadlines(task.key, kill_at, kill_at)  # a supervisor without an agent sends no TERM meanwhile
-        self.stages.reach(task, eviction, "frozen", driver=DRIVER)
+        if eviction.detail.get("together"):
+            await self._frozen_together(runtime, task, eviction)
+        else:
+            self.stages.reach(task, eviction, "frozen", driver=DRIVER)
         dumped = await runtime.save(task.key, image, str(eviction.notice_boottime_us))
         if dumped.why_not and not dumped.is_whole and task.state == "running":
             self._failed(task, eviction, dumped.why_not)
@@ -86,6 +94,21 @@ class Saver:
         if task.state != "running" or "kill_sent" in task.stages:
             raise NotSaved("it was killed meanwhile")  # and that is on record
         self.stages.reach(task, eviction, "stored", driver=DRIVER, sha256=digest, bytes=size)
+
+    async def _frozen_together(self, runtime: Runtime, task: LocalTask, eviction: RunningEviction) -> None:
+        """Freeze the task, and wait for its gang, for half of the time that is left: the rest is for TERM. Raises `NotSaved`."""
+        if task.waits:
+            raise NotSaved("it was restored, and has not continued yet")
+        left = max(0, eviction.kill_boottime_us - self.clock_and_ids.boot()) / 1_000_000
+        try:
+            async with asyncio.timeout(left / 2):
+                await runtime.freeze(task.key)
+                self.stages.reach(task, eviction, "frozen", driver=DRIVER)
+                if "dumped" not in task.stages:
+                    await _told(task, "dump")
+        except TimeoutError:
+            what = "not all tasks of its gang were frozen" if "frozen" in task.stages else "it could not be frozen"
+            raise NotSaved(f"{what} in time") from None
 
     async def _image(self, task: LocalTask, eviction: RunningEviction) -> Image:
         """The folder, made once for an eviction: the next agent waits for what is being written into it."""
@@ -107,6 +130,15 @@ class Saver:
             return "ended"
         self.stages.reach(task, eviction, "save_failed", driver=DRIVER, reason=why[:MAX_REASON])
         return "failed"
+
+
+async def _told(task: LocalTask, step: str) -> None:
+    """Wait until all tasks of the gang are so far, without end. Raises `NotSaved`: one of them is not saved, or ends."""
+    while task.snapshot_step != step:
+        if task.snapshot_step == "thaw":
+            raise NotSaved("another task of its gang is not saved")
+        task.stepped.clear()
+        await task.stepped.wait()
 
 
 async def remove_older(context: AgentContext, task: LocalTask) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from bailiff_bus.messages.commands import SnapshotRef, StartTask, TaskAssignment
+from bailiff_bus.messages.commands import SnapshotRef, SnapshotStep, StartTask, TaskAssignment
 from bailiff_bus.messages.reports import (
     TaskRestoredReport,
     TaskRestoreFailedReport,
@@ -37,6 +37,8 @@ from .task_table import LocalTask, TaskTable
 
 SAVED = ("snapshot", "auto")
 """Who saves a job's work, where it may be the platform."""
+WAITS_AT_MOST_S = 600.0
+"""How long a restored task waits for its gang."""
 LAUNCHES_AT_ONCE = 8
 """More would not start sooner, and keep notices and releases waiting for the same disk and threads."""
 
@@ -83,6 +85,16 @@ class TaskStarter:
     def resume(self, task: LocalTask) -> None:
         """Report how the restoring of a task ended that an earlier agent has started."""
         self.background.spawn(self._report_restored(task))
+
+    async def snapshot_step(self, command: SnapshotStep, verdicts: Mapping[int, Verdict]) -> None:
+        """The restored tasks of a gang continue, or start anew; a repeated command is answered again."""
+        for index in command.tasks:
+            task = self.tasks.get(TaskKey(command.job, command.attempt, str(index)))
+            if verdicts[index] == "stale" or task is None or task.state != "running":
+                continue
+            await self.context.runtimes[task.runtime].go_on(task.key, anew=command.step == "anew")
+            task.waits = False
+            self.background.spawn(self._report_restored(task))
 
     def _spawn(self, launch: Launch, snapshot: SnapshotRef | None) -> None:
         self._starting.add(launch.key)
@@ -189,7 +201,7 @@ class TaskStarter:
             check_devices=lambda devices: self._refuse_chosen(key, devices),
             part=part,
             workload=None if spec.workload is None else WorkloadRef(**spec.workload.to_data()),
-            saves=command.checkpoint in SAVED and capabilities.saves and command.world_size == 1 and not spec.tty,
+            saves=command.checkpoint in SAVED and capabilities.saves and not spec.tty,
         )
         known = () if capabilities.starts_slowly else assigned.devices
         self.tasks.add(LocalTask(key, spec.runtime, known, ordered_by=order, damaged_checkpoints=damaged))
@@ -239,6 +251,8 @@ class TaskStarter:
         if manifest["cpu"] != self.context.cpu_features:
             raise BadImage("this node's CPU has other features than the one on which it was saved")
         about = {"from_attempt": snapshot.attempt, "driver": snapshot.driver, "bytes": snapshot.bytes, "verified": took}
+        if not launch.is_only_task:
+            about |= {"waits": True, "stopped": image.facts.get("stopped", [])}
         return replace(image, about=about)
 
     async def _report_restored(self, task: LocalTask) -> None:
@@ -247,10 +261,23 @@ class TaskStarter:
             end = await self.context.runtimes[task.runtime].restored(task.key)
             if end is None:
                 return
-            if end.why_not:
-                self._report_not_restored(task, end.why_not, **{name: end.about[name] for name in ("from_attempt", "driver")})
-            else:
-                self.reporter.report_task(task.key, task.ordered_by, TaskRestoredReport, restored=end.elapsed_us, **end.about)
+            if end.why_not or end.anew:
+                why = end.why_not or "another task of its gang was not restored"
+                self._report_not_restored(task, why, **{name: end.about[name] for name in ("from_attempt", "driver")})
+                return
+            about = {name: end.about[name] for name in ("from_attempt", "driver", "bytes", "verified")}
+            about |= {"restored": end.elapsed_us, "waits": end.waits}
+            self.reporter.report_task(task.key, task.ordered_by, TaskRestoredReport, **about)
+            if end.waits and not task.waits:
+                task.waits = True
+                await self._end_waiting(task)
+
+    async def _end_waiting(self, task: LocalTask) -> None:
+        """End it where it was not told in time what to do: its attempt fails as a whole."""
+        await asyncio.sleep(WAITS_AT_MOST_S)
+        if task.waits and task.state == "running":
+            self.context.log().warning("a restored task is ended: the others of its gang were not restored", job=task.key.job)
+            await self.context.runtimes[task.runtime].kill(task.key)
 
     def _report_not_restored(self, task: LocalTask, why: str, **known: Any) -> None:
         self.reporter.report_task(task.key, task.ordered_by, TaskRestoreFailedReport, reason=why[:MAX_REASON], **known)

@@ -19,6 +19,7 @@ class LocalTask:
 
     never_ran: it ended before it began.
     before, pids: its devices and processes when its eviction began. last_report: number of its release report.
+    waits: it was restored, and stands still until its gang is. snapshot_step, stepped: what its gang's snapshot needs next of it.
     stages: reached stages of its eviction. lock: held while it is launched, and while its eviction is carried out or cancelled.
     """
 
@@ -37,6 +38,9 @@ class LocalTask:
     ordered_by: int | None = None
     damaged_checkpoints: int = 0
     never_ran: bool = False
+    waits: bool = False
+    snapshot_step: str = ""
+    stepped: asyncio.Event = field(default_factory=asyncio.Event)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def mark_exited(self, end: Exit) -> None:

@@ -4,10 +4,13 @@ The image folder belongs to this user alone and is opened here, below the folder
 through folders of the job's user, who could put another one in its place.
 """
 
+import contextlib
 import errno
 import os
 import re
+import signal
 import stat
+import time
 from typing import Any
 
 from . import safe_open
@@ -16,6 +19,7 @@ from .isolation import enter
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 DUMP_LOG, RESTORE_LOG = "dump.log", "restore.log"
 KILLED = 128
+POLL_S, PROBED_WITHIN_S = 0.005, 60
 FREE_IDS = 256  # for CRIU's own processes
 FIRST_ID = 300
 CORE = re.compile(r"core-(\d{1,9})\.img")
@@ -61,7 +65,7 @@ def dump(request: dict[str, Any], init: int, main: int, cgroup: "str | None") ->
 
 
 def restore(how: dict[str, Any], image: int, work: int, held: "dict[str, int]") -> int:
-    """Restore in the namespaces of this process, as its children. CRIU's exit code, negative for a signal.
+    """Restore in the namespaces of this process, as its children. CRIU's exit code, negative for a signal. Raises `TimeoutError`.
 
     work: folder of CRIU's own log. held: handles for the paths that were open and are others now: log, control directory.
     """
@@ -73,10 +77,26 @@ def restore(how: dict[str, Any], image: int, work: int, held: "dict[str, int]") 
     for path, handle in held.items():
         os.set_inheritable(handle, True)
         arguments += ["--inherit-fd", f"fd[{handle}]:{path.lstrip('/')}"]
-    code = os.waitstatus_to_exitcode(os.waitpid(_run(how["criu"], arguments, image), 0)[1])
+    code = _ended_within(_run(how["criu"], arguments, image), how.get("within_s", 0) or PROBED_WITHIN_S)
     for handle in held.values():
         os.close(handle)
     return code
+
+
+def _ended_within(pid: int, seconds: int) -> int:
+    """The exit code. After that time everything in this namespace is killed. Raises `TimeoutError`."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(POLL_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    raise TimeoutError(f"it was not restored within {seconds} s")
 
 
 def _run(program: str, arguments: list[str], image: int) -> int:

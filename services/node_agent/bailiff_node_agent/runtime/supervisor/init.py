@@ -48,7 +48,8 @@ class Init:
                 self._unread += data
         *lines, self._unread = self._unread.split(b"\n")
         for report in map(json.loads, lines):
-            self.inner = report.get("main", self.inner)
+            if "main" in report:
+                self.inner, self.main = report["main"], None  # started anew, it is another one
             self.code = report.get("code", self.code)
             self.restored = report.get("restored", self.restored)
         if self.main is None and self.inner is not None:
@@ -110,12 +111,32 @@ def start_init(launch: dict[str, Any], lease: Lease, record: "Callable[[int], No
             at.step = "restore"
             main = _restore(launch, image, work, telling)
         os.close(work)
+        anew = Anew(is_possible=main is not None and bool(launch["restore"].get("waits")))
         if main is None:
             main = _fork_main(launch, writer)
         _tell(telling, {"main": main})
         os.close(writer)
-        _reap_all(main, telling)
+        _reap_all(main, telling, anew)
+        if anew.is_asked:
+            main = _fork_main(launch, os.open(os.devnull, os.O_WRONLY))
+            _tell(telling, {"main": main})
+            _reap_all(main, telling, Anew(is_possible=False))
     return os._exit(0)
+
+
+class Anew:
+    """Whether a restored task, which has not run on yet, is to end and be started from its command: asked for by SIGUSR1."""
+
+    def __init__(self, *, is_possible: bool) -> None:
+        self.is_asked = False
+        if is_possible:
+            signal.signal(signal.SIGUSR1, self._begin)
+
+    def _begin(self, *_: object) -> None:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        self.is_asked = True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)  # all in this namespace but its init, which this is
 
 
 def _fork_main(launch: dict[str, Any], writer: int) -> int:
@@ -158,14 +179,14 @@ def _open_log_inside(launch: dict[str, Any]) -> int:
     return os.open(launch["log"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _reap_all(main: int, telling: int) -> None:
+def _reap_all(main: int, telling: int, anew: Anew) -> None:
     """Until no process is left."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.wait()
-            if pid == main:
+            if pid == main and not anew.is_asked:
                 _tell(telling, {"code": os.waitstatus_to_exitcode(status)})
 
 

@@ -67,6 +67,9 @@ def _run_savable(
         watchdog.wait()
         exited = reap()
         init.read()
+        if init.main is not None and init.main != main:
+            main, task = init.main, Processes(init.main)
+            write_running(task_dir, main, started)
         saves.step(exited)
     watchdog.server.unwatch(init.reports)
     code = exited[init.pid] if init.code is None else init.code
