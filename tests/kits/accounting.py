@@ -9,6 +9,7 @@ from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.decisions import JobRequeued, JobShrunk
+from bailiff_core.records.facts import TaskRestoreFailed, TaskStarted
 
 
 def gpus_on_nodes(state: PoolState) -> int:
@@ -54,7 +55,7 @@ def summed(wires: Sequence[Wire], begin: int, end: int) -> dict[tuple[str, int],
         if record is None:
             break
         apply(state, record)
-        if isinstance(record.data, JobRequeued | JobShrunk) and begin <= now < end:
+        if isinstance(record.data, JobRequeued | JobShrunk | TaskStarted | TaskRestoreFailed) and begin <= now < end:
             job = state.jobs[record.data.job]
             sums = found.setdefault((job.id, job.seq), {"used": 0, "waiting": 0, "lost": 0})
             sums["lost"] += record.data.lost_gpu_ms

@@ -106,6 +106,8 @@ def capacity_of(node: Node, policy: Policy | None) -> int:
 def lost_work_of(state: PoolState, record: Record) -> tuple[Key, Values] | None:
     """The row of `lost_work` that this record gives. state: right after it."""
     data = record.data
+    if isinstance(data, facts.TaskStarted | facts.TaskRestoreFailed):
+        return _lost_with_snapshot(state, data)
     if not isinstance(data, decisions.JobRequeued | decisions.JobShrunk | decisions.JobEnded):
         return None
     if isinstance(data, decisions.JobEnded) and data.outcome != "evicted":
@@ -113,6 +115,15 @@ def lost_work_of(state: PoolState, record: Record) -> tuple[Key, Values] | None:
     job = state.jobs[data.job]
     stopped = gpu_milli_of_end(state, job.id)
     return (job.id, job.seq), (data.attempt, job.class_name, data.cause, data.outcome, stopped, *loss_of_end(state, job.id))
+
+
+def _lost_with_snapshot(state: PoolState, data: facts.TaskStarted | facts.TaskRestoreFailed) -> tuple[Key, Values] | None:
+    """The work that only a snapshot had which could not be restored: the attempt that begins anew has lost it."""
+    if not data.lost_gpu_ms:
+        return None
+    job = state.jobs[data.job]
+    gpus = allocated_gpu_milli(state, job, job.tasks)
+    return (job.id, job.seq), (data.attempt, job.class_name, "restore", "not-restored", gpus, data.lost_gpu_ms, 0)
 
 
 @dataclass

@@ -14,12 +14,15 @@ from bailiff_bus.messages.commands import Evict, SnapshotRef
 from bailiff_bus.messages.reports import TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport
 from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.explain import explain_job
+from bailiff_core.fold import apply
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.snapshots import checkpointing
+from bailiff_core.model.state import PoolState
 from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
 from bailiff_core.records import facts
 from bailiff_eviction_executor.pending_messages import pending_commands, pending_snapshot_steps
+from bailiff_log.accounting_rows import Accounting
 from bailiff_service.pool_metrics import pool_samples
 
 CPU, OTHER_CPU = digest("avx512"), digest("avx2")
@@ -131,6 +134,32 @@ def test_a_snapshot_that_cannot_be_restored_is_lost_once_with_its_work(story: St
     assert loss_now(story.state, story.job("job"), 1000 * GPUS).work > 0, "its node is not believed to save it again"
     texts = [each.text for part in explain_job(story.state, story.job("job"), story.records) for each in part.sentences]
     assert any("weights.bin has another digest" in text for text in texts)
+    assert accounted(story) == [("requested", 0), ("restore", fact.lost_gpu_ms)]
+
+
+def accounted(story: Story) -> list[tuple[str, int]]:
+    """What accounting says of each loss of work: its cause, and the GPU-ms."""
+    state, accounting = PoolState(), Accounting()
+    for record in story.records:
+        apply(state, record)
+        accounting.at(state, record, stored=False)
+    return [(cause, work) for *_, cause, _, _, work, _ in (row.values for row in accounting.lost.begun)]
+
+
+def test_a_saved_eviction_costs_no_work_and_the_explanation_says_how_long_the_job_was_away(story: Story) -> None:
+    evict(story, "job")
+    save(story, "job")
+    story.started("job", after=3 * MINUTE)
+    (restored,) = facts_of_report(story.state, of_snapshot(story, TaskRestoredReport, bytes=2**30))
+    story.cycle(restored)
+    (text,) = [
+        each.text
+        for part in explain_job(story.state, story.job("job"), story.records)
+        for each in part.sentences
+        if "restored from its snapshot" in each.text
+    ]
+    assert "in attempt 2 3m later, with no work lost" in text
+    assert accounted(story) == [("requested", 0)]
 
 
 @pytest.mark.parametrize(
@@ -162,6 +191,7 @@ def test_where_it_is_restored(offers: tuple[facts.SnapshotOffer, ...], folder: s
     assert started.lost_gpu_ms == (pytest.approx(WORK, abs=10_000) if why else 0)
     story.cycle(started)
     assert (story.job("job").snapshot is None) == bool(why)
+    assert accounted(story)[1:] == ([("restore", started.lost_gpu_ms)] if why else [])
 
 
 def test_on_its_own_node_no_shared_folder_is_needed() -> None:

@@ -143,7 +143,8 @@ def _stage_texts(record: Record, elapsed: int, attached: bool) -> Iterable[str]:
             lost = f", {count_text(resumption.steps_lost, 'step')} lost"
             yield f"resumed at step {resumption.step} in attempt {resumption.attempt}{lost}"
         case facts.TaskRestored() as restored:
-            yield f"restored from its snapshot on {restored.node} in attempt {restored.attempt}"
+            at = f"on {restored.node} in attempt {restored.attempt}"
+            yield f"restored from its snapshot {at} {duration_text(elapsed)} later, with no work lost"
         case facts.TaskRestoreFailed() as failed:
             lost = cost_text(failed.lost_gpu_ms)
             yield f"not restored in attempt {failed.attempt}, which loses {lost} of work: {failed.reason}"
