@@ -35,8 +35,9 @@ def two_machines(tmp_path: Path) -> Iterator[System]:
     system.stop()
 
 
-@pytest.mark.parametrize("what", ["all is restored", "an image of one is damaged"])
+@pytest.mark.parametrize("what", ["all is restored", "services die meanwhile", "an image of one is damaged"])
 async def test_a_gang_on_two_machines_is_saved_and_restored_whole(two_machines: System, tmp_path: Path, what: str) -> None:
+    is_whole, services_die = what != "an image of one is damaged", what == "services die meanwhile"
     data = tmp_path / "data"
     data.mkdir()
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -53,18 +54,24 @@ async def test_a_gang_on_two_machines_is_saved_and_restored_whole(two_machines: 
         first = watch.job("gang").attempt
         await watch.until("both have begun", lambda _: all("kept" in log(first, rank) for rank in (0, 1)))
         await watch.submit("urgent", watch.until_signalled(), gpus=8, kind="build")
+        if services_die:
+            await watch.record(EvictionStageReached, job="gang", stage="frozen")
+            two_machines.kill_and_restart("eviction-executor", "admission")
         for rank in (0, 1):
             await watch.record(TaskExited, job="gang", attempt=first, task=rank)
         stages = [(each.stage, each.task) for each in watch.facts(EvictionStageReached, job="gang")]
         order = [stage for stage, _ in stages]
         assert sorted(order) == sorted(["noticed", "frozen", "dumped", "stored"] * 2), stages
         assert max(at for at, stage in enumerate(order) if stage == "frozen") < order.index("dumped")
-        if what != "all is restored":
+        if not is_whole:
             [pages, *_] = (tmp_path / "shared").glob("*/gang/*/snapshot.rank-0001/pages-*")
             with pages.open("r+b") as file:
                 file.write(b"\0\1\2\3")
         watch.let_finish("urgent")
-        if what == "all is restored":
+        if services_die:
+            await watch.record(TaskRestored, job="gang", waits=True)
+            two_machines.kill_and_restart("admission", "eviction-executor")
+        if is_whole:
             await watch.until(
                 "all continue", lambda _: sum(not each.waits for each in watch.facts(TaskRestored, job="gang")) == 2
             )
@@ -77,12 +84,12 @@ async def test_a_gang_on_two_machines_is_saved_and_restored_whole(two_machines: 
         for rank in (0, 1):
             kept = log(first, rank).split()[2]
             said = log(second, rank).split()
-            if what == "all is restored":
+            if is_whole:
                 assert said == ["ended", "with", kept]
             else:
                 assert said[:2] == ["began", "kept"], said
                 assert said[-1] == said[2] != kept
-        assert began == ([1, 1] if what == "all is restored" else [2, 2])
-        if what == "all is restored":
+        assert began == ([1, 1] if is_whole else [2, 2])
+        if is_whole:
             assert watch.facts(TaskRestoreFailed) == []
         await watch.verify()

@@ -50,7 +50,7 @@ def step(story: Story, number: int, what: str) -> None:
         join(story, number + 2, "no privilege" if what == "driver gone" else "")
     kept, task = story.job("job").snapshot, story.job("job").tasks[0]
     if what.startswith("restore") and kept is not None and task.restores and not task.restored:
-        about = {"from_attempt": kept.attempt, "driver": kept.driver, **story.at("job", 0)}
+        about = {"from_attempt": kept.attempt, "driver": "criu", **story.at("job", 0)}
         failed = facts.TaskRestoreFailed(**about, reason="a taken port", lost_gpu_ms=kept.work_gpu_ms)
         story.cycle(failed if what == "restore failed" else facts.TaskRestored(**about, bytes=1))
     if story.job("job").phase == "starting":
