@@ -1,11 +1,14 @@
 """One task of a gang on a machine with CRIU stands still until its gang is so far. The test is the executor."""
 
+import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.kits.criu import criu_program, needs_criu
+from tests.kits.criu import criu_dumping, criu_program, needs_criu, paused_criu
 from tests.kits.saving_node import SECOND, World
 from tests.kits.waiting import until
 
@@ -176,3 +179,28 @@ async def test_a_restore_has_a_time_limit_of_its_own(world: World, monkeypatch: 
     assert (await world.seen(TaskRestoreFailedReport)).reason.startswith("it was not restored within")
     await world.seen(TaskExitedReport, 2)
     assert world.output(1) == "started anew\n"
+
+
+@pytest.mark.parametrize("when", ["frozen", "stored", "restored"])
+async def test_with_its_supervisor_a_task_ends_however_far_its_gang_is(world: World, when: str) -> None:
+    await {"frozen": frozen, "stored": stored, "restored": restored_and_waits}[when](world)
+    before, ended = moves(world), len(world.of(TaskExitedReport))
+    [running] = (path for path in world.folder.glob("tasks/*/running.json") if not (path.parent / "exit.json").exists())
+    os.kill(json.loads(running.read_text())["supervisor_pid"], signal.SIGKILL)
+    exited = await world.seen(TaskExitedReport, ended + 1)
+    assert exited.unobserved
+    assert (moves(world), world.output(1)) == (before, "")
+
+
+async def test_a_killed_criu_ends_the_task_and_its_gang_is_told_so(world: World) -> None:
+    world.criu = str(paused_criu(world.folder))
+    await world.agent_dies()
+    await world.agent_starts()
+    await frozen(world)
+    await world.step("dump")
+    await until(lambda: (world.folder / "frozen").exists())
+    for pid in criu_dumping(world.images()[0]):
+        os.kill(pid, signal.SIGKILL)
+    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert world.stages()[-2:] == ["save_failed", "kill_sent"]
+    assert "had TERM" not in world.output(0)
