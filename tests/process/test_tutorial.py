@@ -1,7 +1,8 @@
-"""The tutorial and the README as one script: each command as it is typed, in the order of the pages, in one fresh system.
+"""The tutorial and the README as one script, and the how-to pages as another: each command as it is typed, in the order of the
+pages, in one fresh system.
 
-Only what a person does is different: jobs that sleep a minute sleep two seconds, what follows for ever is ended, and a program
-edits the policy.
+Only what a person does is different: jobs that sleep a minute sleep two seconds, what follows for ever is ended, a program
+edits the policy, and placeholders of the how-to pages are what is there.
 """
 
 import re
@@ -23,7 +24,8 @@ CHANGED = {
     "bailiff list --watch": "timeout 5 bailiff list --watch || [ $? = 124 ]",
     "bailiff logs hero -f": "bailiff logs hero -f > followed & until [[ $(bailiff describe hero) = *STEP* ]]; do sleep 1; done",
     "bailiff audit prove 16": "until bailiff audit prove 16 --to proof.json; do sleep 0.2; done  #",
-    "bailiff policy check": "sed -i '/min_runtime:/,/consolidate/ s/: [a-z0-9]*$/: 10m/' calm.yaml; bailiff policy check",
+    "bailiff policy check calm": "sed -i '/min_runtime:/,/consolidate/ s/: [a-z0-9]*$/: 10m/' calm.yaml; "
+    "bailiff policy check calm",
 }
 
 
@@ -88,3 +90,67 @@ def test_readme_and_tutorial_work_as_typed_one_after_the_other_in_one_system_and
     assert (folder / "followed").read_text().count(f"weights {weights}") == 1
     files = {"train.py", "big.yaml", "calm.yaml", "proof.json", "followed", "checkpoints"}
     assert {path.name for path in folder.iterdir()} - before <= files
+
+
+HOW_TO = ("projects", "submit", "policy", "explain", "receipt", "nodes", "accounting", "prove", "retention", "replay", "what-if")
+"""Pages whose commands a user of `make up` can type."""
+ELSEWHERE = (
+    *("--mig", "--interactive", "nvlink", "-f train-7.yaml", "--install-completion", "bailiff top", "list --watch"),
+    *("node enrol", "gpu-07", "bailiff engine keep", "pool create", "topics create", "node return", "node replace", "drain NODE"),
+    *("check-receipt", "--reason WHY", "--root ROOT_KEY", "LOG.jsonl", "--from 2026-11-01"),
+)
+"""What needs other machines, other programs, or what only a later week has."""
+PLACEHOLDERS = {
+    "postgresql://…": "$(cat .bailiff/archive)",
+    "FOLDER": "segments",
+    "--segment 100000": "--segment 10",
+    "--trust KEY": "--trust $(bailiff audit seals | awk 'END { print $NF }')",
+    "NEW.yaml": "policy.yaml",
+    "torchrun train.py": "sleep 600",
+    "explain train-7 --not": "explain serve-1 --not",
+    "policy diff FILE": "policy diff policy.yaml",
+    "JOB": "train-7",
+    "gpu-03": "node-1",
+    "gpu-01": "node-1",
+    "node-3": "node-1",
+    "2026-11-22T08:00:00Z": "-1s",
+    "@-10m": "@-1s",
+    "'#1187'": "serve-1",
+    "bailiff audit receipt train-5": "until bailiff audit receipt train-5; do sleep 0.2; done",
+    "audit prove 1187": "audit prove 16",
+    "#48000": "#20",
+    "--deadline 2h": "--deadline 2h --yes",
+    "project create research": "project create research --yes",
+}
+PREEMPTED = """bailiff cancel grow
+bailiff submit --name train-3 --gpus 4 -- sleep 600
+until [[ $(bailiff list -s running -o name) = *train-3* ]]; do sleep 0.2; done
+bailiff submit --name train-5 --gpus 4 -- sleep 600
+until [[ $(bailiff list -s running -o name) = *train-5* ]]; do sleep 0.2; done
+bailiff submit --name serve-1 --gpus 4 --class inference -- sleep 600
+until [[ $(bailiff list -s running -o name) = *serve-1* ]]; do sleep 0.2; done"""
+STATUS = "python -m bailiff_devstack.updown status --state .bailiff"
+API = (
+    f"export BAILIFF_API=http://$({STATUS} | awk '$1 == \"api\" {{ print $5 }}') BAILIFF_API_TOKEN_FILE=.bailiff/state/api.token"
+)
+AFTER = {
+    "nodes": API,
+    "projects": "bailiff project create vision --gpus 8 --yes\nexport BAILIFF_PROJECT=vision",
+    "submit": PREEMPTED,
+}
+
+
+def test_how_to_pages_can_be_typed_on_a_running_system(folder: Path) -> None:
+    for name in ("train", "prepare", "try"):
+        (folder / f"{name}.py").write_text("import time; time.sleep(1)\n")
+    lines = []
+    for page in HOW_TO:
+        typed = [each for each in commands(ROOT / "docs" / "how-to" / f"{page}.md") if each.startswith("bailiff ")]
+        mine = [each for each in typed if not any(text in each for text in ELSEWHERE)]
+        assert mine, page
+        lines += [*mine, *AFTER.get(page, "").splitlines()]
+    for text, other in PLACEHOLDERS.items():
+        lines = [line.replace(text, other) for line in lines]
+    said = run(folder, script(lines))
+    assert "train-3" in said.partition("@ bailiff explain serve-1 --not train-3")[2].partition("@ ")[0]
+    assert "every byte is identical" in said.partition("@ bailiff audit replay --file segments --processes 2")[2]
