@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bailiff_core.decision_cycle import decide, decision_record
+from bailiff_core.admission import reported
+from bailiff_core.decision_cycle import decide, decision_record, fact_record
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply, close_cycle, fold
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.state import PoolState
-from bailiff_core.recorded import contradiction
-from bailiff_core.records.facts import ProposalReceived, StateDigest, WriterStarted
-from bailiff_core.records.payload import Decision
+from bailiff_core.records.facts import InputRejected, PolicyApplied, ProposalReceived, StateDigest, WriterStarted
+from bailiff_core.records.payload import Decision, Fact
+from bailiff_core.records.request import RequestFact
 from bailiff_core.records.wire import Record, Wire, encode
 from bailiff_core.victims.search_again import ProposalCheck, ProposalDifference
 
@@ -49,7 +50,6 @@ class Replay:
         self._proposals = ProposalCheck()
         self._again: Iterator[Decision] | None = None
         self._comparable = True
-        self._last_cause = ""
 
     @property
     def proposals(self) -> int:
@@ -79,9 +79,6 @@ class Replay:
         if isinstance(record.data, WriterStarted):
             self._comparable = record.data.logic == LOGIC
             self._again = None
-            if record.engine.rpartition("/")[2] != str(record.data.logic):
-                self._differs(record, f"an engine of the logic {record.data.logic}", f"the engine {record.engine}")
-                return
         if isinstance(record.data, StateDigest):
             self._check_digest(record, record.data)
         if not self._comparable:
@@ -92,10 +89,9 @@ class Replay:
             self._compare(record, wire)
         elif self._again is not None:
             self._differs(record, "the rest of the cycle's decisions", f"the fact {record.type}")
-        elif problem := contradiction(self.state, record, self._last_cause):
+        elif problem := contradiction(self.state, record):
             self._differs(record, problem, _record_text(record, wire))
         else:
-            self._last_cause = record.cause
             self.check_proposals(record)
             fold(self.state, record)
             if record.cycle_end:
@@ -138,6 +134,25 @@ class Replay:
 
     def _differs(self, record: Record, expected: str, found: str) -> None:
         self.difference = Difference(record.seq, record.cycle, expected, found)
+
+
+def contradiction(state: PoolState, record: Record) -> str:
+    """Returns why no writer of this logic records this fact after the records before it; empty: nothing contradicts it."""
+    fact = record.data
+    if isinstance(fact, WriterStarted):
+        said = (record.writer, record.engine.rpartition("/")[2], fact.inputs)
+        expected = (fact.writer, str(fact.logic), state.inputs)
+        return "" if said == expected else f"a writer, logic and inputs as {expected}, not {said}"
+    if not isinstance(fact, Fact) or not state.writer:
+        return ""  # before the first writer
+    if (record.actor or record.auth or record.request) and not isinstance(fact, RequestFact | PolicyApplied | InputRejected):
+        return "a fact that nobody requested has no actor"
+    again = fact_record(state, fact, state.cycle if state.cycle_open else state.cycle + 1, record.time)
+    for name in ("writer", "engine", "policy", "cycle"):
+        said, expected = getattr(record, name), getattr(again, name)
+        if said != expected:
+            return f"{name} {expected}, not {said}"
+    return reported.contradiction(state, fact)
 
 
 def _record_text(record: Record, wire: Wire) -> str:

@@ -277,7 +277,7 @@ class RequestVerifier:
             fault = signature_fault(record, signed, self.pool)
             if fault is not None or signed is None:
                 return fault
-            fault = self._key_fault(record, signed) or content_fault(record, signed, self.pool, self._policy)
+            fault = self._key_fault(record, signed) or content_fault(record, signed, self.pool)
             if fault is not None:
                 return fault
         if isinstance(record.data, facts.InputRejected):
@@ -288,10 +288,7 @@ class RequestVerifier:
         if request is None:
             first = not isinstance(record.data, facts.PolicyApplied) or self._policy is None or not self._root
             return None if first else ("no-request", "a policy that no request asked for")
-        fault = self._use_fault(record, request, signed) or self._sender_fault(record, request) or self._limit_fault(record)
-        if fault is None and request.owner and signed is None:
-            return "wrong-requester", f"its id is recorded as that of {request.owner}, and nobody signed it"
-        return fault
+        return self._use_fault(record, request, signed) or self._sender_fault(record, request) or self._limit_fault(record)
 
     def _limit_fault(self, record: Record) -> tuple[Fault, str] | None:
         """Whether admission rejects one more job of this owner."""

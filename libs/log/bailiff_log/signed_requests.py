@@ -5,7 +5,6 @@ A record that a signed request caused has the header `ce_request`: key, signatur
 """
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, Literal
 
 import orjson
@@ -13,14 +12,11 @@ from pydantic import ValidationError
 
 from bailiff_bus.envelope import Envelope, content_digest
 from bailiff_bus.topics import REQUESTS
-from bailiff_core.admission.submission import with_defaults
 from bailiff_core.canonical import json_bytes
-from bailiff_core.engine import LOGIC
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.identity import SignIn
 from bailiff_core.model.job_spec import ADDED_LABELS, JobSpec
 from bailiff_core.model.message import MESSAGE_TYPES
-from bailiff_core.model.policy import Policy
 from bailiff_core.model.signed_request import SignedRequest
 from bailiff_core.records import Record, facts
 from bailiff_core.records.job_requests import SubmitJob
@@ -121,31 +117,20 @@ def signature_fault(record: Record, found: SignedRequest | None, pool: str) -> t
     return None
 
 
-def content_fault(record: Record, found: SignedRequest, pool: str, policy: Policy | None) -> tuple[Fault, str] | None:
-    """Whether the record says what was signed.
-
-    Args:
-        policy: In force before the record, if it is known.
-    """
+def content_fault(record: Record, found: SignedRequest, pool: str) -> tuple[Fault, str] | None:
+    """Whether the record says what was signed."""
     if record.data is None:
         return None  # of a later release
     if isinstance(record.data, facts.InputRejected):
         same = record.data.topic == REQUESTS.name and (record.data.source, record.data.id) == (found.source, found.id)
-        whole = found.data and found.type != SubmitJob.TYPE  # nothing of it is private
-        same = same and (not whole or record.data.digest == sha256(found.data.encode()).hexdigest())
-        if record.data.offsets is not None:
-            return "not-what-was-signed", "a request that was rejected unread has no signature on record"
         return None if same else ("not-what-was-signed", "another request was signed than the one that it rejects")
     named = getattr(record.data, "request", None)
     if named is None or (named.source, named.id, named.digest) != (found.source, found.id, request_digest(record, found, pool)):
         return "not-what-was-signed", "another request was signed than the one that it names"
     if type(record.data) is not RECORDS_BY_TYPE.get(found.type):
         return "not-what-was-signed", f"{found.type} was signed"
-    defaults = policy if record.engine.rpartition("/")[2] == str(LOGIC) else None
-    if named.owner != record.actor and (named.owner or defaults is not None):
-        return "not-what-was-signed", f"{record.actor} signed it, and its id is recorded as that of {named.owner or 'nobody'}"
     try:
-        differing = _differences(record.data, found, record.actor, defaults)
+        differing = _differences(record.data, found, record.actor)
     except (ValueError, KeyError) as error:  # pydantic's errors are ValueErrors, too
         return "unreadable-request", f"what was signed is not valid: {type(error).__name__}"
     return ("not-what-was-signed", f"signed with another {', '.join(differing)}") if differing else None
@@ -157,7 +142,7 @@ def request_digest(record: Record, found: SignedRequest, pool: str) -> str:
     return found.digest or digest if isinstance(record.data, facts.InputRejected) else digest
 
 
-def _differences(fact: Fact, found: SignedRequest, actor: str, policy: Policy | None) -> list[str]:
+def _differences(fact: Fact, found: SignedRequest, actor: str) -> list[str]:
     """The members in which the fact differs from what was signed."""
     signed = orjson.loads(found.data)
     recorded = _members(fact.to_data() if not isinstance(fact, facts.PolicyApplied) else _policy_members(fact))
@@ -169,7 +154,7 @@ def _differences(fact: Fact, found: SignedRequest, actor: str, policy: Policy | 
         if signed["spec_digest"] != fact.spec_digest:
             differing.append("spec_digest")
         demand = JobDemand.model_validate_json(json_bytes(signed["demand"]))
-        return [*differing, *(f"demand.{name}" for name in _demand_differences(demand, fact.demand, policy))]
+        return [*differing, *(f"demand.{name}" for name in _demand_differences(demand, fact.demand))]
     body = MESSAGE_TYPES[found.type].model_validate_json(found.data)
     expected = _members(body.to_data())
     if isinstance(fact, facts.PolicyApplied) and isinstance(body, ApplyPolicy) and fact.policy.claims is not None:
@@ -191,12 +176,9 @@ def _members(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in (*NOT_RECORDED, *BY_ADMISSION)}
 
 
-def _demand_differences(signed: JobDemand, recorded: JobDemand, policy: Policy | None) -> list[str]:
-    """The members that differ. policy: whose defaults admission fills in; None: another release's, with other defaults."""
-    filled = [name for name in FILLED_DEMAND if getattr(signed, name) is None]
-    if policy is not None:
-        signed, filled = with_defaults(policy, signed), [name for name in filled if name == "project"]
+def _demand_differences(signed: JobDemand, recorded: JobDemand) -> list[str]:
     expected, given = signed.to_data(), recorded.to_data()
+    filled = [name for name in FILLED_DEMAND if name not in expected]
     differing = [
         name for name in {**expected, **given} if name not in (*filled, "tasks") and expected.get(name) != given.get(name)
     ]
