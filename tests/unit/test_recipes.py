@@ -99,9 +99,7 @@ def note(context: Context, job: Job, body: facts.NoteJob) -> Fact | Rejected:
 
 POLICY_FIELD: dict[str, list[Change]] = {
     f"{CORE}/model/policy.py": [("    window: Annotated[Duration, Field(ge=1)]\n", "    spares_reserved: bool = True\n")],
-    f"{CORE}/protections/eviction_cap.py": [
-        ("        if len(times) < cap.evictions or not unit.stops_job or ", "cap.spares_reserved and ")
-    ],
+    f"{CORE}/protections/eviction_cap.py": [("    return times[-cap.evictions] + cap.window if ", "cap.spares_reserved and ")],
 }
 
 PROTECTION: dict[str, list[Change]] = {
