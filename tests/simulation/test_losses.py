@@ -19,11 +19,12 @@ from .world import run
 
 
 def more_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every other elastic job takes another size while it runs, and every other job uses the job library."""
+    """Every other elastic job takes another size while it runs, and every other job uses the job library; no node saves any."""
     made, spec = work._demand, work._spec
 
     def demand(random: Random, job: str, *more: Any) -> Any:
-        return made(random, job, *more).model_copy(update={"elastic": "live" if int(job.rpartition("-")[2]) % 2 else "restart"})
+        elastic = "live" if int(job.rpartition("-")[2]) % 2 else "restart"
+        return made(random, job, *more).model_copy(update={"elastic": elastic})
 
     def saving(random: Random, number: int = 0) -> Any:
         env = {"BAILIFF_SIM_RUN_FOR": "60", "BAILIFF_SIM_CHECKPOINTS": "10:0.1"}
@@ -32,6 +33,7 @@ def more_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(work, "_demand", demand)
     monkeypatch.setattr(work, "_spec", saving)
+    monkeypatch.setattr(work, "_saved", lambda _, submit: submit)
 
 
 @pytest.fixture(autouse=True)
