@@ -45,9 +45,10 @@ class EndedSnapshots:
 
     def _commands(self, state: PoolState, name: str) -> Iterator[RemoveSnapshots]:
         node = _one_that_sees(state, state.nodes[state.node_numbers[name]])
-        due = self._due.pop(name, []) if node is not None else []
+        if node is None:
+            return
+        due = self._due.pop(name, [])
         for first in range(0, len(due), MOST_AT_ONCE):
-            assert node is not None
             yield RemoveSnapshots(
                 node=node.name,
                 incarnation=node.incarnation,

@@ -61,7 +61,7 @@ def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
         elif eviction.ordered_seq is not None:
             # An agent that still has tasks when the eviction is stuck may have lost its deadlines: it is told to kill now.
             grace = 0 if eviction.stuck else eviction.grace
-            unaware = [task for task in entry.tasks if task.state in ("starting", "running") and not _carries_out(task, eviction)]
+            unaware = [task for task in entry.tasks if task.state in ALIVE and not _carries_out(task, eviction)]
             save = saved_by(state, entry)
             for node, tasks in _by_node(unaware):
                 yield Evict(

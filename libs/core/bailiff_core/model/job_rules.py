@@ -75,12 +75,12 @@ class JobRule(Generic[T]):
         return holds
 
 
-def _min_runtime(action: Action) -> JobRule[int | None]:
+def _min_runtime(action: Action) -> JobRule[int]:
     return JobRule(
         "min_runtime",
         "protections.min_runtime",
         lambda entry: entry.min_runtime.under(action),
-        lambda policy: policy.protections.min_runtime.under(action),
+        lambda policy: policy.protections.min_runtime.under(action) or 0,
     )
 
 

@@ -17,7 +17,7 @@ from .state import Job, Node, PoolState, StoredSnapshot, Task
 
 SaveStep = Literal["", "dump", "end", "thaw"]
 RestoreStep = Literal["", "continue", "anew"]
-ENDED = ("exited", "released")
+EXITED = ("exited", "released")
 
 
 def checkpointing(policy: Policy, job: Job) -> Checkpointing:
@@ -87,7 +87,7 @@ def _is_unsaved(task: Task) -> bool:
     """Whether it is not saved any more in this eviction: it cannot be, saves itself, or has ended."""
     if any(stage in task.stage_times for stage in ("save_failed", "acknowledged", "term_sent")):
         return True
-    return task.state in ENDED and "stored" not in task.stage_times
+    return task.state in EXITED and "stored" not in task.stage_times
 
 
 def restore_step(job: Job) -> RestoreStep:
@@ -99,12 +99,12 @@ def restore_step(job: Job) -> RestoreStep:
         return "continue"
     if any(task.restore_failed or task.not_restored for task in job.tasks):
         return "anew"
-    return "continue" if all(task.waits and task.state not in ENDED for task in job.tasks) else ""
+    return "continue" if all(task.waits and task.state not in EXITED for task in job.tasks) else ""
 
 
 def keeps_work(state: PoolState, job: Job) -> bool:
     """Whether an eviction of the job loses no work: its node saves it; of tasks that have ended, has saved them."""
-    if any(task.state in ENDED for task in job.tasks):
+    if any(task.state in EXITED for task in job.tasks):
         return all(map(is_stored, job.tasks))
     return is_saved_by_node(state, job)
 

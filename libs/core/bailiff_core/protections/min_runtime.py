@@ -25,7 +25,7 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
 
     def is_young(job: Job) -> bool:
         time = min_runtime(job)
-        return bool(time) and (job.last_start is None or state.now < job.last_start + (time or 0))
+        return time > 0 and (job.last_start is None or state.now < job.last_start + time)
 
     return JobsShield.where(state, is_young, lambda unit: unit.stops_job and unit.job.phase != "reserved" and is_young(unit.job))
 
@@ -35,10 +35,10 @@ def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:
     min_runtime = _min_runtime(state, action, preemptor)
     if min_runtime is None:
         return None
-    return lambda job: None if job.last_start is None else job.last_start + (min_runtime(job) or 0)
+    return lambda job: None if job.last_start is None else job.last_start + min_runtime(job)
 
 
-def _min_runtime(state: PoolState, action: Action, preemptor: Job) -> Callable[[Job], int | None] | None:
+def _min_runtime(state: PoolState, action: Action, preemptor: Job) -> Callable[[Job], int] | None:
     """Minimum run time by job, µs; `None`: the rule is off."""
     tree = tree_of(state)
     mine = tree.leaf_of(preemptor.project)
