@@ -311,19 +311,25 @@ class History:
             mine = decision.action == "reclaim" and victim.project == preemptor.project and not choice.relocated
             if not lower or mine or not victim.preemptible or victim.id == preemptor.id:
                 yield f"{victim.id} ({victim.priority}, {victim.preemptible}) is victim of {preemptor.id} ({preemptor.priority})"
-            if choice.attempt != victim.attempt or victim.phase not in ("reserved", "starting", "running"):
+            present = victim.phase in ("reserved", "starting", "running") or (choice.extends and victim.phase == "evicting")
+            if choice.attempt != victim.attempt or not present:
                 yield f"{victim.id}, attempt {victim.attempt}, is {victim.phase} and is chosen as attempt {choice.attempt}"
             if not choice.reserved:
                 self.named.add((record.seq, victim.id, victim.attempt))
                 self.displaced[(victim.id, victim.attempt)] = record.seq
 
     def _stage(self, state: PoolState, staged: EvictionStageReached) -> Violations:
-        """A stage is on record once, after the notice, and only a step may be confirmed again; a gang has one common step."""
+        """A stage is on record once, after the notice; a gang has one common step.
+
+        A later step may be confirmed again, and a notice says again when the task is killed if its grace was shortened.
+        """
         job = state.jobs[staged.job]
         task = job.task(staged.task)
         assert task is not None
         known = staged.stage in task.stage_times
-        if known and not (staged.stage == "step_confirmed" and (staged.step or 0) > (task.confirmed_step or 0)):
+        later = staged.stage == "step_confirmed" and (staged.step or 0) > (task.confirmed_step or 0)
+        sooner = staged.stage == "noticed" and (staged.kill_after or 0) < (task.kill_after or 0)
+        if known and not later and not sooner:
             yield f"{staged.job}/{staged.task} reaches {staged.stage} twice"
         if staged.stage not in ("noticed", "term_sent", "kill_sent") and not task.noticed:
             yield f"{staged.job}/{staged.task} reaches {staged.stage} and has no notice"
