@@ -13,6 +13,7 @@ from collections.abc import AsyncIterable, Sequence
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed, SealingKey
 from bailiff_bus.port import Message
+from bailiff_core.humanize import count_text
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
 from bailiff_log.chain_verifier import ChainVerifier
@@ -51,7 +52,7 @@ async def write_segments(
         The new segments.
 
     Raises:
-        ClientError: The log does not continue the existing segments.
+        ClientError: The log does not continue the existing segments; or there is none, and no segment is whole yet.
     """
     pool = start.pool
     manifest = read_manifest(folder)
@@ -93,14 +94,18 @@ async def write_segments(
             text = f"{existing.name} ends with another record {verifier.head.next_seq - 1} than the log: one of them was changed"
             raise ClientError(ExitCode.FOUND_WRONG, text, "nothing was overwritten; see: bailiff audit verify")
         before, base, lines, later = verifier.head, tree.copy(), [], []
-    if written or manifest is not None:
-        segments = [*known, *written]
-        covered = segments[-1].last_seq + 1 if segments else 0
-        above = next((body for body in seals if isinstance(body, LogSealed) and body.size > covered), None)
-        closing = None
-        if covered not in sizes and above is not None:
-            closing = end if end is not None and end.size == covered else _closing(base, later, above)
-        write_manifest(folder, pool, partition, size, segments, seals, newest_cosignatures(cosignatures, covered), closing)
+    segments = [*known, *written]
+    if not segments:
+        has = "its newest seal covers" if sizes else "it has"
+        reached = count_text(sizes[-1] if sizes else verifier.head.next_seq, "record")
+        text = f"{pool} has no whole segment of {count_text(size, 'record')} yet: {has} {reached}; nothing was written"
+        raise ClientError(ExitCode.NOT_FOUND, text, "export it later, or with a smaller --segment N")
+    covered = segments[-1].last_seq + 1
+    above = next((body for body in seals if isinstance(body, LogSealed) and body.size > covered), None)
+    closing = None
+    if covered not in sizes and above is not None:
+        closing = end if end is not None and end.size == covered else _closing(base, later, above)
+    write_manifest(folder, pool, partition, size, segments, seals, newest_cosignatures(cosignatures, covered), closing)
     return written
 
 
@@ -161,7 +166,7 @@ def write_manifest(
     Args:
         closing: Proof from the end of the last segment to the next seal; None if it ends at a seal.
     """
-    covered = segments[-1].last_seq + 1 if segments else 0
+    covered = segments[-1].last_seq + 1
     most = (
         covered if closing is None else next(each.size for each in seals if isinstance(each, LogSealed) and each.size > covered)
     )
