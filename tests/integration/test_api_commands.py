@@ -43,7 +43,7 @@ class Both:
         return command_on(lambda: self.log_writer.cluster.client("cli"), self.monkeypatch, str(self.folder / "topic"))
 
     def on_api(self, address: str, token: str | None = TOKEN, patience: float = 10.0) -> Run:
-        bus = lambda: HttpLogSource(address, token, self.log_writer.cluster.client("cli"), patience)  # type: ignore[arg-type,return-value] # noqa: E731
+        bus = lambda: HttpLogSource(address, token, lambda: self.log_writer.cluster.client("cli"), patience)  # type: ignore[arg-type,return-value] # noqa: E731
         return command_on(bus, self.monkeypatch, str(self.folder / "api"))
 
 

@@ -23,16 +23,18 @@ NEVER = ("numpy", "matplotlib", "docker", "structlog", "prometheus_client", "cry
 NO_DATA = ("asyncio", "aiokafka", "bailiff_core.model", "bailiff_bus.messages", *NEVER)
 
 UNAVOIDABLE = {"_distutils_hack", "annotated_doc", "shellingham"}  # of an environment for development, or of typer
-LIST_NEEDS = {"typer", "aiokafka", "async_timeout", "cramjam", "orjson", "packaging"}
-LIST_NEEDS |= {
+LIST_NEEDS = {
     "annotated_types",
     "dotenv",
+    "orjson",
     "pydantic",
     "pydantic_core",
     "pydantic_settings",
+    "typer",
     "typing_extensions",
     "typing_inspection",
 }
+KAFKA_NEEDS = {"aiokafka", "async_timeout", "cramjam", "packaging"}
 LIST_OF_CORE = {
     f"bailiff_core.{name}" for name in ("canonical", "engine", "fold", "humanize", "model", "permissions", "records", "views")
 }
@@ -46,7 +48,7 @@ main()
 """
 LIST = """
 import json, sys
-import bailiff.cli.job_list, bailiff.client.client, bailiff.client.settings, bailiff_bus.kafka
+import bailiff.cli.job_list, bailiff.client.client, bailiff.client.settings
 from bailiff.client.job_filter import JobFilter, page
 from bailiff.tables.job_columns import jobs_text
 from bailiff_core.model.state import PoolState
@@ -61,9 +63,10 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 
 
 def loaded(code: str, *arguments: str, environment: dict[str, str] | None = None) -> list[str]:
-    """Modules loaded at exit of a new process."""
+    """Modules loaded at exit of a new process, without the settings of whoever runs the tests."""
     command = [sys.executable, "-c", code, json.dumps(arguments)]
-    done = subprocess.run(command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=True)
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("BAILIFF_")}
+    done = subprocess.run(command, env=bare | (environment or {}), capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stderr.splitlines()[-1])
     return found
 
@@ -96,11 +99,12 @@ def test_version_loads_no_option_parser(asked: str) -> None:
 
 
 @pytest.mark.slow
-def test_list_in_a_pipe_loads_these_packages_and_no_other() -> None:
-    modules = loaded(LIST)
+@pytest.mark.parametrize(("api", "needs"), [("", LIST_NEEDS | KAFKA_NEEDS), ("http://127.0.0.1:9", LIST_NEEDS)])
+def test_list_in_a_pipe_loads_these_packages_and_no_other(api: str, needs: set[str]) -> None:
+    modules = loaded(LIST, environment={"BAILIFF_API": api})
     assert among(modules, ("bailiff_bus.messages", *NEVER)) == []
     packages = {name.split(".")[0] for name in modules} & set(packages_distributions())
-    assert {name for name in packages - UNAVOIDABLE if not name.startswith("bailiff")} == LIST_NEEDS
+    assert {name for name in packages - UNAVOIDABLE if not name.startswith("bailiff")} == needs
     assert {".".join(name.split(".")[:2]) for name in modules if name.startswith("bailiff_core.")} == LIST_OF_CORE
 
 

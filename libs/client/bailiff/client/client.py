@@ -51,13 +51,16 @@ T = TypeVar("T")
 
 def bus_of(settings: ClientSettings) -> Bus:
     """The Kafka bus; with `api` set, logs are read from the query interface and all else from Kafka."""
-    from bailiff_bus.kafka import KafkaBus  # imported here: commands without Kafka do not load its client
-    from bailiff_bus.kafka_settings import secret_of
 
-    kafka = KafkaBus(settings.kafka)
+    def kafka() -> Bus:
+        from bailiff_bus.kafka import KafkaBus  # imported here: commands without Kafka do not load its client
+
+        return KafkaBus(settings.kafka)
+
     if not settings.api:
-        return kafka
+        return kafka()
     from bailiff.client.http_log import HttpLogSource
+    from bailiff_bus.kafka_settings import secret_of
     from bailiff_service.access_tokens import client_token
 
     token = client_token(settings.api, secret_of(settings.api_token), settings.api_token_file, settings.state_dir)

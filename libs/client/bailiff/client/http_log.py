@@ -7,8 +7,9 @@ flight (long polling). Uses only the standard library.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from bailiff.client.errors import ClientError, ExitCode
@@ -28,16 +29,21 @@ FIRST_PAGE, PAGE = 50, 1000  # often only the first record is needed
 
 
 class HttpLogSource:
-    """Reads `bailiff.audit` and `ARCHIVED` at this address, all other topics from `kafka`.
+    """Reads `bailiff.audit` and `ARCHIVED` at this address, all other topics from Kafka.
 
     Args:
+        kafka: Makes the bus of the other topics, once one of them is needed.
         patience: Seconds of retries.
     """
 
-    def __init__(self, address: str, token: str | None, kafka: Bus, patience: float = 10.0) -> None:
-        self._address, self._token, self._kafka, self._patience = address, token, kafka, patience
+    def __init__(self, address: str, token: str | None, kafka: Callable[[], Bus], patience: float = 10.0) -> None:
+        self._address, self._token, self._make_kafka, self._patience = address, token, kafka, patience
         self._connection = HttpConnection(address, token, patience)
         self._pools: dict[int, str] = {}
+
+    @cached_property
+    def _kafka(self) -> Bus:
+        return self._make_kafka()
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
         """Spans of the archived log; for other topics those of Kafka.
@@ -95,7 +101,8 @@ class HttpLogSource:
     async def close(self) -> None:
         """Closes both connections."""
         self._connection.close()
-        await self._kafka.close()
+        if "_kafka" in vars(self):
+            await self._kafka.close()
 
 
 class HttpLogReader:
