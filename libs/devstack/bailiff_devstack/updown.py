@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bailiff_core.humanize import count_text
-from bailiff_node_agent.runtime.process import why_not_isolated
+from bailiff_node_agent.runtime.process import exposure, why_not_isolated
 from bailiff_service.access_tokens import API_TOKEN_FILE
 
 from .identity import Identity, read_record, stop_recorded
@@ -160,20 +160,16 @@ Metrics:
 
 The link signs in to the console: whoever has it is its user.
 BAILIFF_KEY is your key: requests that it signs are those of the operator {user_name()}.
-{_isolation(state)}
+{_isolation()}
   make status                                             # what runs; what ends is started again by itself
   make down                                               # stop it; `make up` continues from its state"""
     )
 
 
-def _isolation(state: Path) -> str:
-    """A line where jobs can read what they should not."""
-    reason = why_not_isolated()
-    return (
-        f"Jobs run as you and can read {state}, this token included: this machine does not permit to isolate them ({reason}).\n"
-        if reason
-        else ""
-    )
+def _isolation() -> str:
+    """A line where jobs can reach what they should not."""
+    exposed = exposure(why_not_isolated())
+    return f"Warning: {exposed}. What to do: docs/how-to/security.md\n" if exposed else ""
 
 
 def status(state: Path) -> int:

@@ -236,6 +236,7 @@ class Agent:
             refusal=self._refusal,
             left_folders=len(left),
             left_example=next((f"{path}: {why}"[:500] for path, why in left.items()), ""),
+            exposed=next((each.capabilities.exposes for each in self.context.runtimes.values() if each.capabilities.exposes), ""),
         )
 
     def left(self) -> dict[Path, str]:

@@ -22,7 +22,9 @@ from bailiff_bus.port import AccessDenied
 from bailiff_core.records.facts import NodeLost
 from bailiff_core.records.node_requests import DrainNode
 from bailiff_core.records.wire import time_text
+from bailiff_devstack.simulated_node import SimulatedRuntime
 from bailiff_log.keys import new_private_key
+from bailiff_node_agent.runtime.process import exposure
 
 SECOND = 1_000_000
 
@@ -122,6 +124,18 @@ async def test_what_a_node_cannot_remove_is_an_alarm_and_a_warning_until_it_is_g
         (row,) = await listed(pool)
         assert (row["left_folders"], row["left_example"]) == (0, "")
         assert [check["status"] for check in await nodes(pool)] == ["ok"]
+
+
+@in_virtual_time
+async def test_what_jobs_of_a_node_can_reach_of_its_agent_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exposed = exposure("no user namespaces")
+    monkeypatch.setattr(SimulatedRuntime, "capabilities", replace(SimulatedRuntime.capabilities, exposes=exposed))
+    async with SignedPool(tmp_path) as pool:
+        await passes(pool, 15)
+        alive, warning = await nodes(pool)
+        assert alive["status"] == "ok"
+        assert (warning["check"], warning["status"], warning["found"]) == ("isolation of jobs", "warn", f"n1: {exposed}")
+        assert "BAILIFF_RUN_AS=submitter" in warning["advice"]
 
 
 def alarms(pool: SignedPool) -> list[object]:

@@ -1,7 +1,8 @@
 """An agent whose job leaves everything that could end or stop it: it answers, restarts, and its other tasks live on."""
-# ruff: noqa: ASYNC221, ASYNC240 - the story waits for itself alone
+# ruff: noqa: ASYNC220, ASYNC221, ASYNC240 - the story waits for itself alone
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kits import hostile_job
+from tests.kits import hostile_job, prying_job
 from tests.kits.agent import carry_out, context_on
 from tests.kits.memory_bus import MemoryCluster
 from tests.kits.waiting import until
@@ -31,6 +32,7 @@ from bailiff_service.metrics import Metrics
 
 HOUR = 3_600_000_000
 LOG_BYTES = 64 * 1024
+PLANTED = "planted-beside-a-prying-job"
 HOSTILE = TaskKey("hostile", 1, "0")
 
 
@@ -161,7 +163,7 @@ async def test_an_agent_answers_restarts_and_gives_back_what_a_hostile_job_had(
     await node.start("hostile", ["sleep", "600"], attempt=2)
     assert node.reports(TaskStartedReport)
     assert node.runs("hostile", 2)
-    environ = Path(f"/proc/{node.runtime.pids(TaskKey('hostile', 2, '0'))[0]}/environ").read_bytes()
+    environ = Path(f"/proc/{node.runtime.pids(TaskKey('hostile', 2, '0'))[-1]}/environ").read_bytes()
     assert b"BAILIFF_RESUME_FROM=\0" in environ
 
     node.agent.received(node.agent.context.reports.next_number - 1)
@@ -180,6 +182,37 @@ async def test_an_agent_answers_restarts_and_gives_back_what_a_hostile_job_had(
     assert set().union(*threads.values()) == {"job-files-reading", "job-files-removing"}, "never on the event loop"
     own = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("job-files")]
     assert len(own) <= 2 * job_files.THREADS
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or why_not_isolated() is not None, reason="only root becomes any user, and mounts /proc")
+async def test_a_root_job_reaches_nothing_through_any_process(node: Node, tmp_path: Path) -> None:
+    """Neither of the agent, nor of a service, another user or another job: no environment, file, folder or root."""
+    secret = node.folder / "secret"
+    secret.write_text(PLANTED)
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    subprocess.run(["mount", "-t", "proc", "proc", proc], check=True)
+    told = {"env": {"SECRET": PLANTED}, "cwd": node.folder}
+    with secret.open() as held:
+        service = subprocess.Popen(["sleep", "600"], stdin=held, **told)
+        stranger = subprocess.Popen(["sleep", "600"], stdin=held, user="nobody", group="nogroup", extra_groups=[], **told)
+    try:
+        await node.start("neighbour", ["sh", "-c", f"SECRET={PLANTED} exec sleep 600"])
+        beside = node.runtime.pids(TaskKey("neighbour", 1, "0"))
+        others = [f"PID={pid}" for pid in (os.getpid(), service.pid, stranger.pid, *beside)]
+        paths = ["environ", "cmdline", "cwd/secret", f"root{secret}", "maps", f"PROC={proc}"]
+        await node.start("prying", [sys.executable, prying_job.__file__, *paths, *others])
+        log = node.folder / "logs" / "prying-1-0.log"
+        await until(lambda: "has looked" in log.read_text(), within_s=60)
+        assert PLANTED not in log.read_text()
+        assert "could signal" not in log.read_text()
+        await until(lambda: not node.runs("prying"), within_s=60)
+        assert node.runs("neighbour")
+    finally:
+        for process in (service, stranger):
+            process.kill()
+            process.wait()
+        subprocess.run(["umount", proc], check=True)
 
 
 async def test_the_release_does_not_wait_for_files_without_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

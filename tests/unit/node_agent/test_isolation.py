@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
-from bailiff_node_agent.runtime.process import ProcessRuntime, why_not_isolated
+from bailiff_node_agent.runtime.plugin import NodeParts
+from bailiff_node_agent.runtime.process import PLUGIN, ProcessRuntime, why_not_isolated
 from bailiff_node_agent.runtime.supervisor import isolation
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
+from bailiff_node_agent.settings import NodeAgentSettings
 
 pytestmark = pytest.mark.skipif(why_not_isolated() is not None, reason=f"this machine permits no isolation: {why_not_isolated()}")
 
@@ -21,7 +24,7 @@ KEY = TaskKey("train-7", 1, "0")
 PLANTED = "planted-in-the-test-of-isolation"
 TRIES = """
 cat "$STATE/secret" "$STATE/node/tasks/"*/task.json "$KEY_FILE" 2>&1 && echo leaked
-cat /proc/$AGENT/environ /proc/$AGENT/root"$KEY_FILE" 2>/dev/null && echo leaked
+cat /proc/$AGENT/environ /proc/$AGENT/root"$KEY_FILE" /proc/$AGENT/cwd/* /proc/$AGENT/fd/* 2>/dev/null < /dev/null && echo leaked
 umount "$STATE" 2>/dev/null && echo leaked
 unshare -Urm sh -c 'umount "$STATE"; umount "$KEY_FILE"; cat "$STATE/secret" "$KEY_FILE"' 2>/dev/null
 """
@@ -40,9 +43,9 @@ class Node:
         own = {"STATE": str(state), "KEY_FILE": str(key), "AGENT": str(os.getpid())}
         return own | {"BAILIFF_CHECKPOINT_DIR": str(state / "node/checkpoints/train-7")}
 
-    async def run(self, command: str | list[str]) -> tuple[Exit, str]:
+    async def run(self, command: str | list[str], *, tty: bool = False) -> tuple[Exit, str]:
         """The exit and the output of a job."""
-        running = await self.agent.start(Launch(KEY, command, env=self.env, working_dir=str(self.folder)))
+        running = await self.agent.start(Launch(KEY, command, env=self.env, working_dir=str(self.folder), tty=tty))
         assert isinstance(running, Running | Exit)
         end = await asyncio.wait_for(self.agent.wait_exit(), 20)
         path = self.agent.log_path(KEY)
@@ -109,6 +112,12 @@ async def test_its_record_is_out_of_its_reach(node: Node) -> None:
     assert not (node.folder / "state/node/x").exists()
 
 
+async def test_it_may_have_a_terminal(node: Node) -> None:
+    end, output = await node.run("test -t 0 -a -t 1 && tty < /dev/tty; exit $?", tty=True)
+    assert end.code == 0
+    assert output.strip() == "/dev/tty"
+
+
 async def test_a_long_path_is_no_hindrance(tmp_path: Path) -> None:
     state = tmp_path / ("d" * 100)
     node = Node(ProcessRuntime(state, hidden=(state,)), tmp_path)
@@ -116,6 +125,22 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path) -> None:
     end, output = await node.run(["sh", "-c", f'{sys.executable} -c "{speak}"; exit $?'])
     assert (end.code, output) == (0, "connected\n")
     await node.agent.close()
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+@pytest.mark.parametrize("isolate", [True, False])
+@pytest.mark.parametrize("run_as", ["agent", "submitter"])
+def test_an_agent_knows_what_jobs_of_its_own_user_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, isolate: bool, run_as: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    settings = NodeAgentSettings.model_construct(cgroups=False, criu="", isolate_jobs=isolate, run_as=run_as, state_dir=tmp_path)
+    with capture_logs() as logged:
+        found = PLUGIN.open(NodeParts("n1", "none", tmp_path, settings)).capabilities.exposes
+    as_agent = uid != 0 or run_as == "agent"
+    assert ("not isolated" in found) == (as_agent and not isolate)
+    assert ("run as root" in found) == (as_agent and uid == 0)
+    assert [line["reason"] for line in logged] == ([found] if found else []), "its log says so at its start"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the tests above do not run as root")

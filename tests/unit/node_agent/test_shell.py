@@ -103,6 +103,7 @@ async def test_an_isolated_tasks_shell_is_isolated_too(folder: Path) -> None:
     (secret / "agent.key").write_text("key")
     async with running(folder, "sleep 600", None, (secret,)) as node, node.shell() as shell:
         assert await shell.asks(f"ls {secret} | wc -l") == "0"
+        assert await shell.asks("cat /proc/self/comm; test ! -d /proc/$PPID || echo seen") == "cat", "its own processes only"
         assert await shell.asks("mount -t tmpfs none /mnt 2>&1 | grep -c -i denied") == "1"
         assert "stays" in await shell.asks(f"echo 0 > {mounts()[0]}/cgroup.procs || echo stays")
 

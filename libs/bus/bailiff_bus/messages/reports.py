@@ -142,6 +142,7 @@ class NodeHeartbeat(ReportBody):
 
     refused_commands: number of commands since the agent's start that no certified key had signed; refusal: why the newest one.
     left_folders: number of folders of ended tasks that the agent could not remove; left_example: the first, and why.
+    exposed: what of the agent and its machine is in reach of jobs and should not be.
     """
 
     fence: FenceStatus = FenceStatus()
@@ -149,6 +150,7 @@ class NodeHeartbeat(ReportBody):
     refusal: Annotated[str, Field(max_length=500)] = ""
     left_folders: Count = 0
     left_example: Annotated[str, Field(max_length=500)] = ""
+    exposed: Annotated[str, Field(max_length=500)] = ""
 
 
 class TaskReport(ReportBody):

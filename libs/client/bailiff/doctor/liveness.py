@@ -3,7 +3,7 @@
 Services are members of a consumer group of Kafka, which forgets whoever sends it no heartbeats; agents report to the pool.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import NamedTuple
 
 from bailiff.client.client import Client
@@ -81,13 +81,27 @@ async def node_checks(client: Client, state: PoolState) -> list[Check]:
     if len(silent) == len(state.nodes):
         found.append(finding(f"nodes {state.pool}", "wrong", f"no node agent is alive: no job can run{retired}", "start them"))
     found = found or [finding(f"nodes {state.pool}", "ok", alive)]
-    return [*found, *(_left_finding(each) for each in heartbeats.values() if each.left_folders)]
+    return [*found, *(_left_finding(each) for each in heartbeats.values() if each.left_folders), *_exposures(heartbeats)]
 
 
 def _left_finding(heartbeat: NodeHeartbeat) -> Check:
     summary = f"{heartbeat.node} cannot remove what {count_text(heartbeat.left_folders, 'task')} left: {heartbeat.left_example}"
     advice = f"remove it on {heartbeat.node}; its agent tries again when it starts: docs/concepts/job-files.md"
     return finding(f"node {heartbeat.node}", "warn", summary, advice)
+
+
+def _exposures(heartbeats: Mapping[str, NodeHeartbeat]) -> Iterator[Check]:
+    """One finding for all nodes that say the same."""
+    nodes: dict[str, list[str]] = {}
+    for name, heartbeat in sorted(heartbeats.items()):
+        if heartbeat.exposed:
+            nodes.setdefault(heartbeat.exposed, []).append(name)
+    advice = "run the agent as root with BAILIFF_RUN_AS=submitter, or as another user: docs/how-to/security.md"
+    for exposed, names in nodes.items():
+        where = (
+            f"{', '.join(names[:MAX_FINDINGS])}{f' and {len(names) - MAX_FINDINGS} more' if len(names) > MAX_FINDINGS else ''}"
+        )
+        yield finding("isolation of jobs", "warn", f"{where}: {exposed}", advice)
 
 
 def _silent_finding(node: Node, silence: str) -> Check:

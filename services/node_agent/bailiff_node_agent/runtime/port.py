@@ -71,7 +71,8 @@ class Capabilities:
     otherwise all that proves it is what another system says. notices: delivers eviction notices, steps and messages between
     node and job; without it a task gets TERM at once. outlives_agent: tasks continue without the agent, so the runtime must
     enforce the node's lease by itself. simulated: its tasks are no processes, so they run on any node. saves: it can save the
-    state of a task that was launched for it, and restore it.
+    state of a task that was launched for it, and restore it. exposes: what of the agent and its machine is in reach of its tasks
+    and should not be, in a sentence; empty: nothing.
     """
 
     images: bool = False
@@ -83,6 +84,7 @@ class Capabilities:
     simulated: bool = False
     sees_release: bool = True
     saves: bool = False
+    exposes: str = ""
 
 
 @dataclass(frozen=True)

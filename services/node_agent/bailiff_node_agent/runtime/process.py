@@ -20,7 +20,7 @@ from bailiff_service.logs import logger
 from . import criu_requests, gangs, job_files
 from .cgroups import Cgroups, mounts
 from .host_processes import looking
-from .plugin import NodeParts, PartsSettings, RuntimePlugin
+from .plugin import NodeParts, RuntimePlugin
 from .port import Capabilities, DeviceUsers, Dumped, Image, Launch, Restored, TaskKey
 from .process_tree import resident_bytes, task_environment, task_processes
 from .supervised import POLL_S, SupervisedRuntime, ids_of
@@ -37,6 +37,7 @@ KEPT = ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR")
 class ProcessRuntime(SupervisedRuntime):
     """cgroups: where each task gets a cgroup of its own; None where this host does not permit it. hidden: what tasks that run as
     the agent's own user do not see; empty: they see everything. criu: the program that saves and restores tasks, if there is one.
+    exposes: as in `Capabilities`.
     """
 
     supervisor = ("-S", "-c", _SUPERVISOR)
@@ -49,13 +50,14 @@ class ProcessRuntime(SupervisedRuntime):
         cgroups: Cgroups | None = None,
         hidden: Sequence[Path] = (),
         criu: str | None = None,
+        exposes: str = "",
     ) -> None:
         super().__init__(state_dir, devices=devices)
-        self._cgroups, self._hidden, self._criu = cgroups, hidden, criu
+        self._cgroups, self._hidden, self._criu, self._exposes = cgroups, hidden, criu, exposes
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(saves=self._criu is not None)
+        return Capabilities(saves=self._criu is not None, exposes=self._exposes)
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         running = read_json(self.folders.known(key) / "running.json")
@@ -186,20 +188,24 @@ def cgroups_of(folder: Path, root: Path | None = None) -> Cgroups | None:
 def _open(parts: NodeParts) -> ProcessRuntime:
     settings = parts.settings
     cgroups = cgroups_of(parts.folder, settings.cgroup_root) if settings.cgroups and settings.durable else None
-    hidden = settings.hidden if _isolates(settings) else ()
+    as_agent = settings.run_as == "agent" or os.geteuid() != 0
+    why_not = why_not_isolated() if settings.isolate_jobs and settings.durable else "isolation is off"
+    hidden = settings.hidden if as_agent and why_not is None else ()
+    if exposes := exposure(why_not) if as_agent else "":
+        logger().warning("isolation of jobs is not complete", reason=exposes)
     criu = criu_requests.find_criu(settings.criu) if settings.durable else None
     program = criu.program if criu is not None and not criu.why_not else None
-    return ProcessRuntime(parts.folder, devices=parts.devices, cgroups=cgroups, hidden=hidden, criu=program)
+    return ProcessRuntime(parts.folder, devices=parts.devices, cgroups=cgroups, hidden=hidden, criu=program, exposes=exposes)
 
 
-def _isolates(settings: PartsSettings) -> bool:
-    """Whether tasks that run as the agent's own user are isolated; where that is not possible, a line in the log says so."""
-    if not settings.isolate_jobs or not settings.durable or (settings.run_as == "submitter" and os.geteuid() == 0):
-        return False
-    reason = why_not_isolated()
-    if reason is not None:
-        logger().warning("jobs can read the agent's state folder, keys and environment: isolation is not possible", reason=reason)
-    return reason is None
+def exposure(why_not: str | None) -> str:
+    """What is in reach of tasks that run as the agent's own user and should not be. why_not: they are not isolated, and why."""
+    found = []
+    if why_not is not None:
+        found.append(f"jobs can read the agent's state folder, keys and environment: they are not isolated ({why_not})")
+    if os.geteuid() == 0:
+        found.append("jobs run as root: they can read disks, and change programs that root runs, such as Bailiff's")
+    return "; ".join(found)
 
 
 @cache

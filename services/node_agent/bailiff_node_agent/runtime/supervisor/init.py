@@ -1,4 +1,4 @@
-"""The first process of a task whose state the platform may save: the init of a PID namespace of its own.
+"""The first process of a task that may not see others, or may be saved by the platform: the init of a PID namespace of its own.
 
 A restored task gets the ids that it had, which must be free: in a new namespace they are. The init is no part of what is saved,
 nor are the namespaces: a start and a restore make them anew, in the same way, for the same program to run in. It reaps, and says
@@ -9,6 +9,7 @@ import contextlib
 import errno
 import json
 import os
+import select
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from . import criu, safe_open
 from .host import boottime_us, write_json
 from .isolation import drop_capabilities, fork_as_init, isolate, own_mounts, own_proc
-from .job import NOT_STARTED, Beginning, open_log, reach_socket
+from .job import EXEC_WITHIN_US, NOT_STARTED, Beginning, open_log, reach_socket
 from .lease import Lease
 from .processes import scan
 
@@ -56,6 +57,13 @@ class Init:
             children = [process.pid for process in scan() if process.parent == self.pid]
             self.main = next((pid for pid in children if inner_pid(pid) == self.inner), None)
 
+    def await_main(self) -> None:
+        """Until the main process is there, or there will be none; at most 5 s: a mount may be of a server that never answers."""
+        until = boottime_us() + EXEC_WITHIN_US
+        while self.main is None and not self.is_over and (left := until - boottime_us()) > 0:
+            select.select([self.reports], [], [], left / 1_000_000)
+            self.read()
+
     def dump(self, request: dict[str, Any]) -> int:
         """Begin to save the main process and its children; the pid of who does it. Raises `OSError`."""
         if self.inner is None:
@@ -63,10 +71,18 @@ class Init:
         return criu.dump(request, self.pid, self.inner, self.cgroup)
 
 
-def start_init(launch: dict[str, Any], lease: Lease, record: "Callable[[int], None]", task_dir: str) -> Init:
+def needs_init(launch: dict[str, Any]) -> bool:
+    """Whether it is started in this way: it may be saved, or is isolated and root."""
+    return bool(launch.get("saves") or (launch["hidden"] and os.geteuid() == 0))
+
+
+def start_init(
+    launch: dict[str, Any], lease: Lease, record: "Callable[[int], None]", task_dir: str, tty: int | None = None
+) -> Init:
     """Start a task in namespaces of its own, where it is restored if the launch says from what.
 
-    record: called with the pid of its first process before anything of the job runs.
+    record: called with the pid of its main process before anything of the job runs; with that of the init where it is restored,
+    or takes long. tty: the terminal that it gets.
     """
     lease.has_expired()  # read before there is a task to stop: a file that is missing later was removed
     why_not, writer = os.pipe()
@@ -84,18 +100,20 @@ def start_init(launch: dict[str, Any], lease: Lease, record: "Callable[[int], No
         for handle in (writer, waits, telling, work, *([] if image is None else [image])):
             os.close(handle)
         os.set_blocking(reports, False)
-        record(pid)
+        init = Init(pid, why_not, reports, restored)
+        init.cgroup = launch.get("cgroup")
+        if image is None:
+            init.await_main()
+        record(init.main or pid)
         with contextlib.suppress(BrokenPipeError):
             os.write(recorded, b"1")
         os.close(recorded)
-        init = Init(pid, why_not, reports, restored)
-        init.cgroup = launch.get("cgroup")
         return init
     with Beginning(writer) as at:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _close_all_but(writer, waits, telling, work, image)
-        if not os.read(waits, 1):
+        _close_all_but(writer, waits, telling, work, image, tty)
+        if image is not None and not os.read(waits, 1):
             return os._exit(NOT_STARTED)
         os.setsid()
         os.close(open_log(launch))
@@ -113,9 +131,10 @@ def start_init(launch: dict[str, Any], lease: Lease, record: "Callable[[int], No
         os.close(work)
         anew = Anew(is_possible=main is not None and bool(launch["restore"].get("waits")))
         if main is None:
-            main = _fork_main(launch, writer)
+            main = _fork_main(launch, writer, tty, waits if image is None else None)
         _tell(telling, {"main": main})
-        os.close(writer)
+        for handle in (writer, waits, *([] if tty is None else [tty])):
+            os.close(handle)
         _reap_all(main, telling, anew)
         if anew.is_asked:
             main = _fork_main(launch, os.open(os.devnull, os.O_WRONLY))
@@ -139,14 +158,20 @@ class Anew:
             os.kill(-1, signal.SIGKILL)  # all in this namespace but its init, which this is
 
 
-def _fork_main(launch: dict[str, Any], writer: int) -> int:
+def _fork_main(launch: dict[str, Any], writer: int, tty: int | None = None, waits: int | None = None) -> int:
+    """waits: what the supervisor writes to once it has recorded this process."""
     pid = os.fork()
     if pid:
         return pid
     with Beginning(writer) as at:
+        if waits is not None and not os.read(waits, 1):
+            return os._exit(NOT_STARTED)
         os.setsid()
-        log = _open_log_inside(launch)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # one that is open in these mounts, as all that can be saved must be
+        if tty is not None:
+            log = at.take_terminal(tty)
+        else:
+            log = _open_log_inside(launch)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # one that is open in these mounts, as all that can be saved must be
         os.dup2(log, 1)
         os.dup2(log, 2)
         if launch["hidden"]:

@@ -2,12 +2,14 @@
 
 The task gets a mount namespace in which they are empty, and cgroups are read-only. Where the agent is not root, it also gets a
 user namespace, in which it is the same user without privileges: it cannot undo the mounts, nor read `/proc/PID/environ` or the
-memory of a process outside. A root task keeps its rights but those that would undo this. It is no sandbox: all else of the user
-stays in reach.
+memory of a process outside. A root task keeps its rights but those that would undo this, and could become any user, whose
+`/proc/PID/root` leads past the mounts: it gets a PID namespace, and sees its own processes only (`init`). It is no sandbox: all
+else of the user stays in reach.
 """
 
 import ctypes
 import os
+import re
 import signal
 import sys
 
@@ -96,8 +98,14 @@ def own_mounts() -> None:
 
 
 def own_proc() -> None:
-    """A /proc with the processes of this PID namespace, in mounts of this process's own. Raises `OSError`."""
-    _mount(ctypes.CDLL(None, use_errno=True), "proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    """A /proc with the processes of this PID namespace, over each that is in its own mounts. Raises `OSError`."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        mounts = [(line.split(b" ")[4], line.partition(b" - ")[2].split(b" ")[0]) for line in file]
+    libc = ctypes.CDLL(None, use_errno=True)
+    for folder in dict.fromkeys([b"/proc", *(folder for folder, kind in mounts if kind == b"proc")]):
+        path = re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), folder)
+        if os.path.isdir(path):
+            _mount(libc, "proc", os.fsdecode(path), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def enter(pid: int) -> None:
@@ -111,7 +119,11 @@ def enter(pid: int) -> None:
 def main() -> None:
     """Whether this machine permits it: exit code 0, or 1 and the reason on standard error."""
     try:
+        if os.geteuid() == 0 and (pid := fork_as_init()):
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         isolate(["/tmp"], [])  # noqa: S108 - hidden from this process, which ends
+        if os.geteuid() == 0:
+            own_proc()
         drop_capabilities()
     except OSError as problem:
         sys.exit(problem.strerror)

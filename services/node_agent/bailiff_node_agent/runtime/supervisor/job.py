@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import safe_open
 from .host import boottime_us
-from .isolation import PR_SET_PDEATHSIG, drop_capabilities, isolate
+from .isolation import PR_SET_PDEATHSIG, isolate
 from .lease import LEASE_EXPIRED, Lease
 from .processes import descendants, scan, send
 from .stopping import Processes
@@ -51,17 +51,13 @@ def start_job(launch: dict[str, Any], lease: Lease, record: "Callable[[int], Non
             log = open_log(launch)
         os.setsid()
         if tty is not None:
-            at.step = "terminal"
-            fcntl.ioctl(tty, termios.TIOCSCTTY, 0)
-            os.dup2(tty, 0)
-            log = tty
+            log = at.take_terminal(tty)
         os.dup2(log, 1)
         os.dup2(log, 2)
         at.enter_cgroup(launch, lease)
         if launch["hidden"]:
             at.step = "isolation"
             isolate(launch["hidden"], launch["kept"], launch.get("read_only", []))
-            drop_capabilities()
             reach_socket(launch["env"], launch["control_dir"])
         # Without a supervisor the main process would outlive the lease, with no agent left to find it.
         at.execute(launch, dies_with_parent=True)
@@ -84,6 +80,13 @@ class Beginning:
             os.write(self._supervisor, f"{self.step}: {type(problem).__name__}".encode())
         if problem is not None:
             os._exit(127 if isinstance(problem, FileNotFoundError) else NOT_STARTED)
+
+    def take_terminal(self, tty: int) -> int:
+        """It is the terminal of this session, and its input; returned for its output."""
+        self.step = "terminal"
+        fcntl.ioctl(tty, termios.TIOCSCTTY, 0)
+        os.dup2(tty, 0)
+        return tty
 
     def enter_cgroup(self, launch: dict[str, Any], lease: Lease) -> None:
         """Join the task's cgroup, unless the lease has expired: its file may be hidden from now on."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from .daemon import await_task, write_exit, write_running
 from .host import boottime_us, write_json
-from .init import Saves, start_init
+from .init import Saves, needs_init, start_init
 from .job import kill_leftovers, reap, start_job, wait_for_exec, wait_for_main
 from .lease import LEASE_EXPIRED, Lease
 from .socket_server import ControlDir
@@ -28,7 +28,7 @@ def supervise(task_dir: str, launch: dict[str, Any], lease: Lease, ready: int) -
     watchdog = Watchdog(control_dir, lease, launch["is_only_task"])
     launch["env"]["BAILIFF_SOCKET"] = watchdog.server.path()
     terminal = watchdog.server.open_terminal(launch["log"]) if launch["tty"] else None
-    run = _run_savable if launch.get("saves") else _run
+    run = _run_below_init if needs_init(launch) else _run
     code, leftovers, error = run(task_dir, launch, watchdog, ready, terminal.slave if terminal is not None else None)
     write_exit(task_dir, watchdog, code, leftovers, error)
 
@@ -43,12 +43,12 @@ def _run(task_dir: str, launch: dict[str, Any], watchdog: Watchdog, ready: int, 
     return code, kill_leftovers(task_dir, pid, watchdog), error
 
 
-def _run_savable(
-    task_dir: str, launch: dict[str, Any], watchdog: Watchdog, ready: int, _tty: int | None
+def _run_below_init(
+    task_dir: str, launch: dict[str, Any], watchdog: Watchdog, ready: int, tty: int | None
 ) -> tuple[int, int, str | None]:
-    """The same for a task whose state may be saved: it runs below an init, and may be restored instead of started."""
+    """The same for a task in a PID namespace of its own, which may be restored instead of started."""
     lease, started = watchdog.lease, boottime_us()
-    init = start_init(launch, lease, lambda pid: write_running(task_dir, pid, started), task_dir)
+    init = start_init(launch, lease, lambda pid: write_running(task_dir, pid, started), task_dir, tty)
 
     def begun() -> None:
         init.read()

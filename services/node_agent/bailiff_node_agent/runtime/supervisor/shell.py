@@ -16,6 +16,7 @@ import sys
 import termios
 from typing import TYPE_CHECKING, Any
 
+from .isolation import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER
 from .processes import read_process, scan, send
 from .terminal import DEFAULT_SIZE, INPUT, OUTPUT, RESIZE, SIZE, BadFrame, Frames, frame
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 MAX_ENVIRONMENT = 8 << 20
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP = 1, 24
-CLONE_NEWNS, CLONE_NEWUSER = 0x0002_0000, 0x1000_0000
 READ_BYTES, WAIT_MS = 32 * 1024, 1000
 SHELLS = ("/bin/bash", "/bin/sh")
 
@@ -51,7 +51,7 @@ class Target:
             self.folder = os.open(f"/proc/{pid}/cwd", os.O_PATH | os.O_DIRECTORY)
             self.spaces = [
                 (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), flag)
-                for name, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS))
+                for name, flag in (("user", CLONE_NEWUSER), ("pid", CLONE_NEWPID), ("mnt", CLONE_NEWNS))
                 if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino
             ]
         except (OSError, ValueError) as problem:
@@ -69,9 +69,11 @@ def run_shell(target: Target, cgroup: str, connection: socket.socket) -> None:
     master, slave = os.openpty()
     _resize(master, *DEFAULT_SIZE)
     os.fchown(slave, target.uid, target.gid)
+    libc = ctypes.CDLL(None, use_errno=True)
+    _enter(libc, [space for space in target.spaces if space[1] == CLONE_NEWPID])  # it counts for the fork
     pid = os.fork()
     if not pid:
-        _become_shell(target, cgroup, slave)
+        _become_shell(target, cgroup, slave, libc)
     os.close(slave)
     try:
         relay(master, connection, target.handle, os.pidfd_open(pid), lambda *size: _resize(master, *size))
@@ -83,17 +85,14 @@ def run_shell(target: Target, cgroup: str, connection: socket.socket) -> None:
         os.waitpid(pid, 0)
 
 
-def _become_shell(target: Target, cgroup: str, slave: int) -> None:
+def _become_shell(target: Target, cgroup: str, slave: int, libc: ctypes.CDLL) -> None:
     """Does not return."""
     try:
         os.setsid()
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         with open(f"{cgroup}/cgroup.procs", "w") as group:
             group.write("0")
-        libc = ctypes.CDLL(None, use_errno=True)
-        for handle, flag in target.spaces:
-            if libc.setns(handle, flag):
-                raise OSError(ctypes.get_errno(), "its namespaces cannot be entered")
+        _enter(libc, [space for space in target.spaces if space[1] != CLONE_NEWPID])
         os.fchdir(target.folder)
         if os.geteuid() == 0 and not any(flag == CLONE_NEWUSER for _, flag in target.spaces):
             _limit_capabilities(libc, target.capabilities)
@@ -113,6 +112,12 @@ def _become_shell(target: Target, cgroup: str, slave: int) -> None:
         os.write(slave, f"[bailiff] no shell: {problem}\r\n".encode())
     finally:
         os._exit(126)
+
+
+def _enter(libc: ctypes.CDLL, spaces: list[tuple[int, int]]) -> None:
+    for handle, flag in spaces:
+        if libc.setns(handle, flag):
+            raise OSError(ctypes.get_errno(), "its namespaces cannot be entered")
 
 
 def _limit_capabilities(libc: ctypes.CDLL, bounding: int) -> None:
