@@ -171,6 +171,15 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         assert dict(whole["headers"])["ce_seq"] == str(preempted)
         assert (await get(f"/decisions/{preempted}", "RecordDetails")) == whole
         await api.refused(404, "/pools/pool-a/decisions/0")
+        proposed = seq_of(story, "ProposalReceived")
+        verified = await get(f"/records/{preempted}/verification", "Verification")
+        assert (verified["identity"], verified["next_seq"], verified["broken"]) == (records[0]["hash"], len(story.wires), "")
+        assert verified["proposals"] == {"reproduced": 1, "not_reproduced": 0, "not_searched": 0}
+        assert (verified["proposal"]["seq"], verified["proposal"]["result"]) == (proposed, "reproduced")
+        assert verified["seal"] is None or verified["seal"]["data"]["size"] > preempted
+        earlier = await get(f"/records/{proposed - 1}/verification", "Verification")
+        assert (earlier["proposals"]["reproduced"], earlier["proposal"]) == (0, None)
+        await api.refused(404, f"/pools/pool-a/records/{len(story.wires)}/verification")
         mine = (await get("/decisions", "RecordPage", job=victim, type="PreemptionDecided"))["items"]
         assert [decision["seq"] for decision in mine] == [preempted]
         found = (await get("/decisions", "RecordPage", action="preempt"))["items"]
@@ -212,6 +221,9 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         assert (await get("/overview", "Overview", to=jobs[0]["submitted_at"]))["projects"] == []
         kinds = [seal["kind"] for seal in (await get("/seals", "SealPage", order="asc"))["items"]]
         assert kinds[:2] == ["SealingKey", "LogSealed"]
+        key, seal = (await get("/seals", "SealPage", order="asc", limit=2))["items"]
+        first = await get("/records/0/verification", "Verification")
+        assert (first["keys"], first["seal"]) == ([key], seal)
 
         # The raw bytes, as in Kafka.
         raw = await get("/log", "RawLog", limit=2000)

@@ -5,6 +5,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.kits.api import Api
 from tests.kits.archive import Auditor, Log, alarms, query
 from tests.kits.log_builder import MINUTE, SECOND, Story, policy
 
@@ -104,6 +105,10 @@ async def test_a_proposal_that_is_not_reproduced_raises_an_alarm_with_both_resul
         assert f"preempt evicts {other}" in proposed
         assert f"preempt evicts {victim.job}" in computed
         assert "The results differ in victims and placement." in computed
+        async with Api(database, state_dir=tmp_path).running() as api:
+            verified = await api.get(f"/pools/pool-a/records/{story.state.seq}/verification")
+        assert verified["proposals"] == {"reproduced": 0, "not_reproduced": 1, "not_searched": 0}
+        assert verified["proposal"] == row
     async with Auditor(log, database, tmp_path, usage_seconds=1).running() as again:
         await again.until("it has caught up", lambda: again.value("bailiff_archive_head_seq") == story.state.seq)
     assert len(alarms(log)) == 1  # it is stored as checked

@@ -4,6 +4,7 @@ The pool has hostile names and logs, which no page may execute.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -143,10 +144,36 @@ async def test_a_preemption_on_the_timeline_and_in_the_player(stack: Stack, page
     await see.text("has the hash that its bytes give")
     await expect(page.locator(".timeline-playhead")).to_be_visible()
     await expect(page.locator(".record-summary")).to_contain_text("Preemption decided urgent")
+    verifier = page.get_by_role("region", name="Verifier")
+    await expect(verifier.get_by_text(re.compile(r"✓ Signed seal over the first \d+ records"))).to_be_visible()
+    await expect(verifier.get_by_text(re.compile(r"✓ (\d+) of \1 proposals? up to here reproduced"))).to_be_visible()
     await see.accessible("the player at a decision")
+    decision = page.url
     await keys.press("Enter")
     await page.wait_for_url("**/decisions/*")
     await see.text("Victims")
+
+    # A reload keeps the position. What the auditor could not reproduce is said beside it.
+    dsn, text = stack.postgres.dsn, "Searched again: other victims."
+    await query(dsn, "UPDATE proposal_checks SET result = 'not-reproduced', text = $1", text)
+    try:
+        await page.goto(decision)
+        await expect(verifier.get_by_text("is not reproduced.")).to_be_visible()
+        await expect(verifier.get_by_text(text)).to_be_visible()
+        await see.accessible("the player at a proposal that is not reproduced")
+    finally:
+        await query(dsn, "UPDATE proposal_checks SET result = 'reproduced', text = ''")
+
+    # It plays from decision to decision, by keyboard on its slider, and stops at the newest.
+    await see.open(f"/{POOL}/timeline?at=0")
+    await page.get_by_role("radio", name="Decisions").check()
+    await page.get_by_label("Speed").select_option("as fast as it loads")
+    newest = (await query(dsn, "SELECT max(seq) AS seq FROM records WHERE decision"))[0]["seq"]
+    await page.get_by_role("slider").press("Space")
+    await page.wait_for_url(f"**at={newest}*")
+    await expect(page.get_by_role("button", name="Play forward")).to_be_visible()
+    await page.get_by_role("slider").press("p")
+    await page.wait_for_url(lambda url: f"at={newest}" not in url)
 
     # As text.
     await see.open(f"/{POOL}/timeline")

@@ -22,6 +22,7 @@ from . import (
     raw_log,
     records,
     timelines,
+    verification,
 )
 from .archive import Archive
 from .middleware import ApiMiddleware
@@ -72,6 +73,7 @@ def application(
         timelines,
         records,
         raw_log,
+        verification,
         events,
     ):
         root.include_router(module.router)

@@ -118,7 +118,8 @@ async def _raw(reading: Reading, from_offset: int, limit: int) -> list[Record]:
     return rows
 
 
-def _seal(row: Record) -> dict[str, Any]:
+def seal_item(row: Record) -> dict[str, Any]:
+    """A row as JSON."""
     return {"offset": row["offset"], "kind": row["kind"], "data": orjson.Fragment(row["data"])}
 
 
@@ -128,7 +129,7 @@ def _listing(tables: dict[str, str]) -> Listing:
         for table, kind in tables.items()
     ]
     select = f'SELECT s."offset", s.kind, s.data FROM ({" UNION ALL ".join(parts)}) s'  # noqa: S608 - our own names
-    return Listing("seals", select, {"offset": 's."offset"'}, _seal)
+    return Listing("seals", select, {"offset": 's."offset"'}, seal_item)
 
 
 SEALS = _listing({"seals": "LogSealed", "sealing_keys": "SealingKey"})

@@ -161,6 +161,11 @@ async def decision(query: PoolQueryParam, seq: given.SeqPath) -> JsonResponse:
     return await _details(query, seq, only_decisions=True)
 
 
+def not_archived(pool: str, seq: int, next_seq: int) -> Exception:
+    """The answer for a record that is not in the archive."""
+    return not_found(f"no record {seq} in the archive of {pool}: records before {next_seq} are archived")
+
+
 async def _details(query: PoolQuery, seq: int, *, only_decisions: bool) -> JsonResponse:
     async with query.reading() as reading:
         rows = await reading.fetch(
@@ -169,9 +174,7 @@ async def _details(query: PoolQuery, seq: int, *, only_decisions: bool) -> JsonR
             seq,
         )
         if not rows:
-            raise not_found(
-                f"no record {seq} in the archive of {query.name}: records before {reading.pool['next_seq']} are archived"
-            )
+            raise not_archived(query.name, seq, reading.pool["next_seq"])
         if only_decisions and rows[0]["kind"] != "decision":
             raise not_found(f"record {seq} of {query.name} is not a decision but the fact {rows[0]['type']}")
         found = record_item(rows[0])

@@ -7,7 +7,7 @@ import { livePoolOf } from "../live";
 import { Button, Dialog, jobPath, nodePath, projectPath, SignButton } from "../ui";
 import { isTyping, matching, type Command } from "./commands";
 
-const KEYS: [string, string][] = [["Ctrl K", "go to a page, job, node or project"], ["/", "find a job"], ["?", "this help"], ["Escape", "close a dialog or the tip of the map"], ["Tab, Enter", "move on, press"], ["Arrow keys", "on the map: from GPU to GPU"], ["Enter, n", "on the map: open the job, the node"], ["Arrow keys, + −", "on the timeline: move, zoom"], ["n, p, Enter", "on the timeline: next, previous step; open its decision"]];
+const KEYS: [string, string][] = [["Ctrl K", "go to a page, job, node or project"], ["/", "find a job"], ["?", "this help"], ["Escape", "close a dialog or the tip of the map"], ["Tab, Enter", "move on, press"], ["Arrow keys", "on the map: from GPU to GPU"], ["Enter, n", "on the map: open the job, the node"], ["Arrow keys, + −", "on the timeline: move, zoom"], ["n, p, Enter", "on the timeline: next, previous step; open its decision"], ["n, p, Space", "in the player: next, previous step; play on its slider"]];
 
 /** The command palette (Ctrl K) and the help on keys (?). */
 export function CommandPalette({ pool, pages }: { pool: string; pages: readonly { at: string; name: string }[] }) {

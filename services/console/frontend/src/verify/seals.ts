@@ -113,6 +113,13 @@ function addSeal(pool: string, result: SealVerification, seal: Seal): string {
   return "";
 }
 
+/** Whether a seal is of this log, and signed with a key of it: each key is signed by the previous one. Seals before it are not read. */
+export function sealHolds(pool: string, identity: string, keys: readonly SealItem[], seal: Seal): boolean {
+  const found: Pick<SealVerification, "keys"> = { keys: [] };
+  const isBroken = keys.some((each) => each.kind !== "SealingKey" || each.data.identity !== identity || addKey(pool, found, each.data) !== "");
+  return !isBroken && seal.identity === identity && found.keys.includes(seal.key) && signatureHolds(pool, seal);
+}
+
 export const signatureHolds = (pool: string, seal: Seal): boolean =>
   signed(seal.key, seal.signature, ["bailiff-seal-1", pool, seal.identity, seal.size, seal.root, seal.hash, seal.sealed_at]);
 

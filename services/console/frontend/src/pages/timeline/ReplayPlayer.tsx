@@ -5,17 +5,18 @@ import { archivePath, get, poolPath, toApiError, type ApiError, type LiveJob, ty
 import { brief, count, DECISION_TYPES, gpusText, isDecision, moment, parseMoment, sanitizeLine, summary, typeTitle } from "../../lib";
 import { gpuChanges } from "../../shared/gpuChanges";
 import { GpuMiniMap, MiniMapLegend } from "../../shared/GpuMiniMap";
-import { Button, Card, DecisionLink, JobLink, SegmentedControl, SeqLink, SignButton } from "../../ui";
+import { Button, Card, DecisionLink, JobLink, SegmentedControl, Select, SeqLink, SignButton } from "../../ui";
 import { moveTo, stepTo, type Span } from "./logSlider";
 import { VerifierState } from "./VerifierState";
 
-const PLAY_EVERY_MS = 700;
 const SETTLE_MS = 120;
 const MOST_QUEUED = 6;
 
 /** What one step passes: a record, a decision, or a decision to evict. */
 export type Step = "record" | "decision" | "eviction";
 const STEPS: [Step, string][] = [["eviction", "Evictions"], ["decision", "Decisions"], ["record", "Records"]];
+/** Pauses between the steps of playing, in ms, with their names. */
+const SPEEDS = [["2000", "1 step in 2 s"], ["1000", "1 step/s"], ["500", "2 steps/s"], ["0", "as fast as it loads"]] as const;
 const EVICTIONS = ["PreemptionDecided", "EvictionDecided", "MigrationDecided", "JobShrunk"];
 
 /** The record that a step leads to; `at` itself where there is none. */
@@ -44,6 +45,7 @@ export function ReplayPlayer({ pool, at, head, record, step, goTo }: Props) {
   const before = useSignal<PastSnapshot | null>(null);
   const failure = useSignal<ApiError | null>(null);
   const playing = useSignal<0 | 1 | -1>(0);
+  const pause = useSignal<(typeof SPEEDS)[number][0]>("1000");
   const jumpText = useSignal("");
   const mounted = useRef(true);
   useEffect(() => () => void (mounted.current = false), []);
@@ -69,7 +71,7 @@ export function ReplayPlayer({ pool, at, head, record, step, goTo }: Props) {
         before.value = shown.peek()?.seq === found.seq ? before.peek() : shown.peek();
         shown.value = found;
         failure.value = null;
-        if (playing.peek()) setTimeout(() => !aborted.signal.aborted && playing.peek() && void move(playing.peek() as 1 | -1, at), PLAY_EVERY_MS);
+        if (playing.peek()) setTimeout(() => !aborted.signal.aborted && playing.peek() && void move(playing.peek() as 1 | -1, at), Number(pause.peek()));
       } catch (error) {
         if (aborted.signal.aborted) return;
         failure.value = toApiError(error);
@@ -102,13 +104,21 @@ export function ReplayPlayer({ pool, at, head, record, step, goTo }: Props) {
       failure.value = toApiError(error);
     }
   };
+  const onKey = (event: KeyboardEvent): void => {
+    const target = event.target as HTMLInputElement;
+    if (event.ctrlKey || event.metaKey || event.altKey || (target.tagName === "INPUT" && target.type === "text")) return;
+    if (event.key === "n" || event.key === "p") stepOnce(event.key === "n" ? 1 : -1);
+    else if (event.key === " " && target.type === "range") togglePlay(1);
+    else return;
+    event.preventDefault();
+  };
   const snapshot = at === null ? null : shown.value;
   const isStale = snapshot !== null && snapshot.seq !== at;
   const play = (direction: 1 | -1, sign: string, label: string) => <SignButton sign={playing.value === direction ? "❚❚" : sign} label={playing.value === direction ? "Stop" : label} onClick={() => togglePlay(direction)} />;
   return (
     <Card title="Replay" aside={at !== null && <Button quiet onClick={() => goTo(null)}>Back to live</Button>}>
-      <div class="stack player">
-        <input type="range" min={span.first} max={Math.max(span.first, span.head)} value={at ?? span.head} disabled={head < 0} aria-label="Record of the log" aria-valuetext={`record ${at ?? span.head}${record ? `, ${moment(record.time)}` : ""}`} onInput={(event) => { playing.value = 0; goTo(Number(event.currentTarget.value)); }} />
+      <div class="stack player" onKeyDown={onKey}>
+        <input type="range" min={span.first} max={Math.max(span.first, span.head)} value={at ?? span.head} disabled={head < 0} aria-label="Record of the log" aria-keyshortcuts="n p Space" aria-valuetext={`record ${at ?? span.head}${record ? `, ${moment(record.time)}` : ""}`} onInput={(event) => { playing.value = 0; goTo(Number(event.currentTarget.value)); }} />
         <div class="row player-buttons">
           <SignButton sign="|◀" label="First record" onClick={() => goTo(span.first)} />
           {play(-1, "◀", "Play backward")}
@@ -117,6 +127,7 @@ export function ReplayPlayer({ pool, at, head, record, step, goTo }: Props) {
           {play(1, "▶", "Play forward")}
           <SignButton sign="▶|" label="Newest record" onClick={() => goTo(span.head)} />
           <SegmentedControl legend="Step through" options={STEPS} value={step.value} onChange={(next) => (step.value = next)} />
+          <Select label="Speed" value={pause.value} options={SPEEDS} onChange={(next) => (pause.value = next)} />
           <form class="jump" onSubmit={(event) => { event.preventDefault(); void jump(); }}>
             <input class="input" aria-label="Go to a record or a time" placeholder="#118, -10m, 2026-01-31 12:00" value={jumpText.value} onInput={(event) => (jumpText.value = event.currentTarget.value)} />
             <Button submit>Go</Button>

@@ -1,15 +1,16 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 
-import { archivePath, get, useFetch, type Page, type PoolItem, type RecordDetails } from "../../api";
-import { count, moment } from "../../lib";
+import { archivePath, get, usePolling, type RecordDetails, type Verification } from "../../api";
+import { count, moment, sanitizeLine } from "../../lib";
 import { recordPath } from "../../ui";
 import { ReplayVerifier, type ReplayState } from "../../verify/replayVerifier";
-import { verifySeals, type SealItem } from "../../verify/seals";
+import { sealHolds, type Seal, type SealItem } from "../../verify/seals";
+import { chainText, isSettled, newestText, proposalsText, type Verdict } from "./verifierText";
 
-const SEALS = 1_000;
+const REFRESH_MS = 5_000;
 
-/** Beside the player: what this browser has computed itself of the records that it passed, and which seal covers this one. */
+/** Beside the player: what this browser has computed itself of the records that it passed, and what the auditor has. */
 export function VerifierState({ pool, record }: { pool: string; record: RecordDetails }) {
   const verifier = useMemo(() => new ReplayVerifier(pool, (path) => get(archivePath(pool, path))), [pool]);
   const found = useSignal<ReplayState | null>(null);
@@ -24,14 +25,11 @@ export function VerifierState({ pool, record }: { pool: string; record: RecordDe
     );
     return () => void (stale = true);
   }, [verifier, record.seq]);
-  const archived = useFetch<PoolItem>(archivePath(pool, "").replace(/\/$/, "")).value.value;
-  const items = useFetch<Page<SealItem>>(archivePath(pool, `seals?order=asc&limit=${SEALS}`)).value.value;
-  const seals = useMemo(() => (archived && items ? verifySeals(pool, archived.identity, items.items) : null), [archived, items]);
-  const seal = seals?.seals.find((each) => each.size > record.seq);
+  const audited = usePolling<Verification>(`${pool} ${record.seq}`, (signal) => get(archivePath(pool, `records/${record.seq}/verification`), signal), (value) => (value && isSettled(value) ? null : REFRESH_MS));
   const state = found.value?.seq === record.seq ? found.value : null;
   return (
     <section class="stack well verifier" aria-label="Verifier" aria-live="polite">
-      <h3>Verifier, in this browser</h3>
+      <h3>Verified in this browser</h3>
       {failure.value ? (
         <p class="bad">It could not run: {failure.value}</p>
       ) : !state ? (
@@ -46,23 +44,39 @@ export function VerifierState({ pool, record }: { pool: string; record: RecordDe
           </p>
         </>
       )}
-      {seals && (
-        <p>
-          {seals.problem ? (
-            <span class="bad">✗ Seals: {seals.problem}</span>
-          ) : seal ? (
-            <>
-              <span class="good">✓ Signed seal</span> over the first {count(seal.size, "record")}, {moment(new Date(seal.sealed_at / 1000).toISOString())}.
-            </>
-          ) : (
-            "No seal covers it yet."
-          )}
-        </p>
+      {audited.value && <SealState pool={pool} audited={audited.value} />}
+      <h3>Verified by the auditor</h3>
+      {audited.value ? (
+        <>
+          {[chainText(audited.value), proposalsText(audited.value), newestText(audited.value)].map((verdict) => verdict && <VerdictLine key={verdict.text} verdict={verdict} />)}
+        </>
+      ) : (
+        <p class={audited.failure ? "bad" : "soft"}>{audited.failure ? `Its checks could not be loaded: ${audited.failure.detail || audited.failure.title}` : "Loading its checks…"}</p>
       )}
       <p class="soft mono digest">{record.hash}</p>
       <p class="soft">
         <a href={recordPath(pool, record.seq)}>Record, and proof of its inclusion</a>. To compute its decision again: <code>bailiff audit replay</code>
       </p>
     </section>
+  );
+}
+
+function SealState({ pool, audited: { identity, seal, keys } }: { pool: string; audited: Verification }) {
+  const holds = useMemo(() => seal !== null && sealHolds(pool, identity, keys as SealItem[], seal.data as Seal), [pool, identity, seal?.offset, keys.length]);
+  if (!seal) return <p>No seal covers it yet.</p>;
+  const { size, sealed_at } = seal.data as Seal;
+  return (
+    <p>
+      <span class={holds ? "good" : "bad"}>{holds ? "✓ Signed seal" : "✗ The signature is not valid of the seal"}</span> over the first {count(size, "record")}, {moment(new Date(sealed_at / 1000).toISOString())}.
+    </p>
+  );
+}
+
+function VerdictLine({ verdict: { ok, text, more } }: { verdict: Verdict }) {
+  return (
+    <p>
+      <span class={ok === null ? "" : ok ? "good" : "bad"}>{text}</span>
+      {more && <> <bdi class="soft">{sanitizeLine(more)}</bdi></>}
+    </p>
   );
 }
