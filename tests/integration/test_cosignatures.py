@@ -6,17 +6,17 @@ from tests.bench.synthetic import long_log
 from tests.kits.archive import Auditor, Log, query
 from tests.kits.witness import RunningWitness
 
+from bailiff import Client
 from bailiff.audit.cosignatures import ask
-from bailiff.audit.log_sources import from_archive
+from bailiff.audit.log_sources import from_archive, from_kafka
 from bailiff.audit.verify import chain_of, verified
 from bailiff.witness.witnesses import WitnessAddress
-from bailiff_auditor.cosignatures import MAX_WITNESSES
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed
 from bailiff_core.model.message import MessageBody
 from bailiff_log.checkpoints import Checkpoint, log_key, witness_key
-from bailiff_log.cosignatures import parse_cosignature
+from bailiff_log.cosignatures import MAX_WITNESSES, parse_cosignature, signed_refusal
 from bailiff_log.cosigner import Cosigner
 from bailiff_log.signed_notes import Note
 
@@ -50,8 +50,11 @@ async def test_cosignatures_are_archived_and_what_anybody_made_is_not(database: 
         own, impostor = str(witness.service.key), str(witness_key(witness.service.key.name, b"\x07" * 32))
         publish(log, CheckpointCosigned(witness=impostor, checkpoint=newest.checkpoint))
         publish(log, CheckpointCosigned(witness=own, checkpoint=newest.checkpoint.replace("\n400\n", "\n500\n")))
-        publish(log, CheckpointRefused(witness=impostor, cosigned=newest.checkpoint, reason="invented"))
-        publish(log, CheckpointRefused(witness=own, cosigned=newest.checkpoint, reason="the seals end with 300 records"))
+        private = witness.service._private
+        for as_whom, key in ((impostor, b"\x07" * 32), (own, b"\x07" * 32), (own, None), (own, private)):
+            reason = "the seals end with 300 records" if key == private else "invented"
+            refusal = CheckpointRefused(witness=as_whom, cosigned=newest.checkpoint, reason=reason, refused_at=1)
+            publish(log, refusal if key is None else signed_refusal(refusal, log.pool, key))
 
         async def archived_all() -> bool:
             return any(row["kind"] == "CheckpointRefused" for row in await query(database, stored))
@@ -63,6 +66,8 @@ async def test_cosignatures_are_archived_and_what_anybody_made_is_not(database: 
     assert rows[-2:] == [("CheckpointCosigned", 400), ("CheckpointRefused", 400)]
     assert isinstance(honest, CheckpointCosigned)
     assert log.alarms() == ["witness-refused"]
+    (alarm,) = [unwrap(each).body.to_data()["text"] for each in log.cluster.messages(topics.ALARMS.name, 0)]
+    assert "the seals end with 300 records" in alarm, "no refusal that its witness has not signed is one"
     async with from_archive(database, None) as source:
         found = await verified(source, (), 1, [WitnessAddress(witness.service.key)])
     assert (found["ok"], found["witnesses"]["cosigned"]) == (True, 400)
@@ -79,21 +84,22 @@ def cosigned_by(log: Log, number: int, folder: Path) -> CheckpointCosigned:
 
 
 async def test_no_invented_witnesses_hide_the_refusal_of_one_that_cosigned_before_them(database: str, tmp_path: Path) -> None:
-    """Also when the auditor was restarted: who cosigned first is in the archive."""
+    """Nor fill the archive, nor what a reader remembers. Also when the auditor was restarted: who cosigned first is in it."""
     log = Log()
     log.append(WIRES[:200])
 
-    def refuses(witness: CheckpointCosigned, reason: str) -> None:
-        publish(log, CheckpointRefused(witness=witness.witness, cosigned=witness.checkpoint, reason=reason))
+    def refuses(number: int, witness: CheckpointCosigned, reason: str, at: int = 1) -> None:
+        refusal = CheckpointRefused(witness=witness.witness, cosigned=witness.checkpoint, reason=reason, refused_at=at)
+        publish(log, signed_refusal(refusal, log.pool, bytes([number]) * 32))
 
     async with Auditor(log, database, tmp_path / "a", **EVERY).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 200)
-        (real, *invented) = [cosigned_by(log, number, tmp_path / f"w{number}") for number in range(1, MAX_WITNESSES + 6)]
-        for each in (real, *invented):
+        cosigned = {number: cosigned_by(log, number, tmp_path / f"w{number}") for number in range(1, MAX_WITNESSES + 6)}
+        for each in [*cosigned.values()] * 3:
             publish(log, each)
-        for number in range(2):
-            for each in invented[MAX_WITNESSES - 1 :]:
-                refuses(each, f"invented {number}")
+        for at in range(2):
+            for number in range(MAX_WITNESSES + 1, MAX_WITNESSES + 6):
+                refuses(number, cosigned[number], f"invented {at}", at)
 
         async def all_read() -> bool:
             (row,) = await query(database, "SELECT cosignatures_offset FROM pools")
@@ -102,11 +108,23 @@ async def test_no_invented_witnesses_hide_the_refusal_of_one_that_cosigned_befor
         await auditor.until("all are read", all_read)
         assert log.alarms() == [], "of witnesses that came after twenty others"
     async with Auditor(log, database, tmp_path / "a", **EVERY).running() as auditor:
-        for each in invented:
-            refuses(each, "invented once more")
+        for number in range(2, MAX_WITNESSES + 6):
+            refuses(number, cosigned[number], "invented once more")
         for reason in ("the seals end with 100 records", "again", "and again"):
-            refuses(real, reason)
+            refuses(1, cosigned[1], reason)
         await auditor.until("all are read", all_read)
+        for each in [*cosigned.values()] * 3:
+            publish(log, each)
+        log.wait(2 * 3600)
+        refuses(1, cosigned[1], "the seals end with 100 records")
+        await auditor.until("all are read", all_read)
+    rows = await query(database, "SELECT kind, count(*) FROM cosignatures GROUP BY kind ORDER BY kind")
+    assert [row["count"] for row in rows] == [MAX_WITNESSES, MAX_WITNESSES], "of those that cosigned first, each once"
+    async with Client(log.cluster.client("c"), source="test") as client:
+        known = cosigned[MAX_WITNESSES + 5].witness
+        read = (await from_kafka(client, log.pool, {known})).cosignatures
+    assert len(read) == len({(each.witness, type(each)) for each in read}) == 2 * (MAX_WITNESSES + 1)
+    assert known in {each.witness for each in read}, "who is known counts, whoever came before"
     texts = [unwrap(each).body.to_data()["text"] for each in log.cluster.messages(topics.ALARMS.name, 0)]
     assert len([text for text in texts if "w1.example" in text]) == 1
     assert "the seals end with 100 records" in next(text for text in texts if "w1.example" in text)

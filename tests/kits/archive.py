@@ -51,6 +51,10 @@ class Log:
         found = [unwrap(message).body for message in self.cluster.messages(topics.ALARMS.name, 0)]
         return [body.code for body in found if isinstance(body, Alarm)]
 
+    def wait(self, seconds: int) -> None:
+        """As time passes for the broker."""
+        self._time += seconds * 1_000_000
+
     def _clock(self) -> int:
         self._time += 1000
         return self._time

@@ -11,11 +11,11 @@ from bailiff.audit import segment_proofs
 from bailiff.audit.object_path import ObjectPath
 from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.segments import SegmentFolder
-from bailiff.audit.verify import chain_of_bodies
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.keys import key_id
+from bailiff_log.seals import chain_of_bodies
 
 SIZE = 20
 STORY = Story(pool="pool-a")

@@ -264,6 +264,31 @@ def valid_seals(seals: Iterable[SealBody]) -> list[LogSealed | SealingKey]:
     return found
 
 
+def chain_of_bodies(pool: str, bodies: Sequence[SealBody], trust: Sequence[str] = ()) -> tuple[SealChain, str]:
+    """The valid seals among these messages, and the problem of the first invalid one. trust: the log's first key, if known."""
+    if trust:
+        return _chain_from(pool, bodies, trust)
+    first_keys = [body.key for body in bodies if isinstance(body, SealingKey) and body.previous_key is None]
+    used = {body.previous_key if isinstance(body, SealingKey) else body.key for body in bodies}
+    chains = (_chain_from(pool, bodies, [key]) for key in dict.fromkeys(first_keys) if key in used)
+    chain, problem = next((each for each in chains if each[0].seals), None) or _chain_from(pool, bodies, first_keys[:1])
+    chain.trusted = frozenset()
+    return chain, problem
+
+
+def _chain_from(pool: str, bodies: Sequence[SealBody], trust: Sequence[str]) -> tuple[SealChain, str]:
+    chain, problem = SealChain(pool, frozenset(trust)), ""
+    for body in bodies:
+        if not chain.vouches_for(body):
+            chain.ignored += 1
+            continue
+        try:
+            chain.take(body)
+        except VerificationFailed as no:
+            problem = problem or str(no)
+    return chain, problem
+
+
 def parse_seal(message: Message, pool: str) -> SealBody | None:
     """The body of a message of `bailiff.seals`; None if it is unreadable or of another pool."""
     try:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.kits.cosigned_log import BOTH, END, FORK, KEY, KEYS, LOG, NOW, OTHER, OURS, SAME, SIZES, SealedLog
+from tests.kits.cosigned_log import BOTH, END, FORK, KEY, KEYS, LOG, NAMES, NOW, OTHER, OURS, SAME, SIZES, SealedLog
 from tests.kits.memory_bus import MemoryCluster
 
 from bailiff import Client
@@ -15,7 +15,7 @@ from bailiff.audit.segments import seal_to
 from bailiff.audit.verify import Verified, verified
 from bailiff.cli.audit.verify import witness_addresses
 from bailiff.client.errors import ClientError
-from bailiff.doctor.checks import MAX_WITNESSES, cosignature_checks
+from bailiff.doctor.checks import cosignature_checks
 from bailiff.witness.witnesses import WitnessAddress
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
@@ -23,6 +23,7 @@ from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, Lo
 from bailiff_core.records import Wire
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_log.checkpoints import cosign, witness_key
+from bailiff_log.cosignatures import MAX_WITNESSES, signed_refusal
 from bailiff_log.seals import SealBody, make_invalidation, make_key, make_seal
 from bailiff_log.signed_notes import Note, NoteKey
 
@@ -81,7 +82,10 @@ async def test_a_tail_that_was_cut_together_with_its_seals_is_found(witnesses: l
 async def test_no_message_of_others_hides_a_refusal_from_doctor(tmp_path: Path) -> None:
     """Neither what the witness cosigned before, sent again, nor what it never cosigned, nor any number of invented witnesses."""
     *_, before, newest = LOG.cosigned_by(tmp_path, "w1")
-    refusal = CheckpointRefused(witness=newest.witness, cosigned=newest.checkpoint, reason="the seals end with 5 records")
+    reason = "the seals end with 5 records"
+    refusal = CheckpointRefused(witness=newest.witness, cosigned=newest.checkpoint, reason=reason, refused_at=1)
+    unsigned = refusal.model_copy(update={"reason": "invented"})
+    refusal = signed_refusal(refusal, "pool-a", NAMES["w1"])
     invented = [
         CheckpointCosigned(witness=str(key), checkpoint=note)
         for key, note in (invented_cosignature(number) for number in range(2 * MAX_WITNESSES))
@@ -89,7 +93,7 @@ async def test_no_message_of_others_hides_a_refusal_from_doctor(tmp_path: Path) 
     forged = CheckpointCosigned(witness=newest.witness, checkpoint=newest.checkpoint.replace("— w1 ", "— w1 A"))
     cluster = MemoryCluster(lambda: NOW)
     cluster.create_topics(1)
-    for body in (before, newest, refusal, newest, before, forged, *invented):
+    for body in (before, newest, refusal, newest, before, forged, unsigned, *invented):
         headers, value = wrap(body, source="/test", id="1", pool="pool-a", time_us=NOW)
         cluster.store(topics.COSIGNATURES.name, 0, b"pool-a", headers, value)
     async with Client(cluster.client("c"), source="test") as client:

@@ -91,7 +91,7 @@ def test_a_forged_file_cannot_pass_over_records_that_are_not_sealed(tmp_path: Pa
 
 def test_what_was_kept_of_another_log_or_key_is_not_used(tmp_path: Path) -> None:
     from bailiff.audit.segments import SegmentFolder
-    from bailiff.audit.verify import chain_of_bodies
+    from bailiff_log.seals import chain_of_bodies
 
     folder, kept = asyncio.run(written(tmp_path / "segments", 3 * SIZE)), tmp_path / "verified.json"
     assert first_seq(verify(folder, kept)) == 0

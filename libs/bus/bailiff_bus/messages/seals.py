@@ -79,10 +79,12 @@ class CheckpointRefused(MessageBody):
     """A witness did not cosign what it found on `bailiff.seals`, because it contradicts what it cosigned.
 
     cosigned: the newest checkpoint that this witness cosigned of the log. refused: the one that contradicts it, as published;
-    empty if the seals end before it.
+    empty if the seals end before it. refused_at: by the witness's clock. signature: with the witness's key.
     """
 
     witness: WitnessKey
     cosigned: NoteText
     refused: NoteText = ""
     reason: Annotated[str, Field(max_length=1000)]
+    refused_at: Time
+    signature: Signature | None = None

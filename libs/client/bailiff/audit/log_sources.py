@@ -1,7 +1,7 @@
 """Sources of a log with its seals: Kafka, the archive in PostgreSQL, an exported file, or a folder of segments."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +15,8 @@ from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.archive import ArchiveError, open_archive
-from bailiff_log.cosignatures import CosignatureBody, parse_cosignature
-from bailiff_log.seals import SealBody, parse_seal
+from bailiff_log.cosignatures import CosignatureBody, Cosigned, Kept, parse_cosignature
+from bailiff_log.seals import SealBody, chain_of_bodies, parse_seal
 
 from .log_files import LogFile
 from .object_path import AnyPath, ObjectPath
@@ -62,11 +62,20 @@ class Source:
             raise ClientError(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
 
 
-async def from_kafka(client: Client, pool: str | None) -> Source:
-    """The current log. Cosignatures and seals are read first, so that it cannot be shorter than sealed."""
+async def from_kafka(client: Client, pool: str | None, witnesses: Collection[str] = ()) -> Source:
+    """The current log. Seals and cosignatures are read first, so that it cannot be shorter than sealed.
+
+    Args:
+        witnesses: The keys of those that are known. Of what others say, little is kept.
+    """
     where = await client.pool(pool)
-    cosigned = [found async for each in _all(client, topics.COSIGNATURES) if (found := parse_cosignature(each, where.name))]
     sealed = [body async for each in _all(client, topics.SEALS) if (body := parse_seal(each, where.name))]
+    keys, kept, cosigned = chain_of_bodies(where.name, sealed)[0].keys, Kept(witnesses), list[CosignatureBody]()
+    async for message in _all(client, topics.COSIGNATURES):
+        said = parse_cosignature(message, where.name)
+        found = Cosigned.published(said, None if said.witness in witnesses else keys) if said is not None else None
+        if said and found and kept.add(type(said).__name__, said.witness, found.checkpoint.origin, found.checkpoint.size):
+            cosigned.append(said)
     span = {where.partition: (await client.audit_spans())[where.partition]}
     read = partial(client.messages, topics.AUDIT.name, span)
     return Source(where.name, where.partition, read, sealed, ChainHead(where.name), cosignatures=cosigned)

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from bailiff.witness.witnesses import WitnessAddress
-from bailiff_bus.messages.seals import SealingKey
 from bailiff_core.humanize import count_text
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.chain_verifier import Verification
 from bailiff_log.request_verifier import RequestVerifier
-from bailiff_log.seals import SealBody, SealChain, SealVerifier, VerificationFailed
+from bailiff_log.seals import SealChain, SealVerifier, chain_of_bodies
 
 from . import chain_report
 from .cosignatures import Asked, CosignatureVerifier, Witnessed
@@ -46,31 +45,6 @@ def chain_of(source: Source, trust: Sequence[str] = ()) -> tuple[SealChain, str]
         trust: The log's first key.
     """
     return chain_of_bodies(source.pool, source.seals, trust)
-
-
-def chain_of_bodies(pool: str, bodies: Sequence[SealBody], trust: Sequence[str] = ()) -> tuple[SealChain, str]:
-    """As `chain_of`, of these messages."""
-    if trust:
-        return _chain_from(pool, bodies, trust)
-    first_keys = [body.key for body in bodies if isinstance(body, SealingKey) and body.previous_key is None]
-    used = {body.previous_key if isinstance(body, SealingKey) else body.key for body in bodies}
-    chains = (_chain_from(pool, bodies, [key]) for key in dict.fromkeys(first_keys) if key in used)
-    chain, problem = next((each for each in chains if each[0].seals), None) or _chain_from(pool, bodies, first_keys[:1])
-    chain.trusted = frozenset()
-    return chain, problem
-
-
-def _chain_from(pool: str, bodies: Sequence[SealBody], trust: Sequence[str]) -> tuple[SealChain, str]:
-    chain, problem = SealChain(pool, frozenset(trust)), ""
-    for body in bodies:
-        if not chain.vouches_for(body):
-            chain.ignored += 1
-            continue
-        try:
-            chain.take(body)
-        except VerificationFailed as no:
-            problem = problem or str(no)
-    return chain, problem
 
 
 async def verified(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,8 +38,14 @@ Strict = Annotated[
 
 
 @asynccontextmanager
-async def source_of(session: Session, file: Path | None, archive: str | None) -> AsyncIterator[Source]:
-    """The source of the log: a file, a folder of segments, the archive, or Kafka. Raises `ClientError`."""
+async def source_of(
+    session: Session, file: Path | None, archive: str | None, witnesses: Sequence[str] = ()
+) -> AsyncIterator[Source]:
+    """The source of the log: a file, a folder of segments, the archive, or Kafka. Raises `ClientError`.
+
+    Args:
+        witnesses: Known ones, beside those of the settings, each as `VKEY` or `VKEY URL`.
+    """
     from bailiff.audit.log_sources import from_archive, from_file, from_kafka
     from bailiff.audit.object_path import path_of
 
@@ -55,7 +61,8 @@ async def source_of(session: Session, file: Path | None, archive: str | None) ->
         elif archive is not None:
             source = await opened.enter_async_context(from_archive(archive, session.pool))
         else:
-            source = await from_kafka(await opened.enter_async_context(session.client()), session.pool)
+            known = frozenset(each.split()[0] for each in (*witnesses, *session.settings.witness_keys) if each.strip())
+            source = await from_kafka(await opened.enter_async_context(session.client()), session.pool, known)
         await opened.enter_async_context(aclosing(source.messages))  # before what it reads from
         yield source
 

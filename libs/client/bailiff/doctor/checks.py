@@ -28,9 +28,8 @@ from bailiff_core.humanize import approval_advice, count_text, duration_text, fi
 from bailiff_core.model.snapshots import checkpointing, driver_of
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.records.wire import UnreadableRecord
-from bailiff_log.cosignatures import CosignatureBody, Cosigned, cosigned_note, parse_cosignature
+from bailiff_log.cosignatures import MAX_WITNESSES, CosignatureBody, Cosigned, parse_cosignature
 from bailiff_log.engine_identity import engine_identity
-from bailiff_log.signed_notes import KeyKind, NoteError, NoteKey
 from bailiff_service.settings import SettingsError, read_pools
 
 from .finding import Check, Status, finding, past
@@ -42,7 +41,7 @@ QUIET_AFTER = 600_000_000
 CLOCKS_APART = 5_000_000
 HEALTH_TIMEOUT = 3.0
 MOST_EXTRA = 5
-MAX_COSIGNATURES, MAX_WITNESSES = 10_000, 20  # read of the topic's end; listed, those that refuse first
+MAX_COSIGNATURES = 10_000  # read of the topic's end
 MAX_REJECTIONS, RECENT = 20, 86_400_000_000
 
 
@@ -249,13 +248,13 @@ async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
     newest: dict[str, tuple[int, bool, Cosigned, CosignatureBody]] = {}  # when cosigned, whether refused since
     async for message in client.messages(topic, tails):
         body = parse_cosignature(message, pool)
-        found = _cosigned(body) if body is not None else None
+        found = Cosigned.published(body, None) if body is not None else None
         if body is None or found is None:
             continue
         at = (found.at, isinstance(body, CheckpointRefused))
         if body.witness not in newest or newest[body.witness][:2] <= at:  # not one that somebody sends again
             newest[body.witness] = (*at, found, body)
-    listed = sorted(newest.values(), key=lambda each: not each[1])
+    listed = sorted(newest.values(), key=lambda each: not each[1])  # those that refuse first
     if len(listed) > MAX_WITNESSES:
         text = f"{len(listed) - MAX_WITNESSES} more keys have written to {topic}: anybody may invent witnesses"
         yield finding(name, "warn", text, "list those whom you trust: bailiff audit verify --witnesses N --witness-key KEY")
@@ -266,14 +265,6 @@ async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
             yield finding(name, "wrong", f"{position} and refuses to go on: {body.reason}", advice)
         else:
             yield finding(name, "ok", position)
-
-
-def _cosigned(body: CosignatureBody) -> Cosigned | None:
-    """What the witness cosigned that the message names; None where it did not."""
-    try:
-        return Cosigned.parse(cosigned_note(body), NoteKey.parse(body.witness, KeyKind.COSIGNATURE))
-    except NoteError:
-        return None
 
 
 async def rejection_checks(client: Client, pool: str) -> list[Check]:

@@ -12,6 +12,7 @@ from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, Lo
 from bailiff_bus.port import Bus, open_producer
 from bailiff_core.model.message import MessageBody
 from bailiff_log.checkpoints import Checkpoint, parse_origin, witness_key
+from bailiff_log.cosignatures import signed_refusal
 from bailiff_log.cosigner import Cosigner, MemoryUnusable
 from bailiff_log.keys import KeyFileError, existing_or_new_key
 from bailiff_log.signed_notes import KeyKind, Note, NoteError, NoteKey
@@ -134,8 +135,9 @@ class WitnessService:
                 cosigned=str(newest or ""),
                 refused=seal.checkpoint if seal else "",
                 reason=reason[:MAX_REASON],
+                refused_at=self._clock_and_ids.wall(),
             )
-            await self._send(pool, "refused", body)
+            await self._send(pool, "refused", signed_refusal(body, pool.name, self._private))
 
     async def _send(self, pool: PoolDeclaration, about: str, body: MessageBody) -> None:
         at = self._clock_and_ids.wall()

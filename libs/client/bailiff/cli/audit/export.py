@@ -154,7 +154,7 @@ async def parquet(
     from bailiff.audit import segment_proofs
     from bailiff.audit.object_path import path_of
     from bailiff.audit.segments import SegmentFolder
-    from bailiff.audit.verify import chain_of_bodies
+    from bailiff_log.seals import chain_of_bodies
 
     found = SegmentFolder(path_of(folder))
     chain, problem = chain_of_bodies(found.pool, found.seals, trust or ())

@@ -91,7 +91,7 @@ async def verify(
     wanted = session.settings.witnesses if witnesses is None else witnesses
     addresses = witness_addresses(witness_key or session.settings.witness_keys, wanted)
     asked = await ask_witnesses(session, file, archive, trusted, addresses)
-    async with source_of(session, file, archive) as source:
+    async with source_of(session, file, archive, witness_key or ()) as source:
         begin = first_segment(source, resume, trusted, pinned)
         if begin and source.path is not None:
             source = from_file(source.path, slice(begin, None))
