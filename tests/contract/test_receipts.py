@@ -14,11 +14,9 @@ from tests.kits.receipts import (
     KNOWN,
     MALFORMED,
     PINNED,
+    STORIES,
     SealedStory,
-    SignedStory,
     altered,
-    preempted,
-    sealed,
     usual,
     usual_text,
 )
@@ -103,44 +101,7 @@ async def test_a_byte_of_each_record_counts_for_the_page(tmp_path: Path) -> None
 # --- what happens in a pool
 
 
-def _unsigned(folder: Path) -> SealedStory:
-    story = SignedStory(folder, key=None)
-    preempted(story)
-    return sealed(story, witnesses=0)
-
-
-def _unfinished(folder: Path) -> SealedStory:
-    story = SignedStory(folder)
-    preempted(story, finished=False)
-    return sealed(story)
-
-
-def _called_off(folder: Path) -> SealedStory:
-    story = SignedStory(folder)
-    preempted(story, finished=False)
-    story.cancel("serve-1")
-    return sealed(story)
-
-
-def _shrunk(folder: Path) -> SealedStory:
-    story = SignedStory(folder)
-    story.node("n1", gpus=4)
-    story.runs("train-2", gpus=1, tasks=4, min_tasks=1, grace=60_000_000, labels={"team": "a"}, kill_after=1_000_000)
-    story.submit("serve-1", gpus=2, cls="inference")
-    story.propose()
-    story.yields("train-2")
-    return sealed(story)
-
-
-def _replaced_writer(folder: Path) -> SealedStory:
-    story = SignedStory(folder)
-    preempted(story, finished=False)
-    story.restart()
-    story.yields("train-2")
-    return sealed(story)
-
-
-@pytest.mark.parametrize("tell", [_unsigned, _unfinished, _called_off, _shrunk, _replaced_writer])
+@pytest.mark.parametrize("tell", STORIES)
 async def test_what_happens_in_a_pool_is_judged_alike(tmp_path: Path, tell: Callable[[Path], SealedStory]) -> None:
     log = tell(tmp_path)
     async with offline() as page:

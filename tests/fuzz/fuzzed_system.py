@@ -172,6 +172,7 @@ async def _fuzz(system: FuzzedSystem, results: Results, count: int, only: Sequen
             results.log.append(_size(system.cluster.messages(topics.AUDIT.name, 0)))
     else:
         await system.check_still_works()
+        await system.check_log()
     results.violation = system.checker.violation
 
 

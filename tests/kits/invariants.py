@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tests.kits.core_invariants import is_releasing, lacks_surplus, parts_of, sums_by_node, tasks_with_resources
+from tests.kits.log_faults import named_by_verify
 
 from bailiff_bus.port import Message
 from bailiff_core.actions.allocate import is_behind_selection
@@ -390,6 +391,12 @@ def replay_is_identical(records: Sequence[tuple[Record, Wire]]) -> Violations:
         replay.feed(record, wire)
     if replay.difference is not None:
         yield f"replay differs: {replay.difference}"
+
+
+def no_request_is_named(records: Sequence[tuple[Record, Wire]]) -> Violations:
+    """§8.6: by the records before it, admission answers each request as the log says."""
+    for fault in named_by_verify(record for record, _ in records):
+        yield f"an honest log is refuted: {fault}"
 
 
 def folds_agree(records: Sequence[tuple[Record, Wire]]) -> Violations:

@@ -18,12 +18,14 @@ from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT, REQUESTS
+from bailiff_core.admission import Evidence, ReceivedRequest, Rejected, admit_received
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec, spec_digest
 from bailiff_core.records import Record, Wire, decisions, decode, facts, record_hash
 from bailiff_core.records.chain import GENESIS
 from bailiff_core.records.job_requests import SubmitJob
 from bailiff_core.records.merkle import Frontier, leaf_hash, multiproof
+from bailiff_core.records.request import RequestBody, RequestFact, body_of
 from bailiff_log.certificates import issue_certificate
 from bailiff_log.checkpoints import Checkpoint, cosign, log_key, origin_of, witness_key
 from bailiff_log.cosigner import Cosigner
@@ -52,29 +54,36 @@ class SignedStory(Story):
         super().__init__(rules, pool=POOL, credentials=credentials, **about)
 
     def submitted(self, job: str, *groups: TaskGroup, gpus: int = 1, tasks: int = 1, cls: str | None = None, **demand: Any):
-        """As a story's, and signed."""
+        """As a story's; signed, as admission accepts it."""
         groups = groups or (TaskGroup(count=tasks, gpu_milli=gpus * 1000),)
         requested = JobDemand(job=job, tasks=groups, priority_class=cls, **demand)
         if self.key is None:
             return super().submitted(job, *groups, cls=cls, **demand)
-        about: dict[str, Any] = {"source": "laptop", "id": f"submit-{job}", "pool": POOL, "time_us": self.time}
-        body = salted(self.key, SubmitJob(demand=requested, spec=JobSpec(command="true")), source="laptop", id=about["id"])
-        assert isinstance(body, SubmitJob)
-        assert body.salt is not None
+        return self._asked(SubmitJob(demand=requested, spec=JobSpec(command="true")), f"submit-{job}")
+
+    def _asked(self, body: RequestBody, name: str) -> Any:
+        """The record of this request of ada's, which is kept with its signature."""
+        assert self.key is not None
+        about: dict[str, Any] = {"source": "laptop", "id": name, "pool": POOL, "time_us": self.time}
+        body = salted(self.key, body, source="laptop", id=name)
         keyid, sig = sign(self.key, body, **about)
         headers, value = wrap(body, **about, keyid=keyid, sig=sig)
         envelope = unwrap(Message(REQUESTS.name, 0, 0, self.time, None, headers, value))
-        self._requests[job] = kept_request(envelope)
-        request = facts.RequestId(source="laptop", id=about["id"], digest=envelope.digest)
-        digest = spec_digest(bytes.fromhex(body.salt), body.spec.to_json())
-        return facts.JobSubmitted(request=request, demand=requested, spec_digest=digest, user="ada", user_verified=True)
+        self._requests[name] = kept_request(envelope)
+        digest = spec_digest(bytes.fromhex(body.salt), body.spec.to_json()) if isinstance(body, SubmitJob) and body.salt else ""
+        received = ReceivedRequest("laptop", name, envelope.digest, envelope.time, "ada", "signed", body)
+        admitted = admit_received(self.state, received, Evidence(digest))
+        assert not isinstance(admitted, Rejected), admitted
+        return admitted[0]
 
     def _record(self, fact: Any, cycle: int, cycle_end: bool = False) -> Record:
+        if isinstance(fact, RequestFact) and self.key is not None and fact.request.id not in self._requests:
+            fact = self._asked(body_of(fact), fact.request.id)
         record = super()._record(fact, cycle, cycle_end)
-        if not isinstance(fact, facts.JobSubmitted):
+        if not isinstance(fact, RequestFact):
             return record
-        kept = self._requests.get(fact.demand.job)
-        return replace(record, actor="ada", auth="signed", request=kept) if kept else replace(record, actor="ada", auth="none")
+        kept = self._requests.get(fact.request.id)
+        return replace(record, actor="ada", auth="signed", request=kept) if kept else replace(record, auth="none")
 
 
 def preempted(story: Story, *, finished: bool = True) -> None:
@@ -161,6 +170,49 @@ def usual() -> SealedStory:
         story = SignedStory(Path(folder))
     preempted(story)
     return sealed(story, 6, len(story.wires))
+
+
+def _unsigned(folder: Path) -> SealedStory:
+    story = SignedStory(folder, key=None)
+    preempted(story)
+    return sealed(story, witnesses=0)
+
+
+def _unfinished(folder: Path) -> SealedStory:
+    story = SignedStory(folder)
+    preempted(story, finished=False)
+    return sealed(story)
+
+
+def _called_off(folder: Path) -> SealedStory:
+    story = SignedStory(folder)
+    preempted(story, finished=False)
+    story.cancel("serve-1")
+    return sealed(story)
+
+
+def _shrunk(folder: Path) -> SealedStory:
+    story = SignedStory(folder)
+    story.node("n1", gpus=4)
+    story.runs(
+        "train-2", gpus=1, tasks=4, min_tasks=1, elastic="live", grace=60_000_000, labels={"team": "a"}, kill_after=1_000_000
+    )
+    story.submit("serve-1", gpus=2, cls="inference")
+    story.propose()
+    story.yields("train-2")
+    return sealed(story)
+
+
+def _replaced_writer(folder: Path) -> SealedStory:
+    story = SignedStory(folder)
+    preempted(story, finished=False)
+    story.restart()
+    story.yields("train-2")
+    return sealed(story)
+
+
+STORIES: tuple[Callable[[Path], SealedStory], ...] = (_unsigned, _unfinished, _called_off, _shrunk, _replaced_writer)
+"""What happens in a pool."""
 
 
 def opened(text: str) -> dict[str, Any]:

@@ -18,7 +18,15 @@ from pathlib import Path
 from random import Random
 
 import structlog
-from tests.kits.invariants import LiveTask, chain_of, every_node_is_back, folds_agree, nothing_is_due, replay_is_identical
+from tests.kits.invariants import (
+    LiveTask,
+    chain_of,
+    every_node_is_back,
+    folds_agree,
+    no_request_is_named,
+    nothing_is_due,
+    replay_is_identical,
+)
 from tests.kits.memory_bus import MemoryBus, MemoryCluster, Partition
 
 from bailiff_admission.service import AdmissionService
@@ -549,8 +557,13 @@ class World:
         for task in self.living():
             checker.violated(f"at the end {task} still runs")
             return
+        await self.check_log()
+
+    async def check_log(self) -> None:
+        """Whoever reads the log finds every record, the same state and decisions, and nothing that is not honest."""
+        checker = self.checker
         partition = self.cluster.messages(topics.AUDIT.name, 0)
-        records, orphans = chain_of(partition, POOL, self.checker.signatures)
+        records, orphans = chain_of(partition, POOL, checker.signatures)
         reader = AuditReader(MemoryBus(self.cluster, "auditor"), POOL, 0)
         read = 0
         end = len(partition)
@@ -559,7 +572,7 @@ class World:
         if (read, reader.orphans) != (len(records), orphans) or orphans != checker.orphans:
             checker.violated(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
         with sound_engine():
-            for violation in (*replay_is_identical(records), *folds_agree(records)):
+            for violation in (*replay_is_identical(records), *no_request_is_named(records), *folds_agree(records)):
                 checker.violated(violation)
         if self.adversary is not None:
             for violation in self.adversary.violations(records, checker.orphan_offsets, self.metrics, checker.state.rules):

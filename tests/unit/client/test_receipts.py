@@ -128,7 +128,7 @@ async def test_a_log_without_keys_is_believed_as_far_as_its_seal(tmp_path: Path)
 async def test_surplus_tasks_that_are_evicted_are_a_preemption_of_their_own(tmp_path: Path) -> None:
     story = SignedStory(tmp_path)
     story.node("n1", gpus=4)
-    story.runs("train-1", gpus=1, tasks=4, min_tasks=1)
+    story.runs("train-1", gpus=1, tasks=4, min_tasks=1, elastic="live")
     story.submit("serve-1", gpus=2, cls="inference", after=3600 * SECOND)
     story.propose()
     story.yields("train-1")
@@ -154,7 +154,7 @@ async def test_a_job_that_was_moved_has_a_receipt(tmp_path: Path) -> None:
 async def test_surplus_of_which_one_task_was_spared_has_an_end(tmp_path: Path) -> None:
     story = SignedStory(tmp_path)
     story.node("n1", gpus=8)
-    story.runs("wide", gpus=2, tasks=4, min_tasks=1)
+    story.runs("wide", gpus=2, tasks=4, min_tasks=1, elastic="live")
     story.submit("high", gpus=4, cls="interactive")
     story.propose()
     story.begin("wide")
