@@ -97,7 +97,7 @@ HOW_TO = ("projects", "submit", "policy", "explain", "receipt", "nodes", "accoun
 ELSEWHERE = (
     *("--mig", "--interactive", "nvlink", "-f train-7.yaml", "--install-completion", "bailiff top", "list --watch"),
     *("node enrol", "gpu-07", "bailiff engine keep", "pool create", "topics create", "node return", "node replace", "drain NODE"),
-    *("check-receipt", "--reason WHY", "--root ROOT_KEY", "LOG.jsonl", "--from 2026-11-01"),
+    *("check-receipt", "--root ROOT_KEY", "LOG.jsonl", "--from 2026-11-01"),
 )
 """What needs other machines, other programs, or what only a later week has."""
 PLACEHOLDERS = {

@@ -121,16 +121,22 @@ def test_each_project_that_states_no_quota_of_cpus_or_memory_is_told_what_it_has
     state = pool_with(projects=TREE).state
     policy = state.rules
     assert capacity_of(state).gpu_milli == 8000
-    part = "its part of the pool's, as {} GPUs of the pool's GPUs; in a pool without GPUs an equal part by weight"
+    part, unless = "its part of the pool's, as {} GPUs of the pool's GPUs", "; in a pool without GPUs an equal part by weight"
     assert unstated_quotas(policy) == [
-        f"project a states no quota of memory: {part.format(2)}",
-        f"project b states no quota of CPU and memory: {part.format(4)}",
+        f"project a states no quota of memory: {part.format(2)}{unless}",
+        f"project b states no quota of CPU and memory: {part.format(4)}{unless}",
         "project d states no quota of CPU and memory: no bound, as of the GPUs",
     ]
     assert unstated_quotas(policy, ResourceVector(8000, 64_000, 2**40)) == [
         f"project a states no quota of memory: {part.format(2)} (256GiB)",
         f"project b states no quota of CPU and memory: {part.format(4)} (32 CPUs, 512GiB)",
         "project d states no quota of CPU and memory: no bound, as of the GPUs",
+    ]
+    by_weight = "an equal part by weight, as the pool has no GPUs"
+    assert unstated_quotas(policy, ResourceVector(0, 64_000, 2**40)) == [
+        f"project a states no quota of memory: {by_weight} (512GiB)",
+        f"project b states no quota of CPU and memory: {by_weight} (55 CPUs, 512GiB)",
+        f"project d states no quota of CPU and memory: {by_weight} (54 CPUs, 512GiB)",
     ]
 
 

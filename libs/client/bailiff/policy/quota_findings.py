@@ -1,6 +1,6 @@
 """What does not add up in the quotas of a policy, and what follows for projects that state none. None of it is an error."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
@@ -12,6 +12,7 @@ from bailiff_core.quota.quotas_in_full import quotas_in_full
 
 NAMES = ("GPU", "CPU", "memory")
 OPTIONS = ("--gpus N", "--cpu N", "--memory N")
+NO_BOUND = "no bound, as of the GPUs"
 
 
 class PolicyFinding(NamedTuple):
@@ -86,17 +87,20 @@ def unstated_quotas(policy: Policy, capacity: ResourceVector | None = None) -> l
         places = [at for at in branch.unstated if at]
         if places:
             names = " and ".join(NAMES[at] for at in places)
-            found.append(f"project {name} states no quota of {names}: {_part(tree, name, places, full.get(name))}")
+            has = _part(branch.quota.gpu_milli, None if capacity is None else capacity.gpu_milli)
+            amounts = ", ".join(_text(at, full[name][at]) for at in places) if name in full and has != NO_BOUND else ""
+            found.append(f"project {name} states no quota of {names}: {has}{amounts and f' ({amounts})'}")
     return found
 
 
-def _part(tree: ProjectTree, name: str, places: Sequence[int], full: ResourceVector | None) -> str:
-    gpus = tree.branches[name].quota.gpu_milli
+def _part(gpus: Amount, of_pool: Amount | None) -> str:
+    """What a project has by its quota of GPUs. of_pool: the pool's GPUs; `None`: not known."""
+    if of_pool == 0:
+        return "an equal part by weight, as the pool has no GPUs"
     if gpus == UNLIMITED:
-        return "no bound, as of the GPUs"
-    of = f"its part of the pool's, as {gpus_text(int(gpus))} of the pool's GPUs; in a pool without GPUs an equal part by weight"
-    amounts = "" if full is None else f" ({', '.join(_text(at, full[at]) for at in places)})"
-    return f"{of}{amounts}"
+        return NO_BOUND
+    by_gpus = f"its part of the pool's, as {gpus_text(int(gpus))} of the pool's GPUs"
+    return by_gpus if of_pool else f"{by_gpus}; in a pool without GPUs an equal part by weight"
 
 
 def _text(at: int, amount: Amount) -> str:
