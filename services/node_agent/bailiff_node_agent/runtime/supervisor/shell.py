@@ -147,7 +147,10 @@ def relay(master: int, connection: socket.socket, task: int, shell: int, resize:
             if waiting and found.get(connection.fileno(), 0) & select.POLLOUT:
                 del waiting[: connection.send(waiting)]
             if not waiting and found.get(master, 0) & (select.POLLIN | select.POLLHUP):
-                waiting += frame(OUTPUT, os.read(master, READ_BYTES))
+                shown = os.read(master, READ_BYTES)
+                if not shown:  # where the terminal is an engine's connection, that says that all have closed it
+                    break
+                waiting += frame(OUTPUT, shown)
             if typed and found.get(master, 0) & select.POLLOUT:
                 del typed[: os.write(master, typed)]
             if found.get(connection.fileno(), 0) & (select.POLLIN | select.POLLHUP | select.POLLERR) and not typed:
