@@ -17,6 +17,8 @@ from tests.kits.shell import Shell
 from tests.kits.waiting import until
 
 from bailiff.attach.frames import INPUT, frame, resize
+from bailiff_devstack.jobs import end_jobs
+from bailiff_node_agent.attach.attachments import _connect
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, User
 from bailiff_node_agent.runtime.docker import DockerRuntime
 from bailiff_node_agent.runtime.docker_engine import pids_of
@@ -375,6 +377,89 @@ async def test_a_shell_that_exits_leaves_its_task_alone_and_without_an_engine_th
     assert agent.pids(KEY)
     await agent.close()
     await clean(tmp_path)
+
+
+async def test_the_end_of_a_system_ends_its_containers(tmp_path: Path) -> None:
+    """`make down`: no agent comes back to end them."""
+    node = tmp_path / "node-agent" / "pool-a" / "n1" / "docker"
+    agent = DockerRuntime(node)
+    await agent.start(launch("sleep 3000", tmp_path))
+    await agent.close()
+    assert await asyncio.to_thread(end_jobs, tmp_path) == 1
+    assert containers_of(node / "tasks") == []
+
+
+# --- its own terminal
+
+
+async def attached(agent: DockerRuntime) -> Shell:
+    """A person at the terminal of the task's shell."""
+    path = agent.terminal_path(KEY)
+    assert path is not None
+    return Shell(*await _connect(path))
+
+
+async def test_a_container_has_a_terminal_that_several_share_and_that_survives_the_agent(
+    agent: DockerRuntime, tmp_path: Path
+) -> None:
+    await agent.start(launch(["/bin/sh", "-i"], tmp_path, tty=True, env={"LR": "0.1"}))
+    ada = await attached(agent)
+    assert await ada.asks("echo $LR $TERM; test -t 0 && test -t 1 && echo both") == "0.1 xterm\r\nboth"
+    ada.writer.write(resize(40, 120))
+    await until_true(ada, "stty size", "40 120")
+    rita = await attached(agent)
+    rita.writer.write(frame(INPUT, b"echo $((6*7))\r"))
+    while "42" not in ada.screen:
+        await ada.sees()
+    assert "0.1 xterm" in await rita.sees()  # what was shown before
+    ada.writer.close()
+    following = DockerRuntime(tmp_path)
+    await following.adopt()
+    again = await attached(following)
+    again.writer.write(frame(INPUT, b"echo still $((7*7))\r"))
+    while "still 49" not in again.screen:
+        await again.sees()
+    await following.close()
+    again.writer.write(frame(INPUT, b"exit 7\r"))
+    await again.ended()
+    await rita.ended()
+    assert (await ended(agent)).code == 7
+    assert "42" in agent.log_path(KEY).read_text()
+
+
+async def test_the_first_and_the_last_output_of_a_short_terminal_are_in_its_log(agent: DockerRuntime, tmp_path: Path) -> None:
+    await agent.start(launch("echo first; seq 20000; echo last", tmp_path, tty=True))
+    assert (await ended(agent)).code == 0
+    assert agent.log_path(KEY).read_text().split() == ["first", *map(str, range(1, 20001)), "last"]
+
+
+async def test_a_terminal_comes_back_with_the_engine(tmp_path: Path, engine_proxy: EngineProxy) -> None:
+    agent = DockerRuntime(tmp_path, engine=engine_proxy.url)
+    await agent.start(launch(["/bin/sh", "-i"], tmp_path, tty=True))
+    ada = await attached(agent)
+    await ada.asks("echo one")
+    engine_proxy.close()
+    engine_proxy.open()
+    ada.writer.write(frame(INPUT, b"echo two $((2+2))\r"))
+    while "two 4" not in ada.screen:
+        await ada.sees()
+    ada.writer.write(frame(INPUT, b"\x04"))
+    await ada.ended()
+    assert (await ended(agent)).code == 0
+    await agent.close()
+    await clean(tmp_path)
+
+
+async def test_a_job_that_reads_no_input_is_evicted_and_its_output_goes_on(agent: DockerRuntime, tmp_path: Path) -> None:
+    await agent.start(launch("stty raw -echo; echo ready; while :; do echo tick; sleep 0.1; done", tmp_path, tty=True))
+    ada = await attached(agent)
+    await until(lambda: "ready" in agent.log_path(KEY).read_text())
+    for _ in range(64):
+        ada.writer.write(frame(INPUT, b"x" * 16_000))
+    seen = agent.log_path(KEY).read_text().count("tick")
+    await until(lambda: agent.log_path(KEY).read_text().count("tick") > seen + 20)
+    await agent.terminate(KEY)
+    assert (await ended(agent)).code in (0, 143, -15)
 
 
 async def until_true(shell: Shell, command: str, answer: str) -> None:

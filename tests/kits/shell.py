@@ -16,11 +16,16 @@ class Shell:
         self.writer.write(frame(INPUT, f"echo '<<'; {command}; echo '>''>'\r".encode()))
         self.screen = ""
         while ">>" not in self.screen:
-            found = await asyncio.wait_for(next_frame(self._reader), 60)
-            assert found is not None, self.screen
-            assert found[0] == OUTPUT
-            self.screen += found[1].decode(errors="replace")
+            await self.sees()
         return self.screen.rpartition("<<\r\n")[2].partition(">>")[0].strip()
+
+    async def sees(self) -> str:
+        """The screen, with what is shown next."""
+        found = await asyncio.wait_for(next_frame(self._reader), 60)
+        assert found is not None, self.screen
+        assert found[0] == OUTPUT
+        self.screen += found[1].decode(errors="replace")
+        return self.screen
 
     async def ended(self) -> None:
         """The connection ends."""

@@ -71,7 +71,7 @@ FEATURES = [
     ),
     Feature(
         "a terminal of a job in a container",
-        False,
+        True,
         r"terminal[^.|]*\balso (of|for) (jobs|tasks) in (a )?containers?",
         r"jobs with a container image have no terminal",
         "a terminal, also of jobs in containers",

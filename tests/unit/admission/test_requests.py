@@ -390,10 +390,20 @@ def test_a_job_with_an_image_goes_where_containers_run(story):
             JobSpec(command="train", image="train"),
             "image: the runtime process runs no images: leave it out, or choose another runtime, such as docker",
         ),
+        (
+            JobSpec(command="train", image="train", runtime="kubernetes", tty=True),
+            "tty: the runtime kubernetes gives tasks no terminal: leave it out",
+        ),
     ],
 )
 def test_an_image_and_its_runtime_belong_together(story, spec, reason):
     assert refused(story, submit(spec=spec), "malformed").reason == reason
+
+
+def test_a_task_in_a_container_may_have_a_terminal(story):
+    story.node("boxes", gpus=8, labels={runtime_label("docker"): "true"})
+    (fact,) = ask(story, submit(spec=IN_A_CONTAINER.model_copy(update={"tty": True})))
+    assert fact.NAME == "JobSubmitted"
 
 
 def test_a_job_without_an_image_has_the_bytes_that_it_always_had():

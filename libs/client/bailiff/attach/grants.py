@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AGENT_ANSWERS_WITHIN_S = 10.0
 ADVICE: Mapping[AttachEnd, str] = {
-    "no-terminal": "only a job that was submitted with --tty or --interactive has one, and none in a container or a pod; "
+    "no-terminal": "only a job that was submitted with --tty or --interactive has one, and none in a pod; "
     "a shell beside it: bailiff shell; its output: bailiff logs",
     "no-shell": "in a pod use kubectl exec, or set agents.mayOpenShells in the chart; beside a process its node needs cgroups "
     "(BAILIFF_CGROUPS)",

@@ -33,7 +33,7 @@ def with_options(document: dict[str, Any], options: JobOptions, how: How) -> fro
     if how.interactive:
         defaults = {"class": "interactive", "max_failures": 0}  # an attached user sees that it failed
         given = {name: value for name, value in defaults.items() if name not in document} | given
-        if _is_terminal() and not {"image", "tty", "sim_run_for"} & {*document, *given}:
+        if _is_terminal() and not {"tty", "sim_run_for"} & {*document, *given}:
             given["tty"] = True
     document |= given
     if document.get("tty") and how.interactive and os.environ.get("TERM"):
@@ -55,10 +55,12 @@ async def submit_document(
         ClientError: The options contradict each other.
     """
     from bailiff.client import job_parser
+    from bailiff.client.image_runtime import with_runtime
     from bailiff.client.job_request import from_here, in_project, named
 
     if how.interactive and how.array is not None:
         raise ClientError(ExitCode.USAGE, "--interactive and --array are mutually exclusive")
+    says_tty = "tty" in document or options.tty is not None
     source = replace(source, options=with_options(document, options, how))
     in_project(document, session.settings.project)
     if here:
@@ -72,7 +74,9 @@ async def submit_document(
         session.out.out("---\n".join(map(request_text, jobs)), highlight=False, end="")
         return None
     async with session.client() as client:
-        accepted = await _ask(session, client, jobs, how.timeout, names_runtime="runtime" in document)
+        state = (await client.projection(session.pool)).state
+        jobs = jobs if "runtime" in document else with_runtime(jobs, state, may_lack_terminal=not says_tty)
+        accepted = await _ask(session, client, jobs, how.timeout)
         await _warn(session, client, accepted[0][0].pool, jobs[0])
         if how.interactive:
             (sent, seq) = accepted[0]
@@ -95,16 +99,9 @@ async def _dependencies(session: Session, document: Mapping[str, Any]) -> object
         return named_dependencies(state, document["after"], user, document["name"])
 
 
-async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], timeout: float, *, names_runtime: bool) -> Accepted:
-    """Submits the jobs in order. Raises `ClientError` for rejected ones, after all have an outcome.
-
-    names_runtime: the job says itself which runtime runs its image.
-    """
-    from bailiff.client.image_runtime import with_runtime
-
+async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], timeout: float) -> Accepted:
+    """Submits the jobs in order. Raises `ClientError` for rejected ones, after all have an outcome."""
     pool = await client.pool(session.pool)
-    projection = await client.projection(pool.name)
-    jobs = jobs if names_runtime else with_runtime(jobs, projection.state)
     accepted, refused = [], list[ClientError]()
     for sent in await client.requests(pool.name, jobs):
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bailiff_core.model.job_spec import TERMINAL_RUNTIMES
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.job_requests import SubmitJob
 
@@ -17,10 +18,14 @@ def runtime_for_images(state: PoolState) -> str:
     return DEFAULT if DEFAULT in offered or not offered else offered[0]
 
 
-def with_runtime(jobs: Sequence[SubmitJob], state: PoolState) -> list[SubmitJob]:
-    """The jobs; those with an image get the pool's runtime for it."""
+def with_runtime(jobs: Sequence[SubmitJob], state: PoolState, *, may_lack_terminal: bool = False) -> list[SubmitJob]:
+    """The jobs; those with an image get the pool's runtime for it.
+
+    Args:
+        may_lack_terminal: Where that runtime has no terminals, they go without; else admission rejects those that ask for one.
+    """
     runtime = runtime_for_images(state)
+    changes = {"runtime": runtime} | ({"tty": False} if may_lack_terminal and runtime not in TERMINAL_RUNTIMES else {})
     return [
-        job if job.spec.image is None else job.model_copy(update={"spec": job.spec.model_copy(update={"runtime": runtime})})
-        for job in jobs
+        job if job.spec.image is None else job.model_copy(update={"spec": job.spec.model_copy(update=changes)}) for job in jobs
     ]

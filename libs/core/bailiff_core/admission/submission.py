@@ -7,7 +7,7 @@ from bailiff_core.model.claims import is_preemptible
 from bailiff_core.model.demand import Checkpointing, JobDemand, TaskGroup, TopologyRule
 from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.gpu_shares import shares_devices
-from bailiff_core.model.job_spec import EVERY_NODE_RUNTIMES, JobSpec, runtime_label, sharing_label
+from bailiff_core.model.job_spec import EVERY_NODE_RUNTIMES, TERMINAL_RUNTIMES, JobSpec, runtime_label, sharing_label
 from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.model.snapshots import not_saved
 from bailiff_core.model.state import Job, PoolState
@@ -111,7 +111,7 @@ def _spec_problem(spec: JobSpec) -> str | None:
         return f"image: missing; the runtime {spec.runtime} runs container images"
     if not runs_images and spec.image is not None:
         return f"image: the runtime {spec.runtime} runs no images: leave it out, or choose another runtime, such as docker"
-    if spec.tty and spec.runtime != "process":
+    if spec.tty and spec.runtime not in TERMINAL_RUNTIMES:
         return f"tty: the runtime {spec.runtime} gives tasks no terminal: leave it out"
     return None
 

@@ -13,6 +13,8 @@ from .privacy import SECRET
 
 EVERY_NODE_RUNTIMES = ("process", "simulated")
 """Runtimes that every node has."""
+TERMINAL_RUNTIMES = ("process", "docker")
+"""Runtimes whose tasks may have a terminal."""
 SET_BY_BAILIFF = frozenset(
     (
         *("BAILIFF_JOB_ID", "BAILIFF_ATTEMPT", "BAILIFF_TASK", "BAILIFF_CONTROL_DIR", "BAILIFF_SOCKET", "BAILIFF_GRACE_S"),

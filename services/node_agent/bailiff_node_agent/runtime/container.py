@@ -10,11 +10,15 @@ process kills what the engine does not stop, where it has permission.
 
 import calendar
 import contextlib
+import functools
 import json
 import os
+import select
 import signal
+import socket
 import threading
 import time
+import tty
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -24,6 +28,7 @@ from bailiff_node_agent.runtime.supervisor.host import boottime_us, write_json
 from bailiff_node_agent.runtime.supervisor.lease import LEASE_EXPIRED, Lease
 from bailiff_node_agent.runtime.supervisor.processes import read_process, send
 from bailiff_node_agent.runtime.supervisor.socket_server import ControlDir
+from bailiff_node_agent.runtime.supervisor.terminal import DEFAULT_SIZE, READ_BYTES, Terminal
 from bailiff_node_agent.runtime.supervisor.watchdog import Watchdog
 
 from .docker_engine import Engine, EngineError, EngineUnavailable, pids_of
@@ -84,16 +89,79 @@ class Output:
                 time.sleep(RETRY_S)
 
 
+class TerminalRelay:
+    """Carries bytes between the terminal of a container, which the engine makes, and the task's own, which has log and clients.
+
+    The task's own changes nothing on the way. What the container prints while the engine is unavailable is lost.
+    """
+
+    def __init__(self, url: str, container: str, terminal: Terminal) -> None:
+        self._url, self._container, self._slave = url, container, terminal.slave
+        tty.setraw(terminal.slave)
+        self._size, (self._resized, self._resizes) = DEFAULT_SIZE, os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._stream: socket.socket | None = None
+        terminal.resized = self._resize
+
+    def attach(self, engine: Engine) -> None:
+        """Before the container starts, so that nothing is missed."""
+        self._stream = engine.attach(self._container)
+
+    def copy(self, engine: Engine, *, attach: bool) -> None:
+        """Until the container closes its end, or the connection breaks. attach: anew, where it is not attached."""
+        if self._stream is None and attach:
+            self.attach(engine)
+        if self._stream is None:
+            return
+        with self._stream as stream, contextlib.suppress(OSError):
+            self._stream = None
+            self._carry(engine, stream)
+
+    def _carry(self, engine: Engine, stream: socket.socket) -> None:
+        """Output goes on while the job reads no input."""
+        typed = bytearray()
+        stream.setblocking(False)
+        engine.resize(self._container, *self._size)
+        poll = select.poll()
+        poll.register(self._resized, select.POLLIN)
+        while True:
+            poll.register(stream, select.POLLIN | (select.POLLOUT if typed else 0))
+            poll.register(self._slave, 0 if typed else select.POLLIN)
+            found = dict(poll.poll())
+            if self._resized in found:
+                os.read(self._resized, READ_BYTES)
+                engine.resize(self._container, *self._size)
+            if found.get(self._slave, 0) & select.POLLIN:
+                typed += os.read(self._slave, READ_BYTES)
+            at_stream = found.get(stream.fileno(), 0)
+            if at_stream & select.POLLOUT:
+                del typed[: stream.send(typed)]
+            if at_stream & ~select.POLLOUT:
+                data = stream.recv(READ_BYTES)
+                if not data:
+                    return
+                while data:
+                    data = data[os.write(self._slave, data) :]
+
+    def _resize(self, rows: int, columns: int) -> None:
+        self._size = rows, columns
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._resizes, b"x")
+
+
 class Container:
     """One task's container, from the pull of its image to its removal.
 
-    started: it runs. is_slow: its start takes long, as with an image that is pulled. finished: it is gone.
+    started: it runs. is_slow: its start takes long, as with an image that is pulled. finished: it is gone. terminal: the task's
+    own, if it has one.
     """
 
-    def __init__(self, task_dir: str, launch_input: dict[str, Any], wake: Callable[[], None]) -> None:
+    def __init__(
+        self, task_dir: str, launch_input: dict[str, Any], wake: Callable[[], None], terminal: Terminal | None = None
+    ) -> None:
         self._task_dir, self._wake = task_dir, wake
         self._url, self._name, self._config = launch_input["engine"], launch_input["name"], launch_input["config"]
         self._log = launch_input["log"]
+        self._relay = TerminalRelay(self._url, self._name, terminal) if terminal is not None else None
         self.id: str | None = None
         self.pid: int | None = None
         self.code = -int(signal.SIGKILL)
@@ -149,6 +217,8 @@ class Container:
             write_json(f"{self._task_dir}/container.json", {"id": self.id})
             if self._is_stopping():
                 raise _Stopped
+            if self._relay is not None:
+                self._retry(functools.partial(self._relay.attach, engine))
             self._retry(lambda: self._start_once(engine))
         except EngineError as refusal:
             raise _CannotStart(f"the container of image {image} could not be started: {refusal}") from None
@@ -182,7 +252,7 @@ class Container:
 
     def _follow(self, engine: Engine) -> None:
         """Until it has exited, however often the engine is unavailable meanwhile."""
-        output, unavailable_since = Output(self._log), None
+        copy, unavailable_since = self._copier(engine), None
         while True:
             try:
                 description = engine.inspect(self._name)
@@ -192,11 +262,11 @@ class Container:
                 state = description["State"]
                 if not state["Running"]:
                     with contextlib.suppress(EngineError):
-                        output.write(engine.output(self._name, output.since))
+                        copy(running=False)
                     self.code = state["ExitCode"]
                     self.error = OUT_OF_MEMORY if state.get("OOMKilled") else state.get("Error") or None
                     return
-                output.write(engine.output(self._name, output.since))
+                copy(running=True)
                 unavailable_since = None
             except (EngineUnavailable, EngineError):  # an engine that shuts down aborts running calls
                 engine.close()
@@ -205,6 +275,13 @@ class Container:
                     self.error = "it has exited; its exit code is unknown because the Docker engine was unavailable"
                     return
                 time.sleep(RETRY_S)
+
+    def _copier(self, engine: Engine) -> Callable[..., None]:
+        """What copies the container's output until that ends."""
+        relay, output = self._relay, Output(self._log)
+        if relay is not None:
+            return lambda *, running: relay.copy(engine, attach=running)
+        return lambda *, running: output.write(engine.output(self._name, output.since))  # noqa: ARG005 - the other's
 
     def _retry(self, call: Callable[[], Reply], for_s: float | None = None) -> Reply:
         """The engine's reply; repeats the call while the engine is unavailable."""
@@ -268,7 +345,8 @@ def supervise(task_dir: str, launch_input: dict[str, Any], lease: Lease, ready: 
     watchdog = Watchdog(
         ControlDir(task_dir, launch_input["control_dir"], launch_input["user"]), lease, launch_input["is_only_task"]
     )
-    container = Container(task_dir, launch_input, lambda: os.kill(os.getpid(), signal.SIGCHLD))
+    terminal = watchdog.server.open_terminal(launch_input["log"]) if launch_input.get("tty") else None
+    container = Container(task_dir, launch_input, lambda: os.kill(os.getpid(), signal.SIGCHLD), terminal)
     started = boottime_us()
     if lease.has_expired():
         lease.killed_at_start, container.error = True, LEASE_EXPIRED

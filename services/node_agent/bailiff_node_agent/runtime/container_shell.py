@@ -30,7 +30,7 @@ def run_shell(engine: Engine, container: str, connection: socket.socket) -> None
         if pid is None or (leader := read_process(pid)) is None:
             raise OSError("the image has no /bin/sh")
         try:
-            relay(terminal.fileno(), connection, task, os.pidfd_open(pid), lambda *size: engine.resize(shell, *size))
+            relay(terminal.fileno(), connection, task, os.pidfd_open(pid), lambda *size: engine.resize_execution(shell, *size))
         finally:
             for number in (signal.SIGHUP, signal.SIGKILL):
                 for process in scan():

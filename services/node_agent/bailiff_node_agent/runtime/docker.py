@@ -125,6 +125,7 @@ class DockerRuntime(SupervisedRuntime):
             "user": ids_of(launch.user),
             "log": str(log),
             "is_only_task": launch.is_only_task,
+            "tty": launch.tty,
         }
 
     def config(self, launch: Launch, control: Path) -> dict[str, Any]:
@@ -139,6 +140,8 @@ class DockerRuntime(SupervisedRuntime):
             "Image": launch.image,
             "Entrypoint": _arguments(launch.command),
             "Cmd": [],
+            "Tty": launch.tty,
+            "OpenStdin": launch.tty,
             "Env": [f"{name}={value}" for name, value in self._environment(launch).items()],
             "Labels": {f"{LABEL}{name}": value for name, value in labels.items()},
             "StopTimeout": max(1, launch.grace_s),
@@ -169,6 +172,7 @@ class DockerRuntime(SupervisedRuntime):
     def _environment(self, launch: Launch) -> dict[str, str]:
         env = {
             "TINI_KILL_PROCESS_GROUP": "1",  # TERM reaches the command's whole process group, as without a container
+            **({"TERM": "xterm"} if launch.tty else {}),
             "NVIDIA_VISIBLE_DEVICES": ",".join(launch.device_ids) if self._devices is None and launch.device_ids else "void",
             **launch.env,
             "BAILIFF_TASK": str(launch.key),

@@ -76,12 +76,16 @@ class Engine:
             more = {"since": since} if since else {}
             yield from self._connected().logs(container, stream=True, follow=True, timestamps=True, **more)
 
+    def attach(self, container: str) -> socket.socket:
+        """What is typed into its terminal, and what that shows from now on."""
+        with _translated_errors():
+            return _socket_of(self._connected().attach_socket(container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
+
     def execute(self, container: str, command: list[str], env: dict[str, str]) -> tuple[str, socket.socket]:
         """Run the command beside the container's own, with a terminal: its id, and the terminal's bytes."""
         made = self._call(lambda client: client.exec_create(container, command, stdin=True, tty=True, environment=env))
         with _translated_errors():
-            stream = self._connected().exec_start(made["Id"], tty=True, socket=True)
-            return str(made["Id"]), socket.socket(fileno=os.dup(stream.fileno()))
+            return str(made["Id"]), _socket_of(self._connected().exec_start(made["Id"], tty=True, socket=True))
 
     def pid_of(self, execution: str) -> int | None:
         """The pid, on this machine, of a command that `execute` has started; None where it cannot be started."""
@@ -92,8 +96,13 @@ class Engine:
             time.sleep(POLL_S)
         return None
 
-    def resize(self, execution: str, rows: int, columns: int) -> None:
+    def resize(self, container: str, rows: int, columns: int) -> None:
         """The size of its terminal."""
+        with contextlib.suppress(EngineError):
+            self._call(lambda client: client.resize(container, height=rows, width=columns))
+
+    def resize_execution(self, execution: str, rows: int, columns: int) -> None:
+        """The size of the terminal of what `execute` has started."""
         with contextlib.suppress(EngineError):
             self._call(lambda client: client.exec_resize(execution, height=rows, width=columns))
 
@@ -138,6 +147,10 @@ class Engine:
             if refusal.status != 404:
                 raise
             return None
+
+
+def _socket_of(stream: Any) -> socket.socket:
+    return socket.socket(fileno=os.dup(stream.fileno()))
 
 
 @contextlib.contextmanager

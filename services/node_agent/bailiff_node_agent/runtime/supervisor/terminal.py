@@ -14,9 +14,12 @@ import select
 import socket
 import struct
 import termios
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import safe_open
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HEADER = struct.Struct(">cI")
 SIZE, COUNT = struct.Struct(">HH"), struct.Struct(">Q")
@@ -86,11 +89,13 @@ class _Client:
 class Terminal:
     """A pseudo-terminal whose clients connect to `<task_dir>/terminal`. poll: watches its handles. log: open for appending.
 
-    slave: the job's end. It stays open here, so that the terminal outlives the processes that use it.
+    slave: the job's end. It stays open here, so that the terminal outlives the processes that use it. resized: called with rows
+    and columns, where the job has another terminal than this one.
     """
 
     def __init__(self, poll: "select.poll", task_dir: str, log: str, user: "dict[str, Any] | None") -> None:
         self._poll = poll
+        self.resized: Callable[[int, int], None] | None = None
         self.master, self.slave = os.openpty()
         os.set_blocking(self.master, False)
         self._resize(*DEFAULT_SIZE)
@@ -172,6 +177,8 @@ class Terminal:
 
     def _resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        if self.resized is not None:
+            self.resized(rows, columns)
 
     # --- clients
 
