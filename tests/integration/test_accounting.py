@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kits.accounting import summed
+from tests.kits.accounting import summed, used_by
 from tests.kits.api import Api
 from tests.kits.archive import Auditor, Log, query
 from tests.kits.http import TOKEN
@@ -23,6 +23,10 @@ import bailiff
 from bailiff.audit.verify_derived import derived
 from bailiff.client import accounting
 from bailiff.client.errors import ExitCode
+from bailiff_core.fold import apply
+from bailiff_core.model.project_tree import tree_of
+from bailiff_core.model.resource_vector import UNLIMITED
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import decode, facts
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_log.accounting_rows import ACCOUNTING_TABLES, borrowed_of, usage_of
@@ -116,6 +120,75 @@ async def test_the_start_page_counts_the_capacity_as_accounting_does(database: s
     assert (last["gpus"], last["capacity"]) == (7, 7)
     assert accounting["capacity"][-2]["gpu_hours"] == pytest.approx(7, abs=0.1)
     assert all(point["gpus"] <= point["capacity"] for point in overview["points"])
+
+
+def above_quotas(story: Story, begin: int, end: int) -> dict[str, tuple[float, float]]:
+    """GPU-hours that each project of the tree used and borrowed, its children's included, from record to record."""
+    found: dict[str, list[float]] = {}
+    state, before = PoolState(), 0
+    for record in [*map(decode, story.wires), None]:
+        hours = max(0, min(record.time if record is not None else end, end) - max(before, begin)) / HOUR / 1000
+        used: dict[str, int] = {}
+        for job in state.jobs.values():
+            for name in tree_of(state).branches[tree_of(state).leaf_of(job.project)].path:
+                used[name] = used.get(name, 0) + used_by(state, job)
+        for name, gpus in used.items():
+            quota = tree_of(state).branches[name].quota.gpu_milli
+            sums = found.setdefault(name, [0.0, 0.0])
+            sums[0] += gpus * hours
+            sums[1] += max(0, gpus - quota) * hours if name and quota != UNLIMITED else 0
+        if record is not None:
+            apply(state, record)
+            before = record.time
+    return {name: (used, borrowed) for name, (used, borrowed) in found.items()}
+
+
+async def test_borrowed_gpus_over_time_are_those_that_accounting_counts(database: str, tmp_path: Path) -> None:
+    """A tree, jobs directly in a parent and of an unknown project; a policy in the middle of an interval changes quotas."""
+    tree = [
+        {"name": "red", "quota": {"gpus": 3}},
+        {"name": "red-a", "parent": "red", "quota": {"gpus": 1}},
+        {"name": "red-b", "parent": "red", "quota": {"gpus": 2}},
+        {"name": "blue", "quota": {"gpus": 4}},
+    ]
+    story = Story(policy(projects=tree), pool="pool-a")
+    story.node("n1", gpus=8)
+    for name, gpus, project in (("a", 2, "red-a"), ("direct", 1, "red"), ("b", 2, "red-b"), ("nobody", 1, "who")):
+        story.runs(name, gpus=gpus, project=project, after=17 * MINUTE)
+    story.wait(13 * MINUTE)
+    story.apply_policy(policy(projects=[tree[0], {**tree[1], "quota": {"gpus": 2}}, *tree[2:]]))
+    story.ends("b", after=29 * MINUTE)
+    story.ends("a", after=7 * MINUTE)
+    begin, end = decode(story.wires[0]).time, decode(story.wires[-1]).time
+    windows = [(begin, end), (begin + 35 * MINUTE, end - 20 * MINUTE)]
+    async with archived(database, tmp_path, story) as api:
+        for window in windows:
+            whole = dict(zip(("from", "to"), map(moment, window), strict=True))
+            rows = (await api.get(POOL, by="project", **whole))["rows"]
+            counted = {row["project"]: row for row in rows}
+            expected = above_quotas(story, *window)
+            for points in (1, 7, 200):
+                series = await api.get(f"{POOL.rpartition('/')[0]}/quota-series", points=points, **whole)
+                found = {each["project"]: each for each in series["projects"]}
+                for name, (used, borrowed) in expected.items():
+                    sums = found[name]["gpu_hours"], found[name]["borrowed_gpu_hours"]
+                    assert sums == pytest.approx((used, borrowed), abs=2e-6), (name, points)
+                for name in ("red-a", "red-b"):
+                    assert found[name]["borrowed_gpu_hours"] == pytest.approx(counted[name]["borrowed"], abs=2e-6)
+                    assert found[name]["gpu_hours"] == pytest.approx(counted[name]["used"], abs=2e-6)
+                assert found["red*"]["borrowed_gpu_hours"] == pytest.approx(counted["red"]["borrowed"], abs=2e-6)
+                assert found["*"]["borrowed_gpu_hours"] == pytest.approx(counted["who"]["borrowed"], abs=2e-6)
+                assert found[""]["gpu_hours"] == pytest.approx(sum(row["used"] for row in rows), abs=1e-5)
+                lengths = [
+                    min(series["interval_s"], (parsed(series["to"]) - parsed(time)).total_seconds()) for time in series["times"]
+                ]
+                for each in found.values():
+                    summed_up = sum(gpus * length for gpus, length in zip(each["gpus"], lengths, strict=True)) / 3600
+                    assert summed_up == pytest.approx(each["gpu_hours"], abs=0.01), "what the chart shows sums up to it"
+        of_quota = found["red-a"]["quota"]
+        assert (of_quota[0], of_quota[-1]) == (1, 2)
+        assert 0 < found["red-a"]["borrowed_part"] < 1
+        assert found["red"]["max_borrowed"] == 2
 
 
 async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(

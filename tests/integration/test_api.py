@@ -206,7 +206,7 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         assert projects[""]["usage"]["used"]["gpus"] == 2
         use = (await get("/usage", "UsagePage", project=""))["items"]
         assert {each["used"]["gpus"] for each in use} >= {1.0, 2.0}
-        over_time = await get("/quota-series", "QuotaSeries", points=3)
+        over_time = await get("/quota-series", "QuotaSeries", points=3, to=records[-1]["time"])
         whole = {each["project"]: each for each in over_time["projects"]}[""]
         assert 1 <= len(over_time["times"]) == len(whole["gpus"]) <= 3
         assert whole["borrowed"] == [None] * len(whole["gpus"])
@@ -267,10 +267,11 @@ async def test_borrowed_quota_is_reported_per_project_over_time(database: str, t
     story.ends("red-1", after=MINUTE)
     async with world(database, tmp_path, story) as it:
         use = [each async for each in _all(it.api, "/pools/pool-a/usage", project="red", order="asc")]
-        answer_body = await it.api.get("/pools/pool-a/quota-series", points=500)
+        end = {"to": use[-1]["time"]}
+        answer_body = await it.api.get("/pools/pool-a/quota-series", points=500, **end)
         red, *others = answer_body["projects"]
         assert [each["project"] for each in answer_body["projects"]] == ["red", "", "*", "blue"], "who borrowed most is first"
-        assert red["max_borrowed"] == 2.0
+        assert (red["max_borrowed"], red["max_gpus"]) == (2.0, 3.0)
         borrowed_s = 0.0
         for each, later in pairwise(use):
             borrowed_s += (each["borrowed"]["gpus"] or 0) * (moment(later["time"]) - moment(each["time"])).total_seconds()
@@ -279,17 +280,16 @@ async def test_borrowed_quota_is_reported_per_project_over_time(database: str, t
         assert {each["borrowed_gpu_hours"] for each in others} == {0.0}
         assert max(value or 0 for value in red["fair_share"]) > 0
 
-        coarse = await it.api.get("/pools/pool-a/quota-series", points=4)
+        coarse = await it.api.get("/pools/pool-a/quota-series", points=4, project="red", **end)
         assert len(coarse["times"]) == 4
-        assert coarse["projects"][0]["project"] == "red"
-        at_rest = {"from": use[-1]["time"], "points": 2}
-        (only,) = (await it.api.get("/pools/pool-a/quota-series", **at_rest))["times"]
-        assert moment(only) == moment(use[-1]["time"])
+        assert [each["project"] for each in coarse["projects"]] == ["red"]
+        assert coarse["projects"][0]["borrowed_gpu_hours"] == red["borrowed_gpu_hours"]
         silent = moment(next(each["time"] for each in use if each["borrowed"]["gpus"] == 2)) + timedelta(minutes=3)
         between = {"from": silent.isoformat(), "to": (silent + timedelta(minutes=1)).isoformat()}
         carried = (await it.api.get("/pools/pool-a/quota-series", **between))["projects"][0]
-        assert set(carried["borrowed"]) == {2.0}, "a minute without a sample has the value before it"
-        assert carried["borrowed_gpu_hours"] == pytest.approx(2 / 60, abs=0.001)
+        assert set(carried["borrowed"]) == {2.0}, "a minute without a record has what was before it"
+        assert carried["borrowed_gpu_hours"] == pytest.approx(2 / 60, abs=1e-6)
+        assert carried["borrowed_part"] == 1
         for nowhere in ({"from": "2200-01-01T00:00:00Z"}, {"to": "0001-01-01T00:00:00Z"}):
             nothing = await it.api.get("/pools/pool-a/quota-series", **nowhere)
             assert (nothing["times"], nothing["projects"], nothing["from"]) == ([], [], None)

@@ -12,7 +12,7 @@ import { jobSigns, signOf } from "./shared/gpuCellStyle";
 import { aNode, aProject } from "./testing/liveRows";
 import { columns } from "./ui/Chart";
 
-const usage = (time: string, gpus: number): UsagePoint => ({ project: "vision", seq: 1, time, gpus, quota: null, fair_share: 16, borrowed: null });
+const usage = (time: string, gpus: number): UsagePoint => ({ time, gpus, quota: null, fair_share: 16, borrowed: null });
 
 test("the time axis extends to the newest time of the log, and the newest sample holds until then", () => {
   const items = [usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:09Z", 8)];
@@ -24,9 +24,9 @@ test("the time axis extends to the newest time of the log, and the newest sample
 
 test("a project is shown as it is now, not as the archive last sampled it", () => {
   const now = aProject("vision", 7, 6, 8);
-  const items = withCurrent([usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:30Z", 5)], now, 9, "2026-01-01T00:00:30Z");
+  const items = withCurrent([usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:30Z", 5)], now, "2026-01-01T00:00:30Z");
   expect(items.map((item) => [item.time, item.gpus, item.quota, item.fair_share, item.borrowed])).toEqual([["2026-01-01T00:00:00Z", 0, null, 16, null], ["2026-01-01T00:00:30Z", 7, 6, 8, 1]]);
-  expect(withCurrent([], now, 9, "2026-01-01T00:00:30Z").length).toBe(1);
+  expect(withCurrent([], now, "2026-01-01T00:00:30Z").length).toBe(1);
 });
 
 test("jobs without a project are not shown as a project called *", () => {

@@ -1,9 +1,10 @@
-import { archivePath, get, usePolling, type QuotaSeries } from "../../api";
+import { usePolling, type QuotaSeries } from "../../api";
 import { count, moment, projectName } from "../../lib";
 import { Card, EmptyState, Loaded, projectPath, useShowMore } from "../../ui";
 import { Chart } from "../../ui/Chart";
 import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
 import type { ChartWindow } from "./chartWindow";
+import { loadQuotaSeries } from "./usageSeries";
 
 const POINTS = 160;
 const AT_FIRST = 8;
@@ -11,9 +12,7 @@ const STEP = 40;
 
 /** Borrowing of every project over time. */
 export function BorrowingHistory({ pool, over }: { pool: string; over: ChartWindow | null }) {
-  const loaded = usePolling<QuotaSeries>(over && `${pool} ${over.key}`, (signal) =>
-    get(archivePath(pool, `quota-series?${new URLSearchParams({ points: `${POINTS}`, from: over!.from, ...(over!.end !== null && { to: over!.end }) })}`), signal),
-  );
+  const loaded = usePolling<QuotaSeries>(over && `${pool} ${over.key}`, (signal) => loadQuotaSeries(pool, over!, POINTS, null, signal));
   return (
     <Card title="Borrowed GPUs over time">
       <Loaded of={loaded} what="borrowed GPUs" retry={loaded.refresh}>
@@ -26,7 +25,7 @@ export function BorrowingHistory({ pool, over }: { pool: string; over: ChartWind
 function Borrowed({ pool, found }: { pool: string; found: QuotaSeries }) {
   const rows = borrowers(found);
   const [shown, more] = useShowMore(rows, AT_FIRST, STEP);
-  if (!found.times.length) return <EmptyState title="No data for this time range">The archive records usage per project while it follows the log.</EmptyState>;
+  if (!found.times.length) return <EmptyState title="No data for this time range">The archive knows of no use in this time range.</EmptyState>;
   if (!rows.length) return <p class="soft">No project borrowed GPUs in this time range, up to {moment(found.to!)}.</p>;
   return (
     <>

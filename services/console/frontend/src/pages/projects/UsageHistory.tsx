@@ -1,14 +1,14 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 
-import { usePolling, type Overview } from "../../api";
+import { usePolling, type Overview, type QuotaSeries } from "../../api";
 import { moment } from "../../lib";
 import { livePoolOf, unlistedPending } from "../../live";
 import { allocation, currentPoint, filled, loadOverview, usedLines } from "../../shared/poolUsage";
 import { Card, DataTable, EmptyState, Loaded, SegmentedControl } from "../../ui";
 import { Chart, type Series } from "../../ui/Chart";
 import type { ChartWindow } from "./chartWindow";
-import { loadUsage, usageLines, usageText, withCurrent, type UsagePoint } from "./usageSeries";
+import { loadQuotaSeries, pointsOf, usageLines, usageText, withCurrent, type UsagePoint } from "./usageSeries";
 
 const POINTS = 120;
 const rounded = (gpus: number): number => Math.round(gpus * 10) / 10;
@@ -26,13 +26,15 @@ interface Props {
 export function UsageHistory({ pool, project, to, over, aside }: Props & { project: string }) {
   const live = livePoolOf(pool);
   const row = live.projects.get(project);
-  const loaded = usePolling(over && `${pool} ${project} ${over.key}`, (signal) => loadUsage(pool, project, over!.from, over!.end, signal));
+  const loaded = usePolling<QuotaSeries>(over && `${pool} ${project} ${over.key}`, (signal) => loadQuotaSeries(pool, over!, POINTS, project, signal));
   return (
     <Card title="Usage over time" aside={aside}>
       <Loaded of={loaded} what="usage over time" retry={loaded.refresh}>
-        {(sampled) => {
-          const items = row && to !== null && over?.end === null ? withCurrent(sampled, row, live.row.value?.head_seq ?? 0, to) : sampled;
-          return <ChartOrTable items={items} text={usageText(items)} series={usageLines(items)} until={over?.end ?? to} rest={[["Quota", (item) => item.quota ?? "unlimited"], ["Fair share", (item) => rounded(item.fair_share)], ["Borrowed", (item) => item.borrowed ?? 0]]} gpus={(item) => item.gpus} />;
+        {(found) => {
+          const [series] = found.projects;
+          const past = series ? pointsOf(found, series) : [];
+          const items = row && to !== null && over?.end === null ? withCurrent(past, row, to) : past;
+          return <ChartOrTable items={items} text={series ? usageText(series) : ""} series={usageLines(items)} until={over?.end ?? to} rest={[["Quota", (item) => (item.quota === null ? "unlimited" : rounded(item.quota))], ["Fair share", (item) => (item.fair_share === null ? "–" : rounded(item.fair_share))], ["Borrowed", (item) => rounded(item.borrowed ?? 0)]]} gpus={(item) => rounded(item.gpus)} />;
         }}
       </Loaded>
     </Card>

@@ -8,7 +8,7 @@ import { projectPath } from "../../ui";
 import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
 import { jobsOf } from "./projectJobs";
 import { ALL, pathTo, treeRows } from "./treeRows";
-import { rangeOf, usageLines, usageText, type UsagePoint } from "./usageSeries";
+import { pointsOf, rangeOf, usageLines, usageText, type UsagePoint } from "./usageSeries";
 
 describe("share status", () => {
   const statusOf = (used: number, quota: number | null, fair: number, pending = 0): string[] => {
@@ -122,25 +122,34 @@ it("jobs of a project: evicting, running, pending, then the rest", () => {
   expect(jobsOf([...jobs, aJob("other", { project: "x" })], (name) => name === "research").map((job) => job.job)).toEqual(["evicting", "running", "pending", "paused"]);
 });
 
-describe("usage over time", () => {
-  const item = (gpus: number, quota: number | null, at: number): UsagePoint => ({ project: "p", seq: at, time: `2026-01-01T00:0${at}:00Z`, gpus, quota, fair_share: 6, borrowed: quota === null ? null : Math.max(0, gpus - quota) });
+const aSeries = (project: string, changed: Partial<ProjectSeries>): ProjectSeries => ({ project, gpus: [], quota: [], fair_share: [], borrowed: [], gpu_hours: 0, borrowed_gpu_hours: 0, max_gpus: 0, max_borrowed: 0, borrowed_part: 0, ...changed });
 
-  it("what is above the quota is borrowed, if there is one", () => {
+describe("usage over time", () => {
+  const item = (gpus: number, quota: number | null, at: number): UsagePoint => ({ time: `2026-01-01T00:0${at}:00Z`, gpus, quota, fair_share: 6, borrowed: quota === null ? null : Math.max(0, gpus - quota) });
+
+  it("of each interval, within the quota and above it", () => {
     const found = usageLines([item(3, 4, 0), item(6, 4, 1), item(6, null, 2)]);
     expect(found.map(({ name, values }) => [name, values])).toEqual([["used, within the quota", [3, 4, 6]], ["borrowed", [0, 2, 0]], ["quota", [4, 4, null]], ["fair share", [6, 6, 6]]]);
   });
 
+  it("a mean of what was borrowed is not the mean use above the mean quota", () => {
+    const series = aSeries("p", { gpus: [4], quota: [4], borrowed: [2], fair_share: [6] });
+    const points = pointsOf({ from: null, to: null, interval_s: 60, times: ["2026-01-01T00:00:00Z"], projects: [series] }, series);
+    expect(usageLines(points).slice(0, 2).map(({ values }) => values)).toEqual([[2], [2]]);
+  });
+
   it("is summarized in a sentence; the range ends with the log", () => {
-    expect(usageText([item(3, 4, 0), item(6, 4, 1)])).toBe("Used at most 6 GPUs, and borrowed at most 2, 50 % of the time.");
-    expect(usageText([item(3, 4, 0)])).toBe("Used at most 3 GPUs, and borrowed nothing.");
-    expect(usageText([item(1, null, 0)])).toBe("Used at most 1 GPU.");
+    expect(usageText(aSeries("p", { quota: [4], max_gpus: 6, max_borrowed: 2, borrowed_part: 0.5 }))).toBe("Used at most 6 GPUs, and borrowed at most 2, 50 % of the time.");
+    expect(usageText(aSeries("p", { quota: [4], max_gpus: 6, max_borrowed: 2, borrowed_part: 0.001 }))).toBe("Used at most 6 GPUs, and borrowed at most 2, less than 1 % of the time.");
+    expect(usageText(aSeries("p", { quota: [4], max_gpus: 3 }))).toBe("Used at most 3 GPUs, and borrowed nothing.");
+    expect(usageText(aSeries("p", { quota: [null], max_gpus: 1 }))).toBe("Used at most 1 GPU.");
     expect([rangeOf("7d"), rangeOf("99y"), rangeOf(undefined)]).toEqual(["7d", "6h", "6h"]);
     expect(rangeStart("2026-01-02T00:00:00Z", "6h")).toBe("2026-01-01T18:00:00.000Z");
   });
 });
 
 describe("borrowing over time", () => {
-  const row = (project: string, borrowed: (number | null)[], most: number, hours: number): ProjectSeries => ({ project, gpus: [], quota: [], fair_share: [], gpu_hours: 0, borrowed, max_borrowed: most, borrowed_gpu_hours: hours });
+  const row = (project: string, borrowed: (number | null)[], most: number, hours: number): ProjectSeries => aSeries(project, { borrowed, max_borrowed: most, borrowed_gpu_hours: hours, borrowed_part: 0.67 });
 
   it("omits projects that did not borrow, and the pool", () => {
     const found = { from: null, to: null, interval_s: 60, times: [], projects: [row("a", [1], 2, 1), row("", [3], 3, 3), row("b", [0], 0, 0)] };
