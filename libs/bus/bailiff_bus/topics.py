@@ -26,6 +26,8 @@ REPLICATION_SETTING = "offsets.topic.replication.factor"  # broker setting
 class Topic:
     """One topic. messages: names of message classes, each with all below it; or of another content, as `audit`.
 
+    signed_by: whose signature a reader wants. otherwise: what a reader does with what is not signed so, or too much. Both are for
+    the table in the reference: a topic that any service reads has a limit, or a reason for none.
     retention: None is unlimited. max_message_bytes: of one message, including headers and key. partitions: consumers read
     all partitions of a topic and each one adds to every fetch, so one is best; more are allowed.
     """
@@ -34,6 +36,8 @@ class Topic:
     key: str
     messages: tuple[str, ...]
     retention: timedelta | None
+    signed_by: str
+    otherwise: str
     max_message_bytes: int = INPUT_LIMIT + ENVELOPE_OVERHEAD
     partitions: int | Literal["one per pool"] = 1
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +81,12 @@ REQUESTS = Topic(
     key="pool",
     messages=("RequestBody",),
     retention=timedelta(days=30),
+    signed_by="whoever asks, or console or bridge for them; where `identity.accept` permits it, nobody",
+    otherwise=(
+        "users take turns, unsigned ones after the others; 10,000 requests and 16 MiB of each rank wait, more is rejected, and "
+        "so is what is above [limits](../reference/limits.md), on record (`tests/property/test_turns.py`, "
+        "`tests/process/test_flood.py`)"
+    ),
 )
 AUDIT = Topic(
     name="bailiff.audit",
@@ -86,6 +96,11 @@ AUDIT = Topic(
     max_message_bytes=AUDIT_LIMIT,
     partitions="one per pool",
     settings=COMPRESSED,
+    signed_by="admission",
+    otherwise=(
+        "a record that is not signed, or does not continue the chain, is an orphan: passed over one by one, counted, "
+        "and an alarm (`tests/unit/bus/test_signed_log.py`)"
+    ),
 )
 JOB_SPECS = Topic(
     name="bailiff.job-specs",
@@ -98,6 +113,11 @@ JOB_SPECS = Topic(
         "segment.ms": str(timedelta(days=1) // timedelta(milliseconds=1)),
         "min.cleanable.dirty.ratio": "0.01",
     },
+    signed_by="nobody: encrypted, and bound to the job by the digest in its record",
+    otherwise=(
+        "a false one is passed over, and the true one stored again; of specs that no job has 64 MiB are read "
+        "(`tests/unit/admission/test_job_specs.py`)"
+    ),
 )
 JOB_SPEC_COPIES = Topic(
     name="bailiff.job-spec-copies",
@@ -105,24 +125,41 @@ JOB_SPEC_COPIES = Topic(
     messages=("JobSpecCopy",),
     retention=timedelta(days=1),
     max_message_bytes=AUDIT_LIMIT,
+    signed_by="nobody: encrypted for one reader, and bound to the job by its digest",
+    otherwise=(
+        "read from the request on, for seconds; what is of another grant or cannot be decrypted is passed over "
+        "(`tests/unit/admission/test_spec_copies.py`)"
+    ),
 )
 PROPOSALS = Topic(
     name="bailiff.proposals",
     key="pool",
     messages=("ProposalBatch",),
     retention=timedelta(days=7),
+    signed_by="victim selection",
+    otherwise=(
+        "rejected (`not-signed`); records of rejections are limited by sender (`tests/unit/test_signed_pool.py`, "
+        "`tests/property/test_rejections.py`)"
+    ),
 )
 EVICTION_PROGRESS = Topic(
     name="bailiff.eviction-progress",
     key="pool",
     messages=("StartEviction", "AbandonPreemption"),
     retention=timedelta(days=7),
+    signed_by="eviction executor",
+    otherwise="as proposals",
 )
 NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     messages=("CommandBody",),
     retention=timedelta(days=7),
+    signed_by="admission, eviction executor",
+    otherwise=(
+        "not obeyed, counted (`commands-refused`); a new writer reads the newest 5,000 "
+        "(`tests/unit/test_signed_pool.py`, `tests/unit/admission/test_truncation.py`)"
+    ),
 )
 NODE_REPORTS = Topic(
     name="bailiff.node-reports",
@@ -130,20 +167,42 @@ NODE_REPORTS = Topic(
     messages=("ReportBody",),
     retention=timedelta(days=7),
     settings=COMPRESSED,
+    signed_by="the node, with the key that it was enrolled with",
+    otherwise=(
+        "rejected as proposals; of a node few incarnations are remembered; doctor and lists read the newest 10,000 "
+        "(`tests/unit/admission/test_agent_values.py`, `tests/unit/test_stolen_node_key.py`)"
+    ),
 )
-JOB_LOGS = Topic(name="bailiff.job-logs", key="job", messages=("text",), retention=timedelta(days=1))
+JOB_LOGS = Topic(
+    name="bailiff.job-logs",
+    key="job",
+    messages=("text",),
+    retention=timedelta(days=1),
+    signed_by="nobody: text for people, of which nothing depends",
+    otherwise="read one after another; whoever may write it adds lines. The console goes back 50,000 messages",
+)
 TELEMETRY = Topic(
     name="bailiff.telemetry",
     key="pool",  # all messages of a pool in one partition, in order
     messages=("NodeTelemetry",),
     retention=timedelta(days=1),
     settings=COMPRESSED,
+    signed_by="the node",
+    otherwise=(
+        "neither counted nor shown; measurements that no node can have made are left out "
+        "(`tests/unit/test_stolen_node_key.py`, `tests/unit/rollup/test_telemetry_rollup.py`)"
+    ),
 )
 ALARMS = Topic(
     name="bailiff.alarms",
     key="pool",
     messages=("Alarm",),
     retention=timedelta(days=90),
+    signed_by="admission, victim selection, eviction executor, auditor where they have certificates",
+    otherwise=(
+        "listed after those that are signed; of what comes at once a part is read, which is an alarm (`alarms-unread`), "
+        "and 100 kinds of each sender are kept (`tests/unit/client/test_rejections.py`)"
+    ),
 )
 SEALS = Topic(
     name="bailiff.seals",
@@ -151,6 +210,12 @@ SEALS = Topic(
     messages=("SealingKey", "LogSealed", "SealsInvalidated"),
     retention=None,
     partitions=1,
+    signed_by="the sealing key, which the one before signed",
+    otherwise=(
+        "passed over and counted; an alarm (`seal-foreign`), of the auditor 25 of a kind an hour. `verify` and `export` read all "
+        "of it into memory: who may write it is for access lists (`tests/unit/test_altered_logs.py`, "
+        "`tests/unit/test_auditor_alarms.py`)"
+    ),
 )
 COSIGNATURES = Topic(
     name="bailiff.cosignatures",
@@ -158,12 +223,19 @@ COSIGNATURES = Topic(
     messages=("CheckpointCosigned", "CheckpointRefused"),
     retention=None,
     partitions=1,
+    signed_by="the witness; what is cosigned also the sealing key",
+    otherwise=(
+        "passed over; of witnesses that are not named the first twenty count, each message once "
+        "(`tests/integration/test_cosignatures.py`)"
+    ),
 )
 ROLLUPS = Topic(
     name="bailiff.rollups",
     key="pool/window",
     messages=("RollupWindow", "TelemetryWindow"),
     retention=timedelta(days=90),
+    signed_by="nobody: figures, which the log yields again",
+    otherwise="no part of Bailiff reads it",
 )
 ROLLUP_STATE = Topic(
     name="bailiff.rollup-state",
@@ -178,6 +250,10 @@ ROLLUP_STATE = Topic(
         # the state of a pool is written again and again; compaction leaves the last one of a closed segment
         "segment.ms": str(timedelta(hours=1) // timedelta(milliseconds=1)),
     },
+    signed_by="nobody: figures, which the log yields again",
+    otherwise=(
+        "believed: who may write it is for access lists. Without the topic all is counted anew (`tests/process/test_rollup.py`)"
+    ),
 )
 DEAD_LETTERS = Topic(
     name="bailiff.dead-letters",
@@ -185,6 +261,8 @@ DEAD_LETTERS = Topic(
     messages=("DeadLetter",),
     retention=timedelta(days=30),
     max_message_bytes=DEAD_LETTER_LIMIT,
+    signed_by="nobody: a copy of what was rejected",
+    otherwise="no part of Bailiff reads it",
 )
 
 TOPICS: Mapping[str, Topic] = {topic.name: topic for topic in list(globals().values()) if isinstance(topic, Topic)}

@@ -6,7 +6,7 @@ root key salt and spec are encrypted with a key that all replicas of admission s
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,8 @@ from bailiff_log.credentials import encryption_key_id
 from bailiff_log.encryption import CannotDecrypt, decrypt, encrypt
 from bailiff_log.spec_copies import encrypt_copy
 from bailiff_service.logs import logger
+
+MAX_UNNAMED_BYTES = 64 << 20  # of specs that no job of the log has, as are left by a writer that was replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +75,53 @@ class JobSpecs:
         """Read the whole topic. Of the values of one key the newest that has the key's digest counts.
 
         An older one counts where somebody wrote over it, or erased it although its job has not ended; `replaced` names these.
+        What no job of the log has is read to be erased, up to a size: whoever may write the topic can fill it.
         """
         active = self._active_keys(state)
-        values: dict[bytes, list[bytes]] = {}
-        for key, value in await self._read_topic(bus):
-            found = values.setdefault(key, [])
-            if not value and key not in active:
-                found.clear()
-            else:
-                found.append(value)
-        for key, found in values.items():
-            self._take_newest(key, found)
+        named = {
+            f"{self._pool}/{job.id}{digest}".encode() for job in state.jobs.values() for digest in ("", f"/{job.spec_digest}")
+        }
+        found, written_over = dict[bytes, StoredSpec](), set[bytes]()
+        unnamed, room = dict[bytes, int](), MAX_UNNAMED_BYTES
+        async for key, value in self._read_topic(bus):
+            before = found.get(key)
+            if key not in named:
+                room += unnamed.pop(key, 0)
+                if len(value) > room:
+                    continue
+                room -= unnamed.setdefault(key, len(value))
+            stored = self._decoded(key, value, is_wanted=key in named and before is None) if value else None
+            if stored is not None:
+                found[key] = stored
+                written_over.discard(key)
+            elif not value and key not in active:
+                found.pop(key, None)
+                written_over.discard(key)
+            elif before is not None:
+                written_over.add(key)
+        self._specs |= {(_job_of(stored.key), stored.digest): stored for stored in found.values()}
+        self.replaced += [found[key] for key in sorted(written_over)]
 
     async def take_erasures(self, bus: Bus, state: PoolState) -> None:
         """Forget what others have erased since, such as `bailiff audit erase`; not the specs of jobs that have not ended."""
-        active = self._active_keys(state)
-        erased = {key for key, value in await self._read_topic(bus) if not value and key not in active}
+        active, held = self._active_keys(state), {stored.key for stored in self._specs.values()}
+        erased = {key async for key, value in self._read_topic(bus) if not value and key in held and key not in active}
         self._specs = {at: stored for at, stored in self._specs.items() if stored.key not in erased}
 
     def _active_keys(self, state: PoolState) -> set[bytes]:
         return {f"{self._pool}/{job.id}/{job.spec_digest}".encode() for job in state.jobs.values() if job.phase not in ENDED}
 
-    async def _read_topic(self, bus: Bus) -> list[tuple[bytes, bytes]]:
+    async def _read_topic(self, bus: Bus) -> AsyncGenerator[tuple[bytes, bytes], None]:
         """Key and value of each message of this pool that was not read yet; an empty value erases."""
         spans = await bus.spans(topics.JOB_SPECS.name)
         begins = {partition: max(span.begin, self._read_to.get(partition, 0)) for partition, span in spans.items()}
         reader = await bus.reader([(topics.JOB_SPECS.name, partition, begin) for partition, begin in begins.items()])
-        found: list[tuple[bytes, bytes]] = []
         try:
             remaining = {partition: span.end for partition, span in spans.items() if span.end > begins[partition]}
             while remaining:
-                found += [
-                    (message.key, message.value)
-                    for message in await reader.read()
-                    if message.key is not None and message.key.startswith(f"{self._pool}/".encode())
-                ]
+                for message in await reader.read():
+                    if message.key is not None and message.key.startswith(f"{self._pool}/".encode()):
+                        yield message.key, message.value
                 remaining = {
                     partition: end
                     for partition, end in remaining.items()
@@ -116,28 +130,18 @@ class JobSpecs:
         finally:
             await reader.close()
         self._read_to = {partition: span.end for partition, span in spans.items()}
-        return found
 
-    def _take_newest(self, key: bytes, values: Sequence[bytes]) -> None:
-        job = key.decode(errors="replace").split("/")[1]
-        for number, value in enumerate(reversed(values)):
-            stored = self._decoded(job, key, value) if value else None
-            if stored is not None:
-                self._undecryptable.discard(job)
-                self._specs[job, stored.digest] = stored
-                if number:
-                    self.replaced.append(stored)
-                return
-
-    def _decoded(self, job: str, key: bytes, value: bytes) -> StoredSpec | None:
-        """The spec in this value, if it is the one that its key names."""
+    def _decoded(self, key: bytes, value: bytes, *, is_wanted: bool) -> StoredSpec | None:
+        """The spec in this value, if it is the one that its key names. is_wanted: a job has it, and no earlier value was it."""
+        job = _job_of(key)
         try:
             stored = self._decrypted(key, json.loads(value))
             text = canonical_json(stored["spec"])
             JobSpec.model_validate_json(text)
             salt = bytes.fromhex(stored["salt"])
         except CannotDecrypt:
-            self._undecryptable.add(job)
+            if is_wanted:
+                self._undecryptable.add(job)
             return None
         except (ValueError, KeyError, TypeError) as error:
             logger(pool=self._pool).warning("unreadable job spec skipped", job=job, reason=type(error).__name__)
@@ -146,6 +150,7 @@ class JobSpecs:
         if key.count(b"/") > 1 and not key.endswith(f"/{digest}".encode()):
             logger(pool=self._pool).warning("false job spec skipped", job=job)
             return None
+        self._undecryptable.discard(job)
         return StoredSpec(key, salt.hex(), digest, _compact(text))
 
     def _decrypted(self, key: bytes, value: dict[str, Any]) -> dict[str, Any]:
@@ -198,6 +203,10 @@ class JobSpecs:
             await (await producer.send(topics.JOB_SPECS.name, b"", key=self._specs[each].key))
             del self._specs[each]
         return len(old)
+
+
+def _job_of(key: bytes) -> str:
+    return key.decode(errors="replace").split("/")[1]
 
 
 def _purpose(key: bytes) -> str:

@@ -4,6 +4,7 @@ import pytest
 from tests.kits.log_builder import Story
 from tests.kits.memory_bus import MemoryBus, MemoryCluster
 
+from bailiff_admission import job_specs
 from bailiff_admission.job_specs import JobSpecs
 from bailiff_bus import topics
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -66,6 +67,31 @@ async def test_specs_of_other_pools_and_without_a_pool_are_skipped(bus: MemoryBu
     await specs.load(bus, PoolState())
     assert specs.get("train-1", mine) is not None
     assert specs.get("train-1", other) is None
+
+
+async def test_a_topic_that_somebody_fills_takes_bounded_memory_and_hides_no_spec(
+    bus: MemoryBus, story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With specs of invented jobs, of a known job, under one key, and erased ones."""
+    digest = await stored(JobSpecs("pool-a"), bus, b"salt")
+    demand = JobDemand(job="train-1", tasks=(TaskGroup(cpu_milli=1),))
+    story.cycle(JobSubmitted(request=RequestId(source="/a", id="1", digest="0" * 64), demand=demand, spec_digest=digest))
+    producer = await bus.producer()
+    value = bus.cluster.messages(topics.JOB_SPECS.name, 0)[0].value
+    monkeypatch.setattr(job_specs, "MAX_UNNAMED_BYTES", 10 * len(value))
+    for number in range(100):
+        await stored(JobSpecs("pool-a"), bus, b"%d" % number, f"invented-{number}")
+        await stored(JobSpecs("pool-a"), bus, b"%d" % number)
+        await (await producer.send(topics.JOB_SPECS.name, b"x" * 100, key=b"pool-a/invented/1"))
+    again = await stored(JobSpecs("pool-a"), bus, b"salt")
+    specs = JobSpecs("pool-a")
+    await specs.load(bus, story.state)
+    assert again == digest
+    assert specs.get("train-1", digest) is not None
+    assert len(specs._specs) <= 11
+    assert not specs._undecryptable
+    erased = await specs.erase_old(producer, story.state)
+    assert 0 < erased <= 10, "the rest at later starts"
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"{}", b'{"encrypted":"AAAA"}', b'{"salt":"00","spec":{"command":["another"]}}'])

@@ -1,16 +1,32 @@
 """The registry of topics, its limits, and the start-up check."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from bailiff_bus import topics
+from bailiff_bus.grants import readers
+from bailiff_bus.topics import Topic
 from bailiff_core.model.message import MESSAGE_TYPES
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_every_message_type_has_one_topic_and_no_topic_holds_unknown_ones() -> None:
     listed = [schema for topic in topics.TOPICS.values() for schema in topic.schemas if schema.startswith("bailiff.")]
     assert sorted(listed) == sorted(MESSAGE_TYPES)
+
+
+@pytest.mark.parametrize("topic", topics.TOPICS.values(), ids=lambda topic: topic.name)
+def test_readers_of_every_topic_want_a_signature_or_there_is_a_reason(topic: Topic) -> None:
+    """And whatever a service reads says which test shows what becomes of the rest."""
+    tests = re.findall(r"`(tests/[^`]+)`", topic.otherwise)
+    assert [each for each in tests if not (ROOT / each).is_file()] == []
+    assert not topic.signed_by.startswith("nobody") or ":" in topic.signed_by
+    services = set(readers(topic)) - {"console", "client", "operator"}
+    assert tests or topic.otherwise == "as proposals" or not services
 
 
 def test_the_audit_log_is_kept_for_ever() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from bailiff_bus.grants import PRINCIPALS
-from bailiff_bus.topics import Topic
+from bailiff_bus.topics import KIB, Topic
 from bailiff_core.records import AUDIT_TYPES
 from bailiff_service.metrics import metrics_table
 
@@ -37,6 +37,14 @@ ACCESS_END = """
 and reads the brokers' settings (`Describe` and `DescribeConfigs` on the cluster). Kafka adds `Describe` to `Read`, `Write`
 and `Alter`. An idempotent producer needs no right of its own. No service uses transactions, so there are no transactional
 ids. The query API reads PostgreSQL only and needs no user.
+"""
+
+TRUST_INTRO = """
+## What a reader believes
+
+Access lists say who may write. This is what readers do whoever has written, in a pool with a root key. The columns are declared
+with the topic (`libs/bus/bailiff_bus/topics.py`); no topic is without them.
+
 """
 
 
@@ -115,7 +123,17 @@ def access_page() -> str:
     head = "| user of Kafka | purpose | `Write` on topics | `Read` on topics | `DescribeConfigs` on topics | `Read` on groups "
     head += "| `Describe` on groups |"
     creators = ", ".join(f"`{principal.name}`" for principal in PRINCIPALS.values() if principal.creates_topics)
-    return ACCESS_INTRO + table(head, rows) + ACCESS_END.format(creators=creators)
+    return ACCESS_INTRO + table(head, rows) + ACCESS_END.format(creators=creators) + TRUST_INTRO + _trust_table()
+
+
+def _trust_table() -> str:
+    rows = [
+        f"| `{topic.name}` | {', '.join(written_by(topic))} | {', '.join(read_by(topic)) or '–'} | {topic.signed_by} "
+        f"| {topic.max_message_bytes // KIB} KiB | {retention_text(topic)} | {topic.otherwise} |"
+        for topic in topics()
+    ]
+    head = "| topic | written by | read by | a reader wants the signature of | a message | kept | otherwise, and too much |"
+    return table(head, rows)
 
 
 def _names(of: tuple[Topic, ...], all_of: str = "") -> str:
