@@ -1,7 +1,8 @@
 """Somebody attacks a running system: without a key, with one of their own, or with a stolen one. It is refused, or found.
 
 On a real Kafka, with the keys that `make up` makes, an auditor and a witness. In this file's order: nobody's key, a node's key,
-victim selection's key, and last whoever may write to Kafka's disk; at the end `bailiff doctor` names all of it.
+victim selection's key, and last whoever may write to Kafka's disk; at the end `bailiff doctor` names all of it. The same again
+with access lists (`SECURE=1`): the attacker is then the user that may do everything, the operator has an operator's rights.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from tests.kits.system import POLICY, System, Watch
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
+from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages.commands import Evict, RecordRef, StartTask, TaskAssignment
 from bailiff_bus.messages.progress import StartEviction
 from bailiff_bus.messages.proposals import ProposalBatch
@@ -31,6 +33,7 @@ from bailiff_core.records.facts import ClockAdvanced, InputRejected, JobSubmitte
 from bailiff_core.records.job_requests import SubmitJob
 from bailiff_core.records.pool_requests import AcceptTruncation
 from bailiff_core.victims.batch import compute_proposals
+from bailiff_devstack.secure_kafka import SecureKafka
 from bailiff_log.credentials import read_credentials
 from bailiff_log.keys import new_private_key
 from bailiff_log.message_signatures import wrap_with_key
@@ -41,18 +44,26 @@ SELECTION = POLICY.preemption.model_copy(update={"selection_timeout": 600_000_00
 PATIENT = POLICY.model_copy(update={"preemption": SELECTION})
 
 
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+@pytest.fixture(scope="module", params=[pytest.param("plain"), pytest.param("secure", marks=pytest.mark.long)])
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """One machine with eight GPUs. A separate system: its log will contain orphans."""
-    env = {"BAILIFF_SEAL_RECORDS": "1"}
-    with System(tmp_path_factory.mktemp("attacks"), pools={"pool-a": 1}, audited=True, env=env, policy=PATIENT) as made:
+    folder, env = tmp_path_factory.mktemp("attacks"), {"BAILIFF_SEAL_RECORDS": "1"}
+    kafka = SecureKafka(folder / "kafka", progress=print) if request.param == "secure" else None
+    with System(folder, kafka=kafka, pools={"pool-a": 1}, audited=True, env=env, policy=PATIENT) as made:
         yield made
 
 
 @pytest.fixture
 async def pool(system: System) -> AsyncIterator[Watch]:
-    async with system.watch("pool-a") as watching:
-        yield watching
+    """Reads as an operator, and sends as the attacker."""
+    kafka = system.stack.kafka
+    bus = KafkaBus(kafka.superuser() if isinstance(kafka, SecureKafka) else kafka.settings("operator"))
+    try:
+        async with system.watch("pool-a") as watching:
+            watching.producer = await bus.producer()
+            yield watching
+    finally:
+        await bus.close()
 
 
 async def rejected(pool: Watch, code: str) -> InputRejected:

@@ -62,7 +62,7 @@ async def everything(bus: KafkaBus) -> list[Message]:
 
 def command(stack: Stack | None, *arguments: str, code: int = 0) -> str:
     """The output of `bailiff`, which must end with this exit code."""
-    env = {"BAILIFF_KAFKA__BOOTSTRAP": stack.kafka.bootstrap if stack is not None else "127.0.0.1:1"}
+    env = stack.kafka_environment("operator") if stack is not None else {"BAILIFF_KAFKA__BOOTSTRAP": "127.0.0.1:1"}
     done = subprocess.run(
         [sys.executable, "-m", "bailiff", *arguments],
         env={**os.environ, **env},
