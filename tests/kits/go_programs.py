@@ -12,6 +12,8 @@ import pytest
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 BUILD_S = 3600
+builds = pytest.mark.timeout(BUILD_S)
+"""For tests that do so: on a busy machine the first one takes longer than any test may."""
 
 
 def built(name: str, build: Callable[[Path], None]) -> Path:

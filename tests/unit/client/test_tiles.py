@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.kits.go_programs import built, go
+from tests.kits.go_programs import builds, built, go
 from tests.kits.log_builder import Story
 from tests.kits.receipts import POOL, SealedStory, messages_of, sealed
 from typer.testing import CliRunner
@@ -202,6 +202,7 @@ def fsck(folder: Path) -> str:
         return (no.stderr or b"").decode()
 
 
+@builds
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [5, 256, 300, 1_030])
 async def test_tessera_verifies_an_export(tmp_path: Path, size: int) -> None:
@@ -210,6 +211,7 @@ async def test_tessera_verifies_an_export(tmp_path: Path, size: int) -> None:
     assert f"Successfully fsck'd log with size {size}" in fsck(tmp_path)
 
 
+@builds
 @pytest.mark.slow
 async def test_tessera_finds_what_was_changed(tmp_path: Path) -> None:
     log = sealed(grown(600), 600)
@@ -224,6 +226,7 @@ async def test_tessera_finds_what_was_changed(tmp_path: Path) -> None:
         assert "fsck.go" in said or "fsck failed" in said, path
 
 
+@builds
 @pytest.mark.slow
 async def test_tessera_verifies_an_export_that_grew(tmp_path: Path) -> None:
     story = grown(200)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from tests.kits.go_programs import built, go
+from tests.kits.go_programs import builds, built, go
 from tests.kits.waiting import until
 from tests.unit.console.auth.kit import application, auth_with, browser, is_problem
 
@@ -21,7 +21,7 @@ SERVER = "github.com/zitadel/oidc/v3/example/server@v3.52.0"
 URL, NAME = "https://bailiff.example.org", "bailiff.example.org"
 PERSON = {"username": "test-user@localhost", "password": "verysecure"}
 
-pytestmark = pytest.mark.slow
+pytestmark = [builds, pytest.mark.slow]
 
 
 @pytest.fixture
