@@ -20,7 +20,7 @@ from tests.kits.memory_bus import MemoryCluster
 
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Receipt, Span
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Receipt, Span, TopicMissing
 from bailiff_core.records import ChainHead, Record, Wire, encode, record_hash
 from bailiff_core.records.facts import ClockAdvanced, PoolCreated, WriterStarted
 from bailiff_log import reader as log_reader
@@ -445,7 +445,7 @@ async def test_readers_that_come_go_and_move_read_what_is_stored(world: World, s
 
 async def test_no_such_topic(world: World) -> None:
     bus = await world.client()
-    with pytest.raises(KeyError):
+    with pytest.raises(TopicMissing, match="topic there-is-none does not exist"):
         await bus.spans("there-is-none")
 
 

@@ -12,7 +12,7 @@ from tests.kits.kafka import TestKafka, impatient, kafka, make_topic, private_ka
 
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.port import BusUnavailable, Message, Reader
+from bailiff_bus.port import BusUnavailable, Message, Reader, TopicMissing
 from bailiff_bus.topic_admin import create_topics
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.facts import ClockAdvanced, PoolCreated, WriterStarted
@@ -103,7 +103,7 @@ async def test_topics_are_created_once_by_several_at_once_and_never_with_fewer_r
         with pytest.raises(BusUnavailable, match=refusal):
             await create_topics(broker.bootstrap, pools=1)
         bus = KafkaBus(broker.bootstrap)
-        with pytest.raises(KeyError):
+        with pytest.raises(TopicMissing):
             await bus.spans(topics.AUDIT.name)
         await bus.close()
         made = await asyncio.gather(*(create_topics(broker.bootstrap, pools=2, replication=1) for _ in range(3)))

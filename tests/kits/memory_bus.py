@@ -27,6 +27,7 @@ from bailiff_bus.port import (
     Reader,
     Receipt,
     Span,
+    TopicMissing,
     Wanted,
 )
 from bailiff_bus.topics import TOPICS, check_size
@@ -133,7 +134,9 @@ class MemoryCluster:
                 group.assign()
 
     def partitions(self, topic: str) -> list[Partition]:
-        """The partitions of the topic. Raises `KeyError` if it does not exist."""
+        """The partitions of the topic. Raises `TopicMissing`."""
+        if topic not in self._topics:
+            raise TopicMissing(topic)
         return self._topics[topic]
 
     def messages(self, topic: str, partition: int) -> list[Message]:
@@ -407,7 +410,7 @@ class MemoryProducer:
             raise BusUnavailable(f"this producer has stopped: {self._failure}")
         try:
             count = len(self._bus.cluster.partitions(topic))
-        except KeyError:
+        except TopicMissing:
             count = 0
         if not count or (partition or 0) >= count:
             raise BusUnavailable(self._fail(f"{topic}/{partition or 0} does not exist"))

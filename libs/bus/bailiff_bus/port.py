@@ -63,6 +63,13 @@ class AccessDenied(BusUnavailable):
     """The access lists refuse this to the connected user. The text names the resource. Rights may be granted at any time."""
 
 
+class TopicMissing(BusUnavailable):
+    """The topic does not exist, or no longer. It may be created at any time."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic} does not exist: run `bailiff topics create`")
+
+
 class OffsetOutOfRange(Exception):
     """The position is no longer (or not yet) in the topic."""
 
@@ -145,7 +152,7 @@ class Bus(Protocol):
     """A log of topics."""
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
-        """The offset range of each partition. Raises `BusUnavailable`; `KeyError` if the topic does not exist."""
+        """The offset range of each partition. Raises `BusUnavailable`, `TopicMissing`."""
         ...
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:

@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from bailiff_bus.port import AccessDenied, BusUnavailable
+from bailiff_bus.port import AccessDenied, BusUnavailable, TopicMissing
 from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_core.records import AUDIT_TYPES
 from bailiff_core.records.wire import UnreadableRecord
@@ -215,11 +215,12 @@ class ServiceRunner(Generic[Settings]):
     async def _wait_for_kafka(self, failures: int, error: BaseException) -> None:
         if self._stop.is_set():
             return
-        denied = isinstance(error, AccessDenied)
-        self._waiting_for = str(error) if denied else f"unreachable: {error or 'no answer'}"
+        answered = isinstance(error, AccessDenied | TopicMissing)
+        self._waiting_for = str(error) if answered else f"unreachable: {error or 'no answer'}"
         self._metrics.kafka_outages.inc()
         bootstrap = self._settings.kafka.bootstrap
-        what = "Kafka denies access: trying again" if denied else f"Kafka is unreachable: waiting for {bootstrap}"
+        lacks = "Kafka denies access" if isinstance(error, AccessDenied) else "Kafka lacks a topic"
+        what = f"{lacks}: trying again" if answered else f"Kafka is unreachable: waiting for {bootstrap}"
         self._log.warning(f"{what} (attempt {failures})", reason=str(error))
         await self._pause(min(MIN_BACKOFF_S * 2 ** min(failures - 1, 10), MAX_BACKOFF_S), self._stop)
 

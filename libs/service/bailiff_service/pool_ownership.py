@@ -14,7 +14,7 @@ from bailiff_bus import topics
 from bailiff_bus.assignment import Assigned
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages.dead_letters import Alarm
-from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange, open_producer
+from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange, TopicMissing, open_producer
 from bailiff_core.decision_cycle import build_indices
 from bailiff_core.model.state import PoolState
 from bailiff_log.projection import Projection, StateDiverged
@@ -193,10 +193,8 @@ async def check_topics(bus: Bus) -> None:
     try:
         found = await bus.topic_settings(topics.AUDIT.name)
         faults = topics.check_audit_settings(found, int(found["brokers"]))
-    except KeyError:
-        raise MustStop(
-            ExitCode.KAFKA_SETTINGS, f"topic {topics.AUDIT.name} does not exist: run `bailiff topics create` first"
-        ) from None
+    except TopicMissing as error:
+        raise MustStop(ExitCode.KAFKA_SETTINGS, str(error)) from None
     if faults:
         raise MustStop(ExitCode.KAFKA_SETTINGS, "; ".join(faults))
 

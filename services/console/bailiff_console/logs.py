@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from bailiff.render.plain_text import harmless_output
 from bailiff.render.serializers.times import moment
 from bailiff_bus import topics
-from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange
+from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, TopicMissing
 from bailiff_console.actions.routes import WithRequestService
 from bailiff_console.auth.routes import SignedIn
 from bailiff_console.live.change import event
@@ -138,7 +138,7 @@ class _Stream(EventStream):
         yield b"retry: %d\n\n" % RETRY_MS
         try:
             spans = await self._bus.spans(topics.JOB_LOGS.name)
-        except KeyError:
+        except TopicMissing:
             spans = {}  # a release before this topic created the topics
         begins = {number: max(span.begin, span.end - LOOKBACK) if self._back else span.end for number, span in spans.items()}
         if self._back and any(begins[number] > span.begin for number, span in spans.items()):

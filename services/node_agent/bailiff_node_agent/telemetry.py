@@ -37,8 +37,6 @@ async def send_telemetry(bus: Bus, agents: Sequence[Agent], every_s: float, cloc
                         await batch.first
         except BusUnavailable as error:
             logger().warning("telemetry: Kafka unavailable, trying again", why=str(error))
-        except KeyError:
-            logger().warning(f"there is no topic {topics.TELEMETRY.name}: run `bailiff topics create`")
         await asyncio.sleep(every_s)
 
 

@@ -96,11 +96,7 @@ class RollupService:
     async def _check(self) -> None:
         await check_topics(self._bus)
         for topic in (topics.ROLLUPS, topics.TELEMETRY, topics.ROLLUP_STATE):
-            try:
-                found = await self._bus.spans(topic.name)
-            except KeyError:
-                text = f"topic {topic.name} does not exist: run `bailiff topics create`"
-                raise MustStop(ExitCode.KAFKA_SETTINGS, text) from None
+            found = await self._bus.spans(topic.name)
         if len(found) < len(await self._bus.spans(topics.AUDIT.name)):
             text = f"{topics.ROLLUP_STATE.name} has fewer partitions than the log: run `bailiff topics create` again"
             raise MustStop(ExitCode.KAFKA_SETTINGS, text)

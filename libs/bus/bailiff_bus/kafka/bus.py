@@ -9,7 +9,7 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from bailiff_bus.assignment import Assigned
 from bailiff_bus.kafka_settings import KafkaSettings
-from bailiff_bus.port import GroupMembership, Producer, Reader, Span, Wanted
+from bailiff_bus.port import GroupMembership, Producer, Reader, Span, TopicMissing, Wanted
 
 from .admin import connected_admin, raise_for_error
 from .client_logging import redirect_client_logs
@@ -114,8 +114,8 @@ class KafkaBus:
 
 
 def _check_described(described: Mapping[str, Any], topic: str) -> None:
-    """Raise `KeyError` for a topic that does not exist; Kafka's error where it may not be described."""
+    """Raise `TopicMissing`; Kafka's error where it may not be described."""
     if described["error_code"] == TopicAuthorizationFailedError.errno:
         raise TopicAuthorizationFailedError(topic)
     if not described["partitions"]:
-        raise KeyError(topic)
+        raise TopicMissing(topic)

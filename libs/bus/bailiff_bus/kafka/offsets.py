@@ -15,7 +15,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 
-from bailiff_bus.port import Span
+from bailiff_bus.port import Span, TopicMissing
 
 RETRY_S = 0.1
 BEGIN, END = -2, -1  # timestamps that stand for them
@@ -25,7 +25,7 @@ _CONSUMER, _READ_UNCOMMITTED = -1, 0
 async def query_spans(client: AIOKafkaClient, topic: str) -> Mapping[int, Span]:
     """The offset range of each partition. Tries again while a broker does not answer, without end.
 
-    Raises `KeyError` for a topic that does not exist.
+    Raises `TopicMissing`.
     """
     while True:
         try:
@@ -50,7 +50,7 @@ async def _leaders(client: AIOKafkaClient, topic: str) -> Mapping[int, int]:
     if code == TopicAuthorizationFailedError.errno:
         raise TopicAuthorizationFailedError(topic)
     if not partitions:
-        raise KeyError(topic)
+        raise TopicMissing(topic)
     leaders = {partition: leader for _, partition, leader, *_ in partitions}
     if min(leaders.values()) < 0:
         raise LeaderNotAvailableError(topic)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from bailiff_bus import topics
-from bailiff_bus.port import READ_LIMIT, OffsetOutOfRange
+from bailiff_bus.port import READ_LIMIT, OffsetOutOfRange, TopicMissing
 from bailiff_bus.topics import message_size
 from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
@@ -246,7 +246,7 @@ class Client:
         """
         try:
             return await self.bus.spans(topic)
-        except KeyError:
+        except TopicMissing:
             advice = "create it: bailiff topics create"
             raise ClientError(ExitCode.NOT_FOUND, f"Kafka has no topic {topic}", advice) from None
 

@@ -11,7 +11,7 @@ from typing import Literal
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages.dead_letters import Alarm
-from bailiff_bus.port import AccessDenied, Bus, Message, OffsetOutOfRange
+from bailiff_bus.port import AccessDenied, Bus, Message, OffsetOutOfRange, TopicMissing
 from bailiff_core.fold.log import is_proven
 from bailiff_core.humanize import user_text
 from bailiff_core.model.certificate import Role
@@ -26,12 +26,14 @@ READ_S = 0.5
 UNREAD = "alarms-unread"
 REFUSALS = frozenset(
     {
+        "inputs-lost",
         "commands-refused",
         "record-not-signed",
         "proposal-not-reproduced",
         "request-not-verified",
         "log-truncated",
         "spec-replaced",
+        "spec-missing",
         "eviction-not-ordered",
         "seal-foreign",
         "seal-key-unknown",
@@ -39,11 +41,12 @@ REFUSALS = frozenset(
         "archive-forked",
         "archive-log-broken",
         "archive-log-lost",
+        "archive-not-sealed",
         "state-diverged",
         UNREAD,
     }
 )
-"""Alarms about messages that somebody sent who may not, or that are not true."""
+"""Alarms about messages that somebody sent who may not, that are not true, or that are gone."""
 SENDERS: tuple[Role, ...] = ("admission", "victim-selection", "eviction-executor", "auditor")
 
 
@@ -141,7 +144,7 @@ class PoolAlarms:
         topic = topics.ALARMS.name
         try:
             spans = await self._bus.spans(topic)
-        except KeyError:
+        except TopicMissing:
             return
         starts = {}
         for number, span in spans.items():

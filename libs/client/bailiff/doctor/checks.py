@@ -23,7 +23,7 @@ from bailiff_bus import topics
 from bailiff_bus.grants import PRINCIPALS, principal_of
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.messages.seals import CheckpointRefused
-from bailiff_bus.port import AccessDenied, BusUnavailable
+from bailiff_bus.port import AccessDenied, BusUnavailable, TopicMissing
 from bailiff_core.humanize import approval_advice, count_text, duration_text, first_names
 from bailiff_core.model.snapshots import checkpointing, driver_of
 from bailiff_core.model.state import ENDED, PoolState
@@ -129,7 +129,7 @@ async def _brokers(client: Client) -> int:
     """Number of brokers; 0 before the topics exist, and where their settings may not be read."""
     try:
         return int((await client.bus.topic_settings(topics.AUDIT.name)).get("brokers", 0))
-    except (KeyError, AccessDenied):
+    except (TopicMissing, AccessDenied):
         return 0
 
 
@@ -174,7 +174,7 @@ async def topic_checks(client: Client, brokers: int) -> AsyncIterator[Check]:
     for topic in topics.TOPICS.values():
         try:
             settings = await client.bus.topic_settings(topic.name)
-        except KeyError:
+        except TopicMissing:
             missing.append(topic.name)
             continue
         except AccessDenied:
@@ -242,7 +242,7 @@ async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
     name, topic = f"witness {pool}", topics.COSIGNATURES.name
     try:
         spans = await client.bus.spans(topic)
-    except (KeyError, AccessDenied):
+    except (TopicMissing, AccessDenied):
         return
     tails = {number: type(span)(max(span.begin, span.end - MAX_COSIGNATURES), span.end) for number, span in spans.items()}
     newest: dict[str, tuple[int, bool, Cosigned, CosignatureBody]] = {}  # when cosigned, whether refused since
@@ -397,7 +397,7 @@ async def clock_check(client: Client, *, probe: bool) -> Check:
     for topic in (topics.NODE_REPORTS.name, topics.AUDIT.name):
         try:
             spans = await client.bus.spans(topic)
-        except (KeyError, AccessDenied):
+        except (TopicMissing, AccessDenied):
             continue
         tails = {number: type(span)(max(span.begin, span.end - 1), span.end) for number, span in spans.items()}
         async for message in client.messages(topic, tails):

@@ -12,7 +12,7 @@ from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.grants import PRINCIPALS
 from bailiff_bus.messages.reports import NodeHeartbeat, ReportBody
-from bailiff_bus.port import AccessDenied, Message, Span
+from bailiff_bus.port import AccessDenied, Message, Span, TopicMissing
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.state import SILENT_AFTER, Node, PoolState
 from bailiff_core.records.wire import time_text
@@ -154,7 +154,7 @@ async def last_reports(client: Client, state: PoolState, most: int = MAX_REPORTS
     topic = topics.NODE_REPORTS.name
     try:
         spans = await client.bus.spans(topic)
-    except (KeyError, AccessDenied):
+    except (TopicMissing, AccessDenied):
         return LastReports({}, None, {})
     tails = {number: Span(max(span.begin, span.end - most), span.end) for number, span in spans.items()}
     try:

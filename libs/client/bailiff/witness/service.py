@@ -93,11 +93,7 @@ class WitnessService:
 
     async def _check(self) -> None:
         for topic in (topics.SEALS, topics.COSIGNATURES) if self._pools else ():
-            try:
-                await self._bus.spans(topic.name)
-            except KeyError:
-                text = f"topic {topic.name} does not exist: run `bailiff topics create`"
-                raise MustStop(ExitCode.KAFKA_SETTINGS, text) from None
+            await self._bus.spans(topic.name)
 
     def _followers(self, cosigner: Cosigner) -> list[Awaitable[None]]:
         trusted = frozenset(self._settings.witness_trust)

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from bailiff.client.client import Client
 from bailiff.render.serializers.times import moment
 from bailiff_bus import topics
-from bailiff_bus.port import Bus, BusUnavailable, Span
+from bailiff_bus.port import Bus, BusUnavailable, Span, TopicMissing
 from bailiff_core.views import Moment
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
@@ -131,7 +131,7 @@ class Pools:
         try:
             self._spans = await self._watch.spans(topics.AUDIT.name)
             await self._discover(group)
-        except KeyError:
+        except TopicMissing:
             self._spans = {}  # the topics do not exist yet
         except BusUnavailable as error:
             if self._silent_since is None:

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from bailiff.render.serializers.times import moment
 from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
-from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, Reader
+from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, Reader, TopicMissing
 from bailiff_bus.topics import TELEMETRY
 from bailiff_core.model.mig import listed_devices
 from bailiff_core.views import Moment
@@ -57,7 +57,7 @@ class Telemetry:
                     await self._follow(reader)
                 finally:
                     await reader.close()
-            except KeyError:
+            except TopicMissing:
                 pass  # nobody has made the topic yet
             except (BusUnavailable, OffsetOutOfRange) as error:
                 logger().info("telemetry is unavailable", why=str(error))

@@ -1,0 +1,66 @@
+"""A topic that is deleted while jobs are submitted and preempted: who reads it waits, says so, and goes on once it is back."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from tests.kits.archived_pool import bailiff
+from tests.kits.load import load, preempted
+from tests.kits.system import System
+
+from bailiff_bus import topics
+from bailiff_bus.kafka import connected_admin
+from bailiff_bus.topic_admin import create_topics
+from bailiff_core.records.facts import InputsLost, JobSubmitted
+
+pytestmark = pytest.mark.timeout(600)
+
+POOL = "pool-a"
+WAITS = {
+    topics.REQUESTS.name: "admission",
+    topics.PROPOSALS.name: "admission",
+    topics.EVICTION_PROGRESS.name: "admission",
+    topics.NODE_REPORTS.name: "admission",
+    topics.NODE_COMMANDS.name: "node-agent",
+}
+"""Who reads it all the time."""
+SAMPLE = (topics.REQUESTS.name, topics.NODE_COMMANDS.name)
+
+
+@pytest.fixture(scope="module")
+def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """A separate system: its topics are deleted."""
+    with System(tmp_path_factory.mktemp("gone"), pools={POOL: 1}) as system:
+        yield system
+
+
+@pytest.mark.parametrize("topic", [pytest.param(each, marks=() if each in SAMPLE else pytest.mark.long) for each in WAITS])
+async def test_a_topic_deleted_under_load_is_waited_for_and_named(lone: System, topic: str) -> None:
+    service = WAITS[topic]
+    async with lone.watch(POOL) as pool:
+        await pool.clear()
+        async with load(lone, POOL, topic.removeprefix("bailiff.")):
+            await preempted(pool)
+            async with connected_admin(lone.stack.kafka.settings("operator")) as admin:
+                await admin.delete_topics([topic])
+
+            async def named() -> bool:
+                _, text = await lone.get(service, "/readyz")
+                return f"topic {topic} does not exist" in text
+
+            await pool.until_true(f"{service} says that it waits for the topic", named)
+            found = await asyncio.to_thread(bailiff, lone.stack, "doctor", code=1)
+            assert topic in next(each["found"] for each in found if each["check"] == "topics")
+            lone.stack.processes.check()
+            before = len(pool.facts(JobSubmitted))
+            await create_topics(lone.stack.kafka.settings("operator"), pools=1)
+            pool.producer = await pool.bus.producer()
+            await pool.until("requests are read again", lambda _: len(pool.facts(JobSubmitted)) > before)
+            await preempted(pool)
+        if service == "admission":
+            assert pool.facts(InputsLost, topic=topic)
+            await pool.until_alarm("inputs-lost", mentions=topic)
+            assert "inputs-lost from admission" in await asyncio.to_thread(lone.command, POOL, "doctor")
+        await asyncio.to_thread(lone.wait_ready)
+        await pool.verify(orphans=True)
+        assert "Traceback" not in lone.log_of(service)
