@@ -142,7 +142,7 @@ def _print_use(state: Path, stack: Stack, addresses: dict[str, str], connect: st
     print(
         f"""
 Bailiff is running. Console: {stack.console_link}
-Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
+Kafka: {stack.kafka.settings("operator").bootstrap}; state and logs: {state}/
 
   {connect} PATH=$PWD/.venv/bin:$PATH
   bailiff submit --name llm-1 --gpus 8 -- sleep 600       # a training job on all GPUs
