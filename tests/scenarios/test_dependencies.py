@@ -6,6 +6,7 @@ from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 from bailiff.client.errors import ClientError
 from bailiff.client.job_parser import job_from
 from bailiff.render.serializers.jobs import job_rows
+from bailiff_core.explain.dependencies import dependency_sentences
 from bailiff_core.explain.job import explain_job
 from bailiff_core.model.demand import Dependency
 
@@ -117,6 +118,21 @@ def test_a_preempted_or_restarted_dependency_has_not_ended() -> None:
     story.holds()
 
 
+def test_of_an_array_that_it_waits_for_the_first_are_named_and_the_others_counted() -> None:
+    story = one_node()
+    story.runs("sweep-0", gpus=4)
+    names = [f"sweep-{index}" for index in range(1, 100)]
+    for name in names:
+        story.submit(name, gpus=4)
+    submit_after(story, "collect", "sweep-0", *names, gpus=1)
+    texts = [sentence.text for sentence in dependency_sentences(story.state, story.state.jobs["collect"])]
+    assert texts[:3] == [
+        "It waits for sweep-0, sweep-1, sweep-2, sweep-3, sweep-4 and 95 more to succeed.",
+        "sweep-0 is running.",
+        "sweep-1, sweep-2, sweep-3, sweep-4, sweep-5 and 94 more are pending.",
+    ]
+
+
 def test_explain_and_list_say_what_it_waits_for() -> None:
     story = one_node()
     story.runs("prep", gpus=1)
@@ -135,7 +151,7 @@ def test_explain_and_list_say_what_it_waits_for() -> None:
         "waits for prep to succeed",
         None,
     )
-    assert rows["clean"]["note"] == "waits for prep to end and load to end"
+    assert rows["clean"]["note"] == "waits for prep and load to end"
     story.ends("prep", code=0, after=MINUTE)
     rows = {row["job"]: row for row in job_rows(story.state, story.time + MINUTE)}
     assert rows["train"]["state"] == "starting"

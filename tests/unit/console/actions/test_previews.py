@@ -265,7 +265,7 @@ def test_a_job_waits_for_an_array_or_for_what_matches_a_pattern(log_writer: LogW
         text = f"name: next\nproject: speech\ncommand: x\nafter: [{after}]\n"
         return task_result(log_writer, "plan", yaml=text, project=None, user="ada")
 
-    assert planned("sweep")["answer"]["reason"] == "it waits for sweep-0 to succeed and sweep-1 to succeed"
+    assert planned("sweep")["answer"]["reason"] == "it waits for sweep-0 and sweep-1 to succeed"
     assert planned("'*p-1:ended'")["sentences"][0].endswith("would be pending: it waits for sweep-1 to end")
     assert [(each["line"], each["detail"]) for each in planned("'prep*'")["errors"]] == [(4, "no job of ada matches 'prep*'")]
     request = task_result(log_writer, "job", yaml="name: next\nproject: speech\ncommand: x\nafter: 'sweep*'\n", user="ada")
