@@ -144,7 +144,8 @@ def test_drain_lists_affected_jobs_and_asks_for_confirmation(bailiff: Run, log_w
     ]
     assert "nothing was requested" in shown.output
     assert log_writer.state.nodes[0].drain is None
-    assert bailiff("drain", "gpu-01").exit_code != 0  # no confirmation
+    unasked = bailiff("drain", "gpu-01")  # nobody could answer
+    assert (unasked.exit_code, "use --yes" in unasked.output, "[y/N]" in unasked.output) == (2, True, False)
     assert log_writer.state.nodes[0].drain is None
     done = bailiff("drain", "gpu-01", "--fast", "--reason", "driver", "--yes")
     assert done.exit_code == 0, done.output

@@ -11,6 +11,7 @@ from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import duration_text
 
 from .jobs import Reason, micros_of
+from .policy_confirmation import on_terminal
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ async def drain(
             session.say(f"{node} becomes unschedulable; its jobs {WHAT[mode]}{by}")
         if dry_run:
             session.say("nothing was requested (--dry-run)")
-        elif not yes and not session.for_people:
+        elif not yes and not (session.for_people and on_terminal()):
             advice = "use --yes, or --dry-run to see the affected jobs"
             raise ClientError(ExitCode.USAGE, f"drain {node}: confirmation is required", advice)
         elif not yes and not typer.confirm(f"Drain {node}?"):

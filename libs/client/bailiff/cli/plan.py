@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from bailiff_core.plan import PlanAction
 
 
+PLANS = "of a snapshot: bailiff plan snapshot.yaml; of one more job in the live pool: bailiff plan --live job.yaml"
+
+
 @command("plan")
 async def plan(
     session: Session,
@@ -48,7 +51,7 @@ async def plan(
         await _ask_live(session, live)
         return
     if snapshot is None:
-        raise ClientError(ExitCode.USAGE, "expected a snapshot, found nothing", "bailiff plan snapshot.yaml")
+        raise ClientError(ExitCode.USAGE, "expected a snapshot, found nothing", PLANS)
     source = read_source(snapshot)
     found = snapshot_from(source)
     try:
