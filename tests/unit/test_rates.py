@@ -12,6 +12,7 @@ from tests.kits.log_builder import policy
 from tests.kits.signed_pool import POOL, SignedPool
 from tests.unit.bus.virtual_time import in_virtual_time
 
+from bailiff.client.rejections import NEAR_FOR, PoolAlarms
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages.dead_letters import Alarm
@@ -70,6 +71,14 @@ async def test_who_nears_its_rate_is_named_before_anything_is_rejected(tmp_path:
         assert text.startswith("/loud (not verified) is at ")
         assert rejected(pool) == []
         assert len(alarms(pool, "requests-near-limit")) == 2
+        forged = Alarm(severity="warning", code="requests-near-limit", text="mallory is at 99 %", about="user mallory")
+        pool.send(topics.ALARMS.name, *wrap(forged, source="/bailiff/pool-a/admission", id="1", pool=POOL, time_us=pool.now()))
+        shown = PoolAlarms(pool.cluster.client("console"))
+        loud, ada = sorted(await shown.near_rates(pool.state, pool.now()))
+        assert ada.startswith("Ada is at ")
+        assert loud.startswith("/loud (not verified) is at ")
+        assert await shown.near_rates(pool.state, pool.now(), ["user ada", "pool"]) == [ada]
+        assert await shown.near_rates(pool.state, pool.now() + NEAR_FOR, None) == [], "five minutes later"
         for number in range(BURST, 2 * BURST):
             submits(pool, number, ADA)
         await pool.until_rejected("too-many-requests")

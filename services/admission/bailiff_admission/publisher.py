@@ -73,10 +73,10 @@ class Publisher:
         headers, value = self._wrapped(copy, self._clock_and_ids.random_bytes().hex())
         await self.producer.send(topics.JOB_SPEC_COPIES.name, value, key=f"{self._pool}/{copy.grant}".encode(), headers=headers)
 
-    async def alarm(self, severity: str, code: str, text: str, seq: int | None = None) -> None:
+    async def alarm(self, severity: str, code: str, text: str, seq: int | None = None, about: str = "") -> None:
         """Raise an alarm for operators."""
         self._metrics.alarms.labels(self._pool, code).inc()
-        body = Alarm.model_validate({"severity": severity, "code": code, "text": text[:4000], "seq": seq})
+        body = Alarm.model_validate({"severity": severity, "code": code, "text": text[:4000], "seq": seq, "about": about[:300]})
         headers, value = self._wrapped(body, self._clock_and_ids.random_bytes().hex())
         await (await self.producer.send(topics.ALARMS.name, value, key=self._pool.encode(), headers=headers))
 

@@ -180,7 +180,8 @@ class Reactions:
             if rate.percent < NEAR_PERCENT or boot - self._near_at.get(rate.of, -LIMITED_ALARM_EVERY) < LIMITED_ALARM_EVERY:
                 continue
             self._near_at[rate.of] = boot
-            await self._publisher.alarm("warning", "requests-near-limit", _near_text(rate))
+            about = f"{rate.of} {rate.name}".rstrip()
+            await self._publisher.alarm("warning", "requests-near-limit", _near_text(rate), about=about)
 
     async def report_troubles(self, state: PoolState, heartbeat: NodeHeartbeat) -> None:
         """Raise an alarm when an agent has refused more commands than before, which somebody sends without the right key, or

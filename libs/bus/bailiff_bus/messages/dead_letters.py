@@ -19,9 +19,10 @@ class DeadLetter(MessageBody):
 
 
 class Alarm(MessageBody):
-    """A condition that an operator should check."""
+    """A condition that an operator should check. about: whom it concerns, where alarms of a kind are about several."""
 
     severity: Literal["warning", "critical"]
     code: str
     text: Annotated[str, Field(max_length=4000)]
     seq: Count | None = None
+    about: Annotated[str, Field(max_length=300)] = ""

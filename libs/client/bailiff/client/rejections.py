@@ -5,6 +5,7 @@ Rejected inputs are in the state of the log. What agents, the auditor and reader
 """
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,13 +14,14 @@ from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_bus.port import AccessDenied, Bus, Message, OffsetOutOfRange, TopicMissing
 from bailiff_core.fold.log import is_proven
-from bailiff_core.humanize import user_text
+from bailiff_core.humanize import duration_text, user_text
 from bailiff_core.model.certificate import Role
 from bailiff_core.model.state import PoolState
 from bailiff_log.message_signatures import Trust, check_sender, trust_of
 from bailiff_log.reader import AuditReader
 
 MAX_READ = 50_000  # messages of each partition at once: seconds
+NEAR_FOR = 300_000_000
 MAX_KINDS = 100  # of each proven sender, and of all others together
 MAX_IDS = 1_000  # of each kind, to count an alarm that somebody sends again once
 READ_S = 0.5
@@ -110,6 +112,7 @@ class _Kind:
 
     newest: Rejection
     ids: dict[str, None] = field(default_factory=dict)
+    about: dict[str, Rejection] = field(default_factory=dict)
 
 
 class PoolAlarms:
@@ -139,6 +142,23 @@ class PoolAlarms:
         kinds = [(sender is not None, each.newest) for sender, group in self._found.items() for each in group.values()]
         listed = sorted(kinds, key=lambda each: (each[0], each[1].last or 0), reverse=True)
         return [*((self._unread,) if self._unread is not None else ()), *(each for _, each in listed)]
+
+    async def near_rates(self, state: PoolState, now: int, only: Collection[str] | None = None) -> list[str]:
+        """Who was near a rate in the last minutes, as texts, the newest first; in a pool with a root key, as admission signed it.
+
+        Args:
+            only: Of these alone: `user NAME`, `project NAME`, `pool`.
+        """
+        await self.read(state)
+        found = [
+            (alarm.last or 0, alarm.text)
+            for sender, group in self._found.items()
+            for (code, _), kind in group.items()
+            if code == "requests-near-limit" and sender == ("admission" if self._trust.root_keys else None)
+            for about, alarm in kind.about.items()
+            if (only is None or about in only) and now - (alarm.last or 0) <= NEAR_FOR
+        ]
+        return [f"{text[:1].upper()}{text[1:]}, {duration_text(now - at)} ago." for at, text in sorted(found, reverse=True)]
 
     async def _read_new(self, state: PoolState) -> None:
         topic = topics.ALARMS.name
@@ -197,3 +217,8 @@ class PoolAlarms:
         if len(kind.ids) > MAX_IDS:
             del kind.ids[next(iter(kind.ids))]
         kind.newest = Rejection("alarm", body.code, source, kind.newest.count + 1, last, body.seq, body.text)
+        if body.about:
+            kind.about.pop(body.about, None)
+            kind.about[body.about] = kind.newest
+            if len(kind.about) > MAX_KINDS:
+                del kind.about[next(iter(kind.about))]

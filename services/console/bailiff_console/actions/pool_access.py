@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from bailiff.client.rejections import PoolAlarms
 from bailiff_core.model.state import PoolState
 from bailiff_log.reader import Entry
 
@@ -11,6 +12,9 @@ class FollowedPool(Protocol):
     """A followed pool. on_record: called with each record, once it is folded."""
 
     on_record: Callable[[Entry], None]
+
+    @property
+    def alarms(self) -> PoolAlarms: ...
 
     @property
     def name(self) -> str: ...

@@ -208,13 +208,16 @@ class RequestService:
         fields = {**self._job_fields(principal, yaml), "now": self._now()}
         return await self.worker.run("plan", fields, self.followed(name).state)
 
-    def limits(self, name: str, principal: Principal, project: str | None) -> list[str]:
+    async def limits(self, name: str, principal: Principal, project: str | None) -> list[str]:
         """The limits that are near: for a job of this user in the project, or for all."""
-        state = self.followed(name).state
+        followed = self.followed(name)
+        state, alarms = followed.state, followed.alarms
         if project is None:
-            return near_limits(state)
+            return [*near_limits(state), *await alarms.near_rates(state, self._now())]
         requester = self.names.requester(principal, state)
-        return limits_near(state, requester.actor, requester.verified, project)
+        whose = ["pool", f"project {project}", *([f"user {requester.actor}"] if requester.verified else [])]
+        open_jobs = limits_near(state, requester.actor, requester.verified, project)
+        return [*open_jobs, *await alarms.near_rates(state, self._now(), whose)]
 
     def _job_fields(self, principal: Principal, yaml: str) -> dict[str, Any]:
         """What the worker needs to read a job of this user."""

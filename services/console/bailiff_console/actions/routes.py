@@ -9,11 +9,12 @@ from typing_extensions import TypedDict
 
 from bailiff.audit.log_positions import point
 from bailiff.client.errors import ClientError
+from bailiff_bus.port import BusUnavailable
 from bailiff_console.auth.body import whole_body
 from bailiff_console.auth.headers import OWN
 from bailiff_console.auth.routes import SignedIn
 from bailiff_service.json_response import JsonResponse
-from bailiff_service.problems import ApiError, ErrorDetail, invalid
+from bailiff_service.problems import ApiError, ErrorDetail, invalid, unavailable
 
 from .preview_text import PreviewAnswer
 from .request_parser import MAX_JOB, MAX_POLICY, fields_of, parse_request, text_in
@@ -75,8 +76,12 @@ async def limits(
     request_service: WithRequestService,
     project: Annotated[str | None, Query(description="For a job of the user in it; omitted: for all.", max_length=63)] = None,
 ) -> JsonResponse:
-    """The limits of open jobs that are near, and who was above a limit in the last hour."""
-    return JsonResponse(request_service.limits(pool, principal, project), headers={"cache-control": "no-store"})
+    """The limits of open jobs and the rates that are near, and who was above a limit in the last hour."""
+    try:
+        found = await request_service.limits(pool, principal, project)
+    except BusUnavailable as error:
+        raise unavailable(str(error)) from None
+    return JsonResponse(found, headers={"cache-control": "no-store"})
 
 
 @router.post("/api/pools/{pool}/plan", response_model=JobPlan)

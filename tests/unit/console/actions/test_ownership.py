@@ -11,11 +11,15 @@ from tests.kits.log_builder import policy
 from tests.unit.client.kit import LogWriter, request_id
 from tests.unit.console.actions.kit import RequestService, published, running_console
 
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.identity import SignIn
 from bailiff_core.records import facts
 from bailiff_log.keys import key_id, make_private_key
 from bailiff_log.signatures import verify
+from bailiff_service.clock_and_ids import SYSTEM
 
 JOB = "name: new\ngpus: 1\ncommand: [python, train.py]\n"
 PERMISSIONS = "/api/pools/pool-a/jobs/{}/permissions"
@@ -44,8 +48,15 @@ async def test_the_limits_that_are_near_are_those_of_the_visitor_or_of_all(tmp_p
         near = "/api/pools/pool-a/limits"
         everybody = (await console.console.http.get(near, headers=console.headers)).json()
         assert [text.partition(":")[0] for text in everybody] == ["User bob", "User console/ada"]
+        console.log_writer.now = SYSTEM.wall()
+        for about in ("user bob", "user console/ada", "project research", "project vision", "pool"):
+            alarm = Alarm(severity="warning", code="requests-near-limit", text=f"{about} is near", about=about)
+            headers, value = wrap(alarm, source="/admission", id=about, pool="pool-a", time_us=1)
+            console.log_writer.cluster.store(topics.ALARMS.name, 0, b"pool-a", headers, value)
         own = (await console.console.http.get(f"{near}?project=research", headers=console.headers)).json()
-        assert [text.partition(":")[0] for text in own] == ["User console/ada"]
+        assert own[0].startswith("User console/ada:")
+        assert {text.partition(" is near,")[0] for text in own[1:]} == {"User console/ada", "Project research", "Pool"}
+        assert len((await console.console.http.get(near, headers=console.headers)).json()) == 2 + 5
 
 
 @pytest.mark.slow
