@@ -176,6 +176,13 @@ async def test_a_failed_start_has_a_reason_without_private_text(
     assert (end.code, end.error, end.supervisor_lost) == (code, error, False)
 
 
+async def test_the_log_of_a_failed_start_names_the_program(agent: ProcessRuntime) -> None:
+    await agent.start(Launch(KEY, ["no-such-program", "--token", "hunter2"]))
+    await exit_of(agent)
+    said = "[bailiff] it was not started: command no-such-program: No such file or directory\n"
+    assert agent.log_path(KEY).read_text() == said
+
+
 @pytest.mark.parametrize("at", ["submitted", "own", "home"])
 async def test_a_task_runs_in_its_folder_or_where_it_was_submitted_or_at_home(
     agent: ProcessRuntime, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -172,8 +172,7 @@ def _fork_main(launch: dict[str, Any], writer: int, tty: int | None = None, wait
         else:
             log = _open_log_inside(launch)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # one that is open in these mounts, as all that can be saved must be
-        os.dup2(log, 1)
-        os.dup2(log, 2)
+        at.print_to(log)
         if launch["hidden"]:
             at.step = "isolation"
             drop_capabilities()

@@ -52,8 +52,7 @@ def start_job(launch: dict[str, Any], lease: Lease, record: "Callable[[int], Non
         os.setsid()
         if tty is not None:
             log = at.take_terminal(tty)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
+        at.print_to(log)
         at.enter_cgroup(launch, lease)
         if launch["hidden"]:
             at.step = "isolation"
@@ -65,21 +64,35 @@ def start_job(launch: dict[str, Any], lease: Lease, record: "Callable[[int], Non
 
 
 class Beginning:
-    """A process that is to become the job's. step: what it does; if it fails, the supervisor is told so, and the process ends."""
+    """A process that is to become the job's. step: what it does; if it fails, the supervisor is told so, and the process ends.
+
+    The job's log says it, too, with the name of the program, which is private.
+    """
 
     def __init__(self, supervisor: int) -> None:
         self.step, self._supervisor = "log file", supervisor
+        self._prints, self._program = False, ""
 
     def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, _kind: object, problem: "BaseException | None", _trace: object) -> None:
-        if isinstance(problem, OSError):
-            os.write(self._supervisor, f"{self.step}: {problem.strerror}".encode())
-        elif problem is not None:  # whatever it is, this copy of the supervisor must end here
-            os.write(self._supervisor, f"{self.step}: {type(problem).__name__}".encode())
-        if problem is not None:
+        if problem is None:
+            return
+        why = problem.strerror if isinstance(problem, OSError) else type(problem).__name__
+        try:
+            os.write(self._supervisor, f"{self.step}: {why}".encode())
+            if self._prints:
+                text = f"[bailiff] it was not started: {self.step}{self._program}: {why}\n"
+                os.write(2, text.encode(errors="surrogateescape"))
+        finally:  # whatever it is, this copy of the supervisor must end here
             os._exit(127 if isinstance(problem, FileNotFoundError) else NOT_STARTED)
+
+    def print_to(self, log: int) -> None:
+        """What it prints goes there from now on."""
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        self._prints = True
 
     def take_terminal(self, tty: int) -> int:
         """It is the terminal of this session, and its input; returned for its output."""
@@ -116,6 +129,7 @@ class Beginning:
         if dies_with_parent:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+        self._program = f" {arguments[0]}"
         os.execvpe(arguments[0], arguments, launch["env"])  # noqa: S606 - starting what it is given is its purpose
 
 
