@@ -125,6 +125,14 @@ def test_a_rejected_job_is_reported_with_the_reason(bailiff: Run, log_writer: Lo
         assert "it needs 99 GPUs" in output
 
 
+def test_a_rejected_request_about_no_job_is_not_said_to_be_its_rejection(bailiff: Run, log_writer: LogWriter) -> None:
+    rejected = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
+    log_writer.cycle(facts.InputRejected(**rejected, code="no-such-job", reason="there is no job 'typo'", job="typo"))
+    for command in ("explain", "describe"):
+        output = " ".join(bailiff(command, "typo").stderr.split())
+        assert "there is no job 'typo' in pool-a list all" in output
+
+
 def test_a_job_above_a_limit_is_reported_with_the_limit_and_when_to_retry(bailiff: Run, log_writer: LogWriter) -> None:
     rejected = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
     reason = "user ada: 2 jobs have not ended, and the policy allows 2 (limits.user.open_jobs)"

@@ -54,11 +54,12 @@ def no_such_job(job: str, pool: str, history: Sequence[Record] = ()) -> JobNotFo
     """
     from bailiff_core.records.facts import InputRejected
 
-    last = history[-1].data if history else None
-    if isinstance(last, InputRejected):
-        text = f"there is no job {job!r} in {pool}: it was rejected at #{history[-1].seq}: {last.reason}"
-        return JobNotFound(text, "list all: bailiff list --all")
-    if history:
-        advice = f"its records: bailiff audit tail --from 0 --job {job}"
-        return JobNotFound(f"{job} has ended and is no longer retained in the state of {pool}", advice)
-    return JobNotFound(f"there is no job {job!r} in {pool}", "list all: bailiff list --all")
+    unknown, everything = f"there is no job {job!r}", "list all: bailiff list --all"
+    known = [each for each in history if not (isinstance(each.data, InputRejected) and each.data.reason == unknown)]
+    if not known:  # at most requests about it were rejected, since there is none
+        return JobNotFound(f"{unknown} in {pool}", everything)
+    last = known[-1]
+    if isinstance(last.data, InputRejected):
+        return JobNotFound(f"{unknown} in {pool}: it was rejected at #{last.seq}: {last.data.reason}", everything)
+    advice = f"its records: bailiff audit tail --from 0 --job {job}"
+    return JobNotFound(f"{job} has ended and is no longer retained in the state of {pool}", advice)
