@@ -7,7 +7,8 @@ from tests.unit.client.kit import MINUTE, LogWriter
 
 from bailiff.doctor.checks import policy_checks
 from bailiff.policy.policy_findings import all_findings
-from bailiff.policy.quota_findings import capacity_of, quota_findings, unstated_quotas
+from bailiff.policy.quota_findings import quota_findings, unstated_quotas
+from bailiff.render.serializers.projects import capacity_of
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.resource_vector import ResourceVector
 

@@ -74,6 +74,19 @@ def test_json_output_has_every_amount(bailiff: Run) -> None:
     assert (rows["research"]["jobs_running"], rows["research"]["jobs_pending"]) == (1, 1)
 
 
+def test_an_idle_pool_shows_what_unstated_quotas_will_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = LogWriter()
+    made.begin(with_projects(*TREE))
+    made.node("gpu-01")
+    made.node("gpu-02", gpus=2)
+    run = command_on(lambda: AnsweringBus(made), monkeypatch, str(tmp_path / "cache"))
+    idle = json.loads(run("project", "describe", "vision", "-o", "json").output)["summary"]["quota"]
+    made.submit("train", gpus=1, project="vision")
+    busy = json.loads(run("project", "describe", "vision", "-o", "json").output)["summary"]["quota"]
+    assert idle == busy
+    assert busy["cpu_milli"] == 51_200, "4 of 10 GPUs"
+
+
 def test_jobs_without_a_project_have_their_own_row(bailiff: Run, log_writer: LogWriter) -> None:
     log_writer.submit("stray", gpus=1)
     last = bailiff("project", "list").output.splitlines()[-1].split()

@@ -38,7 +38,8 @@ async def check(
     Also says what does not add up in its quotas, and what projects have that state no quota of CPU or memory.
     """
     from bailiff.policy.policy_files import read_policy
-    from bailiff.policy.quota_findings import capacity_of, quota_findings, unstated_quotas
+    from bailiff.policy.quota_findings import quota_findings, unstated_quotas
+    from bailiff.render.serializers.projects import capacity_of
 
     policy, capacity = read_policy(file, ExitCode.FOUND_WRONG), None
     if live:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from bailiff.render.serializers.projects import capacity_of
 from bailiff_core.humanize import count_text, duration_text, first_names
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.permissions import operators_with_keys
 from bailiff_core.queue import start_slo
 
-from .quota_findings import PolicyFinding, capacity_of, quota_findings
+from .quota_findings import PolicyFinding, quota_findings
 
 OFF = {
     "allocate": "no job is placed, even on free resources",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bailiff.render.serializers.projects import capacity_of
 from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.project_tree import ROOT, ProjectTree
@@ -25,16 +26,6 @@ class PolicyFinding(NamedTuple):
     def text(self) -> str:
         """Both, without a full stop."""
         return f"{self.found}; {self.advice}"
-
-
-def capacity_of(state: PoolState) -> ResourceVector:
-    """What the pool's nodes have, whether or not they take tasks now."""
-    nodes = state.nodes.values()
-    return ResourceVector(
-        1000 * sum(len(node.devices) for node in nodes),
-        sum(node.capacity.cpu_milli for node in nodes),
-        sum(node.capacity.memory_bytes for node in nodes),
-    )
 
 
 def quota_findings(policy: Policy, capacity: ResourceVector | None = None) -> Iterator[PolicyFinding]:

@@ -1,11 +1,12 @@
 """Projects: usage, quota and fair share as data."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
 from bailiff_core.model.policy import Policy, Project
-from bailiff_core.model.project_tree import DIRECT
+from bailiff_core.model.project_tree import DIRECT, ROOT, ProjectTree
+from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.model.undecoded import Undecoded, shared_of
 from bailiff_core.views import Amounts, ProjectView, project_view
@@ -34,6 +35,9 @@ def rows(state: PoolState) -> list[ProjectRow]:
     from bailiff_log.quota_usage_rows import project_usage  # imported here: `bailiff list` loads no engine rules
 
     usage = project_usage(state)
+    if not any(usage[ROOT]["requested"]):
+        for name, quota in _quotas_of_idle_pool(state).items():
+            usage[name]["quota"] = [None if amount == UNLIMITED else int(amount) for amount in quota]
     found = []
     counts = _counts(state)
     for project, depth in in_tree_order(state.rules):
@@ -45,6 +49,24 @@ def rows(state: PoolState) -> list[ProjectRow]:
         no_project = Project.model_construct(name=DIRECT, description="jobs without a project")
         found.append(_row(no_project, 0, project_view("", usage[DIRECT]), without_project))
     return found
+
+
+def capacity_of(state: PoolState) -> ResourceVector:
+    """What the pool's nodes have, whether or not they take tasks now."""
+    nodes = state.nodes.values()
+    return ResourceVector(
+        1000 * sum(len(node.devices) for node in nodes),
+        sum(node.capacity.cpu_milli for node in nodes),
+        sum(node.capacity.memory_bytes for node in nodes),
+    )
+
+
+def _quotas_of_idle_pool(state: PoolState) -> Mapping[str, ResourceVector]:
+    """What unstated quotas will be once jobs can use all nodes. Until there is a job, no node counts, and they are nothing."""
+    from bailiff_core.quota.quotas_in_full import quotas_in_full
+
+    capacity = capacity_of(state)
+    return quotas_in_full(ProjectTree(state.rules.projects), capacity, capacity.gpu_milli)
 
 
 def _counts(state: PoolState) -> dict[str, Counter[str]]:
