@@ -52,6 +52,8 @@ class Keys:
         if tag in ROLES:  # Tab passes over what is disabled, such as a button whose preview is not there yet
             named = self.page.get_by_role(ROLES[tag], name=name, disabled=False)
             await named.or_(self.page.get_by_role("tab", name=name)).first.wait_for()
+        if tag == "summary":
+            await self.page.locator("summary", has_text=name).first.wait_for()
         if tag == "div":  # it may come later: an editor takes the place of a text area
             await self.page.locator(f'div[aria-label^="{name}"]').first.wait_for()
         passed = []

@@ -279,6 +279,23 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await expect(page.locator(".verdict")).to_contain_text("✓ The record is in the chain")
 
 
+async def test_what_comes_late_does_not_move_the_focus_out_of_view(stack: Stack, page: Page, client: Client) -> None:
+    """As measurements do that arrive while the last line of a job's page has the focus."""
+    await a_preemption(client)
+    see, keys = Seeing(page, stack.console), Keys(page)
+    await see.open(f"/{POOL}/jobs/big")
+    await keys.go_to("Full explanation", "summary")
+    await page.evaluate(
+        "document.querySelector('main h1').after(Object.assign(document.createElement('pre'), {textContent: '\\n'.repeat(99)}))"
+    )
+    assert (await keys.at())["tag"] == "summary"
+    await page.mouse.move(700, 450)
+    await page.mouse.wheel(0, -5000)
+    await page.wait_for_function("() => scrollY === 0")
+    await page.evaluate("document.querySelector('main h1').after(document.createElement('hr'))")
+    assert await page.evaluate("() => new Promise(done => setTimeout(() => requestAnimationFrame(() => done(scrollY)), 0))") == 0
+
+
 async def test_several_jobs_and_a_node_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> None:
     await a_preemption(client)
     await done(client, job("by-hand", 1, "inference"))

@@ -12,6 +12,7 @@ export * from "./ticks";
 export * from "./timeRange";
 export * from "./timeZone";
 export * from "./useElementWidth";
+export * from "./useFocusInView";
 export * from "./usePageTitle";
 export * from "./useRefreshCounter";
 export * from "./userText";

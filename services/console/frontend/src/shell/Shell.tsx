@@ -4,7 +4,7 @@ import { useLocation } from "preact-iso";
 import { useEffect } from "preact/hooks";
 
 import { post, type PoolList } from "../api";
-import { capital, chooseTheme, chooseTimeZone, moment, themeChoice, timeZone } from "../lib";
+import { capital, chooseTheme, chooseTimeZone, moment, themeChoice, timeZone, useFocusInView } from "../lib";
 import { currentUser, livePoolOf } from "../live";
 import { Button, EmptyState, Notice, RelativeTime, Select, SignButton } from "../ui";
 import { Bell } from "./Bell";
@@ -28,6 +28,7 @@ const PAGES = [
 
 /** The layout of every page: navigation, header, content. */
 export function Shell({ pools, children }: { pools: PoolList; children: ComponentChildren }) {
+  useFocusInView();
   const { path, route } = useLocation();
   const pool = path === "/" ? null : decodeURIComponent(path.split("/")[1] ?? "");
   const known = pool !== null && pools.pools.some((row) => row.pool === pool);
