@@ -66,7 +66,7 @@ def metrics(run: Run) -> dict[str, object]:
         "hours": (run.end - run.begin) / HOUR,
         "waiting": _by_all(jobs, lambda job: job.waited_by(run.end) / HOUR),
         "jct": _by_all(ended, lambda job: ((job.ended or 0) - job.submitted) / HOUR),
-        "slowdown": _by_all(ended, lambda job: ((job.ended or 0) - job.submitted) / max(SHORTEST, job.run_time)),
+        "slowdown": _by_all(ended, lambda job: max(1.0, ((job.ended or 0) - job.submitted) / max(SHORTEST, job.run_time))),
         "evictions": sum(causes.values()),
         "evictions_by_cause": dict(sorted(causes.items())),
         "jobs_evicted": sum(1 for job in jobs if job.evictions),

@@ -97,6 +97,13 @@ def test_figures_match_values_computed_independently() -> None:
     assert found["slowdown"]["class train"]["max"] == pytest.approx(67 / 60)
 
 
+def test_no_job_is_faster_than_undisturbed() -> None:
+    """A job of a second counts as one of ten, but not as ten times faster than it ran."""
+    world = World("1x8")
+    world.job("quick", at=0, runs=SECOND, gpus=1)
+    assert metrics(run_of(world))["slowdown"]["all"]["max"] == 1
+
+
 def test_a_project_has_its_share_of_what_it_is_entitled_to() -> None:
     world = World("1x8")
     world.job("a", at=0, runs=10 * HOUR, gpus=8, demand={"project": "red"})
