@@ -794,3 +794,11 @@ def test_the_attacks_that_were_tried_name_tests_that_exist() -> None:
         assert files or re.search(r"`\w+`", shown), shown
     for file in re.findall(r"`([\w/]+\.py)`", page):
         assert any(path.endswith(f"/{file}") for path in named), file
+
+
+def test_the_layers_of_the_core_are_those_that_import_linter_enforces() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["name"] == "layers of the core")
+    page = read("docs/concepts/architecture.md").partition("| layer | contents |")[2].partition("\n\n")[0]
+    named = [set(re.findall(r"`(\w+)`", row.split("|")[1])) for row in page.strip().splitlines()[1:]]
+    assert named == [set(layer.split(" : ")) for layer in reversed(layers)]
