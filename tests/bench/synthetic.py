@@ -117,12 +117,14 @@ def _cycles() -> Iterator[list[Wire]]:
     digest_at = state.seq
     for number in range(10_000_000):
         draft = CycleBuilder(state, START + number * SECOND)
-        new = [facts.ClockAdvanced()] if number == 0 else []
+        own: list[Fact] = [facts.ClockAdvanced()] if number == 0 else []
         if state.seq - digest_at >= DIGEST_EVERY:
             digest_at = state.seq
-            new.append(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(state)))
-        for fact in [*new, *_facts(state, number)]:
-            draft.add(fact, cause=f"bailiff.requests/0/{state.seq}", inputs=(("bailiff.requests/0", state.seq),))
+            own.append(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(state)))
+        for fact in own:
+            draft.add(fact)
+        for fact in _facts(state, number):
+            draft.add(fact, cause=f"bailiff.requests/0/{state.seq}", inputs=(("bailiff.requests/0", state.seq + 1),))
         if draft.records:
             prepared = chain_records(head, draft.finish())
             yield [wire for _, wire, _ in prepared]

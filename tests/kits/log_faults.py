@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from bailiff.audit.replay import RETRY_FACTS
+from bailiff.audit.replay_worker import ReplayWorker
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
 from bailiff_core.records.facts import ProposalReceived, WriterStarted
-from bailiff_core.replay import Replay
 from bailiff_log.log_signatures import LogSignatureCheck
 from bailiff_log.request_verifier import RequestVerifier
 
@@ -44,15 +44,12 @@ def named_by_replay(wires: Sequence[Wire], begin: int = 0) -> list[str]:
     """What is decided otherwise, or contradicts the records before it. begin: earlier records are folded only."""
     records = [decode(wire) for wire in wires]
     searched = {each.data.computed_at for each in records if isinstance(each.data, ProposalReceived) and each.seq >= begin}
-    replay = Replay()
+    worker = ReplayWorker()
     for record, wire in zip(records, wires, strict=True):
-        if record.seq < begin:
-            apply(replay.state, record)
-        else:
-            replay.feed(record, wire)
-        if record.seq in searched:
-            replay.search()
-    return [str(found) for found in (replay.difference, *replay.proposal_differences) if found is not None]
+        if not worker.done:
+            worker.take(wire, record.seq >= begin, record.seq in searched)
+    found = worker.found()
+    return [str(each) for each in (found["error"], found["difference"], *found["proposal_differences"]) if each]
 
 
 def snapshots(records: Sequence[Record], count: int) -> Iterator[tuple[int, PoolState]]:

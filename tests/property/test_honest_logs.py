@@ -6,6 +6,7 @@ snapshot. The simulation (`tests/simulation`) and the fuzzer hold all of their l
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -18,15 +19,18 @@ from tests.kits.history_files import from_lines
 from tests.kits.honest_logs import told
 from tests.kits.log_builder import Story
 from tests.kits.log_faults import named_by_replay, named_by_verify, named_from, replay_starts, snapshots
-from tests.kits.receipts import STORIES, SealedStory, SignedStory, preempted, sealed, usual
+from tests.kits.receipts import POOL, STORIES, SealedStory, SignedStory, preempted, sealed, usual
 from tests.property.rich_stories import Rich
 
 from bailiff.audit.receipt.check import check_receipt
 from bailiff.audit.receipt.collect import collect
-from bailiff_core.records import Record, Wire, decode
+from bailiff_admission import input_positions
+from bailiff_core.records import ChainHead, Record, Wire, decode, facts
 from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_log.writer import chain_records
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
+REQUESTS = "bailiff.requests"
 SEEDS, CYCLES, SNAPSHOTS = range(4), 40, 12
 
 
@@ -37,6 +41,31 @@ def of_history(path: Path) -> list[Wire]:
 @cache
 def of_services() -> list[Wire]:
     return told()[0]
+
+
+@cache
+def with_all_positions_in_each_record() -> list[Wire]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(input_positions, "FULL_POSITIONS_EVERY", 1)
+        return told()[0]
+
+
+def of_requests_from_before_their_topic_was_made_anew() -> list[Wire]:
+    """A writer had read requests ahead when the topic was made anew: it answers them, and their places are given again."""
+    wires, credentials = told()
+    records = records_of(wires)
+    second = [record.seq for record in records if isinstance(record.data, facts.WriterStarted)][1]
+    without_effect = next(record for record in records if isinstance(record.data, facts.NodeWaiting))
+    lost = facts.InputsLost(topic=REQUESTS, partition=0, from_offset=99, to_offset=0)
+    made = dict(without_effect.inputs) | {f"{REQUESTS}/0": 0}
+    at = without_effect.seq
+    anew = replace(without_effect, type=lost.type_name(), data=lost, cause="", inputs=tuple(made.items()))
+    rest = [
+        replace(each, inputs=tuple(pair for pair in each.inputs if not pair[0].startswith(REQUESTS)))
+        for each in records[at + 1 : second]
+    ]
+    assert any(record.cause.startswith(REQUESTS) for record in rest)
+    return [wire for _, wire, _ in chain_records(ChainHead(POOL), [*records[:at], anew, *rest], credentials)]
 
 
 def of_story(tell: Callable[[Path], SealedStory]) -> list[Wire]:
@@ -56,6 +85,8 @@ LOGS: dict[str, Callable[[], list[Wire]]] = {
     **{tell.__name__.strip("_"): (lambda tell=tell: of_story(tell)) for tell in STORIES},
     "usual": lambda: usual().story.wires,
     "of services": of_services,
+    "of services, with all positions": with_all_positions_in_each_record,
+    "of requests from before": of_requests_from_before_their_topic_was_made_anew,
 }
 REPLAYED = {**LOGS, **{f"of seed {seed}": (lambda seed=seed: of_seed(seed)) for seed in SEEDS}}
 

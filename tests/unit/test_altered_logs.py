@@ -33,6 +33,7 @@ from bailiff_core.engine import LOGIC
 from bailiff_core.model.identity import Permissions
 from bailiff_core.model.policy import DEFAULT_POLICY, PoolLimits, Project
 from bailiff_core.permissions import ROOT_ACTOR
+from bailiff_core.recorded import OF_WRITER
 from bailiff_core.records import ChainHead, Record, Wire, decode, encode, facts
 from bailiff_core.records.decisions import JobPlaced
 from bailiff_core.records.facts import (
@@ -654,7 +655,10 @@ def fact_before(kind: type[Payload], fact: Fact) -> Alter:
 
     def alter(log: Log) -> Log:
         at = of_kind(log, kind)
-        made = replace(at, type=fact.type_name(), data=fact, request="", actor="", auth="", cause="", inputs=(), cycle_end=False)
+        said = {"request": "", "actor": "", "auth": "", "cycle_end": False, "cause": "", "inputs": ()}
+        if not isinstance(fact, OF_WRITER):  # as if it were the first input of another partition
+            said |= {"cause": "bailiff.node-reports/7/0", "inputs": (("bailiff.node-reports/7", 1),)}
+        made = replace(at, type=fact.type_name(), data=fact, **said)
         return renumbered([*log[: at.seq], made, *log[at.seq :]])
 
     return alter
@@ -689,6 +693,17 @@ BY_REPLAY: dict[str, Alter] = {
         for name, value in (("writer", "other"), ("engine", f"0.0.9/0/{LOGIC - 1}"), ("policy", 0), ("cycle", 1_000))
     },
     "a report that names an actor": header_changed(facts.TaskStarted, actor="eve"),
+    "an input that was done before": header_changed(facts.TaskReleased, cause="bailiff.node-reports/0/1"),
+    "an input that is not done": header_changed(facts.TaskReleased, cause="bailiff.node-reports/0/99"),
+    "an input that no record says is done": header_changed(facts.TaskReleased, inputs=()),
+    "a report that no input caused": header_changed(facts.TaskReleased, cause=""),
+    "a report that an input without a number caused": header_changed(facts.TaskReleased, cause="bailiff.node-reports"),
+    "another input than the one that it rejects": header_changed(REJECTED, cause="bailiff.requests/0/0"),
+    "a fact of the writer that an input caused": header_changed(facts.ClockAdvanced, cause="bailiff.requests/0/0"),
+    "a second fact of an input that advances inputs": header_changed(facts.NodeJoined, inputs=(("bailiff.requests/0", 9),)),
+    "a first policy that an input caused": header_changed(APPLIED, cause="bailiff.requests/0/0"),
+    "a first policy that somebody enforces": fact_changed(APPLIED, lambda data: data.model_copy(update={"enforce": True})),
+    "a writer that an input caused": header_changed(facts.WriterStarted, cause="bailiff.requests/0/0"),
     "a writer of another logic than its records name": header_changed(facts.WriterStarted, engine=f"0.0.9/0/{LOGIC - 1}"),
     "a writer that begins with other inputs": fact_changed(
         facts.WriterStarted, lambda data: data.model_copy(update={"inputs": {"bailiff.requests/0": 5}})

@@ -3,15 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bailiff_core.admission import reported
-from bailiff_core.decision_cycle import decide, decision_record, fact_record
+from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply, close_cycle, fold
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.state import PoolState
-from bailiff_core.records.facts import InputRejected, PolicyApplied, ProposalReceived, StateDigest, WriterStarted
-from bailiff_core.records.payload import Decision, Fact
-from bailiff_core.records.request import RequestFact
+from bailiff_core.recorded import Inputs, contradiction
+from bailiff_core.records.facts import ProposalReceived, StateDigest, WriterStarted
+from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import Record, Wire, encode
 from bailiff_core.victims.search_again import ProposalCheck, ProposalDifference
 
@@ -50,6 +49,7 @@ class Replay:
         self._proposals = ProposalCheck()
         self._again: Iterator[Decision] | None = None
         self._comparable = True
+        self._inputs = Inputs()
 
     @property
     def proposals(self) -> int:
@@ -68,6 +68,11 @@ class Replay:
             self.not_reproduced += bool(found)
             self.proposal_differences += found[: MAX_PROPOSALS_SHOWN - len(self.proposal_differences)]
 
+    def skip(self, record: Record) -> None:
+        """Folds the next record, and compares nothing. Raises as `feed`."""
+        apply(self.state, record)
+        self._inputs.follow(record)
+
     def feed(self, record: Record, wire: Wire) -> None:
         """Compares and folds the next record.
 
@@ -79,21 +84,25 @@ class Replay:
         if isinstance(record.data, WriterStarted):
             self._comparable = record.data.logic == LOGIC
             self._again = None
+            if record.engine.rpartition("/")[2] != str(record.data.logic):
+                self._differs(record, f"an engine of the logic {record.data.logic}", f"the engine {record.engine}")
+                return
         if isinstance(record.data, StateDigest):
             self._check_digest(record, record.data)
         if not self._comparable:
-            apply(self.state, record)
+            self.skip(record)
             self.cycles += record.cycle_end
             self.skipped_cycles += record.cycle_end
         elif isinstance(record.data, Decision):
             self._compare(record, wire)
         elif self._again is not None:
             self._differs(record, "the rest of the cycle's decisions", f"the fact {record.type}")
-        elif problem := contradiction(self.state, record):
+        elif problem := contradiction(self.state, record, self._inputs):
             self._differs(record, problem, _record_text(record, wire))
         else:
             self.check_proposals(record)
             fold(self.state, record)
+            self._inputs.follow(record)
             if record.cycle_end:
                 self._end_cycle(record)
 
@@ -134,25 +143,6 @@ class Replay:
 
     def _differs(self, record: Record, expected: str, found: str) -> None:
         self.difference = Difference(record.seq, record.cycle, expected, found)
-
-
-def contradiction(state: PoolState, record: Record) -> str:
-    """Returns why no writer of this logic records this fact after the records before it; empty: nothing contradicts it."""
-    fact = record.data
-    if isinstance(fact, WriterStarted):
-        said = (record.writer, record.engine.rpartition("/")[2], fact.inputs)
-        expected = (fact.writer, str(fact.logic), state.inputs)
-        return "" if said == expected else f"a writer, logic and inputs as {expected}, not {said}"
-    if not isinstance(fact, Fact) or not state.writer:
-        return ""  # before the first writer
-    if (record.actor or record.auth or record.request) and not isinstance(fact, RequestFact | PolicyApplied | InputRejected):
-        return "a fact that nobody requested has no actor"
-    again = fact_record(state, fact, state.cycle if state.cycle_open else state.cycle + 1, record.time)
-    for name in ("writer", "engine", "policy", "cycle"):
-        said, expected = getattr(record, name), getattr(again, name)
-        if said != expected:
-            return f"{name} {expected}, not {said}"
-    return reported.contradiction(state, fact)
 
 
 def _record_text(record: Record, wire: Wire) -> str:

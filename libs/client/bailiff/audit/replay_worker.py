@@ -1,8 +1,8 @@
 """Folds a log and replays a part of it with the imported core: of this release, or of another one.
 
 `engine_child` runs this file with the wheel of another release. Releases must therefore keep the names of the core used
-here: `replay.Replay` (`feed`, `search`, `state`, its counts, `difference`, `proposal_differences`), `fold.apply`,
-`records.decode` and `records.Wire`. Releases before `search` existed do not search again.
+here: `replay.Replay` (`feed`, `skip`, `search`, `state`, its counts, `difference`, `proposal_differences`), `fold.apply`,
+`records.decode` and `records.Wire`. Releases before `search` existed do not search again; before `skip`, records are only folded.
 """
 
 from typing import Any
@@ -34,6 +34,8 @@ class ReplayWorker:
             record = decode(wire)
             if again:
                 self.replay.feed(record, wire)
+            elif hasattr(self.replay, "skip"):
+                self.replay.skip(record)
             else:
                 apply(self.replay.state, record)
             if search and hasattr(self.replay, "search"):
