@@ -1,10 +1,12 @@
 """Jobs in containers, through the real services: preempted and resumed, adopted, and an engine that restarts."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.kits.docker_engine import EngineProxy, docker, image_of, need_engine
+from tests.kits.pty_program import PtyProgram
 from tests.kits.system import System, Watch
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -115,7 +117,7 @@ async def test_a_job_in_a_container_loses_no_step(system: System, engine_proxy: 
         await watch.until("its output continues", lambda _: printed(system).count("\n") > at + 20)
 
         engine_proxy.close()
-        await watch.until("the agent tells it", lambda _: "none is started" in system.log_of("node-agent"))
+        await watch.until("the agent tells it", lambda _: "no container can be started" in system.log_of("node-agent"))
         assert (watch.job("train").phase, watch.job("train").attempt) == ("running", 2)
         engine_proxy.open()
         await watch.until_ended("train")
@@ -125,3 +127,30 @@ async def test_a_job_in_a_container_loses_no_step(system: System, engine_proxy: 
         assert lines[-1] == f"weights {sum(range(steps))}"
         assert f"weights {sum(range(steps))}" in system.command("pool-a", "logs", "train")
         await watch.verify()
+
+
+async def test_a_person_works_in_the_terminal_of_a_container(system: System, image: str) -> None:
+    environment = {**system.stack.kafka_environment("operator"), "BAILIFF_POOL": "pool-a"}
+    async with system.watch("pool-a") as watch, contextlib.AsyncExitStack() as stack:
+
+        def bailiff(*arguments: str) -> PtyProgram:
+            program = PtyProgram(arguments, environment, rows=30, columns=100)
+            stack.callback(program.close)
+            return program
+
+        asked = ("--name", "desk", "--image", image, "--gpus", "1", "--env", "PS1=ready> ")
+        ada = bailiff("submit", "--interactive", *asked, "--", "sh", "-i")
+        await watch.until_running("desk")
+        ada.until("ready> ")
+        ada.type("stty size; ls /job; echo $((6*7))\r")
+        ada.until("30 100")
+        ada.until("train.py")
+        ada.until("42")
+        ada.type("\x10\x11")  # Ctrl-P Ctrl-Q
+        assert ada.ended() == 0
+        again = bailiff("attach", "desk")
+        again.until("42")  # what was printed before is shown again
+        again.until("ready> ")
+        again.type("exit 7\r")
+        assert again.ended() == 7
+        assert (await watch.record(TaskExited, job="desk")).exit_code == 7
