@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.kits.system import GIB, System, Watch
+from tests.kits.waiting import until
 
 from bailiff_bus.topics import AUDIT, EVICTION_PROGRESS, JOB_SPECS, NODE_COMMANDS, NODE_REPORTS, PROPOSALS, REQUESTS
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -313,20 +314,24 @@ async def test_a_member_that_falls_with_its_gang_is_preempted_whichever_node_rep
     gone, name = tmp_path / "gone", f"fallen-{late.split()[-1]}"
     agents = {"node-2": "node-agent", "node-3": "node-agent-2"}
     async with battered.watch("pool-b") as pool:
-        stop = "kill -STOP $(cat $STOPPED)" if late.endswith("first") else ":"
+        tells, may_fall = tmp_path / "tells", tmp_path / "may-fall"
+        stop = f"touch {tells}; while [ ! -e {may_fall} ]; do sleep 0.05; done"
         told = f"trap '[ $RANK = 0 ] && {{ {stop}; touch {gone}; exit 1; }}' TERM"
         falls = f"while [ $RANK = 0 ] || [ ! -e {gone} ]; do sleep 0.05; done; exit 1"
         run = f"[ $BAILIFF_ATTEMPT = 1 ] || exec sleep 3600; {told}; {falls}"
-        pid = tmp_path / "pid"
-        await pool.submit(name, run, tasks=2, gpus=4, max_failures=0, env={"STOPPED": str(pid)})
+        await pool.submit(name, run, tasks=2, gpus=4, max_failures=0)
         await pool.until_running(name)
         node_of = [pool.state.nodes[task.node].name for task in pool.job(name).tasks]
         stopped = agents[node_of[0 if late.endswith("first") else 1]]
-        pid.write_text(str(battered.stack.processes.pid(stopped)))
         if not late.endswith("first"):
+            may_fall.touch()
             battered.signal(stopped, signal.SIGSTOP)
         await pool.submit(f"{name}-urgent", pool.until_signalled(), tasks=2, gpus=4, kind="inference")
         try:
+            if late.endswith("first"):
+                await until(tells.exists)
+                battered.signal(stopped, signal.SIGSTOP)
+                may_fall.touch()
             await pool.record(TaskExited, job=name, task=1 if late.endswith("first") else 0)
         finally:
             battered.signal(stopped, signal.SIGCONT)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from bailiff_node_agent.runtime.process import cgroups_of
+from bailiff_node_agent.runtime.supervisor.init import inner_pid
 
 PATIENCE_S = 60.0
 
@@ -45,8 +46,20 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
+def process_of(folder: Path, task: str, inner: int) -> int:
+    """The pid of the task's process that has this one for itself: a root task is in a PID namespace of its own."""
+    mark = f"BAILIFF_TASK={task}".encode()
+    for pid in processes_of(folder):
+        with contextlib.suppress(OSError):
+            if inner_pid(pid) == inner and mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                return pid
+    raise ProcessLookupError(f"{task} has no process {inner}")
+
+
 def is_supervisor(pid: int) -> bool:
-    """Whether this process is a task's supervisor."""
+    """Whether this process is a task's supervisor; not the init of its PID namespace, which is forked from it."""
+    if inner_pid(pid) != pid:
+        return False
     with contextlib.suppress(OSError):
         command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
         return b"from supervisor.main import main" in command or b"bailiff_node_agent.runtime.container" in command

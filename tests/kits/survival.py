@@ -37,7 +37,7 @@ from typing import Any
 import pytest
 from tests.kits import survivor
 from tests.kits.invariants import CYCLE_RULES, STATE_RULES, History, check
-from tests.kits.job_processes import is_supervisor, processes_of
+from tests.kits.job_processes import is_supervisor, process_of, processes_of
 from tests.kits.system import PATIENCE_S, System, Watch, systems
 
 from bailiff_core.fold import apply
@@ -167,7 +167,9 @@ class Story:
 
     def process(self, rank: int = 0) -> int:
         """The pid of the victim's rank."""
-        return int(self.mark(f"{rank}.lock").read_text().rpartition(" ")[2])
+        _, attempt, process = self.mark(f"{rank}.lock").read_text().split(", ")
+        task = f"{self.victim}-{attempt.split()[1]}-{rank}"
+        return process_of(self.system.folder / "state", task, int(process.split()[1]))
 
     def mark(self, what: str) -> Path:
         return self.system.marks / f"{self.victim}.{what}"

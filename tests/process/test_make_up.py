@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kits.job_processes import process_of
 from tests.kits.make_up import PATIENCE_S, Up
 
 from bailiff_devstack.identity import wait_until
@@ -42,7 +43,7 @@ def test_jobs_survive_make_up_and_kills_of_everything_between(system: Up, rounds
         assert "Bailiff is running." in said
         assert system.run("status").returncode == 0, "everything runs when it returns"
     (pid,) = pids.read_text().split()
-    assert Path(f"/proc/{pid}").exists(), "the job's process was never touched"
+    assert process_of(system.state / "state", "steady-1-0", int(pid)), "the job's process was never touched"
     assert "steady" in system.bailiff("list")
 
 
