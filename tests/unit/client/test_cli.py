@@ -217,6 +217,7 @@ def test_wait_exits_with_the_outcome_of_the_job(
     found = run("submit", "--name", "short", "--gpus", "1", "--max-failures", "0", "--wait", "--", "true")
     assert found.exit_code == code
     assert f"short {outcome}" in found.output
+    assert ("what it printed: bailiff logs short --pool pool-a" in found.stderr) is bool(exit_code)
 
 
 def test_follow_prints_the_records_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

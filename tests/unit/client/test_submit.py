@@ -144,6 +144,7 @@ def test_wait_for_an_array_exits_with_the_worst_outcome(monkeypatch: pytest.Monk
     found = run("submit", "--array", "3", "--name", "s", "--gpus", "1", "--max-failures", "0", "--wait", "--", "x")
     assert found.exit_code == ExitCode.JOB_FAILED
     assert [word in found.output for word in ("s-0 succeeded", "s-1 failed", "s-2 succeeded")] == [True, True, True]
+    assert "bailiff logs s-1" in found.stderr, "the one that failed"
 
 
 @pytest.mark.parametrize("size", ["0", "10001"])

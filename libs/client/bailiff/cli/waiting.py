@@ -57,7 +57,7 @@ async def _until_ended(
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.decisions import JobEnded
 
-    state, left, worst = PoolState(), dict.fromkeys(jobs), ExitCode.DONE
+    state, left, worst, failed = PoolState(), dict.fromkeys(jobs), ExitCode.DONE, ""
     async for entry, job in follow_jobs(client, pool, left, from_seq, state):
         if follow and session.for_people:
             session.show_lines(lines_about(entry.record, job, state))
@@ -69,8 +69,11 @@ async def _until_ended(
                 reason = f": {data.reason}" if data.reason else ""
                 session.say(f"{job} {data.outcome}{reason}  ({pool}#{entry.record.seq})")
             worst = max(worst, OUTCOMES[data.outcome])
+            failed = failed or (job if OUTCOMES[data.outcome] is ExitCode.JOB_FAILED else "")
             left.pop(job, None)
         if not left:
+            if failed and session.for_people:
+                session.err.print(f"what it printed: bailiff logs {failed} --pool {pool}", markup=False, soft_wrap=True)
             return worst
     raise AssertionError("following ends only with the jobs")
 
