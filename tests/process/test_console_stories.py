@@ -167,7 +167,7 @@ async def test_a_preemption_on_the_timeline_and_in_the_player(stack: Stack, page
     # It plays from decision to decision, by keyboard on its slider, and stops at the newest.
     await see.open(f"/{POOL}/timeline?at=0")
     await page.get_by_role("radio", name="Decisions").check()
-    await page.get_by_label("Speed").select_option("as fast as it loads")
+    await page.get_by_label("Speed").select_option("fastest")
     newest = (await query(dsn, "SELECT max(seq) AS seq FROM records WHERE decision"))[0]["seq"]
     await page.get_by_role("slider").press("Space")
     await page.wait_for_url(f"**at={newest}*")

@@ -33,7 +33,7 @@ interface ShareStatusText {
 }
 
 /** All statuses. */
-export const STATUSES = ["below fair share", "borrowing", "at fair share", "within quota", "idle"] as const;
+export const STATUSES = ["below fair share", "borrowing", "above quota in force", "at fair share", "within quota", "idle"] as const;
 
 /** Whether a project has its fair share of GPUs. */
 export function shareStatus(row: LiveProject): ShareStatusText {
@@ -42,13 +42,15 @@ export function shareStatus(row: LiveProject): ShareStatusText {
   const fair = row.fair_share.gpus;
   const pending = row.jobs_pending;
   const belowShare = fair === null ? 0 : fair - used;
-  const aboveQuota = quota === null ? 0 : used - quota;
+  const aboveQuota = row.borrowed.gpus ?? 0;
+  const aboveInForce = quota === null ? 0 : used - quota;
   const pendingText = `${count(pending, "job")} ${pending === 1 ? "is" : "are"} pending`;
   if (aboveQuota > 0) {
     const beyond = fair === null ? 0 : used - fair;
     const above = beyond > 0 ? `, ${measured(Math.min(beyond, aboveQuota), "gpus")} of them above its fair share: others may reclaim them` : ", within its fair share";
     return { tone: "warn", word: "borrowing", text: `Borrows ${measured(aboveQuota, "gpus")} above its quota${above}.${pending ? ` ${pendingText}.` : ""}` };
   }
+  if (aboveInForce > 0) return { tone: "warn", word: "above quota in force", text: `Uses ${measured(aboveInForce, "gpus")} more than the ${measured(quota ?? 0, "gpus")} of its quota in force: others may reclaim what is above.${pending ? ` ${pendingText}.` : ""}` };
   if (pending && belowShare > 0) {
     return { tone: "bad", word: "below fair share", text: `${measured(belowShare, "gpus")} below its fair share while ${pendingText}.` };
   }

@@ -8,7 +8,7 @@ const STEP = 1_000;
 export interface Column<T> {
   head: string;
   right?: boolean;
-  /** As wide as its cells, such as a check box. */
+  /** As wide as its cells, such as a check box; its head is for screen readers only. */
   narrow?: boolean;
   cell: (row: T) => ComponentChildren;
 }
@@ -25,7 +25,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
             <tr>
               {columns.map((column) => (
                 <th key={column.head} scope="col" class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
-                  {column.head}
+                  {column.narrow ? <span class="visually-hidden">{column.head}</span> : column.head}
                 </th>
               ))}
             </tr>
@@ -34,7 +34,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
             {shown.map((row) => (
               <tr key={rowKey(row)}>
                 {columns.map((column) => (
-                  <td key={column.head} data-head={column.head} class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
+                  <td key={column.head} data-head={column.narrow ? "" : column.head} class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
                     {column.cell(row)}
                   </td>
                 ))}

@@ -155,7 +155,7 @@ function columnsOf(pool: string, question: Question, chosen: ReadonlySet<string>
     outcome: { head: "Reason", cell: (row) => <span class="ellipsis job-reason" title={row.reason ?? ""}>{row.reason ?? ""}</span> },
   };
   const box: Column<JobItem> = {
-    head: "",
+    head: "Select",
     narrow: true,
     cell: (row) => (row.ended_at === null ? <input type="checkbox" aria-label={`Select ${row.job}`} checked={chosen.has(row.job)} onChange={() => toggle(row.job)} /> : null),
   };

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import { Button, Field, Options, SignButton } from "../../ui";
 import { ACTIONS, fieldsOf, withAction, withNewProject, withoutProject, withProject, withSetting, type ProjectFields } from "./policyForm";
 
-const COLUMNS: [keyof ProjectFields, string, string][] = [["name", "Name", ""], ["parent", "Parent", "none"], ["quota", "GPU quota", "unlimited"], ["limit", "GPU limit", "unlimited"], ["weight", "Weight", "1"], ["priority", "Priority", "0"], ["description", "Description", ""]];
+const COLUMNS: [keyof ProjectFields, string, string][] = [["name", "Name", ""], ["parent", "Parent", "none"], ["quota", "GPU quota", "children’s"], ["limit", "GPU limit", "unlimited"], ["weight", "Weight", "1"], ["priority", "Priority", "0"], ["description", "Description", ""]];
 
 /** Projects and the settings that are changed most, as a form of the YAML beside it. */
 export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string) => void }) {
@@ -64,6 +64,7 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
           </table>
         </div>
       )}
+      {fields.projects.length > 0 && <p class="soft note">Without a GPU quota, a project has the sum of its children’s, or 0; “unlimited” is no bound.</p>}
       <form
         class="row policy-add"
         onSubmit={(event) => {

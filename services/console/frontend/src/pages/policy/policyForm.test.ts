@@ -37,7 +37,11 @@ test("a change in the form changes that field of the YAML and keeps the rest, co
 });
 
 test("projects are added, also the first one, and removed", () => {
-  expect(fieldsOf("projects:\n- name: guests\n")!.projects[0]!.quota).toBe("0"); // as the policy says of a missing quota
+  expect(fieldsOf("projects:\n- name: guests\n")!.projects[0]!.quota).toBe(""); // the sum of its children's, or 0
+  const unlimited = withProject(POLICY, 0, "quota", "unlimited");
+  expect(unlimited).toContain("gpu_milli: -1");
+  expect(fieldsOf(unlimited)!.projects[0]!.quota).toBe("unlimited");
+  expect(fieldsOf(withProject(POLICY, 0, "quota", "unl"))!.projects[0]!.quota).toBe("unl"); // typed letter by letter
   expect(fieldsOf(withNewProject(POLICY, "speech"))!.projects.map((row) => row.name)).toEqual(["vision", "speech"]);
   expect(fieldsOf(withNewProject("priority_classes: []\n", "first"))!.projects.map((row) => row.name)).toEqual(["first"]);
   expect(fieldsOf(withoutProject(POLICY, 0))!.projects).toEqual([]);

@@ -22,9 +22,10 @@ export const ACTIONS = ["allocate", "consolidate", "reclaim", "preempt"] as cons
 export const NEW_PROJECT: ProjectFields = { name: "", parent: "", quota: "", limit: "", weight: "1", priority: "0", description: "" };
 
 const text = (value: unknown): string => (value === null || value === undefined ? "" : String(value));
-const gpus = (milli: unknown): string => (typeof milli === "number" && milli >= 0 ? String(milli / 1000) : "");
-/** Thousandths of a GPU; null: unlimited; undefined: not a number. */
-export const milli = (typed: string): number | null | undefined => (typed.trim() === "" ? null : /^\d{1,7}(\.\d{1,3})?$/.test(typed.trim()) ? Math.round(Number(typed) * 1000) : undefined);
+const UNLIMITED = "unlimited";
+const gpus = (milli: unknown): string => (typeof milli !== "number" ? text(milli) : milli < 0 ? UNLIMITED : String(milli / 1000));
+/** Thousandths of a GPU; -1: unlimited; null: nothing is stated; undefined: not a number. */
+export const milli = (typed: string): number | null | undefined => (typed.trim() === "" ? null : typed.trim() === UNLIMITED ? -1 : /^\d{1,7}(\.\d{1,3})?$/.test(typed.trim()) ? Math.round(Number(typed) * 1000) : undefined);
 
 /** The fields of a policy; null: it cannot be read as one. */
 export function fieldsOf(yaml: string): PolicyFields | null {
@@ -37,7 +38,7 @@ export function fieldsOf(yaml: string): PolicyFields | null {
   const part = (of: unknown, name: string): unknown => (typeof of === "object" && of !== null ? (of as Record<string, unknown>)[name] : undefined);
   const actions = part(preemption, "actions");
   return {
-    projects: rows.map((row) => ({ name: text(row.name), parent: text(row.parent), quota: gpus(part(row.quota, "gpu_milli") === undefined ? 0 : part(row.quota, "gpu_milli")), limit: gpus(part(row.limit, "gpu_milli")), weight: text(part(row.over_quota_weight, "gpu") ?? 1), priority: text(row.priority ?? 0), description: text(row.description) })),
+    projects: rows.map((row) => ({ name: text(row.name), parent: text(row.parent), quota: gpus(part(row.quota, "gpu_milli")), limit: gpus(part(row.limit, "gpu_milli")), weight: text(part(row.over_quota_weight, "gpu") ?? 1), priority: text(row.priority ?? 0), description: text(row.description) })),
     actions: Object.fromEntries(ACTIONS.map((action) => [action, Array.isArray(actions) ? actions.includes(action) : true])),
     scope: text(part(preemption, "scope")),
     grace: text(part(eviction, "grace")),

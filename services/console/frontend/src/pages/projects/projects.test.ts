@@ -28,6 +28,11 @@ describe("share status", () => {
     expect(statusOf(12, 8, 4)[1]).toContain("4 GPUs of them");
   });
 
+  it("within the quota, but above what of it is in force", () => {
+    const { word, text } = shareStatus(aProject("p", 8, 8, 7, { quota_in_force: { gpus: 7, cpu_milli: null, memory_bytes: null } }));
+    expect([word, text]).toEqual(["above quota in force", "Uses 1 GPU more than the 7 GPUs of its quota in force: others may reclaim what is above."]);
+  });
+
   it("within quota, idle, or at fair share with pending jobs", () => {
     expect(statusOf(4, 8, 4)).toEqual(["within quota", "Within its quota of 8 GPUs; no jobs pending."]);
     expect(statusOf(0, 8, 0)).toEqual(["idle", "Uses no GPUs; no jobs pending."]);

@@ -16,7 +16,7 @@ const MOST_QUEUED = 6;
 export type Step = "record" | "decision" | "eviction";
 const STEPS: [Step, string][] = [["eviction", "Evictions"], ["decision", "Decisions"], ["record", "Records"]];
 /** Pauses between the steps of playing, in ms, with their names. */
-const SPEEDS = [["2000", "1 step in 2 s"], ["1000", "1 step/s"], ["500", "2 steps/s"], ["0", "as fast as it loads"]] as const;
+const SPEEDS = [["2000", "1 step in 2 s"], ["1000", "1 step/s"], ["500", "2 steps/s"], ["0", "fastest"]] as const;
 const EVICTIONS = ["PreemptionDecided", "EvictionDecided", "MigrationDecided", "JobShrunk"];
 
 /** The record that a step leads to; `at` itself where there is none. */
@@ -129,7 +129,7 @@ export function ReplayPlayer({ pool, at, head, record, step, goTo }: Props) {
           <SegmentedControl legend="Step through" options={STEPS} value={step.value} onChange={(next) => (step.value = next)} />
           <Select label="Speed" value={pause.value} options={SPEEDS} onChange={(next) => (pause.value = next)} />
           <form class="jump" onSubmit={(event) => { event.preventDefault(); void jump(); }}>
-            <input class="input" aria-label="Go to a record or a time" placeholder="#118, -10m, 2026-01-31 12:00" value={jumpText.value} onInput={(event) => (jumpText.value = event.currentTarget.value)} />
+            <input class="input" aria-label="Go to a record or a time" placeholder="#118 or -10m" value={jumpText.value} onInput={(event) => (jumpText.value = event.currentTarget.value)} />
             <Button submit>Go</Button>
           </form>
         </div>
