@@ -210,7 +210,8 @@ def test_of_a_job_that_only_waits_behind_the_head_nothing_is_said_about_victims(
     }
     found = json.loads(plan("-", "-o", "json", text=yaml.safe_dump(pool)).output)
     head, firm = found["rounds"][0]["pending"]
-    assert (firm["job"], firm["reason"]) == ("firm", "it would delay head, which is first in the queue")
+    delays = "it would delay head, which is first in the queue (policy field backfill: preemptible)"
+    assert (firm["job"], firm["reason"]) == ("firm", delays)
     assert (bool(head.get("attempted_actions")), firm.get("attempted_actions", [])) == (True, [])
 
 

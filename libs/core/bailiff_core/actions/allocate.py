@@ -28,6 +28,8 @@ from .requesting import RequestingJobs
 from .returning import ReturningJobs
 
 MAX_REASON_CHARS = 2000
+WOULD_DELAY = "it would delay "
+"""How the reason begins for which the backfill holds a job back. It is on record, so it stays."""
 
 
 def allocate(state: PoolState) -> Iterator[Decision]:
@@ -190,7 +192,7 @@ def _may_be_evicted_for_head(state: PoolState, unit: Unit, backfill: Backfill) -
 def _block(state: PoolState, unit: Unit, backfill: Backfill) -> str:
     """Marks the job as blocked by backfill and returns the reason."""
     state.indices.backfill_blocked[unit.job.id] = None
-    return f"it would delay {backfill.head.id}, which is first in the queue"
+    return f"{WOULD_DELAY}{backfill.head.id}, which is first in the queue"
 
 
 def scheduling_class_of(unit: Unit) -> str:

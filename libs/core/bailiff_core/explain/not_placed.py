@@ -1,5 +1,6 @@
 """Why a pending job is not placed now: the same answers for `explain` and `plan`."""
 
+from bailiff_core.actions.allocate import WOULD_DELAY
 from bailiff_core.actions.growth import growth_that_fits
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit, restarts_to_grow
@@ -62,6 +63,11 @@ def has_room(state: PoolState, unit: Unit) -> bool:
     if cooldown_violation(snapshot, unit) or over_bounds(snapshot, unit) or cannot_fit(snapshot.cluster, unit):
         return False
     return isinstance(place_now(state, unit), GangPlacement)
+
+
+def with_field(state: PoolState, reason: str) -> str:
+    """The reason on record, with the policy's field that it follows from, where it is the backfill."""
+    return f"{reason} (policy field backfill: {state.rules.backfill})" if reason.startswith(WOULD_DELAY) else reason
 
 
 def held_back(state: PoolState) -> str | None:

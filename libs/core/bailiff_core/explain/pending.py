@@ -12,7 +12,7 @@ from bailiff_core.records import Record, decisions, facts
 
 from .drained_nodes import DrainedNodes
 from .failed_starts import failed_start_sentences
-from .not_placed import held_back, waits_until, what_it_lacks
+from .not_placed import held_back, waits_until, what_it_lacks, with_field
 from .pending_records import CONCLUSIVE
 from .sentences import Sentence, clock, listed, newest_of, seqs_of, without_stop
 from .victims import exclusion_sentences, refusal_sentences
@@ -30,7 +30,8 @@ def pending_sentences(
     recent = since_queued(history)
     queued = newest_of(recent, decisions.JobPending)
     if queued is not None and isinstance(queued.data, decisions.JobPending) and queued.data.reason:
-        yield Sentence(f"As of {clock(queued.time)}: {without_stop(queued.data.reason)}.", seqs_of(queued.seq))
+        reason = with_field(state, without_stop(queued.data.reason))
+        yield Sentence(f"As of {clock(queued.time)}: {reason}.", seqs_of(queued.seq))
     refusal = newest_refusal(recent)
     yield from obstacle_sentences(state, job, refusal, without_selection)
     waits = waits_until(state, job)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from bailiff_core.explain.drained_nodes import DrainedNodes
-from bailiff_core.explain.not_placed import held_back, what_it_lacks
+from bailiff_core.explain.not_placed import held_back, what_it_lacks, with_field
 from bailiff_core.explain.pending_records import CONCLUSIVE
 from bailiff_core.explain.without_selection import WithoutSelection
 from bailiff_core.fold.outcome import task_outcome
@@ -290,7 +290,7 @@ def pending_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> t
     refused: dict[str, decisions.PreemptionRefused] = {}
     for decision in made:
         if isinstance(decision, decisions.JobPending):
-            reasons[decision.job] = decision.reason
+            reasons[decision.job] = with_field(state, decision.reason)
         if isinstance(decision, decisions.PreemptionRefused) and decision.reason in CONCLUSIVE:
             refused[decision.preemptor.job] = decision
     lines = []
