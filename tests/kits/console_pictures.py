@@ -153,7 +153,7 @@ class Camera:
         began, released = (datetime.fromisoformat(text) for text in (evicted["decided_at"], evicted["stages"]["released"]))
         around = (released - began) * 3
         span = urlencode({"from": (began - around).isoformat(), "to": (released + around).isoformat(), "at": seq})
-        await self.take("timeline", f"/timeline?{span}", ".verifier .good")
+        await self.take("timeline", f"/timeline?{span}", ".verifier .good", size=(LAPTOP[0], 1620))
         await self.take("submit", "/submit", ".submit", write)
         await self.take("phone", f"/jobs/{job}?tab=evictions", ".eviction-card :text('Restart cost')", size=PHONE)
 
