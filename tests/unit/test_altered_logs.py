@@ -197,6 +197,9 @@ def said(record: Record, **members: Any) -> Record:
 
 def stripped(record: Record, *, actor: str | None = None, auth: str = "none", **members: Any) -> Record:
     """As if nobody had signed it."""
+    request = members.get("request", getattr(record.data, "request", None))
+    if isinstance(request, facts.RequestId):
+        members["request"] = request.model_copy(update={"owner": ""})
     return replace(said(record, **members), request="", auth=auth, actor=record.actor if actor is None else actor)
 
 
@@ -227,6 +230,7 @@ def as_rejected(record: Record, code: str, **members: Any) -> Record:
         reason=code,
         source=kept["source"],
         id=kept["id"],
+        job=record.data.demand.job if isinstance(record.data, facts.JobSubmitted) else None,
         **members,
     )
     return replace(record, type=data.type_name(), data=data)
@@ -236,7 +240,7 @@ def as_accepted(record: Record, fact: Fact) -> Record:
     """A rejected request, as if it had been accepted."""
     kept = orjson.loads(record.request) if record.request else {"source": "/tests", "id": "unsigned", "type": "", "data": ""}
     digest = content_digest(kept["type"], POOL, kept["data"].encode(), kept.get("actor", ""))
-    request = facts.RequestId(source=kept["source"], id=kept["id"], digest=digest)
+    request = facts.RequestId(source=kept["source"], id=kept["id"], digest=digest, owner=record.actor if record.request else "")
     return replace(record, type=fact.type_name(), data=fact.model_copy(update={"request": request}))
 
 
@@ -296,6 +300,12 @@ def demanding(record: Record, **members: Any) -> Record:
     """A submission with another demand."""
     assert isinstance(record.data, facts.JobSubmitted)
     return said(record, demand=record.data.demand.model_copy(update=members))
+
+
+def owned(record: Record, owner: str) -> Record:
+    """With an id of this owner's."""
+    request = getattr(record.data, "request")  # noqa: B009 - of every request
+    return said(record, request=request.model_copy(update={"owner": owner}))
 
 
 def with_id(record: Record, name: str) -> Record:
@@ -382,6 +392,25 @@ FOUND: dict[str, tuple[Alter, str]] = {
     "a stripped submission, whose owner goes on with the job": (
         altering(SUBMITTED, lambda r: stripped(r, actor="", **NOBODY), "train-1"),
         "not-admissible",
+    ),
+    "an unsigned request whose id is somebody's": (altering(SUBMITTED, lambda r: owned(r, "eve"), "unsigned"), "not-as-admitted"),
+    "a request whose id is another's": (altering(SUBMITTED, lambda r: owned(r, "eve"), "train-1"), "not-as-admitted"),
+    "a request whose id is nobody's": (altering(CANCELLED, lambda r: owned(r, ""), "train-1"), "not-as-admitted"),
+    "another default than the policy's": (
+        altering(SUBMITTED, lambda r: demanding(r, max_failures=7), "train-1"),
+        "not-as-admitted",
+    ),
+    "another default than the release's": (
+        altering(SUBMITTED, lambda r: demanding(r, elastic="live"), "train-1"),
+        "not-as-admitted",
+    ),
+    "a node enrolled by a certificate, and a permit": (enrolled(lambda r: said(r, permitted_by=6)), "wrong-enrolment"),
+    "a rejection with another code": (altering(REJECTED, lambda r: said(r, code="expired"), actor="bob"), "wrongly-rejected"),
+    "a rejection of another job": (altering(REJECTED, lambda r: said(r, job="quiet"), actor="bob"), "wrongly-rejected"),
+    "a rejection by another rule": (altering(REJECTED, lambda r: said(r, rule="x"), actor="bob"), "wrongly-rejected"),
+    "a signed rejection of requests unread": (
+        altering(REJECTED, lambda r: said(r, offsets="1-2"), actor="bob"),
+        "not-what-was-signed",
     ),
     "a signed job of nobody": (altering(SUBMITTED, lambda r: said(r, **NOBODY), "train-1"), "not-what-was-signed"),
     "no project": (altering(SUBMITTED, lambda r: demanding(r, project=None), "unsigned"), "wrong-owner"),

@@ -78,11 +78,16 @@ def enrolment_fault(
     if fact.by != "certificate":
         if permit is None or permit.seq != fact.permitted_by:
             return f"no unused permit for {fact.node} allows it"
+        if fact.certificate is not None:
+            return "it shows a certificate, and a permit"
         if permit.token_key is None:
-            return None if fact.by == "operator" and permit.key == fact.key else "the permit is for another key"
+            same = fact.by == "operator" and permit.key == fact.key and fact.token_signature is None
+            return None if same else "the permit is for another key"
         fields = [ENROLMENT_TAG, record.pool, fact.node, fact.key, fact.encryption_key]
         shown = fact.token_signature is not None and is_signed(permit.token_key, fact.token_signature, fields)
         return None if fact.by == "token" and shown else "the permitted token has not signed these keys for this name"
+    if fact.permitted_by is not None or fact.token_signature is not None:
+        return "it shows a permit, and a certificate"
     shown_keys = fact.certificate and (fact.certificate.name, fact.certificate.key, fact.certificate.encryption_key)
     if fact.certificate is None or shown_keys != (fact.node, fact.key, fact.encryption_key):
         return "it shows no certificate for this name and these keys"

@@ -77,12 +77,18 @@ def rejection_fault(state: PoolState, record: Record) -> tuple[Fault, str] | Unj
     digest = request_digest(record, signed, record.pool)
     asked = ReceivedRequest(signed.source, signed.id, digest, signed.time, record.actor, "signed", body)
     answers = [admit_received(state, replace(asked, body=each), evidence_of(state, each)) for each in _possible(state, body)]
-    same = [isinstance(each, Rejected) and (each.code, each.rule) == (rejected.code, rejected.rule) for each in answers]
-    if same[0] or all(isinstance(each, Rejected) for each in answers):
-        return None
+    said = (rejected.code, rejected.rule, rejected.job, rejected.retry_at)
+    same = [isinstance(each, Rejected) and (each.code, each.rule, each.job, each.retry_at) == said for each in answers]
     if any(same):
+        return None if same[0] or all(isinstance(each, Rejected) for each in answers) else "private-part"
+    first = answers[0]
+    if not isinstance(first, Rejected):
+        right = "it is not"
+    elif isinstance(body, facts.SubmitJob):
         return "private-part"
-    return "wrongly-rejected", f"it was rejected as {rejected.code}; by the records before it, it is not"
+    else:
+        right = f"it is {first.code}, of {first.job or 'no job'}"
+    return "wrongly-rejected", f"it was rejected as {rejected.code}; by the records before it, {right}"
 
 
 def _possible(state: PoolState, body: RequestBody) -> Iterator[RequestBody]:

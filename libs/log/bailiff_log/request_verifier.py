@@ -5,7 +5,7 @@
 * that the signature, if it has one, is that of a key which was valid then, over what the record says (`signed_requests`);
 * that admission accepts its sender: authentication, names, permissions, ownership, by admission's own functions
   (`bailiff_core.admission.senders`) on the policy and the owners of jobs at that record;
-* that whose job a submission makes it follows from its sender;
+* that whose job a submission makes it follows from its sender, and so does the owner of its id; its defaults from the policy;
 * that a node was enrolled by a certificate of the root key, or by a permit, for the keys that the record names;
 * that no submission was accepted above the policy's limits of open jobs (when each request was sent is not on record, so the log
   shows no rates);
@@ -41,7 +41,15 @@ from bailiff_core.records.wire import time_text
 
 from .enrolment import enrolment_fault
 from .rejected_requests import UNJUDGED, Unjudged, rejection_fault, why_not_judged
-from .signed_requests import Fault, asked_for, content_fault, is_signed_request, signature_fault, signed_request
+from .signed_requests import (
+    Fault,
+    admitted_fault,
+    asked_for,
+    content_fault,
+    is_signed_request,
+    signature_fault,
+    signed_request,
+)
 
 DAY = 86_400_000_000
 FAULTS_SHOWN = 100
@@ -288,7 +296,12 @@ class RequestVerifier:
         if request is None:
             first = not isinstance(record.data, facts.PolicyApplied) or self._policy is None or not self._root
             return None if first else ("no-request", "a policy that no request asked for")
-        return self._use_fault(record, request, signed) or self._sender_fault(record, request) or self._limit_fault(record)
+        return (
+            self._use_fault(record, request, signed)
+            or self._sender_fault(record, request)
+            or self._limit_fault(record)
+            or admitted_fault(record, signed, self._policy)
+        )
 
     def _limit_fault(self, record: Record) -> tuple[Fault, str] | None:
         """Whether admission rejects one more job of this owner."""

@@ -12,11 +12,14 @@ from pydantic import ValidationError
 
 from bailiff_bus.envelope import Envelope, content_digest
 from bailiff_bus.topics import REQUESTS
+from bailiff_core.admission.submission import with_defaults
 from bailiff_core.canonical import json_bytes
+from bailiff_core.engine import LOGIC
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.identity import SignIn
 from bailiff_core.model.job_spec import ADDED_LABELS, JobSpec
 from bailiff_core.model.message import MESSAGE_TYPES
+from bailiff_core.model.policy import Policy
 from bailiff_core.model.signed_request import SignedRequest
 from bailiff_core.records import Record, facts
 from bailiff_core.records.job_requests import SubmitJob
@@ -39,6 +42,7 @@ Fault = Literal[
     "no-request",
     "not-admissible",
     "wrong-owner",
+    "not-as-admitted",
     "wrongly-rejected",
     "wrong-enrolment",
     "contradiction",
@@ -123,6 +127,8 @@ def content_fault(record: Record, found: SignedRequest, pool: str) -> tuple[Faul
         return None  # of a later release
     if isinstance(record.data, facts.InputRejected):
         same = record.data.topic == REQUESTS.name and (record.data.source, record.data.id) == (found.source, found.id)
+        if record.data.offsets is not None:
+            return "not-what-was-signed", "a request that was rejected unread has no signature on record"
         return None if same else ("not-what-was-signed", "another request was signed than the one that it rejects")
     named = getattr(record.data, "request", None)
     if named is None or (named.source, named.id, named.digest) != (found.source, found.id, request_digest(record, found, pool)):
@@ -134,6 +140,26 @@ def content_fault(record: Record, found: SignedRequest, pool: str) -> tuple[Faul
     except (ValueError, KeyError) as error:  # pydantic's errors are ValueErrors, too
         return "unreadable-request", f"what was signed is not valid: {type(error).__name__}"
     return ("not-what-was-signed", f"signed with another {', '.join(differing)}") if differing else None
+
+
+def admitted_fault(record: Record, found: SignedRequest | None, policy: Policy | None) -> tuple[Fault, str] | None:
+    """Whether what admission adds to a request is other than what it adds: the owner of its id, and defaults.
+
+    Args:
+        policy: In force before the record, if it is known.
+    """
+    named = getattr(record.data, "request", None)
+    if named is None or record.engine.rpartition("/")[2] != str(LOGIC):
+        return None
+    owner = record.actor if found is not None else ""
+    if named.owner != owner:
+        return "not-as-admitted", f"its id is recorded as that of {named.owner or 'nobody'}, not of {owner or 'nobody'}"
+    if found is None or policy is None or not isinstance(record.data, facts.JobSubmitted):
+        return None
+    recorded = record.data.demand
+    expected = with_defaults(policy, JobDemand.model_validate_json(json_bytes(orjson.loads(found.data)["demand"])))
+    differing = [name for name in FILLED_DEMAND if name != "project" and getattr(recorded, name) != getattr(expected, name)]
+    return ("not-as-admitted", f"admission completes it with another {', '.join(differing)}") if differing else None
 
 
 def request_digest(record: Record, found: SignedRequest, pool: str) -> str:

@@ -1,6 +1,6 @@
 """What nodes and the executor may report, by the state: admission asks before it records a report, and a replay asks again."""
 
-from bailiff_core.model.state import Eviction, Job, PoolState, Task
+from bailiff_core.model.state import Attachment, Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 
@@ -10,6 +10,7 @@ OF_TASKS = (
     *(facts.TaskVanished, facts.TaskIdle, facts.ShareExceeded, facts.EvictionStageReached),
     *(facts.TaskRestored, facts.TaskRestoreFailed),
     *(facts.TaskEvictionCancelled, facts.TaskCancelEvictionRefused),
+    facts.AttachGranted,
 )
 """About tasks of the present attempt, from the node where they are."""
 
@@ -26,6 +27,13 @@ def _placed_task(state: PoolState, node: str, job: str, attempt: int, task: int)
     if found is None or placed is None or placed.node != state.node_numbers.get(node):
         return None
     return found, placed
+
+
+def granted(state: PoolState, node: str, job: str, attempt: int, task: int, grant: int) -> Attachment | None:
+    """Returns the attachment that a report of this node is about; None if no such record granted it."""
+    found = state.attachments.get(grant)
+    said = (node, job, attempt, task)
+    return found if found is not None and said == (found.node, found.job, found.attempt, found.task) else None
 
 
 def decided_evictions(state: PoolState, job: str, attempt: int, decided_by: int) -> list[Eviction]:
@@ -51,6 +59,9 @@ def contradiction(state: PoolState, fact: Fact) -> str:
         if decided_evictions(state, fact.job, fact.attempt, fact.decided_by):
             return ""
         return f"there is no eviction of attempt {fact.attempt} of {fact.job} that #{fact.decided_by} decided"
+    if isinstance(fact, facts.AttachReady | facts.AttachStarted | facts.AttachEnded):
+        known = granted(state, fact.node, fact.job, fact.attempt, fact.task, fact.grant)
+        return "" if known is not None else f"#{fact.grant} grants no attachment to task {fact.task} of {fact.job} on {fact.node}"
     if not isinstance(fact, OF_TASKS):
         return ""
     about = f"task {fact.task} of attempt {fact.attempt} of {fact.job} on {fact.node}"
