@@ -24,8 +24,10 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job, PoolState
+from bailiff_core.recorded import OF_WRITER
 from bailiff_core.records import ChainHead, Record, Wire, continues, decode, facts
 from bailiff_core.records.payload import Decision, Fact
+from bailiff_core.records.request import RequestFact
 from bailiff_core.replay import Replay
 from bailiff_core.victims.batch import select_batch
 from bailiff_log.credentials import Credentials
@@ -185,7 +187,7 @@ class Story:
             certificate=self.credentials.certificate if self.credentials is not None else None,
         )
         record = self._record(started, cycle=self.state.cycle + 1)
-        record = replace(record, epoch=self.state.epoch + 1, writer=started.writer, engine=ENGINE)
+        record = replace(record, epoch=self.state.epoch + 1, writer=started.writer, engine=f"{ENGINE.rpartition('/')[0]}/{logic}")
         self._append(record)
         return self.cycle(facts.ClockAdvanced())
 
@@ -193,6 +195,8 @@ class Story:
         state = self.state
         self.time = max(self.time, state.now)
         topic = TOPIC_OF.get(type(fact))
+        if topic is None and self.state.root_key and not isinstance(fact, (*OF_WRITER, facts.InputRejected)):
+            topic = REQUESTS if isinstance(fact, RequestFact) else REPORTS  # in a signed log every such fact has a cause
         cause, inputs = "", ()
         if topic is not None and state.seq > 0:
             at = self._offsets.get(topic, 0)
