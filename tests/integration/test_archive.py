@@ -3,11 +3,13 @@
 import asyncio
 import dataclasses
 import hashlib
+import itertools
 from decimal import Decimal
 from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.bench.synthetic import plain_log
 from tests.kits.archive import Auditor, Log, archived, busy, displaced, query
 from tests.kits.history_files import from_lines
 from tests.kits.log_builder import DAY, NEW_YEAR, Story
@@ -18,6 +20,7 @@ from bailiff.audit.log_sources import from_archive
 from bailiff.audit.replay import replay
 from bailiff.audit.verify_derived import derived
 from bailiff_auditor.archive_writer import Batch, PositionMoved, position_of, write
+from bailiff_auditor.archiver import WAIT
 from bailiff_auditor.database import Migration, connect, migrate, migrations
 from bailiff_auditor.record_classifier import RecordClassifier
 from bailiff_bus import topics
@@ -59,6 +62,23 @@ async def test_the_archive_holds_every_byte_and_continues_where_it_stopped(datab
     assert found == log.messages()
     assert (await verify("pool-a", given(found)))["ok"]
     assert (await replay("pool-a", lambda: given(found)))["ok"]
+
+
+async def test_on_a_pool_that_never_rests_it_is_ready(database: str, tmp_path: Path) -> None:
+    """A record is appended more often than the auditor waits for one, so that it never finds nothing."""
+    log, wires = Log(), plain_log(2_000)
+    log.append(itertools.islice(wires, 200))
+
+    async def append() -> None:
+        for wire in wires:
+            log.append([wire])
+            await asyncio.sleep(WAIT / 20)
+
+    async with Auditor(log, database, tmp_path).running() as auditor:
+        appending = asyncio.create_task(append())
+        await auditor.until("it is ready", lambda: not any(auditor.service.readiness().values()))
+        assert not appending.done()
+        appending.cancel()
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in HISTORIES.glob("*.jsonl")))

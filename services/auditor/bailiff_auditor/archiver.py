@@ -88,7 +88,7 @@ class Archiver:
             await self._confirm(reader, position)
             await self._sealer.begin(self._db, position)
             self._metrics.archive_head.labels(pool).set(position.head.next_seq - 1)
-            batch = Batch(position)
+            batch, end = Batch(position), await self._end()
             while True:
                 messages = await self._read(reader, batch)
                 if messages:
@@ -103,14 +103,16 @@ class Archiver:
                     batch = Batch(batch.after)
                 elif not messages:
                     await pipeline.wait()
-                    if not caught_up:  # an empty read may also mean that Kafka has not answered yet
-                        caught_up = reader.position(topic, partition) >= await self._end()
-                    if caught_up:
-                        self._caught_up(batch.after)
                     await self._sealer.seal_if_due(self._db, batch.after)
                 if classifier.stopped:
                     await pipeline.wait()
                     raise classifier.unreadable or self._broken(classifier.verifier, batch.after)
+                if not caught_up and batch.after.next_offset >= end:  # on a busy pool there is always something more to read
+                    await pipeline.wait()
+                    end = await self._end()
+                    caught_up = end <= batch.after.next_offset + READ_LIMIT
+                if caught_up:
+                    self._caught_up(batch.after)
         finally:
             await pipeline.cancel()
             await reader.close()
