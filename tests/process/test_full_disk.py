@@ -1,4 +1,4 @@
-"""A full disk under each service, in turn: what docs/concepts/fault-tolerance.md#full-disks says about it.
+"""A full disk under each service, in turn, while jobs preempt others: what docs/concepts/fault-tolerance.md#full-disks says.
 
 Each service has a small file system of its own for its state. Control services, roll-up, console and auditor go on without their
 snapshots; an agent ends and its tasks run on; Kafka's broker ends and nothing that it acknowledged is lost.
@@ -7,22 +7,22 @@ snapshots; an agent ends and its tasks run on; Kafka's broker ends and nothing t
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
-from tests.bench.synthetic import plain_log
 from tests.kits.archive import archived
-from tests.kits.archived_pool import everything, grow, until_archived
+from tests.kits.archived_pool import everything, until_archived
+from tests.kits.load import load, preempted
 from tests.kits.small_disk import SmallDisk
-from tests.kits.system import PATIENCE_S, System, Watch
+from tests.kits.system import System, Watch
 from tests.kits.waiting import until
 
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.port import BusUnavailable
 from bailiff_core.records.facts import JobSubmitted, NodeLost, StateDigest
 from bailiff_devstack.kafka import EmbeddedKafka
-from bailiff_devstack.stack import Plan, Stack
 from bailiff_service.exit_code import ExitCode
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -67,11 +67,12 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisks]:
 
 @pytest.mark.parametrize("service", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in SERVICES])
 async def test_a_service_continues_without_its_snapshots(small: SmallDisks, service: str) -> None:
-    async with small.watch(POOL) as pool:
+    async with small.watch(POOL) as pool, load(small, POOL, service):
         if service in FOLLOWERS:
             small.start_service(service)
             await asyncio.to_thread(small.wait_ready)
         await digest(pool)
+        await preempted(pool)
         with small.disks[service].full():
             before = await small.metric(service, UNWRITTEN, pool=POOL)
             await digest(pool)
@@ -84,6 +85,7 @@ async def test_a_service_continues_without_its_snapshots(small: SmallDisks, serv
             small.kill_and_restart(service)
             await asyncio.to_thread(small.wait_ready)
             await digest(pool)
+            await preempted(pool)
         small.kill_and_restart(service)
         await asyncio.to_thread(small.wait_ready)
         await digest(pool)
@@ -93,12 +95,13 @@ async def test_a_service_continues_without_its_snapshots(small: SmallDisks, serv
 
 
 async def test_an_agent_ends_its_tasks_run_on_and_the_next_one_continues(small: SmallDisks) -> None:
-    async with small.watch(POOL) as pool:
-        await pool.submit("runs-on")
+    async with small.watch(POOL) as pool, load(small, POOL, "agent", gpus=6):
+        await pool.submit("runs-on", kind="inference")
         await pool.until_running("runs-on")
         await pool.noted("runs-on", 1)
+        await preempted(pool)
         with small.disks["node-agent"].full():
-            await pool.submit("waits", "true")
+            await pool.submit("waits", "true", gpus=0)
             code = await asyncio.to_thread(small.stack.processes.wait, "node-agent")
             assert code == ExitCode.DISK, small.log_of("node-agent")
             assert re.search(r"a file cannot be written: .*No space left on device: '/\S+'", small.log_of("node-agent"))
@@ -107,6 +110,7 @@ async def test_an_agent_ends_its_tasks_run_on_and_the_next_one_continues(small: 
             assert pool.running("runs-on")
         small.start_service("node-agent")
         await pool.until_ended("waits")
+        await preempted(pool)
         assert pool.running("runs-on")
         assert pool.job("runs-on").attempt == 1
         assert pool.facts(NodeLost) == []
@@ -115,12 +119,9 @@ async def test_an_agent_ends_its_tasks_run_on_and_the_next_one_continues(small: 
 
 
 async def digest(pool: Watch) -> None:
-    """Run small jobs until admission has appended one more state digest."""
-    before, number = len(pool.facts(StateDigest)), len(pool.state.jobs)
-    while len(pool.facts(StateDigest)) == before:
-        number += 1
-        await pool.submit(f"small-{number}", "true")
-        await pool.until_ended(f"small-{number}")
+    """Wait until admission has appended one more state digest."""
+    before = len(pool.facts(StateDigest))
+    await pool.until("a state digest", lambda _: len(pool.facts(StateDigest)) > before)
 
 
 # --- Kafka
@@ -132,18 +133,17 @@ async def test_a_broker_whose_disk_is_full_ends_and_loses_nothing_that_it_acknow
     system = System(tmp_path / "system", kafka=EmbeddedKafka(disk.folder, progress=print), pools={POOL: 1})
     try:
         await asyncio.to_thread(system.start)
-        async with system.watch(POOL) as pool:
-            await pool.submit("runs-on")
+        async with system.watch(POOL) as pool, load(system, POOL, "load", gpus=6) as given:
+            await pool.submit("runs-on", kind="inference")
             await pool.until_running("runs-on")
+            await preempted(pool)
             with disk.full():
-                acknowledged = await submit_until_refused(pool)
+                await given.refused.wait()
+                acknowledged = {*given.acknowledged}
             await asyncio.to_thread(system.stack.kafka.restart)
             pool.producer = await pool.bus.producer()
-            await pool.submit("after", "true")
-            await until_ended_after_an_outage(pool, "after")
-            for job in acknowledged:
-                await pool.until_ended(job)
-            assert {fact.demand.job for fact in pool.facts(JobSubmitted)} >= set(acknowledged)
+            await after_an_outage(preempted, pool)
+            await pool.until("all are read", lambda _: acknowledged <= {fact.demand.job for fact in pool.facts(JobSubmitted)})
             assert pool.job("runs-on").attempt == 1
             assert pool.running("runs-on")
             await asyncio.to_thread(system.wait_ready)
@@ -155,24 +155,12 @@ async def test_a_broker_whose_disk_is_full_ends_and_loses_nothing_that_it_acknow
             await asyncio.to_thread(system.stop)
 
 
-async def submit_until_refused(pool: Watch) -> list[str]:
-    """Submit jobs until the broker acknowledges no more; those that it has acknowledged."""
-    acknowledged: list[str] = []
-    while True:
-        name = f"small-{len(acknowledged)}"
-        try:
-            await pool.submit(name, "true")
-        except BusUnavailable:
-            return acknowledged
-        acknowledged.append(name)
-
-
-async def until_ended_after_an_outage(pool: Watch, name: str) -> None:
-    """Wait until the job has ended; the outage may show once more to who reads."""
+async def after_an_outage(wait: Callable[[Watch], Awaitable[None]], pool: Watch) -> None:
+    """The outage may show once more to who reads."""
     try:
-        await pool.until_ended(name)
+        await wait(pool)
     except BusUnavailable:
-        await pool.until_ended(name)
+        await wait(pool)
 
 
 # --- the archive
@@ -180,39 +168,46 @@ async def until_ended_after_an_outage(pool: Watch, name: str) -> None:
 
 @pytest.mark.long
 async def test_the_archive_continues_once_postgresql_has_space_again(tmp_path: Path) -> None:
-    disk = SmallDisk(tmp_path / "postgres", "160m")
-    stack = Stack(tmp_path, Plan(), progress=print)
-    wires = list(plain_log(12_000))
+    folder = tmp_path / "system"
+    disk = SmallDisk(folder / "postgres", "160m")
+    system = System(folder, pools={POOL: 1}, audited=True)
+    auditor, postgres = system.stack.processes.log("auditor"), system.stack.postgres
     try:
-        await asyncio.to_thread(stack.start_kafka)
-        await asyncio.to_thread(stack.postgres.start)
-        bus = KafkaBus(stack.kafka.bootstrap)
-        try:
-            stack.start_service("auditor")
-            await grow(bus, wires[:1_000])
-            await until_archived(stack, 999)
+        await asyncio.to_thread(system.start)
+        async with system.watch(POOL) as pool, load(system, POOL, "load"):
+            await preempted(pool)
+            await until_archived(system.stack, pool.state.seq)
             with disk.full():
-                await grow(bus, wires[1_000:])
-                await until_logged(stack, "PostgreSQL is unavailable")
-                stack.processes.check("auditor")
-            await asyncio.to_thread(restart_postgres, stack)
-            await until_archived(stack, len(wires) - 1)
-            assert await archived(stack.postgres.dsn) == await everything(bus)
-            await asyncio.to_thread(stack.processes.wait_ready, "auditor", timeout_s=PATIENCE_S)
-        finally:
-            await bus.close()
-        assert "Traceback" not in stack.processes.log("auditor").read_text()
+                await fill(postgres.dsn)
+                await until(lambda: "PostgreSQL is unavailable" in auditor.read_text())
+                await preempted(pool)
+                system.stack.processes.check()
+            await asyncio.to_thread(postgres.close)  # it ends by itself if it has no space for its log
+            await asyncio.to_thread(postgres.start)
+            await preempted(pool)
+            await until_archived(system.stack, pool.state.seq)
+            await pool.clear()
+            await pool.verify()
+            await asyncio.to_thread(system.wait_ready)
+        bus = KafkaBus(system.stack.kafka.bootstrap)
+        wanted = await everything(bus)
+        await bus.close()
+        await until_archived(system.stack, pool.state.seq)
+        assert (await archived(postgres.dsn))[: len(wanted)] == wanted
+        assert "Traceback" not in auditor.read_text()
     finally:
         with contextlib.closing(disk):
-            await asyncio.to_thread(stack.close)
+            await asyncio.to_thread(system.stop)
 
 
-async def until_logged(stack: Stack, text: str) -> None:
-    """Wait until the auditor's log has this text."""
-    await until(lambda: text in stack.processes.log("auditor").read_text())
-
-
-def restart_postgres(stack: Stack) -> None:
-    """Start PostgreSQL again, which ends by itself if it has no space for its log."""
-    stack.postgres.close()
-    stack.postgres.start()
+async def fill(dsn: str) -> None:
+    """Whatever PostgreSQL had still free on its disk is taken by another table."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("CREATE TABLE others (text text)")
+        while True:
+            await connection.execute("INSERT INTO others SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        pass  # it has no space, or has ended
+    finally:
+        connection.terminate()

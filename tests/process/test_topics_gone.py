@@ -1,13 +1,20 @@
-"""A topic that is deleted while jobs are submitted and preempted: who reads it waits, says so, and goes on once it is back."""
+"""Topics that are deleted, and messages that retention deletes, while jobs are submitted and preempted.
+
+Who reads a topic that is gone waits, says so, and goes on once it is back. What was lost is on record.
+"""
 
 import asyncio
 from collections.abc import Iterator
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
 from tests.kits.archived_pool import bailiff
 from tests.kits.load import load, preempted
 from tests.kits.system import System
+from tests.kits.waiting import until
 
+from bailiff_admission.input_consumer import INPUTS
 from bailiff_bus import topics
 from bailiff_bus.kafka import connected_admin
 from bailiff_bus.topic_admin import create_topics
@@ -64,3 +71,26 @@ async def test_a_topic_deleted_under_load_is_waited_for_and_named(lone: System, 
         await asyncio.to_thread(lone.wait_ready)
         await pool.verify(orphans=True)
         assert "Traceback" not in lone.log_of(service)
+
+
+async def test_what_retention_deletes_under_load_is_on_record_and_the_rest_is_decided(lone: System) -> None:
+    async with lone.watch(POOL) as pool:
+        await pool.clear()
+        async with load(lone, POOL, "retention") as given:
+            await preempted(pool)
+            lone.kill("admission")
+            unread = len(given.acknowledged) + 5
+            await until(lambda: len(given.acknowledged) >= unread)
+            async with connected_admin(lone.stack.kafka.settings("operator")) as admin:
+                ends = {
+                    TopicPartition(topic.name, partition): RecordsToDelete(span.end)
+                    for topic in INPUTS
+                    for partition, span in (await pool.bus.spans(topic.name)).items()
+                }
+                await admin.delete_records(ends)
+            lone.start_service("admission")
+            lost = await pool.record(InputsLost, topic=topics.REQUESTS.name)
+            assert lost.to_offset - lost.from_offset >= 5
+            await pool.until_alarm("inputs-lost", mentions=topics.REQUESTS.name)
+            await preempted(pool)
+        await pool.verify(orphans=True)
