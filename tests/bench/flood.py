@@ -1,5 +1,7 @@
 """How long an urgent, signed job waits while somebody unsigned floods the pool with requests, and what that costs admission.
 
+On a Kafka as `make up` starts it, and on one with TLS, users and access lists.
+
 The flood fills the pool, so the urgent job needs a preemption: decided is when the log has it, running when its task has started.
 """
 
@@ -13,6 +15,8 @@ from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
+from bailiff_devstack.kafka import EmbeddedKafka
+from bailiff_devstack.secure_kafka import SecureKafka
 from bailiff_devstack.stack import Plan, Stack
 from bailiff_log.keys import key_id
 
@@ -39,8 +43,12 @@ def measure(run: Run) -> list[Row]:
     policy.parent.mkdir(parents=True, exist_ok=True)
     policy.write_text(POLICY)
     nodes = [{"name": f"node-{n}", "pool": POOL, "gpus": "8xH100-80GB"} for n in range(NODES)]
-    with Stack(run.folder / "stack", Plan(nodes=nodes, policy=policy)) as stack:
-        return asyncio.run(_measure(run, stack, requests, urgent))
+    rows = []
+    for what, kind in {"": EmbeddedKafka, ", SECURE=1": SecureKafka}.items():
+        folder = run.folder / kind.__name__
+        with Stack(folder, Plan(nodes=nodes, policy=policy), kafka=kind(folder / "kafka")) as stack:
+            rows += asyncio.run(_measure(run, stack, requests, urgent, what))
+    return rows
 
 
 class Urgent:
@@ -56,13 +64,13 @@ class Urgent:
             self.at.setdefault((job, name), record.timestamp / 1000)
 
 
-async def _measure(run: Run, stack: Stack, requests: int, urgent: int) -> list[Row]:
-    bootstrap, seen = stack.kafka.bootstrap, Urgent()
+async def _measure(run: Run, stack: Stack, requests: int, urgent: int, where: str) -> list[Row]:
+    kafka, seen = stack.kafka.settings("operator"), Urgent()
     await all_joined(stack, POOL, NODES)
     async with (
-        publishing(bootstrap) as producer,
-        watching(bootstrap, topics.AUDIT.name, on=seen.take) as audit,
-        Client(KafkaBus(bootstrap), source="/ada", private_key=KEY) as client,
+        publishing(kafka) as producer,
+        watching(kafka, topics.AUDIT.name, on=seen.take) as audit,
+        Client(KafkaBus(kafka), source="/ada", private_key=KEY) as client,
     ):
         await _send(producer, [submit_message(POOL, f"filler-{n}") for n in range(8 * NODES)])
         await audit.until("fillers run", lambda: audit.seen[RUNNING] >= 8 * NODES)
@@ -82,12 +90,13 @@ async def _measure(run: Run, stack: Stack, requests: int, urgent: int) -> list[R
             await asyncio.sleep(1.0)
             stormy.append(await _urgent_job(client, audit, seen, f"urgent-after-{n}"))
             run.say(f"{stormy[-1]} s, {dict(audit.seen)}")
-        run.say(f"{megabytes(stack)} {spent(before, cpu_seconds(stack))}")
-    rows = []
+        most = megabytes(stack, peak=True)
+        run.say(f"{most} {spent(before, cpu_seconds(stack))}")
+    rows = [Row(f"the same{where}: memory of the largest service, at most", max(most.values()), "MB", "≤ 600 MB")]
     for at, what in enumerate(("on the log → its preemption is decided", "on the log → its task runs")):
         rows.append(
             Row(
-                f"urgent signed job, {requests:,} unsigned requests under way: {what}, slowest of {len(stormy)}",
+                f"urgent signed job, {requests:,} unsigned requests under way{where}: {what}, slowest of {len(stormy)}",
                 max(each[at] for each in stormy),
                 "s",
                 "≤ 2 s" if at == 0 else "≤ 5 s",

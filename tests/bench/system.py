@@ -12,6 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.kafka.errors import client_arguments
+from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_devstack.stack import Stack
 from bailiff_log.projection import Projection
 from bailiff_service.metrics import Metrics
@@ -68,13 +70,13 @@ def header(record: ConsumerRecord, name: str) -> str:
 
 @asynccontextmanager
 async def watching(
-    bootstrap: str, topic: str, *, keep: bool = False, on: Callable[[str, ConsumerRecord], None] | None = None
+    kafka: KafkaSettings | str, topic: str, *, keep: bool = False, on: Callable[[str, ConsumerRecord], None] | None = None
 ) -> AsyncIterator[Watch]:
     """A `Watch` that is followed while the block lasts."""
-    bus = KafkaBus(bootstrap)
+    bus = KafkaBus(kafka)
     spans = await bus.spans(topic)
     await bus.close()
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=500)
+    consumer = AIOKafkaConsumer(**client_arguments(bus.settings), enable_auto_commit=False, fetch_max_wait_ms=500)
     await consumer.start()
     partitions = [TopicPartition(topic, number) for number in spans]
     consumer.assign(partitions)
@@ -91,9 +93,10 @@ async def watching(
 
 
 @asynccontextmanager
-async def publishing(bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
+async def publishing(kafka: KafkaSettings | str) -> AsyncIterator[AIOKafkaProducer]:
     """A producer like the clients': idempotent, acknowledged by all."""
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all", linger_ms=0)
+    settings = KafkaBus(kafka).settings
+    producer = AIOKafkaProducer(**client_arguments(settings), enable_idempotence=True, acks="all", linger_ms=0)
     await producer.start()
     try:
         yield producer
@@ -176,7 +179,7 @@ async def raw_produce_and_consume(bootstrap: str, records: list[ConsumerRecord],
 
 async def all_joined(stack: Stack, pool: str, nodes: int, within_s: float = 60.0) -> None:
     """Waits until the log of the pool has this many nodes."""
-    view = Projection(KafkaBus(stack.kafka.bootstrap), pool, 0, Metrics())
+    view = Projection(KafkaBus(stack.kafka.settings("operator")), pool, 0, Metrics())
     try:
         async with asyncio.timeout(within_s):
             while len(view.state.nodes) < nodes:
