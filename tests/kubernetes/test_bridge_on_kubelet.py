@@ -1,10 +1,12 @@
 """An ordinary Job on a real kubelet with the real runtime: preempted for another Job, and back, with the true GPUs in the log."""
 
+import copy
+
 import pytest
 from tests.kubernetes.bridge_system import USER, all_running, is_gated
 
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.records.facts import TaskReleased
+from bailiff_core.records.facts import PreemptionDecided, TaskExited, TaskReleased, TaskStarted
 from bailiff_kubernetes import names
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 
@@ -50,4 +52,26 @@ async def test_a_job_is_preempted_on_a_kubelet_and_comes_back(kubelet_users, sys
     assert f"preempted by {serve.id} (class inference" in users.kubectl(
         "get", "events.events.k8s.io", "-o", "custom-columns=N:.note"
     )
+    await users.watch.verify()
+
+
+async def test_a_job_whose_image_cannot_be_pulled_costs_its_victim_one_eviction(kubelet_users, system):
+    users = kubelet_users
+    system.restart_kubelet_agent(placement_timeout_s=5)
+    users.apply(users.job("train", pods=1, gpus=5))
+    train = await users.until_phase("train", "running")
+    bad = copy.deepcopy(users.job("bad", pods=1, gpus=8, **{names.PRIORITY_CLASS: "inference"}))
+    bad["spec"]["template"]["spec"]["containers"][0]["image"] = "localhost/no-such-image:1"
+    users.apply(bad)
+
+    await users.watch.until("two attempts did not start", lambda state: users.of("bad").start_failures == 2)
+    name = users.of("bad").id
+    assert not [fact for fact in users.watch.facts(TaskStarted) if fact.job == name], "an image that is not there is no start"
+    reasons = [fact.reason for fact in users.watch.facts(TaskExited) if fact.job == name]
+    assert reasons
+    assert all(reason.startswith("not started within 5 s: ") and "no-such-image" in reason for reason in reasons), reasons
+    evicted = [fact for fact in users.watch.facts(PreemptionDecided) if any(each.job == train.id for each in fact.victims)]
+    assert len(evicted) == 1
+    users.kubectl("delete", "job", "bad", "--wait=false")
+    await users.until_phase("train", "running")
     await users.watch.verify()

@@ -17,7 +17,8 @@ class KubernetesSettings(BaseModel):
     claims. dra_shared_device_class: of the claims of GPUs that several pods share, where that is another, such as one with the
     driver's own configuration for it. dra_uuid_attribute: the driver's attribute with a device's UUID. kubelet_grace_s: so long
     the kubelet may offer no devices, as while it restarts, before no more pods are placed on its node. placement_timeout_s: a pod
-    that no scheduler has bound to the node after this time is given up. tolerated_taints: keys of taints that do not keep Bailiff
+    that no scheduler has bound to the node after this time is given up, and so is one whose image the kubelet cannot pull, or
+    whose container it cannot create, for so long. tolerated_taints: keys of taints that do not keep Bailiff
     from a node; pods that it creates itself tolerate them. shells: whether `bailiff shell` opens shells in pods of `bailiff
     submit`, which needs rights to `pods/exec` in their namespace. api_only: this process runs on none of its nodes; it knows and
     changes them by the API server alone (docs/how-to/pods.md#one-agent-for-many-nodes).

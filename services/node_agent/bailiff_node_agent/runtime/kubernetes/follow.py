@@ -59,8 +59,11 @@ class PodFollower:
         self._hash = task_hash(str(order.key))
         self.changed = node.changed.setdefault(self._hash, asyncio.Event())
         self.settled = asyncio.Event()
-        """Its devices are known, or it has ended."""
+        """It has started, or has ended."""
+        self.has_started = False
         self.refusal: str | None = None
+        self._fails_since: float | None = None
+        """Since when the kubelet cannot start its containers, on the loop's clock."""
         self._server: ControlServer | None = None
         self._log: asyncio.Task[None] | None = None
 
@@ -102,9 +105,37 @@ class PodFollower:
                 await files.off_loop(files.stop.write, key, KILL_GRACE_S)
             running = Running(key, uid_of(pod), boottime_us(), devices, self.order.ordered_by)
             await files.off_loop(files.write_running, running)
+        if self.refusal is None and not await self._starts():
+            return
+        self.has_started = True
         self.settled.set()
         if self.refusal is None:
             await self._serve()
+
+    async def _starts(self) -> bool:
+        """Once the kubelet has started a container of it: True. False: it has ended before."""
+        while True:
+            pod = self._current()
+            if pod is None or pod_status.has_ended(pod):
+                return pod is not None and pod_status.is_running(pod)
+            if pod_status.is_running(pod):
+                return True
+            await self._end_if_stuck(pod)
+            await self._wait(POLL_S)
+
+    async def _end_if_stuck(self, pod: Object) -> None:
+        """End a pod whose containers the kubelet could not start for `placement_timeout_s`, with the kubelet's own reason."""
+        why, now, limit_s = (
+            pod_status.why_not_started(pod),
+            asyncio.get_running_loop().time(),
+            self._node.settings.placement_timeout_s,
+        )
+        if why and self._fails_since is None:
+            self._fails_since = now
+        if why and self.refusal is None and self._fails_since is not None and now - self._fails_since >= limit_s:
+            self.refusal = f"not started within {limit_s:.0f} s: {why}"
+            await self._node.files.off_loop(self._node.files.stop.write, self.order.key, KILL_GRACE_S)
+        await self._stop.carry_out(self.order, pod, self.refusal)
 
     async def _difference(self, devices: tuple[str, ...]) -> str | None:
         """Why these are not the devices that it claims; asked until the API server answers. None where the kubelet chooses."""
@@ -129,7 +160,7 @@ class PodFollower:
             if not self._node.reaches_node:
                 if pod_status.is_running(pod):
                     return self.order.devices  # slots, which the log has chosen
-                await self._stop.carry_out(self.order, pod, self.refusal)
+                await self._end_if_stuck(pod)
                 await self._wait(POLL_S)
                 continue
             if not self.order.devices and self.order.own_pod:

@@ -11,6 +11,12 @@ UNKNOWN_EXIT = -9
 ENDED_WITH_MACHINE = (UNKNOWN_EXIT, 137, 255)
 """How a kubelet that has booted again reports containers that ended with its machine."""
 
+UNKNOWN_STATUS = "ContainerStatusUnknown"
+"""How the kubelet reports a container that it never started when its pod has ended."""
+
+STARTING = ("ContainerCreating", "PodInitializing")
+"""What a container waits for while nothing has failed."""
+
 
 def is_bound(pod: Pod) -> bool:
     """Whether a scheduler has given it a node."""
@@ -18,8 +24,13 @@ def is_bound(pod: Pod) -> bool:
 
 
 def is_running(pod: Pod) -> bool:
-    """Whether the kubelet has started a container of it, which may have ended since."""
-    return any({"running", "terminated"} & set(each.get("state") or {}) for each in _containers(pod))
+    """Whether the kubelet has started a container of it, which may have ended since, and wait for its next start."""
+    return any(each.get("lastState") or _has_run(each.get("state") or {}) for each in _containers(pod))
+
+
+def _has_run(state: dict[str, Any]) -> bool:
+    end = state.get("terminated")
+    return "running" in state or (end is not None and end.get("reason") != UNKNOWN_STATUS)
 
 
 def has_ended(pod: Pod) -> bool:
@@ -39,7 +50,7 @@ def exit_of_pod(pod: Pod) -> tuple[int, str | None]:
     code, reason = int(failed.get("exitCode", 0)), failed.get("reason", "")
     if reason == "OOMKilled":
         return code, OUT_OF_MEMORY
-    if reason in ("ContainerCannotRun", "StartError", "ContainerStatusUnknown"):
+    if reason in ("ContainerCannotRun", "StartError", UNKNOWN_STATUS):
         return code, f"{reason}: {failed.get('message', '')}"[:900].rstrip(": ")
     return code, _status_reason(pod) if pod.get("status", {}).get("reason") else None
 
@@ -58,6 +69,16 @@ def why_not_placed(pod: Pod) -> str:
     if condition is None or not condition.get("message"):
         return "no scheduler has looked at its pod"
     return f"{condition.get('reason', '')}: {condition['message']}".strip(": ")[:900]
+
+
+def why_not_started(pod: Pod) -> str:
+    """Why the kubelet could not start a container of it, such as an image that it cannot pull; empty: it still works on it."""
+    for each in (*(pod.get("status", {}).get("initContainerStatuses") or ()), *_containers(pod)):
+        waiting = (each.get("state") or {}).get("waiting") or {}
+        reason = waiting.get("reason", "")
+        if reason and reason not in STARTING and not each.get("lastState"):
+            return f"{reason}: {waiting.get('message', '')}".rstrip(": ")[:900]
+    return ""
 
 
 def _containers(pod: Pod) -> list[dict[str, Any]]:

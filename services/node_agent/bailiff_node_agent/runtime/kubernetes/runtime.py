@@ -144,12 +144,9 @@ class KubernetesRuntime(Runtime):
             follower = self._follow(node, order, manifest, launch.check_devices or _any_devices)
             await follower.settled.wait()
             self._starting.discard(launch.key)
-            running = self._files.running(order)
-            if running is not None:
-                return running
-            end = self._files.exit(launch.key)
-            assert end is not None, "a follower settles with devices or with an end"
-            return end
+            state = self._files.running(order) if follower.has_started else self._files.exit(launch.key)
+            assert state is not None, "a follower settles with a start or with an end"
+            return state
 
     def _manifest(self, launch: Launch, namespace: str) -> Object:
         grace_s = grace_seconds(self._lease[1] / 1_000_000) if self._lease else DEFAULT_GRACE_S
@@ -172,7 +169,7 @@ class KubernetesRuntime(Runtime):
             self._ended.put_nowait(problem)
             return
         self._watcher.poll_slowly(key)
-        if key not in self._starting or self._files.running(follower.order) is not None:
+        if key not in self._starting or follower.has_started:
             self._ended.put_nowait(end)
 
     def _has_message(self, key: TaskKey) -> None:
