@@ -195,12 +195,25 @@ def test_the_policy_is_the_one_of_the_other_installations() -> None:
 def test_the_bridge_has_the_rights_and_policies_of_deploy_kubernetes() -> None:
     objects = rendered()
     rights = yaml.safe_load_all((ROOT / "deploy/kubernetes/bridge-rbac.yaml").read_text())
-    policies = yaml.safe_load_all((ROOT / "deploy/kubernetes/admission-policies.yaml").read_text())
+    files = [(ROOT / "deploy/kubernetes" / name).read_text() for name in ("admission-policies.yaml", "foreign-gpus.yaml")]
+    policies = [policy for file in files for policy in yaml.safe_load_all(file)]
 
     for wanted in of_kind(rights, "Role", "ClusterRole"):
         (found,) = (role for role in of_kind(objects, wanted["kind"]) if role["metadata"]["name"] == wanted["metadata"]["name"])
         assert sorted(map(str, _single(found["rules"]))) == sorted(map(str, _single(wanted["rules"])))
     assert all(policy in objects for policy in policies if policy)
+
+
+def test_pods_in_no_pool_are_refused_the_chosen_gpus_outside_of_the_chosen_namespaces() -> None:
+    objects = rendered(("agents.gpuResource=amd.com/gpu", "bridge.foreignGpus.namespaces={tests}"))
+    (policy, binding) = [found for found in objects if found["metadata"]["name"] == "bailiff-foreign-gpus"]
+    assert "startsWith('amd.com/')" in str(policy["spec"]["variables"])
+    assert "nvidia" not in str(policy)
+    assert {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["tests"]} in binding["spec"]["matchResources"][
+        "namespaceSelector"
+    ]["matchExpressions"]
+    free = rendered(("bridge.foreignGpus.refuse=false",))
+    assert not [found for found in free if found["metadata"]["name"] == "bailiff-foreign-gpus"]
 
 
 def _single(rules: list[Object]) -> list[Object]:

@@ -4,6 +4,7 @@ import pytest
 from tests.kits.bridge_objects import job_object, plain_pod
 
 from bailiff.doctor.kubernetes_checks import (
+    FOREIGN_GPUS,
     POLICIES,
     bridge_check,
     ignores_disruptions,
@@ -32,6 +33,9 @@ async def test_missing_policies_are_named():
     assert found["status"] == "wrong"
     assert "bailiff-submitted-by, bailiff-job-pods, bailiff-identity, bailiff-placement" in found["found"]
     items = {resource.kind: [{"metadata": {"name": name}} for name in wanted] for resource, wanted in POLICIES.items()}
+    found = await policies_check(Cluster(**items))
+    assert (found["status"], found["advice"]) == ("warn", "kubectl apply -f deploy/kubernetes/foreign-gpus.yaml")
+    items["ValidatingAdmissionPolicyBinding"].append({"metadata": {"name": FOREIGN_GPUS}})
     assert (await policies_check(Cluster(**items)))["status"] == "ok"
 
 

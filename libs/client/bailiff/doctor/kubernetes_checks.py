@@ -20,6 +20,7 @@ POLICIES = {
     MUTATING: ("bailiff-submitted-by", "bailiff-job-pods", "bailiff-gate"),
     VALIDATING: ("bailiff-identity", "bailiff-placement"),
 }
+FOREIGN_GPUS = "bailiff-foreign-gpus"
 ENDED = ("Complete", "Completed", "Succeeded", "Failed")
 LEASE = "bailiff-kubernetes-bridge"
 IGNORE = 'podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}]}'
@@ -36,19 +37,20 @@ async def kubernetes_checks(kubeconfig: Path) -> list[Check]:
 
 
 async def policies_check(api: Api) -> Check:
-    """Without the admission policies nobody vouches for users, and pods are not gated."""
-    missing = []
-    for resource, wanted in POLICIES.items():
-        there = {item["metadata"]["name"] for item in (await api.list(resource)).items}
-        missing += [name for name in wanted if name not in there]
-    if not missing:
-        return finding("kubernetes policies", "ok", "the admission policies are installed")
-    return finding(
-        "kubernetes policies",
-        "wrong",
-        f"not installed: {', '.join(missing)}",
-        "install the admission policies: kubectl apply -f deploy/kubernetes/admission-policies.yaml",
-    )
+    """Without the admission policies nobody vouches for users, pods are not gated, and others take what an eviction freed."""
+    there = {item["metadata"]["name"] for resource in POLICIES for item in (await api.list(resource)).items}
+    missing = [name for wanted in POLICIES.values() for name in wanted if name not in there]
+    if missing:
+        return finding(
+            "kubernetes policies",
+            "wrong",
+            f"not installed: {', '.join(missing)}",
+            "install the admission policies: kubectl apply -f deploy/kubernetes/admission-policies.yaml",
+        )
+    if FOREIGN_GPUS not in there:
+        text = "pods that are in no pool are not refused: they may take GPUs that an eviction has freed"
+        return finding("kubernetes policies", "warn", text, "kubectl apply -f deploy/kubernetes/foreign-gpus.yaml")
+    return finding("kubernetes policies", "ok", "the admission policies are installed")
 
 
 async def bridge_check(api: Api) -> Check:
