@@ -1,15 +1,17 @@
 """What is left to do when Bailiff has been uninstalled from a Kubernetes cluster: `python -m bailiff.kubernetes_cleanup`.
 
 The node agents' finalizer keeps the objects of ended pods until their devices are proven free. Without agents it would keep them,
-and their namespaces, for ever. It is taken off every pod; nothing else is changed, and running pods go on.
+and their namespaces, for ever. It is taken off every pod. So is the condition `bailiff.io/Placed` of pods and Jobs, which nobody
+keeps true any more. Nothing else is changed, and running pods go on.
 """
 
 import asyncio
+import contextlib
 import sys
 
-from bailiff_kubernetes import Api, Conflict, Invalid, NotFound
-from bailiff_kubernetes.names import FINALIZER
-from bailiff_kubernetes.resources import PODS
+from bailiff_kubernetes import Api, Conflict, Invalid, NotFound, Object
+from bailiff_kubernetes.names import FINALIZER, PLACED
+from bailiff_kubernetes.resources import JOBS, PODS, condition_of, uid_of
 
 ATTEMPTS = 5
 
@@ -19,6 +21,16 @@ async def remove_finalizers(api: Api) -> int:
     found = [pod["metadata"] for pod in (await api.list(PODS)).items if FINALIZER in pod["metadata"].get("finalizers", ())]
     for metadata in found:
         await _remove_finalizer(api, metadata["namespace"], metadata["name"], metadata["finalizers"])
+    return len(found)
+
+
+async def remove_conditions(api: Api) -> int:
+    """Take the condition `bailiff.io/Placed` off every pod and Job that has it. Returns the number of objects."""
+    found = [(kind, item) for kind in (PODS, JOBS) for item in (await api.list(kind)).items if condition_of(item, PLACED)]
+    gone: Object = {"conditions": [{"type": PLACED, "$patch": "delete"}]}
+    for kind, item in found:
+        with contextlib.suppress(NotFound):
+            await api.patch_status(kind, item["metadata"]["name"], gone, item["metadata"]["namespace"], uid_of(item))
     return len(found)
 
 
@@ -43,6 +55,7 @@ async def _remove_finalizer(api: Api, namespace: str, name: str, finalizers: lis
 async def main() -> None:
     """With the pod's service account, or the kubeconfig that `KUBECONFIG` names."""
     async with await Api.connect() as api:
+        sys.stdout.write(f"{await remove_conditions(api)} pods and Jobs no longer have the condition {PLACED}\n")
         sys.stdout.write(f"{await remove_finalizers(api)} pods no longer have the finalizer {FINALIZER}\n")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bailiff_core.humanize import user_text
+from bailiff_core.humanize import count_text, user_text
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Eviction, Job, PoolState
 
@@ -54,8 +54,8 @@ class PoolView:
         return rejection is not None and (rejection.retry_at is None or self.state.now < rejection.retry_at)
 
 
-def status_of(pool: PoolView, job: Job) -> Status:
-    """The job's state, for its workload and the pods that wait."""
+def status_of(pool: PoolView, job: Job, pods: int) -> Status:
+    """The job's state, for its workload and the pods that wait. pods: how many of its pods are there, and have not ended."""
     state = pool.state
     if job.phase in ("succeeded", "failed", "cancelled"):
         seq, why = pool.end_reasons.get(job.id, (None, ""))
@@ -79,8 +79,12 @@ def status_of(pool: PoolView, job: Job) -> Status:
         return Status("Reserved", _cited(f"{job.id} has a place on {_nodes(state, job)}{victims}", pool, job.preemption))
     if job.phase in ("starting", "running"):
         started = next((task.start_seq for task in job.tasks if task.start_seq is not None), None)
-        text = f"{job.id} runs on {_nodes(state, job)} as attempt {job.attempt}"
-        return Status("Placed", _cited(text, pool, started), placed=True)
+        runs = job.phase == "running"
+        text = f"{job.id} {'runs' if runs else 'starts'} on {_nodes(state, job)} as attempt {job.attempt}"
+        missing = len(job.tasks) - pods
+        if not runs and missing > 0:
+            text += f"; its controller has not made {count_text(missing, 'pod')} yet"
+        return Status("Placed" if runs else "Starting", _cited(text, pool, started), placed=runs)
     if job.phase == "waiting":
         return Status("Waiting", f"{job.id} waits for other jobs: {', '.join(job.waits_for)}")
     seq, why = pool.pending_reasons.get(job.id, (job.seq, "it is in the queue"))

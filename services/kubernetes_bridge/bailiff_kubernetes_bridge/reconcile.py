@@ -59,7 +59,7 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
     requests: list[Send] = []
     if workload.deleting or workload.outcome:
         yield from _ended_workload(workload, job)
-        status = status_of(pool, job) if job is not None else None
+        status = status_of(pool, job, len(active)) if job is not None else None
     elif _needs_job(workload, job, active):
         request = submission(
             workload, 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for)), rules, pool.state
@@ -73,7 +73,7 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
     elif job is None:
         status = None  # suspended from the beginning
     else:
-        status = status_of(pool, job)
+        status = status_of(pool, job, len(active))
         requests = list(changes(pool, rules, workload, job, pods)) if job.phase not in ENDED else []
         yield from requests or _stop(workload, job, status, active)
     if status is not None and status.line != workload.status and not workload.is_pod_group:

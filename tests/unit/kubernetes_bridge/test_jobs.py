@@ -8,7 +8,7 @@ from tests.kits.log_builder import policy
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.actions import EndPod, Send
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
-from bailiff_kubernetes_bridge.messages import Rejection
+from bailiff_kubernetes_bridge.messages import Rejection, status_of
 
 
 @pytest.fixture
@@ -36,7 +36,19 @@ def test_a_job_is_submitted_for_its_user_and_its_gates_open_on_its_nodes(world):
         node = world.story.state.nodes[job.tasks[index].node].name
         assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
         assert f"task {index} of {job.id}, attempt 1, starts on {node} (test#" in message(pod)
-    assert status(world).startswith("Placed: team-a.train-0a0a0a0a runs on n1")
+    assert status(world).startswith("Starting: team-a.train-0a0a0a0a starts on n1 as attempt 1 (test#")
+    world.run("train")
+    world.settle()
+    assert status(world).startswith("Placed: team-a.train-0a0a0a0a runs on n1 as attempt 1 (test#")
+
+
+def test_a_job_whose_pods_its_controller_has_not_made_is_not_called_placed(world):
+    world.controllers = lambda: None
+    world.add(job_object("train", pods=2, gpus=4))
+    world.settle()
+    assert world.job("train").phase == "starting"
+    assert "starts on n1 as attempt 1; its controller has not made 2 pods yet (test#" in status(world)
+    assert not status_of(world.pool_view(), world.job("train"), 0).placed
 
 
 def test_what_does_not_fit_waits_gated_and_its_pods_name_the_reason(world):
