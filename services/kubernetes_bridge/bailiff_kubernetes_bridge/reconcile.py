@@ -5,8 +5,10 @@ Whoever carries out a part of the actions and computes them again, or another re
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from bailiff_core.humanize import count_text
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records.job_requests import CancelJob, ScaleJob, SubmitJob
+from bailiff_kubernetes.resources import JOBS
 
 from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
 from .changes import changes
@@ -64,8 +66,9 @@ def _of_workload(pool: PoolView, rules: Rules, workload: Workload, job: Job | No
         request = submission(
             workload, 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for)), rules, pool.state
         )
-        status = _submitting(pool, request)
-        if isinstance(request, SubmitJob):
+        incomplete = _incomplete(workload, pods) if isinstance(request, SubmitJob) else None
+        status = incomplete or _submitting(pool, request)
+        if isinstance(request, SubmitJob) and incomplete is None:
             if workload.is_pod_group and not workload.is_single_pod:
                 yield from (MarkPod(pod, request.demand.job) for pod in active if pod.job != request.demand.job)
             if not pool.is_final(submission_id(request, pool.state)):
@@ -93,6 +96,16 @@ def _needs_job(workload: Workload, job: Job | None, active: Sequence[Pod]) -> bo
     if workload.is_pod_group:
         return any(pod.gated and pod.job != job.id for pod in active)
     return workload.stopped_for == job.id
+
+
+def _incomplete(workload: Workload, pods: Sequence[Pod]) -> Status | None:
+    """That a Job lacks pods: nobody is evicted for those that a quota forbids. Other kinds make theirs by and by."""
+    wanted = workload.min_tasks or workload.size
+    there = sum(not pod.deleting and (pod.succeeded or not pod.finished) for pod in pods)
+    if workload.resource != JOBS or there >= wanted:
+        return None
+    text = f"not submitted: its controller has made {there} of {count_text(wanted, 'pod')}"
+    return Status("Incomplete", f"{text}; kubectl describe job {workload.name} says why, as a quota that is used up")
 
 
 def _submitting(pool: PoolView, request: SubmitJob | str) -> Status:

@@ -42,13 +42,32 @@ def test_a_job_is_submitted_for_its_user_and_its_gates_open_on_its_nodes(world):
     assert status(world).startswith("Placed: team-a.train-0a0a0a0a runs on n1 as attempt 1 (test#")
 
 
-def test_a_job_whose_pods_its_controller_has_not_made_is_not_called_placed(world):
+def test_a_job_is_not_submitted_before_its_pods_are_there(world):
+    """A quota may forbid some of them for ever: nobody is evicted for the others."""
+    all_of_them = world.controllers
     world.controllers = lambda: None
-    world.add(job_object("train", pods=2, gpus=4))
+    world.add(job_object("train", pods=3, gpus=2))
+    world._make_pod(world.objects["train"], 0)
+    world.settle()
+    assert not world.sent
+    assert status(world).startswith("Incomplete: not submitted: its controller has made 1 of 3 pods; kubectl describe job train ")
+    world.controllers = all_of_them
+    world.controllers()
     world.settle()
     assert world.job("train").phase == "starting"
-    assert "starts on n1 as attempt 1; its controller has not made 2 pods yet (test#" in status(world)
-    assert not status_of(world.pool_view(), world.job("train"), 0).placed
+
+
+def test_a_preempted_job_whose_pods_its_controller_has_not_made_again_is_not_called_placed(world):
+    world.add(job_object("train", pods=2, gpus=4))
+    world.run("train")
+    world.story.evict(world.job("train").id, reason="noon")
+    world.controllers = lambda: None  # its back-off
+    world.evicted("train")
+    world.settle()
+    job = world.job("train")
+    assert (job.phase, job.attempt) == ("starting", 2)
+    assert "starts on n1 as attempt 2; its controller has not made 2 pods yet (test#" in status(world)
+    assert not status_of(world.pool_view(), job, 0).placed
 
 
 def test_what_does_not_fit_waits_gated_and_its_pods_name_the_reason(world):
