@@ -279,9 +279,9 @@ class Story:
         """Pause the job."""
         return self.cycle(facts.JobPaused(request=self.request(), job=job, reason=reason), after=after)
 
-    def resume(self, job: str, after: int = 0) -> list[Decision]:
+    def resume(self, job: str, after: int = 0, *, keep_failed_starts: bool = False) -> list[Decision]:
         """Resume the job."""
-        return self.cycle(facts.JobResumed(request=self.request(), job=job), after=after)
+        return self.cycle(facts.JobResumed(request=self.request(), job=job, keep_failed_starts=keep_failed_starts), after=after)
 
     def migrate(self, job: str, node: str | None = None, reason: str = "", after: int = 0) -> list[Decision]:
         """Migrate the job."""

@@ -6,7 +6,8 @@ import pytest
 from tests.kubernetes.bridge_system import USER, all_running, is_gated
 
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.records.facts import PreemptionDecided, TaskExited, TaskReleased, TaskStarted
+from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_core.records.facts import TaskExited, TaskReleased, TaskStarted
 from bailiff_kubernetes import names
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 
@@ -64,6 +65,7 @@ async def test_a_job_whose_image_cannot_be_pulled_costs_its_victim_one_eviction(
     bad["spec"]["template"]["spec"]["containers"][0]["image"] = "localhost/no-such-image:1"
     users.apply(bad)
 
+    await users.until_phase("bad", "pending", "reserved", "starting")
     await users.watch.until("two attempts did not start", lambda state: users.of("bad").start_failures == 2)
     name = users.of("bad").id
     assert not [fact for fact in users.watch.facts(TaskStarted) if fact.job == name], "an image that is not there is no start"

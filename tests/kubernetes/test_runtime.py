@@ -357,7 +357,7 @@ async def test_a_workloads_pod_that_never_comes_is_an_exit_with_the_reason(
 
 async def test_an_agent_without_its_disk_adopts_the_pods_of_its_node(node: Node) -> None:
     first = node.agent()
-    running = await first.start(node.launch("touch ready; exec sleep 300"))
+    running = await first.start(node.launch("trap '' TERM; touch ready; exec sleep 300"))
     assert isinstance(running, Running)
     await until((node.folder / "ready").exists)
     await first.close()

@@ -8,11 +8,12 @@ from bailiff_core.records.request import RequestBody
 
 from .actions import Send
 from .messages import PoolView
-from .pods import finished_before
+from .pods import finished_before, lacks_pods
 from .submission import Rules, class_of
 from .workloads.model import Pod, Workload
 
 SUSPENDED = "the workload is suspended in Kubernetes"
+ABSENT = "its controller has not made its pods again"
 PENDING = ("waiting", "pending", "paused")
 
 
@@ -20,19 +21,25 @@ def changes(pool: PoolView, rules: Rules, workload: Workload, job: Job, pods: Se
     """Requests that the job needs; none that was rejected for good."""
     if job.cancelled:
         return
-    found = [*_suspension(workload, job), *_class(pool, rules, workload, job)]
+    found = [*_pause(workload, job, pods), *_class(pool, rules, workload, job)]
     if not workload.suspended and not workload.is_pod_group and not workload.problem:
         found += _scaling(workload, job, pods)
     yield from (Send(name, "", body) for name, body in found if not pool.is_final(name))
 
 
-def _suspension(workload: Workload, job: Job) -> Iterator[tuple[str, RequestBody]]:
-    """A pause that somebody requested in Bailiff is not ended by the bridge."""
+def _pause(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tuple[str, RequestBody]]:
+    """A suspended workload, and an evicted Job until its pods are there again, get no GPUs.
+
+    A pause that somebody requested in Bailiff is not ended by the bridge.
+    """
     at = f"{workload.generation}.{job.attempt}"
-    if workload.suspended and job.paused_seq is None:
-        yield f"{job.id}/pause/{at}", PauseJob(job=job.id, reason=SUSPENDED)
-    elif not workload.suspended and job.paused_seq is not None and job.pause_reason == SUSPENDED:
-        yield f"{job.id}/resume/{at}", ResumeJob(job=job.id)
+    leaves = job.eviction is not None or job.phase in ("pending", "paused")
+    reason = SUSPENDED if workload.suspended else ABSENT if leaves and lacks_pods(workload, pods) else ""
+    if reason and job.paused_seq is None:
+        yield f"{job.id}/{'pause' if reason == SUSPENDED else 'absent'}/{at}", PauseJob(job=job.id, reason=reason)
+    elif not reason and job.paused_seq is not None and job.pause_reason in (SUSPENDED, ABSENT):
+        absent = job.pause_reason == ABSENT
+        yield f"{job.id}/{'present' if absent else 'resume'}/{at}", ResumeJob(job=job.id, keep_failed_starts=absent)
 
 
 def _class(pool: PoolView, rules: Rules, workload: Workload, job: Job) -> Iterator[tuple[str, RequestBody]]:

@@ -70,7 +70,8 @@ def status_of(pool: PoolView, job: Job, pods: int) -> Status:
     if job.phase == "paused":
         by = _by(job)
         why = f": {job.pause_reason}" if job.pause_reason else ""
-        return Status("Paused", _cited(f"{job.id} is paused{by}{why}", pool, job.paused_seq))
+        before = _preempted_before(pool, job)
+        return Status("Paused", _cited(f"{job.id} is paused{by}{why}", pool, job.paused_seq) + before, warning=bool(before))
     if job.phase == "reserved":
         plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
         victims = (

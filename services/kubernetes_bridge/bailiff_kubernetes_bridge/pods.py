@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from bailiff_core.humanize import count_text
 from bailiff_core.model.state import ENDED, Job, Task
 from bailiff_kubernetes.names import task_hash
+from bailiff_kubernetes.resources import JOBS
 from bailiff_kubernetes.task_keys import task_key
 
 from .actions import Action, CopyCheckpoint, EndPod, MarkPod, OpenGate, SetPodStatus
@@ -100,6 +102,13 @@ def assignments(job: Job, workload: Workload, active: Sequence[Pod]) -> Iterator
 def key_of(job: Job, index: int) -> str:
     """The key of the task of the job's present attempt."""
     return task_key(job.id, job.attempt, str(index))
+
+
+def lacks_pods(workload: Workload, pods: Sequence[Pod]) -> str:
+    """How many pods of a Job are there, where they are too few to run; empty: enough. Other kinds make theirs by and by."""
+    wanted = workload.min_tasks or workload.size
+    there = sum(not pod.deleting and (pod.succeeded or not pod.finished) for pod in pods)
+    return f"{there} of {count_text(wanted, 'pod')}" if workload.resource == JOBS and there < wanted else ""
 
 
 def finished_before(job: Job, role: str, pods: Sequence[Pod]) -> int:

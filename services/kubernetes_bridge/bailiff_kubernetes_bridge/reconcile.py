@@ -5,16 +5,14 @@ Whoever carries out a part of the actions and computes them again, or another re
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bailiff_core.humanize import count_text
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records.job_requests import CancelJob, ScaleJob, SubmitJob
-from bailiff_kubernetes.resources import JOBS
 
 from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
 from .changes import changes
 from .cordons import cordons
 from .messages import PoolView, Status, status_of
-from .pods import pod_actions
+from .pods import lacks_pods, pod_actions
 from .submission import KIND, UID, Rules, is_of, run_of, submission, submission_id
 from .view import ClusterView
 from .workloads.model import Pod, Workload
@@ -99,13 +97,10 @@ def _needs_job(workload: Workload, job: Job | None, active: Sequence[Pod]) -> bo
 
 
 def _incomplete(workload: Workload, pods: Sequence[Pod]) -> Status | None:
-    """That a Job lacks pods: nobody is evicted for those that a quota forbids. Other kinds make theirs by and by."""
-    wanted = workload.min_tasks or workload.size
-    there = sum(not pod.deleting and (pod.succeeded or not pod.finished) for pod in pods)
-    if workload.resource != JOBS or there >= wanted:
-        return None
-    text = f"not submitted: its controller has made {there} of {count_text(wanted, 'pod')}"
-    return Status("Incomplete", f"{text}; kubectl describe job {workload.name} says why, as a quota that is used up")
+    """That a Job lacks pods: nobody is evicted for those that a quota forbids."""
+    lacks = lacks_pods(workload, pods)
+    why = f"kubectl describe job {workload.name} says why, as a quota that is used up"
+    return Status("Incomplete", f"not submitted: its controller has made {lacks}; {why}") if lacks else None
 
 
 def _submitting(pool: PoolView, request: SubmitJob | str) -> Status:

@@ -106,6 +106,21 @@ def test_once_it_is_resumed_it_may_evict_the_victim_again():
     assert story.job("low").phase == "evicting"
 
 
+def test_a_resume_may_say_that_nothing_has_changed():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    story.submit("urgent", gpus=8, cls="interactive")
+    preempt(story, "low")
+    refuse(story, "urgent")
+    story.started("low")
+    story.pause("urgent")
+    story.resume("urgent", keep_failed_starts=True)
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("urgent").start_failures == 1
+    assert story.job("low").phase == "running"
+
+
 def test_an_exit_before_the_start_counts_as_a_start_that_failed():
     story = pool("n1")
     story.submit("job", gpus=4)

@@ -5,6 +5,7 @@ from tests.kits.bridge import World
 from tests.kits.bridge_objects import gated, job_object, message
 from tests.kits.log_builder import policy
 
+from bailiff_core.records.job_requests import ResumeJob
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.actions import EndPod, Send
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
@@ -55,6 +56,28 @@ def test_a_job_is_not_submitted_before_its_pods_are_there(world):
     world.controllers()
     world.settle()
     assert world.job("train").phase == "starting"
+
+
+def test_an_evicted_job_gets_no_gpus_before_its_controller_has_made_its_pods_again(world):
+    world.add(job_object("train", pods=2, gpus=4))
+    world.run("train")
+    world.story.evict(world.job("train").id, reason="noon")
+    controllers, world.controllers = world.controllers, lambda: None  # its back-off
+    world.settle()
+    assert world.job("train").paused_seq is None, "its pods are there, and its eviction may be cancelled"
+    for pod in world.pods_of("train"):
+        del world.pods[pod["metadata"]["name"]]
+    world.settle()
+    world.story.yields(world.job("train").id)
+    world.settle()
+    assert world.job("train").phase == "paused"
+    assert "is paused: its controller has not made its pods again (test#" in status(world)
+    world.controllers = controllers
+    world.controllers()
+    world.settle()
+    assert (world.job("train").phase, world.job("train").attempt) == ("starting", 2)
+    (resumed,) = [send.body for send in world.sent if isinstance(send.body, ResumeJob)]
+    assert resumed.keep_failed_starts, "what kept an attempt from starting is as it was"
 
 
 def test_a_preempted_job_whose_pods_its_controller_has_not_made_again_is_not_called_placed(world):

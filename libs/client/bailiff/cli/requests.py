@@ -30,6 +30,8 @@ ALIASES = {"cancel": "delete"}
 OPTIONS = {"min_tasks": "--min"}  # those that are not called as their field
 RevokeAnyway = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask if it is your own last key.")]
 DROPS_RESERVATION = ("cancel", "pause", "evict")
+OF_SERVICES = {"vouched_by", "keep_failed_starts"}
+"""Fields that services set, and people do not."""
 MANY_JOBS = {"job", "reason", "grace"}
 """Where a request has no other fields, its command takes several jobs."""
 DURATIONS = {"grace"}
@@ -38,7 +40,7 @@ DURATIONS = {"grace"}
 
 def request_command(body: type[RequestBody]) -> None:
     """Add the command `VERB`. Required fields but the reason are arguments, and nodes; the others are options."""
-    fields = {name: field for name, field in body.model_fields.items() if name != "vouched_by"}
+    fields = {name: field for name, field in body.model_fields.items() if name not in OF_SERVICES}
     many = fields.keys() <= MANY_JOBS
 
     async def run(session: Session, **given: Any) -> ExitCode:

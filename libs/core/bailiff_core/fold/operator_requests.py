@@ -55,10 +55,10 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     job.paused_seq = None
     job.pause_reason = job.request_reason = ""
     job.requester, job.requester_verified = "", False
-    if job.start_failures:  # what kept it from starting may be mended
-        job.not_before = 0
-    forget_failed_starts(job)
-    allow_nodes(state, job)
+    if not fact.keep_failed_starts:  # what kept it from starting may be mended
+        job.not_before = 0 if job.start_failures else job.not_before
+        forget_failed_starts(job)
+        allow_nodes(state, job)
     state.indices.touched[job.id] = None
     if job.phase == "paused":
         job.pending_since, job.timeout_recorded, job.pending_recorded = state.now, False, False

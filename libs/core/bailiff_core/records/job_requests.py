@@ -74,6 +74,12 @@ Within = Annotated[
 ]
 
 
+KeepFailedStarts = Annotated[
+    bool,
+    Field(description="What kept its attempts from starting is as before: they count, and it evicts nobody for them again."),
+]
+
+
 class CancelJob(JobChange):
     """Cancel this job, pending or running. Running tasks are notified and get their grace, at most that of the policy."""
 
@@ -156,6 +162,7 @@ class ResumeJob(JobChange):
     VERB = "resume"
     DONE = "resumed"
     reason: Recorded = ""
+    keep_failed_starts: KeepFailedStarts = False
 
 
 class JobResumed(RequestFact, ResumeJob):

@@ -77,7 +77,7 @@ class PodFollower:
         try:
             end = await self._follow()
         except NotStarted as why:
-            end = self._exit(pod_status.UNKNOWN_EXIT, error=str(why)[:900])
+            end = self._exit(pod_status.UNKNOWN_EXIT, error=str(why)[:900], supervisor_lost=True)
         finally:
             await self._stop_serving()
         await self._node.files.off_loop(self._node.files.write_exit, end)
@@ -281,7 +281,7 @@ class PodFollower:
         """As the kubelet reports it. It is no exit of the job where its container never ran, or ended with the machine."""
         files, key = self._node.files, self.order.key
         code, error = pod_status.exit_of_pod(pod)
-        is_lost = pod_status.was_rejected(pod) and files.stop.read(key) is None
+        is_lost = pod_status.was_rejected(pod) and (self.refusal is not None or files.stop.read(key) is None)
         if self._node.reaches_node and code in pod_status.ENDED_WITH_MACHINE and files.is_of_earlier_boot(key):
             is_lost, error = True, REBOOTED
         return self._exit(code, error=self.refusal or self._stop.budget_note(self.order) or error, supervisor_lost=is_lost)
