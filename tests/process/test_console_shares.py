@@ -128,7 +128,7 @@ async def test_gpu_hours_over_time_and_the_report_of_a_month(stack: Stack, page:
     await expect(table.get_by_role("row", name="vision")).to_be_visible()
     await page.get_by_role("radio", name="1 hour").check()
     await expect(page).to_have_url(re.compile(r"/accounting\?range=1h$"))
-    await expect(page.get_by_role("img", name=re.compile(r"Used GPUs over time by project: \d"))).to_be_visible()
+    await expect(page.get_by_role("group", name=re.compile(r"Used GPUs over time by project: \d"))).to_be_visible()
     await page.get_by_role("radio", name="From … to").check()
     await page.get_by_label("From", exact=True).fill("2026-01-01 12:30")
     await page.get_by_role("button", name="Show").click()
@@ -136,7 +136,7 @@ async def test_gpu_hours_over_time_and_the_report_of_a_month(stack: Stack, page:
     await page.get_by_role("radio", name="1 hour").check()
     await page.get_by_role("radio", name="Borrowed").check()
     await page.reload()
-    await expect(page.get_by_role("img", name=re.compile("^Borrowed GPUs over time"))).to_be_visible()
+    await expect(page.get_by_role("group", name=re.compile("^Borrowed GPUs over time"))).to_be_visible()
     await see.accessible("GPU-hours")
     async with page.expect_download() as saving:
         await page.get_by_role("button", name="Download CSV").click()
