@@ -21,6 +21,7 @@ from bailiff_bus.topics import AUDIT, REQUESTS
 from bailiff_core.admission import Evidence, ReceivedRequest, Rejected, admit_received
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec, spec_digest
+from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records import Record, Wire, decisions, decode, facts, record_hash
 from bailiff_core.records.chain import GENESIS
 from bailiff_core.records.job_requests import SubmitJob
@@ -47,7 +48,7 @@ class SignedStory(Story):
     """A story whose writer signs, and whose users sign their submissions with `key`."""
 
     def __init__(self, folder: Path, key: bytes | None = USER, root: bytes = ROOT, **about: Any) -> None:
-        self.key, self._requests = key, dict[str, str]()
+        self.key, self._requests, self.spec = key, dict[str, str](), JobSpec(command="true")
         span = {"not_before": NEW_YEAR - DAY, "expires": NEW_YEAR + 365 * DAY}
         credentials = make_credentials(folder / "admission", root, role="admission", name="admission", **span)
         rules = policy(identity={"keys": {key_id(USER): "ada"}})
@@ -59,7 +60,7 @@ class SignedStory(Story):
         requested = JobDemand(job=job, tasks=groups, priority_class=cls, **demand)
         if self.key is None:
             return super().submitted(job, *groups, cls=cls, **demand)
-        return self._asked(SubmitJob(demand=requested, spec=JobSpec(command="true")), f"submit-{job}")
+        return self._asked(SubmitJob(demand=requested, spec=self.spec), f"submit-{job}")
 
     def _asked(self, body: RequestBody, name: str) -> Any:
         """The record of this request of ada's, which is kept with its signature."""
@@ -211,7 +212,23 @@ def _replaced_writer(folder: Path) -> SealedStory:
     return sealed(story)
 
 
-STORIES: tuple[Callable[[Path], SealedStory], ...] = (_unsigned, _unfinished, _called_off, _shrunk, _replaced_writer)
+def _terminal(folder: Path) -> SealedStory:
+    """Admission lets no node save what has a terminal: jobs whose class, or whose own file, leaves the choice to it."""
+    classes = [each.model_copy(update={"checkpoint": "auto"}).model_dump(mode="json") for each in DEFAULT_POLICY.priority_classes]
+    story = SignedStory(folder)
+    story.apply_policy(
+        story.state.rules.model_copy(update={"priority_classes": policy(priority_classes=classes).priority_classes})
+    )
+    story.spec = JobSpec(command="true", tty=True)
+    story.node("n1", gpus=8)
+    story.runs("train-2", gpus=8)
+    story.submit("serve-1", gpus=8, cls="inference", checkpoint="auto", after=3600 * SECOND)
+    assert story.state.jobs["train-2"].demand.checkpoint == story.state.jobs["serve-1"].demand.checkpoint == "job"
+    story.propose()
+    return sealed(story)
+
+
+STORIES: tuple[Callable[[Path], SealedStory], ...] = (_unsigned, _unfinished, _called_off, _shrunk, _replaced_writer, _terminal)
 """What happens in a pool."""
 
 

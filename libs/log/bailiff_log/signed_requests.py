@@ -52,7 +52,7 @@ RECORDS_BY_TYPE = {body.TYPE: record for body, record in RECORDS.items()}
 NOT_RECORDED = ("vouched_by", "expected_revision")
 """Members of requests that their record does not have, or has in `request`."""
 BY_ADMISSION = ("request", "user", "user_verified")
-FILLED_DEMAND = ("project", "max_failures", "elastic")
+FILLED_DEMAND = ("project", "max_failures", "elastic", "checkpoint")
 """Members of a demand that admission completes, if they are left out."""
 
 
@@ -158,7 +158,9 @@ def admitted_fault(record: Record, found: SignedRequest | None, policy: Policy |
         return None
     recorded = record.data.demand
     expected = with_defaults(policy, JobDemand.model_validate_json(json_bytes(orjson.loads(found.data)["demand"])))
-    differing = [name for name in FILLED_DEMAND if name != "project" and getattr(recorded, name) != getattr(expected, name)]
+    by_terminal = recorded.checkpoint == "job" and expected.checkpoint in (None, "auto")  # only the private part shows one
+    names = [name for name in FILLED_DEMAND if name != "project" and (name != "checkpoint" or not by_terminal)]
+    differing = [name for name in names if getattr(recorded, name) != getattr(expected, name)]
     return ("not-as-admitted", f"admission completes it with another {', '.join(differing)}") if differing else None
 
 
@@ -204,7 +206,7 @@ def _members(data: dict[str, Any]) -> dict[str, Any]:
 
 def _demand_differences(signed: JobDemand, recorded: JobDemand) -> list[str]:
     expected, given = signed.to_data(), recorded.to_data()
-    filled = [name for name in FILLED_DEMAND if name not in expected]
+    filled = [name for name in FILLED_DEMAND if name not in expected or (name, expected[name]) == ("checkpoint", "auto")]
     differing = [
         name for name in {**expected, **given} if name not in (*filled, "tasks") and expected.get(name) != given.get(name)
     ]

@@ -135,7 +135,7 @@ function submissionDifference(recorded: Data, request: Data, actor: string): str
   if (!(user === actor || (request["demand"].user !== undefined && user === request["demand"].user)) || !recorded["user_verified"]) return "user";
   if (request["spec_digest"] !== recorded["spec_digest"]) return "spec_digest";
   const [mine, theirs]: [Data, Data] = [request["demand"], recorded["demand"]];
-  const filled = rules.filled.filter((name) => isDefault(name, mine[name]));
+  const filled = rules.filled.filter((name) => isDefault(name, mine[name]) || (name === "checkpoint" && mine[name] === "auto"));
   const name = [...new Set([...Object.keys(mine), ...Object.keys(theirs)])].find((each) => !filled.includes(each) && each !== "tasks" && !same(mine[each], theirs[each], each));
   if (name) return name;
   const withoutAdded = (theirs["tasks"] as Data[]).map((group) => ({
