@@ -129,7 +129,7 @@ def test_an_exit_before_the_start_counts_as_a_start_that_failed():
     assert story.job("job").start_failures == 1
 
 
-@pytest.mark.parametrize("ends", ["vanished", "was_started", "lost"])
+@pytest.mark.parametrize("ends", ["vanished", "was_started", "in_use", "lost"])
 def test_a_loss_that_is_not_the_fault_of_the_job_is_no_failed_start(ends):
     story = pool("n1", "n2")
     story.submit("job", gpus=4)
@@ -139,7 +139,7 @@ def test_a_loss_that_is_not_the_fault_of_the_job_is_no_failed_start(ends):
     elif ends == "vanished":
         story.cycle(facts.TaskVanished(**at))
     else:
-        story.cycle(facts.TaskStartRefused(**at, reason="it was started here before, and is gone", was_started=True))
+        story.cycle(facts.TaskStartRefused(**at, reason="it was started, or its GPU is in use", **{ends: True}))
     assert (story.job("job").start_failures, story.job("job").losses) == (0, 1)
 
 

@@ -65,6 +65,7 @@ async def test_two_halves_of_a_device_run_side_by_side_and_a_third_part_does_not
     await carry_out(node.agent, start(node, "three", 12, half(milli=100)))
     refused = messages(node, TaskStartRefusedReport)
     assert [(report.job, report.reason) for report in refused] == [("three", f"{GPU} is still in use by one, attempt 1")]
+    assert refused[0].in_use, "which ends by itself: the node is not excluded for the job"
 
 
 async def test_a_shared_device_is_not_given_out_whole_nor_a_whole_one_shared(node: Node) -> None:

@@ -176,11 +176,13 @@ class TaskStartedReport(TaskReport):
 class TaskStartRefusedReport(TaskReport):
     """The agent refused the command to start the task, for this reason.
 
-    was_started: it had begun to start it before, and does not know what came of that.
+    was_started: it had begun to start it before, and does not know what came of that. in_use: an earlier attempt on this node has
+    not left yet what the task is to use.
     """
 
     reason: Annotated[str, Field(max_length=1000)]
     was_started: bool = False
+    in_use: bool = False
 
 
 class EvictionStageReport(TaskReport, Stage):

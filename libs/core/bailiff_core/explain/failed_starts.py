@@ -30,5 +30,5 @@ def failed_start_sentences(job: Job, history: Sequence[Record]) -> Iterable[Sent
 
 def _failed(record: Record) -> bool:
     data = record.data
-    refused = isinstance(data, facts.TaskStartRefused) and not data.was_started
+    refused = isinstance(data, facts.TaskStartRefused) and data.is_failed_start
     return refused or (isinstance(data, facts.TaskExited) and data.unobserved)

@@ -63,7 +63,7 @@ def task_start_refused(state: PoolState, fact: facts.TaskStartRefused) -> None:
     job, task = _find(state, fact)
     eviction = task.eviction or job.eviction
     task.noticed = task.noticed or (eviction is not None and eviction.started_seq is not None)
-    task.start_failed = not fact.was_started
+    task.start_failed = fact.is_failed_start
     release_task(state, job, task)
 
 

@@ -55,10 +55,17 @@ class TaskStartRefused(TaskFact):
 
     Attributes:
         was_started: It had begun to start it before, and does not know what came of that.
+        in_use: An earlier attempt on this node has not left yet what the task is to use.
     """
 
     reason: Reason
     was_started: bool = False
+    in_use: bool = False
+
+    @property
+    def is_failed_start(self) -> bool:
+        """Whether the attempt never started, for a reason that may last."""
+        return not (self.was_started or self.in_use)
 
 
 class TaskExited(TaskFact):

@@ -69,9 +69,12 @@ class TaskStarter:
             if verdicts[assigned.task] == "same":
                 self._report_again(key, command.ordered_by.seq)
                 continue
-            refusal = self._missing(command, assigned) or self._in_use(key, assigned, command.spec.runtime)
+            missing = self._missing(command, assigned)
+            in_use = self._in_use(key, command, assigned) if missing is None else None
+            refusal = missing or in_use or self._quarantined(command, assigned)
             if refusal is not None:
-                self.reporter.report_task(key, command.ordered_by.seq, TaskStartRefusedReport, reason=refusal)
+                why = {"reason": refusal, "in_use": in_use is not None}
+                self.reporter.report_task(key, command.ordered_by.seq, TaskStartRefusedReport, **why)
             else:
                 launch = await self._prepare(command, assigned, key)
                 if launch is not None:
@@ -129,19 +132,26 @@ class TaskStarter:
             return f"the runtime {name} cannot share a GPU on this node: request whole GPUs"
         return None
 
-    def _in_use(self, key: TaskKey, assigned: TaskAssignment, runtime: str) -> str | None:
-        """Why the task's devices are not free. Where the runtime chooses them, they are checked once they are known."""
+    def _quarantined(self, command: StartTask, assigned: TaskAssignment) -> str | None:
+        """Why the task must not use its devices."""
+        exclusive = part_of(assigned, self.context.inventory.list()) is None
+        return self.quarantine.refusal(self._devices(command, assigned), exclusive=exclusive)
+
+    def _in_use(self, key: TaskKey, command: StartTask, assigned: TaskAssignment) -> str | None:
+        """Who has not left yet what the task is to use."""
         earlier = self.tasks.get(key)
         if earlier is not None and earlier.state != "released":
             return f"attempt {key.attempt} of this task still runs here; its start is not in the log any more"
-        if self.context.runtimes[runtime].capabilities.starts_slowly:
-            return None
         part = part_of(assigned, self.context.inventory.list())
-        for device in assigned.devices:
+        for device in self._devices(command, assigned):
             holder = self._holder(key, part, device)
             if holder is not None:
                 return f"{device} is still in use by {holder.job}, attempt {holder.attempt}"
-        return self.quarantine.refusal(assigned.devices, exclusive=part is None)
+        return None
+
+    def _devices(self, command: StartTask, assigned: TaskAssignment) -> tuple[str, ...]:
+        """Its devices; none where the runtime chooses them: they are checked once they are known."""
+        return () if self.context.runtimes[command.spec.runtime].capabilities.starts_slowly else assigned.devices
 
     def _holder(self, key: TaskKey, part: Fraction | None, device: str) -> TaskKey | None:
         """A task that has the device, if too little of it is free. part: how much this task gets; None: all of it."""
