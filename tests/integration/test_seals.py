@@ -148,8 +148,7 @@ async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_caught_up(
     log.append(WIRES[:300])
     async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
-    await query(database, "TRUNCATE records, orphans, jobs, attempts, evictions, nodes, seals, sealing_keys, project_usage")
-    await query(database, "DELETE FROM pools")
+    await query(database, "TRUNCATE pools, records, jobs, attempts, evictions CASCADE")
     log.append(WIRES[300:450])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as restored:
         await restored.until("it is sealed on", lambda: restored.value("bailiff_sealed_records") == 400)

@@ -187,7 +187,8 @@ class Story:
             certificate=self.credentials.certificate if self.credentials is not None else None,
         )
         record = self._record(started, cycle=self.state.cycle + 1)
-        record = replace(record, epoch=self.state.epoch + 1, writer=started.writer, engine=f"{ENGINE.rpartition('/')[0]}/{logic}")
+        engine = ENGINE if logic == LOGIC else f"{ENGINE.rpartition('/')[0]}/{logic}"
+        record = replace(record, epoch=self.state.epoch + 1, writer=started.writer, engine=engine)
         self._append(record)
         return self.cycle(facts.ClockAdvanced())
 
