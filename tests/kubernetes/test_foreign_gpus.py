@@ -26,7 +26,8 @@ def policy(kubernetes: Cluster, attempt: Try) -> Iterator[None]:
 
 @pytest.fixture
 def attempt(kubernetes: Cluster, kubernetes_namespace: str) -> Try:
-    """Has the API server judge a pod with so many GPUs, without making it; returns what it answers."""
+    """Has the API server judge a user's pod with so many GPUs, without making it; returns what it answers."""
+    kubernetes.kubectl("create", "rolebinding", "ada", "--user=ada", "--clusterrole=edit", "-n", kubernetes_namespace)
 
     def judge(
         gpus: int, *, where: str = "containers", labels: dict[str, str] | None = None, resource: str = "nvidia.com/gpu"
@@ -37,7 +38,9 @@ def attempt(kubernetes: Cluster, kubernetes_namespace: str) -> Try:
         spec[where] = [*spec.get(where, ()), asks]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign", "labels": labels or {}}, "spec": spec}
         try:
-            return kubernetes.kubectl("create", "--dry-run=server", "-n", kubernetes_namespace, "-f", "-", stdin=json.dumps(pod))
+            return kubernetes.kubectl(
+                "--as", "ada", "create", "--dry-run=server", "-n", kubernetes_namespace, "-f", "-", stdin=json.dumps(pod)
+            )
         except AssertionError as refused:
             return str(refused)
 
@@ -49,6 +52,11 @@ def attempt(kubernetes: Cluster, kubernetes_namespace: str) -> Try:
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
 def test_a_pod_in_no_pool_is_refused_its_gpus(attempt: Try, where: str, resource: str) -> None:
     assert SAYS in attempt(1, where=where, resource=resource)
+
+
+@pytest.mark.usefixtures("policy")
+def test_a_user_cannot_call_a_pod_a_task_of_bailiffs(attempt: Try) -> None:
+    assert SAYS in attempt(1, labels={names.TASK_HASH: "0" * 40})
 
 
 @pytest.mark.usefixtures("policy")

@@ -99,7 +99,7 @@ def settles_and_keeps_its_promises(document: Mapping[str, Any]) -> None:
     for found in report.rounds:
         nothing_is_over_full(document, found)
         gangs_are_whole(jobs, found)
-        victims_may_be_taken(jobs, found)
+        victims_may_be_taken(jobs, found, backfills=document["policy"].get("backfill") == "preemptible")
         counts_add_up(found)
         whoever_waits_has_a_reason(found)
     assert report.converged, "it does not converge"
@@ -138,12 +138,13 @@ def gangs_are_whole(jobs: Mapping[str, Any], found: Round) -> None:
         assert not left or not stays or len(stays) >= job["min_tasks"], name
 
 
-def victims_may_be_taken(jobs: Mapping[str, Any], found: Round) -> None:
+def victims_may_be_taken(jobs: Mapping[str, Any], found: Round, *, backfills: bool) -> None:
     for decision in found.decisions:
         for victim in decision.victims:
             assert jobs[victim["job"]]["priority"] < 100, "not preemptible"
             if decision.action == "preempt":
-                assert jobs[victim["job"]]["priority"] < jobs[decision.job]["priority"]
+                more = jobs[decision.job]["priority"] - jobs[victim["job"]]["priority"]
+                assert more > 0 or (backfills and more == 0), "only what was started by backfill is evicted by its equals"
             if decision.action == "reclaim" and not victim["to"]:
                 assert jobs[victim["job"]]["project"] != jobs[decision.job]["project"]
             if decision.action == "consolidate":

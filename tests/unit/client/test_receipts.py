@@ -26,7 +26,7 @@ from typer.testing import CliRunner, Result
 from bailiff.audit.log_files import write_log
 from bailiff.audit.receipt.check import CheckedReceipt, Trust, check_receipt
 from bailiff.audit.receipt.collect import collect
-from bailiff.audit.receipt.page import page_of, text_in
+from bailiff.audit.receipt.page import DATA, END, page_of, text_in
 from bailiff.audit.receipt.rules import CHECKS, PURPOSES, RULES
 from bailiff.audit.segments import seal_to
 from bailiff.cli import app
@@ -392,6 +392,12 @@ def test_the_command_writes_a_page_and_checks_it_offline(log: Path, tmp_path: Pa
     assert f"bailiff audit check-receipt {page}" in found.output
     shown = json.loads(bailiff("audit", "check-receipt", page, "-o", "json").output)
     assert (shown["verdict"], shown["page"]) == ("consistent", "own")
+    other = tmp_path / "other.html"
+    before, mark, rest = page.read_text().partition(DATA)
+    text, end, after = rest.partition(END)
+    other.write_text(f"{before}{mark}{text}{end}<meta http-equiv=refresh content='0;url=https://example.com'>{end}{after}")
+    shown = json.loads(bailiff("audit", "check-receipt", other, "-o", "json").output)
+    assert (shown["verdict"], shown["page"]) == ("consistent", "other"), "its maker has added something to the page"
 
 
 def test_a_receipt_of_a_decision_is_named_after_it(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

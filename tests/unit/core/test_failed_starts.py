@@ -121,6 +121,20 @@ def test_a_resume_may_say_that_nothing_has_changed():
     assert story.job("low").phase == "running"
 
 
+def test_a_node_that_says_its_gpu_is_in_use_costs_each_victim_one_eviction():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    story.submit("urgent", gpus=8, cls="interactive")
+    preempt(story, "low")
+    story.cycle(facts.TaskStartRefused(**story.at("urgent", 0), reason="its GPU is in use", in_use=True))
+    assert story.job("low").phase == "starting"
+    story.started("low")
+    story.cycle(facts.ClockAdvanced(), after=600_000_000)
+    while story.state.selection is not None:
+        story.propose()
+    assert (story.job("low").phase, story.job("urgent").start_failures) == ("running", 0)
+
+
 def test_an_exit_before_the_start_counts_as_a_start_that_failed():
     story = pool("n1")
     story.submit("job", gpus=4)

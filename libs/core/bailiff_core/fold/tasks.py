@@ -6,7 +6,7 @@ from bailiff_core.records import facts
 from .allocation import changing, drop_reservation, phase_of, reindex, set_phase
 from .belief import note_start
 from .chosen_devices import move_to_chosen
-from .failed_starts import forget_failed_starts
+from .failed_starts import forget_failed_starts, note_vain_victims
 from .gang import is_done, note_stale
 from .registry import folds
 from .snapshots import note_stored, note_unsaved
@@ -64,6 +64,8 @@ def task_start_refused(state: PoolState, fact: facts.TaskStartRefused) -> None:
     eviction = task.eviction or job.eviction
     task.noticed = task.noticed or (eviction is not None and eviction.started_seq is not None)
     task.start_failed = fact.is_failed_start
+    if fact.in_use and job.last_start is None:
+        note_vain_victims(job)
     release_task(state, job, task)
 
 

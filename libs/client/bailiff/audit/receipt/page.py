@@ -70,5 +70,4 @@ def text_in(content: str) -> str:
 
 def is_own_page(content: str) -> bool:
     """Whether this release writes exactly this page, so that what it shows in a browser can be believed."""
-    before, after = _shell()
-    return content.startswith(before) and content.endswith(after)
+    return content == page_of(text_in(content))

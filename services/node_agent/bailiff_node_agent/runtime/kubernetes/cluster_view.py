@@ -15,12 +15,13 @@ from pathlib import Path
 
 from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_kubernetes import Api, LocalView, Object
-from bailiff_kubernetes.names import TASK_HASH, TASK_RECORD
+from bailiff_kubernetes.names import TASK_HASH
 from bailiff_kubernetes.quantities import quantity
-from bailiff_kubernetes.resources import NODES, PODS, annotations_of, key_of, labels_of, uid_of
+from bailiff_kubernetes.resources import NODES, PODS, key_of, labels_of, uid_of
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_service.race import race
 
+from .pod_record import record_in
 from .published import MIG_RESOURCE
 
 ENDED = ("Succeeded", "Failed")
@@ -256,10 +257,8 @@ class ClusterNode:
 
 def slots_of_task(pod: Object) -> tuple[str, ...]:
     """The slots that the log gave to the task, as its pod's record has them."""
-    try:
-        return tuple(map(str, json.loads(annotations_of(pod).get(TASK_RECORD, "{}")).get("devices") or ()))
-    except (ValueError, AttributeError, TypeError):
-        return ()  # somebody has changed it: the agent's own table still has them
+    record = record_in(pod)
+    return record.devices if record is not None else ()  # somebody has changed it: the agent's own table still has them
 
 
 def _device_requests(pod: Object) -> dict[str, int]:

@@ -23,7 +23,7 @@ from bailiff_kubernetes import (
     task_hash,
 )
 from bailiff_kubernetes.names import CLAIMS_GATE, FINALIZER, TASK_HASH, TASK_RECORD
-from bailiff_kubernetes.resources import PODS, annotations_of, uid_of
+from bailiff_kubernetes.resources import PODS, uid_of
 from bailiff_node_agent.runtime.port import Running
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
@@ -31,6 +31,7 @@ from . import pod_status
 from .claims import is_shared, own_claim
 from .manifest import affinity, key_of_pod
 from .pod_node import PodNode
+from .pod_record import record_in
 from .stopping import disruption
 from .task_files import TaskOrder
 
@@ -231,16 +232,14 @@ def record_of(order: TaskOrder) -> str:
 def find_orders(node: PodNode) -> None:
     """Write the orders of pods that an earlier agent started, where its own record of them was lost with its disk."""
     for pod in node.task_pods():
-        key, record = key_of_pod(pod), annotations_of(pod).get(TASK_RECORD)
+        key, record = key_of_pod(pod), record_in(pod)
         if not _has_finalizer(pod):
             continue  # it was forgotten: its devices are free, and only its object is still there
         if key is None or record is None or (node.files.task_dir(key) / "order.json").exists():
             continue
-        metadata, content = pod["metadata"], json.loads(record)
+        metadata = pod["metadata"]
         namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
-        devices = node.resources.devices_of(namespace, name)
-        is_own, is_only = name == pod_name(str(key)), bool(content.get("is_only_task", True))
-        ordered_by = content.get("ordered_by")
-        order = TaskOrder(key, namespace, name, is_own, devices, ordered_by, is_only, uid, content.get("part"))
+        devices, is_own = node.resources.devices_of(namespace, name), name == pod_name(str(key))
+        order = TaskOrder(key, namespace, name, is_own, devices, record.ordered_by, record.is_only_task, uid, record.part)
         node.files.write_order(order)
-        node.files.write_running(Running(key, uid, boottime_us(), devices, ordered_by))
+        node.files.write_running(Running(key, uid, boottime_us(), devices, record.ordered_by))
