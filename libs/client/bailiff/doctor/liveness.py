@@ -13,7 +13,7 @@ from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.grants import PRINCIPALS
 from bailiff_bus.messages.reports import NodeHeartbeat, ReportBody
 from bailiff_bus.port import AccessDenied, Message, Span, TopicMissing
-from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.humanize import count_text, duration_text, first_names
 from bailiff_core.model.state import SILENT_AFTER, Node, PoolState
 from bailiff_core.records.wire import time_text
 from bailiff_log.message_signatures import check_node
@@ -98,10 +98,7 @@ def _exposures(heartbeats: Mapping[str, NodeHeartbeat]) -> Iterator[Check]:
             nodes.setdefault(heartbeat.exposed, []).append(name)
     advice = "run the agent as root with BAILIFF_RUN_AS=submitter, or as another user: docs/how-to/security.md"
     for exposed, names in nodes.items():
-        where = (
-            f"{', '.join(names[:MAX_FINDINGS])}{f' and {len(names) - MAX_FINDINGS} more' if len(names) > MAX_FINDINGS else ''}"
-        )
-        yield finding("isolation of jobs", "warn", f"{where}: {exposed}", advice)
+        yield finding("isolation of jobs", "warn", f"{first_names(names, MAX_FINDINGS)}: {exposed}", advice)
 
 
 def _silent_finding(node: Node, silence: str) -> Check:

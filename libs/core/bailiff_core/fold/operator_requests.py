@@ -56,7 +56,8 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     job.pause_reason = job.request_reason = ""
     job.requester, job.requester_verified = "", False
     if not fact.keep_failed_starts:  # what kept it from starting may be mended
-        job.not_before = 0 if job.start_failures else job.not_before
+        if job.start_failures:
+            job.not_before = 0
         forget_failed_starts(job)
         allow_nodes(state, job)
     state.indices.touched[job.id] = None
