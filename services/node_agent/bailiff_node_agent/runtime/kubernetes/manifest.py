@@ -4,13 +4,14 @@ The job's command waits until the agent has checked the devices that the kubelet
 liveness probe reads the time until which the task may run without the agent: the node's lease, or an eviction deadline.
 """
 
-import json
 import math
 from typing import Any
 
 from bailiff_kubernetes import pod_name, task_hash
 from bailiff_kubernetes.names import CONTROL_MOUNT, CONTROL_VOLUME, FINALIZER, JOB, TASK, TASK_HASH, TASK_RECORD
 from bailiff_node_agent.runtime.port import Launch, TaskKey
+
+from .pod_record import PodRecord
 
 CONTAINER = "main"
 LEASE_VOLUME = "bailiff-lease"
@@ -38,13 +39,13 @@ def pod_of(
     """
     key = launch.key
     part = None if launch.part is None else str(launch.part)
-    record = {"ordered_by": launch.ordered_by, "is_only_task": launch.is_only_task, "devices": launch.device_ids, "part": part}
+    record = PodRecord(ordered_by=launch.ordered_by, is_only_task=launch.is_only_task, devices=launch.device_ids, part=part)
     container = _container(launch, resource)
     volumes = [_host_folder(at, str(each)) for at, each in enumerate(launch.folders)] if reaches_node else []
     if reaches_node:
         _add_control(container, launch, lease_grace_s)
         volumes = [{"name": CONTROL_VOLUME, "emptyDir": {}}, {"name": LEASE_VOLUME, "emptyDir": {}}, *volumes]
-    annotations = {TASK: str(key), JOB: key.job, TASK_RECORD: json.dumps(record)}
+    annotations = {TASK: str(key), JOB: key.job, TASK_RECORD: record.model_dump_json()}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

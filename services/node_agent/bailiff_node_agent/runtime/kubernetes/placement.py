@@ -5,7 +5,6 @@ And the other end: its removal once its devices are free.
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -31,7 +30,7 @@ from . import pod_status
 from .claims import is_shared, own_claim
 from .manifest import affinity, key_of_pod
 from .pod_node import PodNode
-from .pod_record import record_in
+from .pod_record import PodRecord, record_in
 from .stopping import disruption
 from .task_files import TaskOrder
 
@@ -226,7 +225,8 @@ async def remove_unplaced(node: PodNode) -> None:
 
 def record_of(order: TaskOrder) -> str:
     """What a pod's annotation keeps about its task. devices: as the log gave them."""
-    return json.dumps({"ordered_by": order.ordered_by, "is_only_task": order.is_only_task, "devices": order.devices})
+    record = PodRecord(ordered_by=order.ordered_by, is_only_task=order.is_only_task, devices=order.devices, part=order.part)
+    return record.model_dump_json()
 
 
 def find_orders(node: PodNode) -> None:
