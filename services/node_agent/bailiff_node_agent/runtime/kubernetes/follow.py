@@ -59,7 +59,7 @@ class PodFollower:
         self._hash = task_hash(str(order.key))
         self.changed = node.changed.setdefault(self._hash, asyncio.Event())
         self.settled = asyncio.Event()
-        """It has started, or has ended."""
+        """Its command may run, or it has ended."""
         self.has_started = False
         self.refusal: str | None = None
         self._fails_since: float | None = None
@@ -108,9 +108,9 @@ class PodFollower:
         if self.refusal is None and not await self._starts():
             return
         self.has_started = True
-        self.settled.set()
         if self.refusal is None:
             await self._serve()
+        self.settled.set()
 
     async def _starts(self) -> bool:
         """Once the kubelet has started a container of it: True. False: it has ended before."""
