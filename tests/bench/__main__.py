@@ -139,7 +139,7 @@ def main() -> None:
             for row in measured:
                 row.detail["load_before"] = load
             rows += measured
-            if options.keep:
+            if options.keep and measured:  # a bench that cannot run here says why, and its figures stay
                 words = f"{name} --records {options.records}" if options.records else name
                 figures = tuple(figure_of(row) for row in measured)
                 keep(Measurement(words, time.strftime("%Y-%m-%d", time.gmtime()), load_text(load), commit(), LOGIC, figures))
