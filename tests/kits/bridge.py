@@ -26,6 +26,7 @@ from bailiff_kubernetes_bridge.actions import (
     DeletePod,
     EndPod,
     MarkPod,
+    Nominate,
     OpenGate,
     Send,
     SetPodStatus,
@@ -186,6 +187,9 @@ class World:
                 self._touch(item)
             case MarkPod(pod, job) if (item := self._current(pod)) is not None:
                 item["metadata"]["annotations"][names.JOB] = job
+                self._touch(item)
+            case Nominate(pod, node) if (item := self._current(pod)) is not None:
+                item["status"]["nominatedNodeName"] = node
                 self._touch(item)
             case CopyCheckpoint(pod, checkpoint) if (item := self._current(pod)) is not None:
                 item["metadata"]["annotations"] |= dict(checkpoint)

@@ -1,8 +1,9 @@
 """What is left to do when Bailiff has been uninstalled from a Kubernetes cluster: `python -m bailiff.kubernetes_cleanup`.
 
 The node agents' finalizer keeps the objects of ended pods until their devices are proven free. Without agents it would keep them,
-and their namespaces, for ever. It is taken off every pod. So is the condition `bailiff.io/Placed` of pods and Jobs, which nobody
-keeps true any more. Nothing else is changed, and running pods go on.
+and their namespaces, for ever. It is taken off every pod. So are the condition `bailiff.io/Placed` of pods and Jobs, which nobody
+keeps true any more, and the nominated node of gated pods, for which kube-scheduler would keep room. Nothing else is changed, and
+running pods go on.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import contextlib
 import sys
 
 from bailiff_kubernetes import Api, Conflict, Invalid, NotFound, Object
-from bailiff_kubernetes.names import FINALIZER, PLACED
+from bailiff_kubernetes.names import FINALIZER, GATE, PLACED
 from bailiff_kubernetes.resources import JOBS, PODS, condition_of, uid_of
 
 ATTEMPTS = 5
@@ -32,6 +33,20 @@ async def remove_conditions(api: Api) -> int:
         with contextlib.suppress(NotFound):
             await api.patch_status(kind, item["metadata"]["name"], gone, item["metadata"]["namespace"], uid_of(item))
     return len(found)
+
+
+async def remove_nominations(api: Api) -> int:
+    """Take the nominated node off every pod that waits in Bailiff's gate. Returns the number of pods."""
+    found = [pod for pod in (await api.list(PODS)).items if _is_gated(pod) and pod.get("status", {}).get("nominatedNodeName")]
+    for pod in found:
+        with contextlib.suppress(NotFound):
+            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            await api.patch_status(PODS, name, {"nominatedNodeName": None}, namespace, uid_of(pod))
+    return len(found)
+
+
+def _is_gated(pod: Object) -> bool:
+    return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates") or [])
 
 
 async def _remove_finalizer(api: Api, namespace: str, name: str, finalizers: list[str]) -> None:
@@ -56,6 +71,7 @@ async def main() -> None:
     """With the pod's service account, or the kubeconfig that `KUBECONFIG` names."""
     async with await Api.connect() as api:
         sys.stdout.write(f"{await remove_conditions(api)} pods and Jobs no longer have the condition {PLACED}\n")
+        sys.stdout.write(f"{await remove_nominations(api)} gated pods are no longer nominated to a node\n")
         sys.stdout.write(f"{await remove_finalizers(api)} pods no longer have the finalizer {FINALIZER}\n")
 
 

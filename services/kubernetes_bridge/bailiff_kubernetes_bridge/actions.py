@@ -64,6 +64,16 @@ class OpenGate(PodChange):
 
 
 @dataclass(frozen=True)
+class Nominate(PodChange):
+    """Nominate a gated pod to the node where its place is reserved; to none where the node is empty.
+
+    kube-scheduler counts a nominated pod as if it were there, so that no other pod takes what its victims release.
+    """
+
+    node: str
+
+
+@dataclass(frozen=True)
 class MarkPod(PodChange):
     """Note on a pod of a pod group of which job it is."""
 

@@ -16,6 +16,7 @@ from .actions import (
     DeletePod,
     EndPod,
     MarkPod,
+    Nominate,
     OpenGate,
     SetPodStatus,
     SetWorkloadStatus,
@@ -43,6 +44,9 @@ class CarryOut:
                 await self._open_gate(action)
             case MarkPod(pod, job):
                 await self._patch_pod(pod, {"metadata": {"annotations": {names.JOB: job}}})
+            case Nominate(pod, node):
+                status = {"nominatedNodeName": node or None}
+                await self._patch_pod(pod, {"metadata": {}, "status": status}, subresource="status")
             case CopyCheckpoint(pod, checkpoint):
                 await self._patch_pod(pod, {"metadata": {"annotations": dict(checkpoint)}})
             case DeletePod(pod, message):
@@ -82,9 +86,9 @@ class CarryOut:
             },
         )
 
-    async def _patch_pod(self, pod: Pod, patch: Object) -> None:
+    async def _patch_pod(self, pod: Pod, patch: Object, subresource: str | None = None) -> None:
         metadata = {**patch["metadata"], "resourceVersion": pod.resource_version, "uid": pod.uid}
-        await self._api.patch(PODS, pod.name, {**patch, "metadata": metadata}, pod.namespace)
+        await self._api.patch(PODS, pod.name, {**patch, "metadata": metadata}, pod.namespace, subresource=subresource)
 
     async def _patch_workload(self, workload: Workload, patch: Object) -> None:
         metadata = {**patch["metadata"], "uid": workload.uid}

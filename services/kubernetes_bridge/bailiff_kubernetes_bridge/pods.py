@@ -9,7 +9,7 @@ from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes.resources import JOBS
 from bailiff_kubernetes.task_keys import task_key
 
-from .actions import Action, CopyCheckpoint, EndPod, MarkPod, OpenGate, SetPodStatus
+from .actions import Action, CopyCheckpoint, EndPod, MarkPod, Nominate, OpenGate, SetPodStatus
 from .messages import PoolView, Status, placed_text
 from .workloads.model import Pod, Workload
 
@@ -34,6 +34,8 @@ def pod_actions(
         if job is not None and is_open and not is_resizing
         else {}
     )
+    reserved = reservations(job, workload, active) if job is not None and is_open else ()
+    nominated = {pod.uid: pool.state.nodes[task.node].name for task, pod in reserved if pod.uid not in opened}
     for pod in active:
         if job is not None and (task := opened.get(pod.uid)) is not None:
             yield OpenGate(pod, job.id, key_of(job, task.index), pool.state.nodes[task.node].name)
@@ -41,6 +43,8 @@ def pod_actions(
         if job is not None and _is_left_over(job, pod):
             yield EndPod(pod, f"attempt {pod.attempt} of {job.id} is over")
             continue
+        if pod.gated and pod.nominated != nominated.get(pod.uid, ""):
+            yield Nominate(pod, nominated.get(pod.uid, ""))
         if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
             yield MarkPod(pod, job.id)
         found = _status_of_pod(pool, job, tasks.get(pod.task_hash), pod, status)
@@ -69,24 +73,36 @@ def _status_of_pod(pool: PoolView, job: Job | None, task: Task | None, pod: Pod,
 
 
 def assignments(job: Job, workload: Workload, active: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:
-    """Gated pods for tasks that were ordered to start and have no pod yet.
+    """Gated pods for tasks that were ordered to start and have no pod yet."""
+    if job.eviction is not None:
+        return
+    taken = {pod.task_hash for pod in active if pod.task_hash}
+    yield from _pairs(
+        job,
+        workload,
+        active,
+        [
+            task
+            for task in job.tasks
+            if task.state in ("starting", "running") and task.eviction is None and task_hash(key_of(job, task.index)) not in taken
+        ],
+    )
+
+
+def reservations(job: Job, workload: Workload, active: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:
+    """Gated pods for tasks whose places are reserved: while victims leave, or for the next attempt of a job that is moved."""
+    yield from _pairs(job, workload, active, [*(task for task in job.tasks if task.state == "reserved"), *job.reservation])
+
+
+def _pairs(job: Job, workload: Workload, active: Sequence[Pod], tasks: Sequence[Task]) -> Iterator[tuple[Task, Pod]]:
+    """Each of these tasks with a gated pod.
 
     A pod with a rank becomes the task of its rank; other pods are taken by name. Ranks beyond the job's size are those of an
     indexed Job that has finished a part of its pods in earlier attempts: they are taken by name, too.
     """
-    if job.eviction is not None:
-        return
-    taken = {pod.task_hash for pod in active if pod.task_hash}
     first = 0
     for role, group in zip((role for role in workload.roles if role.count), job.demand.tasks, strict=False):
-        waiting = [
-            task
-            for task in job.tasks
-            if first <= task.index < first + group.count
-            and task.state in ("starting", "running")
-            and task.eviction is None
-            and task_hash(key_of(job, task.index)) not in taken
-        ]
+        waiting = [task for task in tasks if first <= task.index < first + group.count]
         free = sorted(
             (pod for pod in active if pod.gated and not pod.task_hash and pod.role == role.name), key=lambda pod: pod.name
         )

@@ -108,6 +108,7 @@ def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
         attempt=attempt_of(annotations_of(item).get(names.TASK, "")),
         job=annotations_of(item).get(names.JOB, ""),
         node=spec.get("nodeName") or "",
+        nominated=(item.get("status") or {}).get("nominatedNodeName") or "",
         placed=None if condition is None else (str(condition.get("status")), str(condition.get("message") or "")),
         checkpoint=checkpoint_of(item),
     )

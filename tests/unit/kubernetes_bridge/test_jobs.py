@@ -145,6 +145,39 @@ def test_preempted_pods_come_back_gated_and_keep_their_place_in_the_queue(world)
     }
 
 
+def nominations(world, name):
+    return {pod["metadata"]["name"]: pod["status"].get("nominatedNodeName") or "" for pod in world.pods_of(name)}
+
+
+def test_while_its_place_is_reserved_its_pods_are_nominated_to_it(world):
+    """kube-scheduler keeps room for a nominated pod: nobody else gets what the victims release."""
+    world.add(job_object("train", pods=2, gpus=8))
+    world.run("train")
+    world.add(job_object("serve", pods=2, gpus=6, labels={names.PRIORITY_CLASS: "inference"}))
+    world.settle()
+    assert {*nominations(world, "serve").values()} == {""}
+    world.story.propose()
+    world.settle()
+    assert world.job("serve").phase == "reserved"
+    places = {task.index: world.story.state.nodes[task.node].name for task in world.job("serve").tasks}
+    assert {*places.values()} == {"n1", "n2"}
+    assert [*nominations(world, "serve").values()] == [places[0], places[1]]
+
+
+def test_a_place_that_is_given_up_is_nobodys_nomination_any_more(world):
+    world.add(job_object("train", pods=2, gpus=8))
+    world.run("train")
+    world.add(job_object("serve", pods=1, gpus=8, labels={names.PRIORITY_CLASS: "inference"}))
+    world.settle()
+    world.story.propose()
+    world.settle()
+    assert [*nominations(world, "serve").values()] != [""]
+    world.story.abandon(world.job("serve").id)
+    world.settle()
+    assert gated(world.pods_of("serve")) == [True]
+    assert [*nominations(world, "serve").values()] == [""]
+
+
 def test_a_completed_job_ends_with_its_tasks(world):
     world.add(job_object("train", pods=1))
     world.run("train")

@@ -83,7 +83,8 @@ class Pod:
 
     index: its rank within its role, where its controller gives it one. placed: its condition `bailiff.io/Placed`, as status and
     message. task_hash: of the task that it is, in this attempt of its job; job: that job, or the one of its group. finished: its
-    containers have ended. node_terms: how many node selector terms it requires by itself.
+    containers have ended. node_terms: how many node selector terms it requires by itself. nominated: the node that it is nominated
+    to; kube-scheduler keeps room for it there.
     """
 
     namespace: str
@@ -102,5 +103,6 @@ class Pod:
     attempt: int | None = None
     job: str = ""
     node: str = ""
+    nominated: str = ""
     placed: tuple[str, str] | None = None
     checkpoint: tuple[tuple[str, str], ...] = ()
