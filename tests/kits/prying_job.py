@@ -1,12 +1,13 @@
 """A job that is root, and looks for a secret in every process that it sees, as each of their users: `python prying_job.py WHAT…`.
 
-Each argument is a path below a process's folder in /proc, or `PROC=` and a further /proc, or `PID=` and a process to signal. It
-prints what it has read, and whom it could signal.
+Each argument is a path below a process's folder in /proc, or `PROC=` and a further /proc, or `PID=` and a process to signal, or
+`AFTER=` and a file that it waits for. It prints what it has read, and whom it could signal.
 """
 
 import ctypes
 import os
 import sys
+import time
 from pathlib import Path
 
 CAPABILITY_VERSION = 0x2008_0522
@@ -51,6 +52,9 @@ def pry(process: str, paths: list[str]) -> None:
 def main() -> None:
     given = [argument.partition("=") for argument in sys.argv[1:]]
     paths = [name for name, separator, _ in given if not separator]
+    for file in [value for name, _, value in given if name == "AFTER"]:
+        while not Path(file).exists():
+            time.sleep(0.05)
     for proc in ["/proc", *(value for name, _, value in given if name == "PROC")]:
         for pid in filter(str.isdecimal, (each.name for each in Path(proc).iterdir())):
             if int(pid) != os.getpid():

@@ -96,6 +96,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     yield made
     for task in [*made.agent.tasks]:
         await made.runtime.kill(task.key)
+    await until(lambda: all(task.state != "running" for task in made.agent.tasks))  # else their supervisors still write
     await made.end()
     subprocess.run(["find", tmp_path, "-name", "immutable", "-exec", "chattr", "-i", "{}", "+"], check=False, capture_output=True)
     subprocess.run(["rm", "-rf", str(tmp_path)], check=True)
@@ -186,12 +187,17 @@ async def test_an_agent_answers_restarts_and_gives_back_what_a_hostile_job_had(
 
 @pytest.mark.skipif(os.geteuid() != 0 or why_not_isolated() is not None, reason="only root becomes any user, and mounts /proc")
 async def test_a_root_job_reaches_nothing_through_any_process(node: Node, tmp_path: Path) -> None:
-    """Neither of the agent, nor of a service, another user or another job: no environment, file, folder or root."""
-    secret = node.folder / "secret"
+    """Neither of the agent, nor of a service, another user or another job: no environment, file, folder or root. Nor where root
+    mounts /proc, as for a chroot, before or after the job has started."""
+    secret, ready = node.folder / "secret", tmp_path / "ready"
     secret.write_text(PLANTED)
-    proc = tmp_path / "proc"
-    proc.mkdir()
-    subprocess.run(["mount", "-t", "proc", "proc", proc], check=True)
+    chroots = tmp_path / "chroots"
+    procs = [chroots / "before", chroots / "later", chroots / "bound"]
+    for proc in procs:
+        proc.mkdir(parents=True)
+    subprocess.run(["mount", "--bind", chroots, chroots], check=True)
+    subprocess.run(["mount", "--make-shared", chroots], check=True)
+    subprocess.run(["mount", "-t", "proc", "proc", procs[0]], check=True)
     told = {"env": {"SECRET": PLANTED}, "cwd": node.folder}
     with secret.open() as held:
         service = subprocess.Popen(["sleep", "600"], stdin=held, **told)
@@ -200,8 +206,11 @@ async def test_a_root_job_reaches_nothing_through_any_process(node: Node, tmp_pa
         await node.start("neighbour", ["sh", "-c", f"SECRET={PLANTED} exec sleep 600"])
         beside = node.runtime.pids(TaskKey("neighbour", 1, "0"))
         others = [f"PID={pid}" for pid in (os.getpid(), service.pid, stranger.pid, *beside)]
-        paths = ["environ", "cmdline", "cwd/secret", f"root{secret}", "maps", f"PROC={proc}"]
-        await node.start("prying", [sys.executable, prying_job.__file__, *paths, *others])
+        paths = ["environ", "cmdline", "cwd/secret", f"root{secret}", "maps", *(f"PROC={proc}" for proc in procs)]
+        await node.start("prying", [sys.executable, prying_job.__file__, f"AFTER={ready}", *paths, *others])
+        subprocess.run(["mount", "-t", "proc", "proc", procs[1]], check=True)
+        subprocess.run(["mount", "--rbind", "/proc", procs[2]], check=True)
+        ready.touch()
         log = node.folder / "logs" / "prying-1-0.log"
         await until(lambda: "has looked" in log.read_text(), within_s=60)
         assert PLANTED not in log.read_text()
@@ -212,7 +221,7 @@ async def test_a_root_job_reaches_nothing_through_any_process(node: Node, tmp_pa
         for process in (service, stranger):
             process.kill()
             process.wait()
-        subprocess.run(["umount", proc], check=True)
+        subprocess.run(["umount", "-R", chroots], check=True)
 
 
 async def test_the_release_does_not_wait_for_files_without_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

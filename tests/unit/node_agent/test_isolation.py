@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from tests.kits.waiting import until
 
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.plugin import NodeParts
@@ -125,6 +126,43 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path) -> None:
     end, output = await node.run(["sh", "-c", f'{sys.executable} -c "{speak}"; exit $?'])
     assert (end.code, output) == (0, "connected\n")
     await node.agent.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.parametrize("is_there_before", [True, False], ids=["before it starts", "while it runs"])
+async def test_a_second_mount_of_the_agents_folder_shows_it_nothing(node: Node, is_there_before: bool) -> None:
+    """As machines have it whose /var is a part of another folder, or where root makes one for a chroot."""
+    part, whole = node.folder / "part", node.folder / "whole"
+    part.mkdir()
+    whole.mkdir()
+
+    def mount() -> None:
+        run("mount", "--bind", node.folder / "state", part)
+        run("mount", "--bind", node.folder, whole)
+
+    run("mount", "--bind", node.folder, node.folder)
+    run("mount", "--make-shared", node.folder)
+    try:
+        if is_there_before:
+            mount()
+        waits = "touch begun; until test -e mounted; do sleep 0.05; done"
+        looks = 'echo kept > "$BAILIFF_CHECKPOINT_DIR/step-7"; cat part/secret whole/state/secret whole/agent.key'
+        running = asyncio.ensure_future(node.run(f"{waits}; {looks}; ls part whole"))
+        await until((node.folder / "begun").exists)
+        if not is_there_before:
+            mount()
+        assert (part / "secret").read_text() == PLANTED
+        (node.folder / "mounted").touch()
+        _, output = await running
+        assert PLANTED not in output
+        assert (node.folder / "state/node/checkpoints/train-7/step-7").read_text() == "kept\n"
+    finally:
+        for path in (part, whole, node.folder):
+            run("umount", path)
+
+
+def run(*command: str | Path) -> None:
+    subprocess.run(command, check=True)
 
 
 @pytest.mark.parametrize("uid", [0, 1000])

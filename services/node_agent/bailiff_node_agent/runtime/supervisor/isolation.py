@@ -3,8 +3,8 @@
 The task gets a mount namespace in which they are empty, and cgroups are read-only. Where the agent is not root, it also gets a
 user namespace, in which it is the same user without privileges: it cannot undo the mounts, nor read `/proc/PID/environ` or the
 memory of a process outside. A root task keeps its rights but those that would undo this, and could become any user, whose
-`/proc/PID/root` leads past the mounts: it gets a PID namespace, and sees its own processes only (`init`). It is no sandbox: all
-else of the user stays in reach.
+`/proc/PID/root` leads past the mounts: it gets a PID namespace, and sees its own processes only (`init`). What is mounted on the
+machine later could show either, so it does not arrive. It is no sandbox: all else of the user stays in reach.
 """
 
 import ctypes
@@ -12,9 +12,11 @@ import os
 import re
 import signal
 import sys
+from typing import NamedTuple
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x0002_0000, 0x1000_0000, 0x2000_0000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC = 1, 2, 4, 8, 32, 4096, 16384
+MS_PRIVATE, MS_SLAVE = 1 << 18, 1 << 19
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP = 1, 24
 SPACES = (("pid", CLONE_NEWPID), ("mnt", CLONE_NEWNS))
 # DAC_READ_SEARCH (opens files by handle), SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD, PERFMON, BPF, CHECKPOINT_RESTORE
@@ -36,8 +38,12 @@ def isolate(hidden: list[str], kept: list[str], read_only: "list[str] | None" = 
         for name, text in (("setgroups", "deny"), ("gid_map", f"{gid} {gid} 1"), ("uid_map", f"{uid} {uid} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
-    _mount(libc, None, "/", None, MS_REC | MS_SLAVE)  # mounts of the machine still arrive, these do not leave
-    covered = _outermost({os.path.realpath(path) for path in hidden if os.path.exists(path)})
+    mounts = _mounts()
+    # Where folders are mounted as they are entered, a mount that does not arrive would be an error. A job finds none below /proc.
+    is_automatic = any(each.kind == "autofs" and not _is_below(each.folder, "/proc") for each in mounts)
+    _mount(libc, None, "/", None, MS_REC | (MS_SLAVE if is_automatic else MS_PRIVATE))
+    paths = [os.path.realpath(path) for path in hidden if os.path.exists(path)]
+    covered = _outermost({*paths, *(other for path in paths for other in _elsewhere(path, mounts))})
     handles = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in kept}
     if log is not None:
         handles[log] = os.open(log, os.O_PATH | os.O_NOFOLLOW)
@@ -99,13 +105,10 @@ def own_mounts() -> None:
 
 def own_proc() -> None:
     """A /proc with the processes of this PID namespace, over each that is in its own mounts. Raises `OSError`."""
-    with open("/proc/self/mountinfo", "rb") as file:
-        mounts = [(line.split(b" ")[4], line.partition(b" - ")[2].split(b" ")[0]) for line in file]
     libc = ctypes.CDLL(None, use_errno=True)
-    for folder in dict.fromkeys([b"/proc", *(folder for folder, kind in mounts if kind == b"proc")]):
-        path = re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), folder)
-        if os.path.isdir(path):
-            _mount(libc, "proc", os.fsdecode(path), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    for folder in dict.fromkeys(["/proc", *(each.folder for each in _mounts() if each.kind == "proc")]):
+        if os.path.isdir(folder):
+            _mount(libc, "proc", folder, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def enter(pid: int) -> None:
@@ -129,6 +132,39 @@ def main() -> None:
         sys.exit(problem.strerror)
 
 
+class _Mount(NamedTuple):
+    """device: as `major:minor`. root: the folder of the file system that is mounted at `folder`. kind: of the file system."""
+
+    device: str
+    root: str
+    folder: str
+    kind: str
+
+
+def _mounts() -> list[_Mount]:
+    """Those of this process, in the order in which they lie over each other."""
+    found = []
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            mount, _, kind = line.partition(b" - ")
+            fields = [re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), each) for each in mount.split(b" ")[2:5]]
+            found.append(_Mount(*map(os.fsdecode, (*fields, kind.split(b" ")[0]))))
+    return found
+
+
+def _elsewhere(path: str, mounts: list[_Mount]) -> list[str]:
+    """Where else these mounts show this path: by a second mount of its file system, or of a part of it."""
+    own = max((each for each in reversed(mounts) if _is_below(path, each.folder)), key=lambda each: len(each.folder))
+    inside = _joined(own.root, os.path.relpath(path, own.folder))
+    others = [each for each in mounts if each.device == own.device and _is_below(inside, each.root)]
+    shown = {_joined(each.folder, os.path.relpath(inside, each.root)) for each in others} - {path}
+    return [each for each in shown if os.path.exists(each) and os.path.samefile(each, path)]
+
+
+def _joined(folder: str, path: str) -> str:
+    return os.path.normpath(os.path.join(folder, path))
+
+
 def _outermost(paths: "set[str]") -> list[str]:
     found: list[str] = []
     for path in sorted(paths):
@@ -138,7 +174,7 @@ def _outermost(paths: "set[str]") -> list[str]:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _mount(libc: ctypes.CDLL, source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
