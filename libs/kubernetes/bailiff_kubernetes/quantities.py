@@ -1,7 +1,9 @@
-"""Quantities of the API, such as `500m`, `1Gi` or `2e3`, as integers. The API rounds up, and so does this."""
+"""Quantities of the API, such as `500m`, `1Gi` or `2e3`, and what a pod requests of a node, as kube-scheduler counts it."""
 
 import math
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 _UNITS = {
     "": Decimal(1),
@@ -12,16 +14,58 @@ _UNITS = {
     **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
 }
 
+Requests = dict[str, Decimal]
+"""By resource; CPU in cores, memory in bytes."""
 
-def quantity(text: object, *, scale: int = 1) -> int:
-    """The quantity times `scale`: `quantity("500m", scale=1000)` is 500. Raises `ValueError`."""
+
+def exactly(text: object) -> Decimal:
+    """The quantity as it stands. Raises `ValueError`."""
     written = str(text).strip()
     number = written.rstrip("EKMGTPiknum")
     unit = written[len(number) :]
     if unit not in _UNITS:
         raise ValueError(f"{written!r} is not a quantity")
     try:
-        value = Decimal(number)
+        return Decimal(number) * _UNITS[unit]
     except InvalidOperation:
         raise ValueError(f"{written!r} is not a quantity") from None
-    return math.ceil(value * _UNITS[unit] * scale)
+
+
+def quantity(text: object, *, scale: int = 1) -> int:
+    """The quantity times `scale`, rounded up as the API does: `quantity("500m", scale=1000)` is 500. Raises `ValueError`."""
+    return math.ceil(exactly(text) * scale)
+
+
+def pod_requests(spec: Mapping[str, Any]) -> Requests:
+    """Of its containers and sidecars, at least of each init container beside the sidecars before it, and its overhead.
+
+    What the pod itself requests of CPU and memory stands for that of its containers. Raises `ValueError`.
+    """
+    running: Requests = {}
+    peak: Requests = {}
+    for container in spec.get("initContainers") or ():
+        requests = _sum(running, _requests(container))
+        if container.get("restartPolicy") == "Always":  # a sidecar: it stays
+            running = requests
+        peak = _most(peak, requests)
+    for container in spec.get("containers") or ():
+        running = _sum(running, _requests(container))
+    total = _most(running, peak)
+    stated = spec.get("resources") or {}
+    limits, own = ({name: exactly(value) for name, value in (stated.get(kind) or {}).items()} for kind in ("limits", "requests"))
+    total = {**limits, **total, **own}
+    return _sum(total, {name: exactly(value) for name, value in (spec.get("overhead") or {}).items()})
+
+
+def _requests(container: Mapping[str, Any]) -> Requests:
+    resources = container.get("resources") or {}
+    stated = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {name: exactly(value) for name, value in stated.items()}
+
+
+def _sum(one: Requests, other: Requests) -> Requests:
+    return {name: one.get(name, Decimal(0)) + other.get(name, Decimal(0)) for name in {**one, **other}}
+
+
+def _most(one: Requests, other: Requests) -> Requests:
+    return {name: max(one.get(name, Decimal(0)), other.get(name, Decimal(0))) for name in {**one, **other}}

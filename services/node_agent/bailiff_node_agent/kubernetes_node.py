@@ -1,13 +1,14 @@
 """What the API server says about this agent's node: labels, what pods may use, what others use, and whether it is cordoned."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import CORDONED_BY, TASK_HASH
-from bailiff_kubernetes.quantities import quantity
+from bailiff_kubernetes.quantities import pod_requests, quantity
 from bailiff_kubernetes.resources import NODES, PODS, RESOURCE_SLICES, annotations_of, condition_of, labels_of
 from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime.kubernetes.cluster_view import ClusterNode
@@ -133,8 +134,9 @@ def facts_of(node: Object | None, pods: list[Object], tolerated: Sequence[str] =
         return NodeFacts(0, 0, {}, "the node is not known in Kubernetes")
     allocatable = node.get("status", {}).get("allocatable") or {}
     foreign = [pod for pod in pods if TASK_HASH not in labels_of(pod) and pod.get("status", {}).get("phase") not in ENDED]
-    cpu = quantity(allocatable.get("cpu", 0), scale=1000) - sum(_requests(pod, "cpu", 1000) for pod in foreign)
-    memory = quantity(allocatable.get("memory", 0)) - sum(_requests(pod, "memory", 1) for pod in foreign)
+    requests = [pod_requests(pod["spec"]) for pod in foreign]
+    cpu = quantity(allocatable.get("cpu", 0), scale=1000) - math.ceil(sum(each.get("cpu", 0) for each in requests) * 1000)
+    memory = quantity(allocatable.get("memory", 0)) - math.ceil(sum(each.get("memory", 0) for each in requests))
     labels = {name: value for name, value in labels_of(node).items() if value and len(name) <= MAX_LABEL}
     return NodeFacts(max(0, cpu), max(0, memory), labels, _cordon(node, tolerated))
 
@@ -162,9 +164,3 @@ def _who_cordoned(node: Object) -> str | None:
     """The program that set `unschedulable`, as the API server recorded it."""
     fields = node["metadata"].get("managedFields") or ()
     return next((each["manager"] for each in fields if "f:unschedulable" in each.get("fieldsV1", {}).get("f:spec", {})), None)
-
-
-def _requests(pod: Object, resource: str, scale: int) -> int:
-    containers = pod["spec"]["containers"]
-    requests = [each.get("resources", {}).get("requests", {}).get(resource, 0) for each in containers]
-    return sum(quantity(each, scale=scale) for each in requests)

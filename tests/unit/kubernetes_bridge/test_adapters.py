@@ -6,7 +6,7 @@ from tests.kits.bridge_objects import job_object, pod_template
 from bailiff_kubernetes_bridge.view import cluster_view
 from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND
 from bailiff_kubernetes_bridge.workloads.model import PodResources
-from bailiff_kubernetes_bridge.workloads.quantities import BadPodSpec, pod_resources, quantity
+from bailiff_kubernetes_bridge.workloads.quantities import BadPodSpec, pod_resources
 
 META = {"namespace": "ml", "uid": "w1", "resourceVersion": "7", "generation": 2, "labels": {"bailiff.io/pool": "test"}}
 
@@ -133,12 +133,25 @@ def test_mig_devices_are_a_kind_of_their_own():
         pod_resources(spec)
 
 
-@pytest.mark.parametrize(("text", "value"), [("2", 2), ("1.5Gi", 1.5 * 2**30), ("1e3", 1000), ("100m", 0.1), (3, 3)])
-def test_quantities(text, value):
-    assert float(quantity(text)) == value
+def test_what_the_pod_itself_requests_stands_for_its_containers():
+    spec = {"containers": [container(cpu="500m", memory="1Gi", **{"nvidia.com/gpu": 2})]}
+    assert pod_resources(spec | {"resources": {"requests": {"cpu": "2"}}}) == PodResources(2, 2000, 2**30)
+    assert pod_resources(spec | {"resources": {"limits": {"cpu": "4", "memory": "8Gi"}}}) == PodResources(2, 500, 2**30)
+    assert pod_resources({"containers": [{}], "resources": {"limits": {"memory": "8Gi"}}}) == PodResources(0, 0, 2**33)
+
+
+def test_gpus_of_sidecars_add_up_and_those_of_init_containers_are_used_again():
+    gpus = {"nvidia.com/gpu": 1}
+    spec = {"containers": [container(**gpus)], "initContainers": [container("Always", **gpus), container(**gpus)]}
+    assert pod_resources(spec).gpus == 2
+
+
+def test_small_quantities_are_rounded_up_together():
+    spec = {"containers": [container(cpu="400u"), container(cpu="600000n")]}
+    assert pod_resources(spec).cpu_milli == 1
 
 
 @pytest.mark.parametrize("text", ["", "two", "1.2.3", "5Q", None])
 def test_what_is_no_quantity(text):
-    with pytest.raises(BadPodSpec):
-        quantity(text)
+    with pytest.raises(BadPodSpec, match="is not a quantity"):
+        pod_resources({"containers": [container(cpu=text)]})

@@ -33,6 +33,15 @@ def test_what_pods_of_others_request_is_not_bailiffs() -> None:
     assert facts.cordon == ""
 
 
+def test_sidecars_init_containers_and_requests_of_the_pod_itself_count() -> None:
+    other = pod("1", "1Gi")
+    sidecar = {"resources": {"requests": {"cpu": "500m"}}, "restartPolicy": "Always"}
+    other["spec"] |= {"initContainers": [sidecar, {"resources": {"requests": {"memory": "3Gi"}}}]}
+    assert (facts_of(node(), [other]).cpu_milli, facts_of(node(), [other]).memory_bytes) == (6500, 13 * GIB)
+    other["spec"]["resources"] = {"requests": {"cpu": "4"}}
+    assert facts_of(node(), [other]).cpu_milli == 4000
+
+
 def test_a_node_that_others_fill_has_nothing_left() -> None:
     assert facts_of(node(), [pod("9", "20Gi")]).cpu_milli == 0
 

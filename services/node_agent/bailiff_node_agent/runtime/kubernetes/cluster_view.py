@@ -16,7 +16,7 @@ from pathlib import Path
 from bailiff_core.records.facts import MAX_DEVICES
 from bailiff_kubernetes import Api, LocalView, Object
 from bailiff_kubernetes.names import TASK_HASH
-from bailiff_kubernetes.quantities import quantity
+from bailiff_kubernetes.quantities import pod_requests, quantity
 from bailiff_kubernetes.resources import NODES, PODS, key_of, labels_of, uid_of
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_service.race import race
@@ -262,12 +262,7 @@ def slots_of_task(pod: Object) -> tuple[str, ...]:
 
 
 def _device_requests(pod: Object) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for container in pod["spec"]["containers"]:
-        for resource, count in (container.get("resources", {}).get("limits") or {}).items():
-            if "/" in resource:
-                found[resource] = found.get(resource, 0) + quantity(count)
-    return found
+    return {resource: int(count) for resource, count in pod_requests(pod["spec"]).items() if "/" in resource}
 
 
 def _info(node: Object, name: str) -> str:
@@ -286,9 +281,12 @@ def _trimmed_pod(pod: Object) -> Object:
     """A task's pod without managed fields; of others only what says which resources they use."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     is_task = TASK_HASH in labels_of(pod)
-    names = ("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "finalizers", "deletionTimestamp")
-    kept = {name: metadata[name] for name in names if name in metadata and (is_task or name != "annotations")}
-    containers = [{name: each[name] for name in ("name", "resources") if name in each} for each in spec["containers"]]
-    trimmed_spec = {"containers": containers, "nodeName": spec.get("nodeName", "")}
+    names = ("name", "namespace", "uid", "resourceVersion", "labels", "finalizers", "deletionTimestamp")
+    of_tasks = ("annotations", "ownerReferences") if is_task else ()
+    kept = {name: metadata[name] for name in (*names, *of_tasks) if name in metadata}
+    trimmed_spec = {name: spec[name] for name in ("nodeName", "restartPolicy", "overhead", "resources") if name in spec}
+    for kind in ("initContainers", "containers"):
+        fields = ("name", "resources", "restartPolicy")
+        trimmed_spec[kind] = [{name: each[name] for name in fields if name in each} for each in spec.get(kind) or ()]
     trimmed_status = status if is_task else {"phase": status.get("phase")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": trimmed_spec, "status": trimmed_status}
