@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from bailiff_kubernetes import Api, NotFound, names
+from bailiff_kubernetes.disruption import mark_disrupted
 from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes.resources import PODS, Object
 from bailiff_node_agent.__main__ import build
 from bailiff_node_agent.runtime import registry
-from bailiff_node_agent.runtime.kubernetes.stopping import disruption
 from bailiff_node_agent.runtime.plugin import NodeParts, RuntimePlugin
 from bailiff_node_agent.runtime.port import Capabilities, Exit, Launch, Running, Runtime, TaskKey
 from bailiff_node_agent.settings import NodeAgentSettings
@@ -81,8 +81,7 @@ class PodRuntime(Runtime):
             return
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         try:
-            condition = disruption("ended by Bailiff")
-            await api.patch_status(PODS, name, {"conditions": [condition]}, namespace, pod["metadata"]["uid"])
+            await mark_disrupted(api, namespace, name, pod["metadata"]["uid"], "ended by Bailiff")
             await api.delete(PODS, name, namespace, uid=pod["metadata"]["uid"], grace_s=1)
         except NotFound:
             return

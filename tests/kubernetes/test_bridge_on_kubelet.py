@@ -1,6 +1,7 @@
 """An ordinary Job on a real kubelet with the real runtime: preempted for another Job, and back, with the true GPUs in the log."""
 
 import copy
+import json
 
 import pytest
 from tests.kubernetes.bridge_system import USER, all_running, is_gated
@@ -24,9 +25,33 @@ def gpus_in_log(users, name):
     return {users.watch.state.nodes[task.node].devices[number].id for number in bits(task.devices)}
 
 
-async def test_a_job_is_preempted_on_a_kubelet_and_comes_back(kubelet_users, system):
+SAVES = (
+    "trap 'until [ -s /notice/notice.json ]; do sleep 0.1; done; cp /notice/notice.json /seen; exit 0' TERM; sleep 3000 & wait"
+)
+
+
+def counts_everything(job, seen):
+    """A Job that would fail with the first end that its controller counts. Its program keeps its notice, and ends with 0."""
+    job = copy.deepcopy(job)
+    del job["spec"]["podFailurePolicy"]
+    job["spec"]["backoffLimit"] = 0
+    item = {"path": "notice.json", "fieldRef": {"fieldPath": f"metadata.annotations['{names.NOTICE}']"}}
+    spec = job["spec"]["template"]["spec"]
+    spec["restartPolicy"] = "OnFailure"
+    spec["volumes"] = [
+        {"name": "notice", "downwardAPI": {"items": [item]}},
+        {"name": "seen", "hostPath": {"path": str(seen)}},
+    ]
+    spec["containers"][0] |= {
+        "command": ["/bin/sh", "-c", SAVES],
+        "volumeMounts": [{"name": "notice", "mountPath": "/notice"}, {"name": "seen", "mountPath": "/seen"}],
+    }
+    return job
+
+
+async def test_a_job_is_preempted_on_a_kubelet_and_comes_back(kubelet_users, system, tmp_path):
     users = kubelet_users
-    users.apply(users.job("train", pods=1, gpus=5))
+    users.apply(counts_everything(users.job("train", pods=1, gpus=5), tmp_path))
     (pod,) = await users.until_pods("job-name=train", "train runs", all_running(1))
     job = await users.until_phase("train", "running")
     assert job.user == f"kubernetes/{USER}"
@@ -54,7 +79,10 @@ async def test_a_job_is_preempted_on_a_kubelet_and_comes_back(kubelet_users, sys
     )
     await users.until_phase("train", "running")
     found = system.cluster.get("job", "train", "-n", users.namespace)["status"]
-    assert found.get("failed", 0) == 0, f"a preemption is no failure: {found}"
+    assert (found.get("failed", 0), found.get("succeeded", 0)) == (0, 0), (
+        f"a preemption is neither failure nor completion: {found}"
+    )
+    assert json.loads((tmp_path / "notice.json").read_text())["preemptor"] == serve.id
     assert f"preempted by {serve.id} (class inference" in users.kubectl(
         "get", "events.events.k8s.io", "-o", "custom-columns=N:.note"
     )

@@ -125,10 +125,20 @@ class Api(Connection):
         return patched
 
     async def patch_status(
-        self, resource: Resource, name: str, status: Object, namespace: str | None = None, uid: str = ""
+        self,
+        resource: Resource,
+        name: str,
+        status: Object,
+        namespace: str | None = None,
+        uid: str = "",
+        *,
+        metadata: Object | None = None,
     ) -> Object:
-        """Merge into the status; conditions by type. With a uid, raises `Conflict` for another object of the name."""
-        patch: Object = {"status": status, **({"metadata": {"uid": uid}} if uid else {})}
+        """Merge into the status; conditions by type. With a uid, raises `Conflict` for another object of the name.
+
+        metadata: merged, too; the API server takes a pod's annotations and finalizers with its status.
+        """
+        patch: Object = {"status": status, "metadata": {**(metadata or {}), **({"uid": uid} if uid else {})}}
         try:
             return await self.patch(resource, name, patch, namespace, form="strategic", subresource="status")
         except Invalid as error:

@@ -45,6 +45,8 @@ PLACED = "bailiff.io/Placed"
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 """The reason of `DisruptionTarget`, which Job controllers and Kubeflow look for."""
+JOB_TRACKING = "batch.kubernetes.io/job-tracking"
+"""The finalizer of Kubernetes' Job controller: it counts the end of pods that have it."""
 
 CONTROL_VOLUME = "bailiff-control"
 """The `emptyDir` with the job's control directory."""

@@ -71,6 +71,12 @@ def annotations_of(item: Object) -> dict[str, str]:
     return item["metadata"].get("annotations") or {}
 
 
+def controller_of(item: Object) -> Object | None:
+    """The owner reference of what controls the object."""
+    owners: list[Object] = item["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
 def condition_of(item: Object, kind: str) -> Object | None:
     """The condition of this type in the object's status."""
     conditions: list[Object] = item.get("status", {}).get("conditions") or []

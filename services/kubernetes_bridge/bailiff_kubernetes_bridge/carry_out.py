@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bailiff_kubernetes import AlreadyExists, Api, names
-from bailiff_kubernetes.client import micro_time, reference_to, seconds_time
+from bailiff_kubernetes.client import micro_time, reference_to
+from bailiff_kubernetes.disruption import mark_disrupted
 from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes.resources import EVENTS, JOBS, NODES, PODS, Object
 
@@ -95,18 +96,9 @@ class CarryOut:
         await self._api.patch(workload.resource, workload.name, {**patch, "metadata": metadata}, workload.namespace)
 
     async def _end_pod(self, pod: Pod, message: str) -> None:
-        """With the condition by which its controller counts no failure. Only as it is: it may have ended by itself meanwhile."""
+        """Its controller counts nothing. Only as it is: it may have ended by itself meanwhile."""
         await self._event(_pod_reference(pod), Status("AttemptOver", message, warning=True))
-        found = {
-            "type": names.DISRUPTION_TARGET,
-            "status": "True",
-            "reason": names.PREEMPTION_BY_SCHEDULER,
-            "message": message,
-            "lastTransitionTime": seconds_time(datetime.now(UTC)),
-        }
-        metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version}
-        patch = {"metadata": metadata, "status": {"conditions": [found]}}
-        marked = await self._api.patch(PODS, pod.name, patch, pod.namespace, form="strategic", subresource="status")
+        marked = await mark_disrupted(self._api, pod.namespace, pod.name, pod.uid, message, resource_version=pod.resource_version)
         version = marked["metadata"]["resourceVersion"]
         await self._api.delete(PODS, pod.name, pod.namespace, uid=pod.uid, resource_version=version)
 

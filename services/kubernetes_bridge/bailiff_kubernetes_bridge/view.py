@@ -5,11 +5,20 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import JOBSETS, TRAIN_JOBS, Object, annotations_of, condition_of, labels_of, uid_of
+from bailiff_kubernetes.resources import (
+    JOBSETS,
+    TRAIN_JOBS,
+    Object,
+    annotations_of,
+    condition_of,
+    controller_of,
+    labels_of,
+    uid_of,
+)
 from bailiff_kubernetes.task_keys import attempt_of
 
 from .memo import Memo
-from .workloads.adapters import ADAPTERS, Adapter, controller_of, pod_keys
+from .workloads.adapters import ADAPTERS, Adapter, pod_keys
 from .workloads.common import checkpoint_of
 from .workloads.model import Pod, Workload
 from .workloads.pod_groups import group_key, group_uid, is_finished, pod_group, role_of
@@ -86,6 +95,11 @@ def _is_controlled_by_known_kind(pod: Object) -> bool:
     return owner is not None and owner.get("kind") in {adapter.resource.kind for adapter in ADAPTERS} | {"RayCluster"}
 
 
+def _is_disrupted(pod: Object) -> bool:
+    """Whether Bailiff has ended it: with exit code 0 that is no completion, neither for its Job nor for Bailiff."""
+    return (condition_of(pod, names.DISRUPTION_TARGET) or {}).get("status") == "True"
+
+
 def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
     spec, condition = item.get("spec") or {}, condition_of(item, names.PLACED)
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
@@ -103,7 +117,7 @@ def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
         node_terms=len(required.get("nodeSelectorTerms") or []),
         deleting=item["metadata"].get("deletionTimestamp") is not None,
         finished=is_finished(item),
-        succeeded=(item.get("status") or {}).get("phase") == "Succeeded",
+        succeeded=(item.get("status") or {}).get("phase") == "Succeeded" and not _is_disrupted(item),
         task_hash=labels_of(item).get(names.TASK_HASH, ""),
         attempt=attempt_of(annotations_of(item).get(names.TASK, "")),
         job=annotations_of(item).get(names.JOB, ""),

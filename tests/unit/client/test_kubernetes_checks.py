@@ -1,21 +1,17 @@
-"""`bailiff doctor --kubeconfig`: admission policies, the bridge's Lease, Jobs that pay for preemptions with retries."""
+"""`bailiff doctor --kubeconfig`: admission policies, the bridge's Lease, workloads that pay for preemptions with retries."""
 
-import pytest
 from tests.kits.bridge_objects import job_object, plain_pod
 
 from bailiff.doctor.kubernetes_checks import (
     FOREIGN_GPUS,
     POLICIES,
     bridge_check,
-    ignores_disruptions,
     jobs_checks,
     kinds_checks,
     policies_check,
 )
 from bailiff_kubernetes import NotFound
 from bailiff_kubernetes.client import Listing
-
-IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
 
 
 class Cluster:
@@ -45,14 +41,9 @@ async def test_a_bridge_holds_the_lease():
     assert (await bridge_check(Cluster(Lease=[lease | {"spec": {"holderIdentity": ""}}])))["status"] == "warn"
 
 
-async def test_jobs_whose_preemptions_count_as_failures_are_named():
-    ended = job_object("old")
-    ended["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
-    (found,) = await jobs_checks(Cluster(Job=[job_object("good", podFailurePolicy=IGNORE), ended]))
+async def test_no_preemption_counts_as_the_failure_of_a_job():
+    (found,) = await jobs_checks(Cluster(Job=[job_object("one"), job_object("two", backoffLimit=0)]))
     assert (found["status"], found["found"]) == ("ok", "2 Jobs in Bailiff's pools")
-    (found,) = await jobs_checks(Cluster(Job=[job_object("good", podFailurePolicy=IGNORE), job_object("bad")]))
-    assert (found["status"], found["found"]) == ("warn", "a preemption counts as a failure of team-a/bad")
-    assert "DisruptionTarget" in found["advice"]
 
 
 def workload(name, spec, conditions=(), **status):
@@ -61,14 +52,9 @@ def workload(name, spec, conditions=(), **status):
     return {"metadata": metadata, "spec": spec, "status": {"conditions": conditions, **status}}
 
 
-def jobset(name, *policies):
-    return workload(name, {"replicatedJobs": [{"template": job_object("x", podFailurePolicy=policy)} for policy in policies]})
-
-
 async def test_workloads_of_other_kinds_whose_preemptions_count_as_failures_are_named():
     torch = {"pytorchReplicaSpecs": {"Master": {"restartPolicy": "OnFailure"}, "Worker": {"restartPolicy": "Never"}}}
     cluster = Cluster(
-        JobSet=[jobset("good", IGNORE, IGNORE), jobset("bad", IGNORE, {})],
         PyTorchJob=[workload("torch", torch), workload("over", torch, ["Succeeded"])],
         RayJob=[
             workload("once", {}),
@@ -79,9 +65,9 @@ async def test_workloads_of_other_kinds_whose_preemptions_count_as_failures_are_
     found = await kinds_checks(cluster)
     assert [each["found"] for each in found] == [
         f"a preemption counts as a failure of the {kind} team-a/{name}"
-        for kind, name in (("JobSet", "bad"), ("PyTorchJob", "torch"), ("RayJob", "once"))
+        for kind, name in (("PyTorchJob", "torch"), ("RayJob", "once"))
     ]
-    advice = ("podFailurePolicy", "OnFailure", "backoffLimit")
+    advice = ("OnFailure", "backoffLimit")
     assert all(word in each["advice"] for word, each in zip(advice, found, strict=True))
 
 
@@ -98,17 +84,3 @@ async def test_pods_without_a_gate_are_named():
     pod["spec"]["schedulingGates"] = []
     _, found = await jobs_checks(Cluster(Pod=[pod, plain_pod("gated")]))
     assert found["found"] == "outside of Bailiff, in spite of its label: team-a/loose"
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget"}]},
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}]},
-        {"action": "Ignore", "onPodConditions": [{"type": "ConfigIssue"}]},
-        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1]}},
-    ],
-)
-def test_rules_that_do_not_help(rule):
-    assert not ignores_disruptions(job_object("a", podFailurePolicy={"rules": [rule]}))
-    assert ignores_disruptions(job_object("a", podFailurePolicy={"rules": [rule, *IGNORE["rules"]]}))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bailiff_kubernetes import BudgetForbids, Forbidden
+from bailiff_kubernetes.names import JOB_TRACKING
 from bailiff_node_agent.runtime.kubernetes.stopping import KILL_GRACE_S, PodStop
 from bailiff_node_agent.runtime.kubernetes.task_files import TaskFiles, TaskOrder
 from bailiff_node_agent.runtime.kubernetes.unreached_node import NoProcesses
@@ -14,7 +15,11 @@ from bailiff_node_agent.runtime.port import TaskKey
 
 KEY = TaskKey("train", 1, "0")
 ORDER = TaskOrder(KEY, "team-a", "pod-1", own_pod=True, devices=(), ordered_by=7, is_only_task=True, uid="u1")
-POD = {"metadata": {"name": "pod-1", "namespace": "team-a", "uid": "u1"}, "spec": {}, "status": {"phase": "Running"}}
+POD: dict[str, Any] = {
+    "metadata": {"name": "pod-1", "namespace": "team-a", "uid": "u1"},
+    "spec": {},
+    "status": {"phase": "Running"},
+}
 MARKED = "PreemptionByScheduler: preempted by job serve: preemption"
 FORBIDS = BudgetForbids("Cannot evict pod as it would violate the pod's disruption budget.", 429)
 
@@ -23,7 +28,7 @@ class Server:
     """An API server whose eviction API answers with these refusals first."""
 
     def __init__(self, *refusals: Exception) -> None:
-        self.refusals, self.calls = [*refusals], list[str]()
+        self.refusals, self.calls, self.finalizers = [*refusals], list[str](), list[Any]()
 
     async def evict(self, pod: dict[str, Any], grace_s: int) -> None:
         self.calls.append(f"evict {pod['metadata']['uid']} {grace_s}")
@@ -33,9 +38,10 @@ class Server:
     async def delete(self, _: object, name: str, __: str, *, uid: str, grace_s: int) -> None:
         self.calls.append(f"delete {name} {uid} {grace_s}")
 
-    async def patch_status(self, _: object, __: str, status: dict[str, Any], ___: str, uid: str) -> None:
+    async def patch_status(self, _: object, __: str, status: dict[str, Any], ___: str, uid: str, *, metadata: Any) -> None:
         [condition] = status["conditions"]
-        self.calls.append(f"{condition['reason']}: {condition['message']}")
+        self.calls.append(f"{condition.get('reason', 'gone')}: {condition.get('message', '')}")
+        self.finalizers.append({name: value for name, value in metadata.items() if "finalizers" in name})
 
 
 @pytest.fixture
@@ -93,3 +99,18 @@ async def test_without_respect_no_budget_is_asked(files: TaskFiles) -> None:
     await stop.carry_out(ORDER, POD, None)
     assert server.calls == [MARKED, "delete pod-1 u1 30"]
     assert stop.budget_note(ORDER) is None
+
+
+@pytest.mark.parametrize(("kind", "restored"), [("Job", {"finalizers": [JOB_TRACKING]}), ("ReplicaSet", {})])
+async def test_a_job_counts_no_pod_that_is_evicted_and_those_whose_eviction_is_cancelled(
+    files: TaskFiles, kind: str, restored: dict[str, Any]
+) -> None:
+    server = Server()
+    stop = stop_of(files, server)
+    owned = {**POD, "metadata": {**POD["metadata"], "ownerReferences": [{"kind": kind, "controller": True}]}}
+    files.eviction.write(KEY, {"payload": {"reason": "preemption", "preemptor": "serve"}})
+    await stop.mark(ORDER, owned)
+    files.withdraw(KEY)
+    await stop.carry_out(ORDER, owned, None)
+    assert server.calls == [MARKED, "gone: "]
+    assert server.finalizers == [{"$deleteFromPrimitiveList/finalizers": [JOB_TRACKING]}, restored]

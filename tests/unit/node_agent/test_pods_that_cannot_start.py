@@ -103,6 +103,21 @@ def test_a_container_that_waits_for_its_next_start_has_started() -> None:
     assert not pod_status.why_not_started(pod)
 
 
+def test_a_container_that_the_kubelet_starts_again_has_not_ended() -> None:
+    ended = {"state": {"terminated": {"exitCode": 1}}}
+    pod: dict[str, Any] = {
+        "metadata": {},
+        "spec": {"restartPolicy": "OnFailure"},
+        "status": {"phase": "Running", "containerStatuses": [ended]},
+    }
+    assert not pod_status.has_ended(pod)
+    assert pod_status.has_ended(pod | {"spec": {"restartPolicy": "Never"}})
+    assert pod_status.has_ended(pod | {"metadata": {"deletionTimestamp": "2026-11-30T12:00:00Z"}})
+    assert pod_status.has_ended(pod | {"status": {"phase": "Failed", "containerStatuses": [ended]}})
+    waits = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    assert not pod_status.has_ended(pod | {"status": {"phase": "Failed", "containerStatuses": [waits]}}), "nobody saw its end"
+
+
 def test_an_init_container_without_its_image_is_why_the_pod_does_not_start() -> None:
     waits = {"state": {"waiting": {"reason": "PodInitializing"}}}
     pod = {"status": {"initContainerStatuses": [{"state": NO_IMAGE}], "containerStatuses": [waits]}}

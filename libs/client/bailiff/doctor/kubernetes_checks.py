@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from bailiff_core.humanize import count_text, first_names
 from bailiff_kubernetes import Api, ApiError, NotFound, names
-from bailiff_kubernetes.resources import JOBS, JOBSETS, LEASES, PODS, PYTORCH_JOBS, RAY_JOBS, Object, Resource, condition_of
+from bailiff_kubernetes.resources import JOBS, LEASES, PODS, PYTORCH_JOBS, RAY_JOBS, Object, Resource, condition_of
 
 from .finding import Check, finding
 
@@ -23,7 +22,6 @@ POLICIES = {
 FOREIGN_GPUS = "bailiff-foreign-gpus"
 ENDED = ("Complete", "Completed", "Succeeded", "Failed")
 LEASE = "bailiff-kubernetes-bridge"
-IGNORE = 'podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}]}'
 
 
 async def kubernetes_checks(kubeconfig: Path) -> list[Check]:
@@ -63,20 +61,10 @@ async def bridge_check(api: Api) -> Check:
 
 
 async def jobs_checks(api: Api) -> list[Check]:
-    """Jobs whose preemptions count as failures; pods that run without a gate."""
+    """How many Jobs there are; pods that run without a gate."""
     jobs, pods = (await api.list(JOBS, labels=names.POOL)).items, (await api.list(PODS, labels=names.POOL)).items
-    counting = [_name(job) for job in jobs if not _has_ended(job) and not ignores_disruptions(job)]
     outside = [_name(pod) for pod in pods if _runs_outside(pod)]
-    found = [
-        finding("kubernetes jobs", "ok", f"{count_text(len(jobs), 'Job')} in Bailiff's pools")
-        if not counting
-        else finding(
-            "kubernetes jobs",
-            "warn",
-            f"a preemption counts as a failure of {first_names(counting)}",
-            IGNORE,
-        )
-    ]
+    found = [finding("kubernetes jobs", "ok", f"{count_text(len(jobs), 'Job')} in Bailiff's pools")]
     if outside:
         found.append(
             finding(
@@ -104,12 +92,6 @@ async def kinds_checks(api: Api) -> list[Check]:
     return found
 
 
-def _jobset_counts(item: Object) -> bool:
-    """Also the JobSets of TrainJobs: a JobSet is in a pool by the label of its pods."""
-    jobs = [replicated["template"] for replicated in item["spec"].get("replicatedJobs") or []]
-    return any(_is_in_pool(job["spec"].get("template") or {}) and not ignores_disruptions(job) for job in jobs)
-
-
 def _pytorch_job_counts(item: Object) -> bool:
     replicas = (item["spec"].get("pytorchReplicaSpecs") or {}).values()
     return _is_in_pool(item) and any(each.get("restartPolicy") == "Never" for each in replicas)
@@ -120,24 +102,10 @@ def _ray_job_counts(item: Object) -> bool:
 
 
 COUNTING: dict[Resource, tuple[Callable[[Object], bool], str]] = {
-    JOBSETS: (_jobset_counts, f"in each replicated job's template, or in the TrainingRuntime: {IGNORE}"),
     PYTORCH_JOBS: (_pytorch_job_counts, "restartPolicy: OnFailure"),
     RAY_JOBS: (_ray_job_counts, "backoffLimit: as many preemptions as it may survive; KubeRay starts another cluster for each"),
 }
 """By kind: whether one counts a preemption as its failure, and what to write instead."""
-
-
-def ignores_disruptions(job: Object) -> bool:
-    """Whether the Job's podFailurePolicy does not count pods that were preempted."""
-    rules: list[Any] = ((job.get("spec") or {}).get("podFailurePolicy") or {}).get("rules") or []
-    return any(
-        rule.get("action") == "Ignore"
-        and any(
-            pattern.get("type") == names.DISRUPTION_TARGET and pattern.get("status", "True") == "True"
-            for pattern in rule.get("onPodConditions") or []
-        )
-        for rule in rules
-    )
 
 
 def _is_in_pool(item: Object) -> bool:

@@ -4,7 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bailiff_kubernetes.resources import JOBS, JOBSETS, PYTORCH_JOBS, RAY_JOBS, TRAIN_JOBS, Object, Resource, labels_of, uid_of
+from bailiff_kubernetes.resources import (
+    JOBS,
+    JOBSETS,
+    PYTORCH_JOBS,
+    RAY_JOBS,
+    TRAIN_JOBS,
+    Object,
+    Resource,
+    controller_of,
+    labels_of,
+    uid_of,
+)
 
 from .common import count_of, described, ended, template_of
 from .model import Workload
@@ -39,12 +50,6 @@ class Adapter:
     key: Callable[[Object], PodKey]
     place: Callable[[Object, Object], Place]
     suspend: Callable[[bool], Object]
-
-
-def controller_of(item: Object) -> Object | None:
-    """The owner reference of what controls the object."""
-    owners: list[Object] = item["metadata"].get("ownerReferences") or []
-    return next((owner for owner in owners if owner.get("controller")), None)
 
 
 def pod_keys(pod: Object) -> list[PodKey]:

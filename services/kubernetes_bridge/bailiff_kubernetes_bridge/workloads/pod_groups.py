@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Iterable
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import PODS, Object, annotations_of, labels_of, uid_of
+from bailiff_kubernetes.resources import PODS, Object, annotations_of, controller_of, labels_of, uid_of
 from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
 
-from .adapters import controller_of
 from .common import checkpoint_of
 from .model import PodResources, Role, Workload
 from .quantities import BadPodSpec, pod_resources

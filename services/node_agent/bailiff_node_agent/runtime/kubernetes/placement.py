@@ -21,6 +21,7 @@ from bailiff_kubernetes import (
     pod_name,
     task_hash,
 )
+from bailiff_kubernetes.disruption import mark_disrupted
 from bailiff_kubernetes.names import CLAIMS_GATE, FINALIZER, TASK_HASH, TASK_RECORD
 from bailiff_kubernetes.resources import PODS, uid_of
 from bailiff_node_agent.runtime.port import Running
@@ -31,7 +32,6 @@ from .claims import is_shared, own_claim
 from .manifest import affinity, key_of_pod
 from .pod_node import PodNode
 from .pod_record import PodRecord, record_in
-from .stopping import disruption
 from .task_files import TaskOrder
 
 POLL_S = 1.0
@@ -148,8 +148,7 @@ class Placement:
             timeout = f"not placed within {self._node.settings.placement_timeout_s:.0f} s: {self._why_not_placed(pod)}"
             metadata = pod["metadata"]
             if self._manifest is None:  # its controller is to make another one, and to count no failure
-                given_up = {"conditions": [disruption(why or timeout)]}
-                pod = await api.patch_status(PODS, metadata["name"], given_up, metadata["namespace"], metadata["uid"])
+                pod = await mark_disrupted(api, metadata["namespace"], metadata["name"], metadata["uid"], why or timeout)
                 metadata = pod["metadata"]
                 if pod_status.is_bound(pod):
                     return

@@ -34,11 +34,12 @@ def _has_run(state: dict[str, Any]) -> bool:
 
 
 def has_ended(pod: Pod) -> bool:
-    """Whether the kubelet reports that every container has ended, or that it took the pod for none."""
-    containers = _containers(pod)
-    if containers:
-        return all("terminated" in (each.get("state") or {}) for each in containers)
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    """Whether the kubelet reports that every container has ended for good, or that it took the pod for none."""
+    containers, is_over = _containers(pod), pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    if not containers or not all("terminated" in (each.get("state") or {}) for each in containers):
+        return is_over and not containers
+    is_started_again = pod["spec"].get("restartPolicy", "Never") != "Never" and not pod["metadata"].get("deletionTimestamp")
+    return is_over or not is_started_again
 
 
 def exit_of_pod(pod: Pod) -> tuple[int, str | None]:

@@ -3,8 +3,7 @@
 Where disruption budgets are respected, TERM is a request to the eviction API. While a budget forbids the eviction it is requested
 again every second; at the end of the grace KILL deletes the pod all the same, and its exit says so.
 
-Controllers read the condition of a failed pod: a Job whose `podFailurePolicy` ignores `DisruptionTarget` counts no failure. So
-the pod has the condition before its job learns of the eviction, for the job may exit at once.
+The pod has its condition, and no Job counts its end, before its program learns of the eviction, for it may exit at once.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bailiff_kubernetes import ApiError, BudgetForbids, Conflict, Forbidden, NotFound, Object, TooManyRequests, Unreachable
-from bailiff_kubernetes.client import seconds_time
+from bailiff_kubernetes.disruption import disruption, mark_disrupted, unmark_disrupted
 from bailiff_kubernetes.names import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from bailiff_kubernetes.resources import PODS, condition_of
 from bailiff_node_agent.runtime.host_processes import looking
@@ -98,7 +97,7 @@ class PodStop:
                 self._node.files.budget_refusal.write(order.key, refusal.message)
             return False
         with contextlib.suppress(ApiError):
-            await self._set_condition(order, disruption(self._reason(order, None)))
+            await mark_disrupted(self._node.api, order.namespace, order.name, order.uid, self._reason(order, None))
         return True
 
     def budget_note(self, order: TaskOrder) -> str | None:
@@ -124,17 +123,14 @@ class PodStop:
         if not order.uid:
             return  # its pod is not known yet: `carry_out` does it once it is
         if self._node.files.eviction.read(order.key) is None and self._node.files.stop.read(order.key) is None:
-            if self._marked or (self._marked is None and _is_left(pod)):
-                await self._set_condition(order, {"type": DISRUPTION_TARGET, "$patch": "delete"})
-            self._marked = False
+            if pod is not None and (self._marked or (self._marked is None and _is_left(pod))):
+                await unmark_disrupted(self._node.api, pod)
+                self._marked = False
             return
-        condition = disruption(self._reason(order, refusal))
-        if pod is None or not _has(pod, condition):
-            await self._set_condition(order, condition)
+        reason = self._reason(order, refusal)
+        if pod is None or not _is_marked(pod, reason):
+            await mark_disrupted(self._node.api, order.namespace, order.name, order.uid, reason)
         self._marked = True
-
-    async def _set_condition(self, order: TaskOrder, condition: Object) -> None:
-        await self._node.api.patch_status(PODS, order.name, {"conditions": [condition]}, order.namespace, uid=order.uid)
 
     async def _signal(self, order: TaskOrder, number: int) -> None:
         for process in map(read_process, await looking(self._node.processes.pids, order.uid)):
@@ -143,28 +139,17 @@ class PodStop:
                     send(process, number)
 
 
-def disruption(message: str) -> Object:
-    """The condition of a pod that Bailiff ends. Without its time, it would count as older than two minutes: see `REFRESH`."""
-    return {
-        "type": DISRUPTION_TARGET,
-        "status": "True",
-        "reason": PREEMPTION_BY_SCHEDULER,
-        "message": message[:900],
-        "lastTransitionTime": seconds_time(datetime.now(UTC)),
-    }
-
-
-def _is_left(pod: Object | None) -> bool:
+def _is_left(pod: Object) -> bool:
     """Whether the pod has a condition whose eviction may have been cancelled: nobody deletes the pod."""
-    found = condition_of(pod, DISRUPTION_TARGET) if pod is not None else None
+    found = condition_of(pod, DISRUPTION_TARGET)
     is_set = found is not None and (found["status"], found.get("reason")) == ("True", PREEMPTION_BY_SCHEDULER)
-    return is_set and pod is not None and pod["metadata"].get("deletionTimestamp") is None
+    return is_set and pod["metadata"].get("deletionTimestamp") is None
 
 
-def _has(pod: Object, condition: Object) -> bool:
+def _is_marked(pod: Object, reason: str) -> bool:
     """Whether the pod has this condition, and not for so long that Kubernetes will soon take it for forgotten."""
     found = condition_of(pod, DISRUPTION_TARGET)
-    if found is None or (found["status"], found.get("message")) != (condition["status"], condition["message"]):
+    if found is None or (found["status"], found.get("message")) != ("True", disruption(reason)["message"]):
         return False
     since = datetime.fromisoformat(found.get("lastTransitionTime") or "1970-01-01T00:00:00Z")
     return datetime.now(UTC) - since < REFRESH
