@@ -195,7 +195,8 @@ def test_the_policy_is_the_one_of_the_other_installations() -> None:
 def test_the_bridge_has_the_rights_and_policies_of_deploy_kubernetes() -> None:
     objects = rendered()
     rights = yaml.safe_load_all((ROOT / "deploy/kubernetes/bridge-rbac.yaml").read_text())
-    files = [(ROOT / "deploy/kubernetes" / name).read_text() for name in ("admission-policies.yaml", "foreign-gpus.yaml")]
+    names = ("admission-policies.yaml", "bailiff-jobs.yaml", "foreign-gpus.yaml")
+    files = [(ROOT / "deploy/kubernetes" / name).read_text() for name in names]
     policies = [policy for file in files for policy in yaml.safe_load_all(file)]
 
     for wanted in of_kind(rights, "Role", "ClusterRole"):

@@ -31,12 +31,13 @@ from bailiff_kubernetes_bridge.actions import (
     Send,
     SetPodStatus,
     SetWorkloadStatus,
+    Show,
     StopWorkload,
 )
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 from bailiff_kubernetes_bridge.carry_out import pinned
 from bailiff_kubernetes_bridge.memo import Memo
-from bailiff_kubernetes_bridge.messages import PoolView, Rejection
+from bailiff_kubernetes_bridge.messages import PoolView, Preemption, Rejection
 from bailiff_kubernetes_bridge.reconcile import reconcile
 from bailiff_kubernetes_bridge.submission import Rules
 from bailiff_kubernetes_bridge.view import ClusterView, cluster_view
@@ -59,6 +60,7 @@ class World:
         self.nodes: dict[str, Object] = {
             name: {"metadata": {"name": name, "resourceVersion": "1", "annotations": {}}, "spec": {}} for name in ("n1", "n2")
         }
+        self.shown: dict[str, Object] = {}
         self.rejected: dict[str, Rejection] = {}
         self.events: dict[tuple[str, str], None] = {}
         self.sent: list[Send] = []
@@ -100,6 +102,15 @@ class World:
                 if int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]) >= spec["parallelism"]:
                     del self.pods[pod["metadata"]["name"]]
 
+        self._collect_garbage()
+
+    def _collect_garbage(self) -> None:
+        """What is shown goes with the last of its owners."""
+        uids = {item["metadata"]["uid"] for items in (self.objects, self.pods) for item in items.values()}
+        for name, item in list(self.shown.items()):
+            if not any(owner["uid"] in uids for owner in item["metadata"]["ownerReferences"]):
+                del self.shown[name]
+
     def _make_pod(self, item: Object, index: int) -> None:
         pod = copy.deepcopy(item["spec"]["template"])
         name, number = item["metadata"]["name"], next(self._numbers)
@@ -120,6 +131,7 @@ class World:
         self.pods = {
             key: pod for key, pod in self.pods.items() if pod["metadata"].get("ownerReferences", [{}])[0].get("uid") != uid
         }
+        self._collect_garbage()
 
     def view(self, memo: Memo | None = None) -> ClusterView:
         """The cluster as the bridge sees it. memo: of the view before; then unchanged objects are the same ones."""
@@ -127,7 +139,7 @@ class World:
         for item in self.objects.values():
             kinds.setdefault(item["kind"], []).append(self._seen(item, memo))
         pods, nodes = ([self._seen(item, memo) for item in items.values()] for items in (self.pods, self.nodes))
-        return cluster_view(pods, kinds, nodes, memo)
+        return cluster_view(pods, kinds, nodes, memo, [self._seen(item, memo) for item in self.shown.values()])
 
     def _seen(self, item: Object, memo: Memo | None) -> Object:
         """As a local view has it: another object for each change. Tests change objects in place."""
@@ -153,8 +165,8 @@ class World:
                     pending[job] = (record.seq, reason)
                 case decisions.JobEnded(job=job, reason=reason):
                     ended[job] = (record.seq, reason)
-                case decisions.PreemptionDecided(preemptor=preemptor, victims=victims):
-                    preempted |= {victim.job: (record.seq, preemptor.job) for victim in victims}
+                case decisions.PreemptionDecided() as decided:
+                    preempted |= {victim.job: Preemption.of(record.seq, decided, victim) for victim in decided.victims}
                 case decisions.JobStarting(job=job):
                     preempted.pop(job, None)
         return PoolView(self.story.state, pending, self.rejected, ended, preempted)
@@ -218,6 +230,9 @@ class World:
                 self.events[(workload.uid, status.line)] = None
                 self.objects[workload.name]["metadata"]["annotations"][STATUS] = status.line
                 self._touch(self.objects[workload.name])
+            case Show(_, item, version):
+                self.shown[item["metadata"]["name"]] = copy.deepcopy(item)
+                self.shown[item["metadata"]["name"]]["metadata"]["resourceVersion"] = str(int(version or 0) + 1)
             case StopWorkload(workload, job) if workload.name in self.objects:
                 self.objects[workload.name]["metadata"]["annotations"][STOPPED_FOR] = job
                 self.objects[workload.name]["spec"]["suspend"] = True

@@ -46,7 +46,7 @@ class BridgeSystem(System):
         """Start everything, one bridge included."""
         self.cluster.kubectl("apply", "-f", str(MANIFESTS / "admission-policies.yaml"))
         self.cluster.kubectl("apply", "-f", "-", stdin='{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"bailiff"}}')
-        self.cluster.kubectl("apply", "-f", str(MANIFESTS / "bridge-rbac.yaml"))
+        self.cluster.kubectl("apply", "-f", str(MANIFESTS / "bridge-rbac.yaml"), "-f", str(MANIFESTS / "bailiff-jobs.yaml"))
         self.start_kafka()
         self.start_services()
         self._start_agent()

@@ -77,7 +77,8 @@ def outcome(world: World) -> object:
     ]
     suspended = [(name, item["spec"].get("suspend", False)) for name, item in sorted(world.objects.items())]
     jobs = [(job.id, job.phase, job.attempt, job.size, job.minimum, job.class_name, job.cancelled) for job in world.jobs()]
-    return pods, texts, suspended, jobs
+    shown = [(name, {**item["status"], "message": ""}) for name, item in sorted(world.shown.items())]
+    return pods, texts, suspended, jobs, shown
 
 
 @examples(30)

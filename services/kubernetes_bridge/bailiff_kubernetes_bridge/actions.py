@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from bailiff_core.records.request import RequestBody
+from bailiff_kubernetes.resources import BAILIFF_JOBS, Object
 
 from .messages import Status
 from .workloads.model import Pod, Workload
@@ -119,6 +120,27 @@ class SetWorkloadStatus(WorkloadChange):
 
     status: Status
     job: str
+
+
+@dataclass(frozen=True)
+class Show(WorkloadChange):
+    """Write the object that `kubectl get bailiffjobs` shows for the workload.
+
+    item: all of it. shown_version: of the one in the cluster; empty: there is none.
+    """
+
+    item: Object
+    shown_version: str
+
+    @property
+    def target(self) -> Target:
+        """The object that it changes."""
+        return BAILIFF_JOBS.kind, self.workload.uid
+
+    @property
+    def version(self) -> str:
+        """Of the object, as the action saw it."""
+        return self.shown_version
 
 
 @dataclass(frozen=True)

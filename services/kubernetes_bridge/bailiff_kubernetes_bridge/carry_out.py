@@ -8,7 +8,7 @@ from bailiff_kubernetes import AlreadyExists, Api, names
 from bailiff_kubernetes.client import micro_time, reference_to
 from bailiff_kubernetes.disruption import mark_disrupted
 from bailiff_kubernetes.names import task_hash
-from bailiff_kubernetes.resources import EVENTS, JOBS, NODES, PODS, Object
+from bailiff_kubernetes.resources import BAILIFF_JOBS, EVENTS, JOBS, NODES, PODS, Object
 
 from .actions import (
     Change,
@@ -21,6 +21,7 @@ from .actions import (
     OpenGate,
     SetPodStatus,
     SetWorkloadStatus,
+    Show,
     StopWorkload,
 )
 from .annotations import STATUS, STOPPED_FOR
@@ -59,6 +60,8 @@ class CarryOut:
                 await self._set_pod_status(pod, status, job)
             case SetWorkloadStatus(workload, status, job):
                 await self._set_workload_status(workload, status, job)
+            case Show():
+                await self._show(action)
             case StopWorkload(workload, job, message):
                 await self._event(_workload_reference(workload), Status("Suspended", message))
                 suspended = BY_KIND[workload.resource.kind].suspend(True)
@@ -128,6 +131,18 @@ class CarryOut:
                 JOBS, workload.name, {"conditions": [_condition(status)]}, workload.namespace, workload.uid
             )
         await self._patch_workload(workload, {"metadata": {"annotations": {STATUS: status.line, names.JOB: job or None}}})
+
+    async def _show(self, action: Show) -> None:
+        item, metadata = action.item, action.item["metadata"]
+        if not action.shown_version:
+            await self._api.create(BAILIFF_JOBS, item, metadata["namespace"])
+            return
+        patch: list[Object] = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": action.shown_version},
+            {"op": "add", "path": "/metadata/ownerReferences", "value": metadata["ownerReferences"]},
+            {"op": "add", "path": "/status", "value": item["status"]},
+        ]
+        await self._api.patch(BAILIFF_JOBS, metadata["name"], patch, metadata["namespace"], form="json")
 
     async def _event(self, about: Object, status: Status) -> None:
         """Its name follows from object and text, so that a repeat makes no second Event."""

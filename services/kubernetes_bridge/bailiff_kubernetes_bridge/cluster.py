@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
-from bailiff_kubernetes.resources import JOBSETS, NODES, PODS, Object, Resource, without_managed_fields
+from bailiff_kubernetes.resources import BAILIFF_JOBS, JOBSETS, NODES, PODS, Object, Resource, without_managed_fields
 from bailiff_service.logs import logger
 
 from .memo import Memo
@@ -24,6 +25,7 @@ class ClusterWatch:
         self.pods = LocalView(api, PODS, labels=names.POOL, trim=without_managed_fields)
         self.nodes = LocalView(api, NODES, trim=_bare_node)
         self._views: dict[str, LocalView] = {}
+        self._shown: LocalView | None = None
 
     def fault(self) -> str | None:
         """Why the view cannot be relied on now; None if it is complete and current."""
@@ -40,7 +42,8 @@ class ClusterWatch:
         """The cluster as of now; the same object until something has changed."""
         if self._view is None:
             kinds = {kind: view.objects.values() for kind, view in self._views.items()}
-            self._view = cluster_view(self.pods.objects.values(), kinds, self.nodes.objects.values(), self._memo)
+            shown = self._shown.objects.values() if self._shown is not None and self._shown.synced.is_set() else None
+            self._view = cluster_view(self.pods.objects.values(), kinds, self.nodes.objects.values(), self._memo, shown)
         return self._view
 
     async def run(self) -> None:
@@ -57,6 +60,9 @@ class ClusterWatch:
                         self._view = None
                         self._views[kind] = LocalView(self._api, adapter.resource, labels=labels, trim=without_managed_fields)
                         group.create_task(self._follow_kind(kind))
+                if self._shown is None and await self._is_served(BAILIFF_JOBS):
+                    self._shown = LocalView(self._api, BAILIFF_JOBS, trim=without_managed_fields)
+                    group.create_task(self._follow_shown(self._shown))
                 await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
 
     async def _follow(self, view: LocalView) -> None:
@@ -75,6 +81,13 @@ class ClusterWatch:
             del self._views[kind]
             logger().warning("kind uninstalled", kind=kind)
             self._changed()
+
+    async def _follow_shown(self, view: LocalView) -> None:
+        """Until the cluster does not have them any more. Nothing is decided on them, so their fault is nobody's."""
+        with suppress(NotFound):
+            await self._follow(view)
+        self._shown = None
+        self._changed()
 
     async def _is_served(self, resource: Resource) -> bool:
         try:

@@ -5,15 +5,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from bailiff_core.model.state import PoolState
+from bailiff_kubernetes.resources import Object
 
 from .actions import Send
 from .cordons import cordons
 from .messages import PoolView
 from .pool_log import PoolLog
 from .reconcile import actions_of, newest_jobs, uid_of_workload
+from .shown import head_of, name_of
 from .submission import Rules
 from .view import ClusterView
 from .work_queue import NODES, WorkQueue
+from .workloads.model import Workload
 
 ALL_EVERY_S = 30.0
 """Where time alone changes what is to be done, as when an evicted pod group keeps its place no longer."""
@@ -29,6 +32,7 @@ class Evaluation:
         self._newest: Mapping[str, str] = {}
         self._sends: dict[str, list[Send]] = {}
         self._stale: set[str] = set()
+        self._head: list[str] = []
         self._all_at = 0.0
         self.has_sends = asyncio.Event()
 
@@ -55,7 +59,11 @@ class Evaluation:
             self._stale.update(self._cluster.workloads, cluster.workloads, self._newest, self._sends, (NODES,))
         elif changes.submitted:
             self._newest = newest_jobs(view.state, self._rules)
-        self._stale.update(self._of_jobs(view.state, changes.jobs), _changed(self._cluster, cluster))
+        head = head_of(view.state) if cluster.shown is not None else []
+        moved = head if head != self._head else []
+        self._stale.update(self._of_jobs(view.state, {*changes.jobs, *moved, *(self._head if moved else ())}))
+        self._stale.update(_changed(self._cluster, cluster))
+        self._head = head
         if changes.nodes:
             self._stale.add(NODES)
         self._state, self._cluster = view.state, cluster
@@ -88,8 +96,13 @@ def _changed(before: ClusterView, now: ClusterView) -> Iterable[str]:
     if before is now:
         return
     for uid in before.workloads.keys() | now.workloads.keys():
-        is_same = before.workloads.get(uid) is now.workloads.get(uid) and before.pods.get(uid) is now.pods.get(uid)
-        if not is_same:
+        workload = now.workloads.get(uid)
+        is_same = before.workloads.get(uid) is workload and before.pods.get(uid) is now.pods.get(uid)
+        if not is_same or (workload is not None and _shown(before, workload) is not _shown(now, workload)):
             yield uid
     if before.nodes.keys() != now.nodes.keys() or any(before.nodes[name] is not node for name, node in now.nodes.items()):
         yield NODES
+
+
+def _shown(cluster: ClusterView, workload: Workload) -> Object | None:
+    return None if cluster.shown is None else cluster.shown.get((workload.namespace, name_of(workload)))

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bailiff_core.explain.victims import rule_text
 from bailiff_core.humanize import count_text, user_text
 from bailiff_core.model.evictions import evictions_of
+from bailiff_core.model.proposal import VictimChoice
 from bailiff_core.model.state import Eviction, Job, PoolState
+from bailiff_core.records.decisions import PreemptionDecided
 
 LONGEST = 900  # bytes; an Event holds 1,024
 
@@ -36,17 +39,31 @@ class Rejection:
 
 
 @dataclass(frozen=True)
+class Preemption:
+    """That a job was preempted. rule: why that was permitted."""
+
+    seq: int
+    preemptor: str
+    rule: str
+
+    @classmethod
+    def of(cls, seq: int, decided: PreemptionDecided, victim: VictimChoice) -> "Preemption":
+        """Of one victim of the decision."""
+        return cls(seq, decided.preemptor.job, rule_text(decided, victim))
+
+
+@dataclass(frozen=True)
 class PoolView:
     """The folded log. pending_reasons: by job, why it is pending, with the record. rejected: by request id.
 
-    end_reasons: by job, why it has ended. preempted: by job, which job has preempted its latest attempt, with the record.
+    end_reasons: by job, why it has ended. preempted: by job, by whom its latest attempt was preempted.
     """
 
     state: PoolState
     pending_reasons: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     rejected: Mapping[str, Rejection] = field(default_factory=dict)
     end_reasons: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    preempted: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    preempted: Mapping[str, Preemption] = field(default_factory=dict)
 
     def is_final(self, request_id: str) -> bool:
         """Whether the request was rejected, and the rejection does not say that it may be sent again by now."""
@@ -77,11 +94,11 @@ def status_of(pool: PoolView, job: Job, pods: int) -> Status:
         victims = (
             f"; it starts when {', '.join(plan.victims)} have released their GPUs" if plan is not None and plan.victims else ""
         )
-        return Status("Reserved", _cited(f"{job.id} has a place on {_nodes(state, job)}{victims}", pool, job.preemption))
+        return Status("Reserved", _cited(f"{job.id} has a place on {nodes_text(state, job)}{victims}", pool, job.preemption))
     if job.phase in ("starting", "running"):
         started = next((task.start_seq for task in job.tasks if task.start_seq is not None), None)
         runs = job.phase == "running"
-        text = f"{job.id} {'runs' if runs else 'starts'} on {_nodes(state, job)} as attempt {job.attempt}"
+        text = f"{job.id} {'runs' if runs else 'starts'} on {nodes_text(state, job)} as attempt {job.attempt}"
         missing = len(job.tasks) - pods
         if not runs and missing > 0:
             text += f"; its controller has not made {count_text(missing, 'pod')} yet"
@@ -97,20 +114,36 @@ def _preempted_before(pool: PoolView, job: Job) -> str:
     """By whom, if the job waits because it was preempted. The preemption itself may have been too short to be reported."""
     if job.id not in pool.preempted:
         return ""
-    seq, preemptor = pool.preempted[job.id]
-    other = pool.state.jobs.get(preemptor)
-    return "; " + _cited(f"it was preempted by {preemptor if other is None else _side(other)}", pool, seq)
+    found = pool.preempted[job.id]
+    other = pool.state.jobs.get(found.preemptor)
+    by = found.preemptor if other is None else _side(other)
+    return "; " + _cited(f"it was preempted by {by}: {found.rule}", pool, found.seq)
 
 
 def eviction_text(pool: PoolView, job: Job, eviction: Eviction) -> str:
-    """Both sides of an eviction."""
+    """Both sides of an eviction, the rule that permitted it, and whether and when the job is back."""
     preemptor = pool.state.jobs.get(eviction.for_job or "")
     mine = _side(job)
     if preemptor is not None:
-        return _cited(f"{mine} is preempted by {_side(preemptor)}", pool, eviction.decided_seq)
+        found = pool.preempted.get(job.id)
+        rule = f": {found.rule}" if found is not None and found.seq == eviction.decided_seq else ""
+        return _cited(f"{mine} is preempted by {_side(preemptor)}{rule}; {_return(job)}", pool, eviction.decided_seq)
     by = _by(job)
     why = f": {job.request_reason}" if job.request_reason else ""
-    return _cited(f"{mine} is evicted{by} ({eviction.cause}){why}", pool, eviction.decided_seq)
+    return _cited(f"{mine} is evicted{by} ({eviction.cause}){why}; {_return(job)}", pool, eviction.decided_seq)
+
+
+def _return(job: Job) -> str:
+    """What becomes of an evicted job."""
+    if job.cancelled or job.demand.on_eviction == "end":
+        return "it ends" if job.cancelled else "it ends, because nobody makes its pods anew"
+    if job.reservation:
+        return "it moves to a place that is reserved for it"
+    if job.eviction is None:
+        return "its other pods run on"
+    if job.paused_seq is not None:
+        return "it waits until it is resumed"
+    return "it keeps its place in the queue, and starts again by itself when GPUs are free for it"
 
 
 def placed_text(pool: PoolView, job: Job, index: int, node: str, seq: int | None) -> str:
@@ -131,7 +164,8 @@ def _by(job: Job) -> str:
     return f" by {user_text(job.requester, job.requester_verified)}" if job.requester else ""
 
 
-def _nodes(state: PoolState, job: Job) -> str:
+def nodes_text(state: PoolState, job: Job) -> str:
+    """The nodes of its tasks, by name; of many, how many more."""
     found = list(dict.fromkeys(state.nodes[task.node].name for task in job.tasks))
     return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 

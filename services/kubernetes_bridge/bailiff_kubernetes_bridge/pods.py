@@ -21,12 +21,13 @@ NOT_GATED = Status(
 
 
 def pod_actions(
-    pool: PoolView, workload: Workload, job: Job | None, active: Sequence[Pod], status: Status | None, *, is_resizing: bool
+    pool: PoolView, workload: Workload, job: Job | None, pods: Sequence[Pod], status: Status | None, *, is_resizing: bool
 ) -> Iterator[Action]:
-    """active: pods that have not ended and are not being deleted. status: of the workload, for the pods that wait.
+    """status: of the workload, for the pods that wait, and for those of an evicted pod group, which has no object of its own.
 
     is_resizing: the job is about to get another number of tasks; until then no gate is opened.
     """
+    active = [pod for pod in pods if pod.is_active]
     is_open = job is not None and job.phase not in ENDED
     tasks = {task_hash(key_of(job, task.index)): task for task in job.tasks} if job is not None and is_open else {}
     opened = (
@@ -47,11 +48,21 @@ def pod_actions(
             yield Nominate(pod, nominated.get(pod.uid, ""))
         if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
             yield MarkPod(pod, job.id)
-        found = _status_of_pod(pool, job, tasks.get(pod.task_hash), pod, status)
-        if found is not None and pod.placed != (str(found.placed), found.message):
-            yield SetPodStatus(pod, found, job.id if job is not None and workload.is_single_pod else "")
+        yield from _told(pool, workload, job, tasks.get(pod.task_hash), pod, status)
         if pod.task_hash and workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
             yield CopyCheckpoint(pod, workload.checkpoint)
+    if workload.is_pod_group:
+        for pod in pods:
+            if pod.deleting and not pod.finished and pod.task_hash in tasks:
+                yield from _told(pool, workload, job, tasks[pod.task_hash], pod, status)
+
+
+def _told(
+    pool: PoolView, workload: Workload, job: Job | None, task: Task | None, pod: Pod, status: Status | None
+) -> Iterator[SetPodStatus]:
+    found = _status_of_pod(pool, workload, job, task, pod, status)
+    if found is not None and pod.placed != (str(found.placed), found.message):
+        yield SetPodStatus(pod, found, job.id if job is not None and workload.is_single_pod else "")
 
 
 def _is_left_over(job: Job, pod: Pod) -> bool:
@@ -61,7 +72,9 @@ def _is_left_over(job: Job, pod: Pod) -> bool:
     return pod.attempt < job.attempt or (pod.attempt == job.attempt and job.phase in ("pending", "reserved"))
 
 
-def _status_of_pod(pool: PoolView, job: Job | None, task: Task | None, pod: Pod, status: Status | None) -> Status | None:
+def _status_of_pod(
+    pool: PoolView, workload: Workload, job: Job | None, task: Task | None, pod: Pod, status: Status | None
+) -> Status | None:
     """What the pod's condition is to say; None: as it is."""
     if pod.gated:
         return None if status is None else replace(status, placed=False)
@@ -69,6 +82,8 @@ def _status_of_pod(pool: PoolView, job: Job | None, task: Task | None, pod: Pod,
         return NOT_GATED
     if job is None or task is None:
         return None
+    if workload.is_pod_group and (job.eviction or task.eviction) is not None:
+        return status
     return Status("Placed", placed_text(pool, job, task.index, pool.state.nodes[task.node].name, task.start_seq), placed=True)
 
 

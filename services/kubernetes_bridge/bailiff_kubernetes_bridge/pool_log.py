@@ -16,7 +16,7 @@ from bailiff_log.reader import Entry
 from bailiff_service.settings import PoolDeclaration
 
 from .log_changes import LogChanges
-from .messages import PoolView, Rejection
+from .messages import PoolView, Preemption, Rejection
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -40,7 +40,7 @@ class PoolLog:
         self._projection = Projection(bus, pool.name, pool.partition, metrics, snapshots=snapshots, observe=self._observe)
         self._pending: dict[str, tuple[int, str]] = {}
         self._ended: dict[str, tuple[int, str]] = {}
-        self._preempted: dict[str, tuple[int, str]] = {}
+        self._preempted: dict[str, Preemption] = {}
         self.rejected: dict[str, Rejection] = {}
         self._sent: dict[Place, str] = {}
         self._unclaimed: dict[Place, Rejection] = {}
@@ -78,8 +78,8 @@ class PoolLog:
         if pending is not None:
             self._pending[pending[0]] = (seq, pending[1])
         match entry.record.data:
-            case decisions.PreemptionDecided(preemptor=preemptor, victims=victims):
-                self._preempted |= {victim.job: (seq, preemptor.job) for victim in victims}
+            case decisions.PreemptionDecided() as decided:
+                self._preempted |= {victim.job: Preemption.of(seq, decided, victim) for victim in decided.victims}
             case decisions.JobStarting(job=job):
                 self._preempted.pop(job, None)
             case decisions.JobEnded(job=job, reason=reason):

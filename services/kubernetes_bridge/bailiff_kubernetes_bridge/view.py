@@ -12,6 +12,7 @@ from bailiff_kubernetes.resources import (
     annotations_of,
     condition_of,
     controller_of,
+    key_of,
     labels_of,
     uid_of,
 )
@@ -28,17 +29,22 @@ from .workloads.pod_groups import group_key, group_uid, is_finished, pod_group, 
 class ClusterView:
     """Workloads by uid, and their pods by the workload's uid. kinds: the kinds whose objects are known completely.
 
-    nodes: by name.
+    nodes: by name. shown: the objects of `kubectl get bailiffjobs`, by namespace and name; None: the cluster does not have them.
     """
 
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
     nodes: Mapping[str, Object] = field(default_factory=dict)
+    shown: Mapping[tuple[str, str], Object] | None = None
 
 
 def cluster_view(
-    pods: Iterable[Object], objects: Mapping[str, Iterable[Object]], nodes: Iterable[Object] = (), memo: Memo | None = None
+    pods: Iterable[Object],
+    objects: Mapping[str, Iterable[Object]],
+    nodes: Iterable[Object] = (),
+    memo: Memo | None = None,
+    shown: Iterable[Object] | None = None,
 ) -> ClusterView:
     """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before.
 
@@ -77,7 +83,8 @@ def cluster_view(
         workloads[workload.uid], found[workload.uid] = workload, group
     kept.forget()
     by_name = {node["metadata"]["name"]: node for node in nodes}
-    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name)
+    by_key = None if shown is None else {key_of(item): item for item in shown}
+    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key)
 
 
 def _member(adapter: Adapter, item: Object, workload: str, pod: Object) -> Pod:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from .actions import Action, Change, Send, SetPodStatus, SetWorkloadStatus, Target
+from .actions import Action, Change, Send, SetPodStatus, SetWorkloadStatus, Show, Target
 
 AT_ONCE, REPORTS_AT_ONCE = 32, 4
 SETTLE_S, REPORT_WAITS_S = 2.0, 15.0
@@ -163,9 +163,11 @@ class WorkQueue:
 
 def _is_report(action: Change) -> bool:
     """Whether it only tells people something that is no warning."""
-    return isinstance(action, SetPodStatus | SetWorkloadStatus) and not action.status.warning
+    return isinstance(action, Show) or (isinstance(action, SetPodStatus | SetWorkloadStatus) and not action.status.warning)
 
 
 def _text(action: Change) -> object:
     """What a report says; of a change its type."""
+    if isinstance(action, Show):
+        return action.item["status"]
     return (type(action), action.status.line) if isinstance(action, SetPodStatus | SetWorkloadStatus) else type(action)

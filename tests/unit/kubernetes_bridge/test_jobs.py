@@ -127,7 +127,8 @@ def test_preempted_pods_come_back_gated_and_keep_their_place_in_the_queue(world)
     assert text.startswith("Preempted: ")
     assert "train-0a0a0a0a (class train, priority 50, user kubernetes/ada)" in text
     assert "is preempted by team-a.serve-0a0a0a0a (class inference, priority" in text
-    assert "user kubernetes/bob) (test#" in text
+    assert "has higher priority than train 50 (rule lower-priority-only); it keeps its place in the queue, " in text
+    assert "and starts again by itself when GPUs are free for it (test#" in text
     world.evicted("train")
     world.settle()
     assert world.job("train").id == first.id

@@ -2,10 +2,10 @@
 
 import pytest
 from tests.kits.bridge import World
-from tests.kits.bridge_objects import gated, message, plain_pod
+from tests.kits.bridge_objects import gated, job_object, message, plain_pod
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes_bridge.actions import OpenGate, Send, SetPodStatus
+from bailiff_kubernetes_bridge.actions import Send, SetPodStatus
 
 
 @pytest.fixture
@@ -140,11 +140,28 @@ def test_cancelled_in_bailiff_its_gated_pods_are_deleted(world):
     assert "y-0" not in world.pods
 
 
+def test_pods_of_a_group_are_told_by_whom_they_are_preempted_also_while_they_are_being_deleted(world):
+    """They have no object of their own that could have the Event."""
+    world.add(*(plain_pod(f"ring-{n}", "ring", size=2, gpus=8) for n in range(2)))
+    world.run("ring")
+    world.add(job_object("serve", pods=2, gpus=8, labels={names.PRIORITY_CLASS: "inference"}))
+    world.settle()
+    world.story.propose()
+    first, second = world.pods_of("ring")
+    second["metadata"]["deletionTimestamp"] = "now"
+    world.settle()
+    for pod in (first, second):
+        assert f"is preempted by {world.job('serve').id} (class inference, priority" in message(pod)
+        assert "; it ends, because nobody makes its pods anew (test#" in message(pod)
+        assert [line for uid, line in world.events if uid == pod["metadata"]["uid"] and line.startswith("Preempted")] == [
+            f"Preempted: {message(pod)}"
+        ]
+
+
 def test_a_pod_alone_that_waits_names_its_job_in_the_write_that_says_why(world):
     world.add(plain_pod("w-0", gpus=8), plain_pod("x-0", gpus=8), plain_pod("y-0", gpus=8))
     world.step([action for action in world.due() if isinstance(action, Send)])
-    (waits,) = [action for action in world.due() if not isinstance(action, OpenGate)]
-    assert isinstance(waits, SetPodStatus)
+    (waits,) = [action for action in world.due() if isinstance(action, SetPodStatus)]
     world.step([waits])
     assert world.pods[waits.pod.name]["metadata"]["annotations"][names.JOB] == world.job(waits.pod.name).id
 

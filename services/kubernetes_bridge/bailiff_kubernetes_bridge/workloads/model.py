@@ -83,8 +83,8 @@ class Pod:
 
     index: its rank within its role, where its controller gives it one. placed: its condition `bailiff.io/Placed`, as status and
     message. task_hash: of the task that it is, in this attempt of its job; job: that job, or the one of its group. finished: its
-    containers have ended. node_terms: how many node selector terms it requires by itself. nominated: the node that it is nominated
-    to; kube-scheduler keeps room for it there.
+    containers have ended. node_terms: how many node selector terms it requires by itself. nominated: the node where
+    kube-scheduler keeps room for it.
     """
 
     namespace: str
@@ -106,3 +106,8 @@ class Pod:
     nominated: str = ""
     placed: tuple[str, str] | None = None
     checkpoint: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has not ended and is not being deleted."""
+        return not self.finished and not self.deleting
