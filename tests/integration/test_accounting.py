@@ -233,7 +233,7 @@ async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
         assert blue_3["waiting"] == pytest.approx(4, abs=0.1)
         assert blue_3["used"] == 0
 
-        keys = ("user", "project", "priority_class", "job", "minute", "hour", "day", "month")
+        keys = ("user", "project", "priority_class", "job", "preemptor", "preemptor_project", "minute", "hour", "day", "month")
         for chosen in (*((key,) for key in keys if key != "minute"), ("user", "day"), ("project", "priority_class", "hour"), ()):
             other = await api.get(POOL, by=list(chosen), **whole)
             assert other["totals"] == by_job["totals"], chosen
@@ -242,6 +242,14 @@ async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
                 assert total == pytest.approx(other["totals"][name], abs=1e-4), (chosen, name)
         assert by_job["totals"]["jobs"] == 5
         assert by_job["capacity_gpu_hours"] == pytest.approx(8 * (end - begin) / 3.6e9, rel=0.01)
+
+        lost_to = await api.get(POOL, by=["preemptor", "preemptor_project"], project=["red"], **whole)
+        nobody, blue = sorted(lost_to["rows"], key=lambda row: row["preemptor"] or "")
+        assert (blue["preemptor"], blue["preemptor_project"]) == ("blue-2", "blue")
+        assert (blue["preemptions"], blue["lost"], blue["lost_other"]) == (1, red_2["lost"], 0)
+        assert blue["used"] == blue["borrowed"] == blue["waiting"] == 0, "those are nobody's fault"
+        assert (nobody["preemptor"], nobody["preemptions"], nobody["lost"]) == (None, 0, 0)
+        assert nobody["lost_other"] == red_1["lost_other"]
 
         by_day = await api.get(POOL, by="day", **whole)
         days = [datetime.fromisoformat(row["time"]) for row in by_day["rows"]]
@@ -295,6 +303,8 @@ async def _of_the_command(api: Api, whole: dict[str, str], by_day: Any, monkeypa
     assert len(rows) == len(lines)
     assert sum(float(row["used_gpu_hours"]) for row in rows) == pytest.approx(by_day["totals"]["used"], abs=1e-4)
     assert rows[0]["day"] == by_day["rows"][0]["time"][:10]
+    lost_to = (await asyncio.to_thread(run, "accounting", "--by", "project,preemptor-project", *window)).output
+    assert re.search(r"^red +blue +0.00 ", lost_to, re.MULTILINE), lost_to
     table = (await asyncio.to_thread(run, "accounting", "--by", "project", *window)).output
     assert re.search(r"^TOTAL +[\d.]+ ", table, re.MULTILINE), table
     assert "Capacity: " in table

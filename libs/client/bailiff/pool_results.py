@@ -198,7 +198,7 @@ class WhatIf:
 class GpuHours:
     """GPU-hours, as docs/how-to/accounting.md defines them.
 
-    What a row is for: time, user, project, priority_class, job; None: all of them, or unknown.
+    What a row is for: time, user, project, priority_class, job, preemptor, preemptor_project; None: all of them, or unknown.
 
     Attributes:
         borrowed: Part of used.
@@ -222,6 +222,8 @@ class GpuHours:
     priority_class: str | None = None
     job: str | None = None
     submitted_seq: int | None = None
+    preemptor: str | None = None
+    preemptor_project: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

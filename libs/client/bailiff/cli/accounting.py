@@ -30,7 +30,7 @@ async def accounting(
             "--by",
             "-b",
             metavar="KEY,...",
-            help="A row for each user, project, class, job; and minute, hour, day or month (UTC).",
+            help="A row for each user, project, class, job, preemptor, preemptor-project; and minute, hour, day or month (UTC).",
         ),
     ] = None,
     since: Annotated[
@@ -50,7 +50,11 @@ async def accounting(
     BORROWED is the part of USED above the project's quota. LOST is work lost to preemption, LOST OTHER to drains, failures and
     other ends of attempts that were started again. WAITING is what pending jobs requested. All in GPU-hours.
 
+    With PREEMPTOR, each row is what was lost to that job; what no preemption took is one row without a name.
+
     bailiff accounting --by project,day --since 30d -o csv
+
+    bailiff accounting --project vision --by preemptor-project --since 30d
     """
     from bailiff.client.accounting import Wanted, as_csv
     from bailiff.client.accounting import accounting as ask

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from .settings import ClientSettings
 
 PERIODS = ("minute", "hour", "day", "month")
-KEYS = ("user", "project", "class", "job", *PERIODS)
+KEYS = ("user", "project", "class", "job", "preemptor", "preemptor-project", *PERIODS)
 FIGURES = ("used", "borrowed", "lost", "lost_other", "restart", "waiting")
 COUNTS = ("preemptions", "jobs")
-COLUMNS = {"class": "priority_class", **dict.fromkeys(PERIODS, "time")}
+PARAMETERS = {"class": "priority_class", "preemptor-project": "preemptor_project"}
+COLUMNS = PARAMETERS | dict.fromkeys(PERIODS, "time")
 MAX_ROWS = 100_000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -56,7 +57,7 @@ class Wanted:
     def parameters(self) -> dict[str, Any]:
         """The parameters of the request."""
         found: dict[str, Any] = {
-            "by": ["priority_class" if key == "class" else key for key in self.by],
+            "by": [PARAMETERS.get(key, key) for key in self.by],
             "user": self.users,
             "project": self.projects,
             "priority_class": self.classes,

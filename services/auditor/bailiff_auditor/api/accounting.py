@@ -17,7 +17,7 @@ from .query import PoolQuery, Reading
 router = APIRouter(tags=["accounting"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
 Period = Literal["minute", "hour", "day", "month"]
-Key = Literal["user", "project", "priority_class", "job", "minute", "hour", "day", "month"]
+Key = Literal["user", "project", "priority_class", "job", "preemptor", "preemptor_project", "minute", "hour", "day", "month"]
 PERIODS: dict[str, timedelta] = {
     "minute": timedelta(minutes=1),
     "hour": timedelta(hours=1),
@@ -61,6 +61,8 @@ class AccountingRow(Figures):
     priority_class: str | None = Field(description="The class that the job had then.")
     job: str | None
     submitted_seq: int | None = Field(description="With `job`: which submission of this name.")
+    preemptor: str | None = Field(description="The job that the work was lost to; null also for all that no preemption took.")
+    preemptor_project: str | None = Field(description="That job's project.")
 
 
 class Capacity(BaseModel):
@@ -77,7 +79,7 @@ class Accounting(BaseModel):
     to: datetime = Field(description="What the archive does not know yet is not counted: see `known_until`.")
     known_until: datetime | None = Field(description="The archive has all records up to this time.")
     by: list[Key]
-    rows: list[AccountingRow] = Field(description="Ordered by time, then by GPU-hours used, descending.")
+    rows: list[AccountingRow] = Field(description="Ordered by time, then by GPU-hours used, then lost, descending.")
     more: bool = Field(description="Whether rows beyond `limit` were left out. The totals include them.")
     totals: Figures
     capacity_gpu_hours: float = Field(description="Of healthy GPUs in the window, whatever the filters.")
@@ -164,6 +166,8 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
     begin, end = "greatest(u.from_at, $2::timestamptz)", "least(u.to_at, $3::timestamptz)"
     parts, length = _parts(period, begin, end)
     when = f"date_trunc('{period}', l.from_at AT TIME ZONE 'UTC')" if period is not None else "NULL::timestamp"
+    joined = _preemptor_of_loss(keys)
+    preemptor, preemptor_project = ("e.for_job", "p.project") if joined else ("NULL", "NULL")
     columns = {
         "time": "part",
         "user": "j.user_name",
@@ -172,25 +176,28 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
         "priority_class": "x.priority_class",
         "job": "x.job",
         "submitted_seq": "x.submitted_seq",
+        "preemptor": "x.preemptor",
+        "preemptor_project": "x.preemptor_project",
     }
     wanted = {"time": period is not None, "user_verified": "user" in keys, "submitted_seq": "job" in keys}
     chosen = [name for name in columns if wanted.get(name, name in keys)]
     listed = ", ".join(f'{columns[name]} AS "{name}"' for name in chosen)
     sets = f"GROUPING SETS (({', '.join(columns[name] for name in chosen)}), ())" if chosen else "()"
-    order = "".join([', "time"' if period is not None else "", ", sum(used) DESC", *[f', "{name}"' for name in chosen]])
+    order = "".join([', "time"' if period is not None else "", ", sum(used) DESC, sum(lost) DESC", *[f', "{name}"' for name in chosen]])
     return f"""
         WITH x AS (
             SELECT u.job, u.submitted_seq, u.priority_class, part, u.used_gpu_milli * {length} AS used,
                 u.borrowed_gpu_milli * {length} AS borrowed, u.waiting_gpu_milli * {length} AS waiting,
-                0::numeric AS lost, 0::numeric AS lost_other, 0::numeric AS restart, 0 AS preemptions
+                0::numeric AS lost, 0::numeric AS lost_other, 0::numeric AS restart, 0 AS preemptions,
+                NULL::text AS preemptor, NULL::text AS preemptor_project
             FROM job_usage u CROSS JOIN LATERAL {parts} parts
             WHERE u.pool = $1 AND tstzrange(u.from_at, u.to_at) && tstzrange($2, $3)
             UNION ALL
             SELECT l.job, l.submitted_seq, l.priority_class, {when}, 0, 0, 0,
                 CASE WHEN l.cause = 'preemption' THEN l.work_gpu_ms ELSE 0 END,
                 CASE WHEN l.cause = 'preemption' THEN 0 ELSE l.work_gpu_ms END, l.restart_gpu_ms,
-                CASE WHEN l.cause = 'preemption' THEN 1 ELSE 0 END
-            FROM lost_work l WHERE l.pool = $1 AND l.from_at >= $2 AND l.from_at < $4
+                CASE WHEN l.cause = 'preemption' THEN 1 ELSE 0 END, {preemptor}, {preemptor_project}
+            FROM lost_work l {joined} WHERE l.pool = $1 AND l.from_at >= $2 AND l.from_at < $4
         )
         SELECT {listed + ", " if chosen else ""}{f"grouping({columns[chosen[0]]})" if chosen else "1"} AS total,
             sum(used) AS used, sum(borrowed) AS borrowed, sum(waiting) AS waiting, sum(lost) AS lost,
@@ -200,6 +207,21 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
         WHERE ($5::text[] IS NULL OR j.user_name = ANY($5)) AND ($6::text[] IS NULL OR j.project = ANY($6))
             AND ($7::text[] IS NULL OR x.priority_class = ANY($7)) AND ($8::text[] IS NULL OR x.job = ANY($8))
         GROUP BY {sets} ORDER BY total DESC{order} LIMIT $9 + 1"""  # noqa: S608 - our own names
+
+
+def _preemptor_of_loss(keys: Sequence[str]) -> str:
+    """SQL that joins the preemptor of a row of `lost_work`, as `e`, and its submission, as `p`; nothing where no key needs them."""
+    if not {"preemptor", "preemptor_project"} & set(keys):
+        return ""
+    return """LEFT JOIN LATERAL (
+            SELECT e.for_job, e.decided_seq FROM evictions e
+            WHERE l.cause = 'preemption' AND e.pool = l.pool AND e.job = l.job AND e.submitted_seq = l.submitted_seq
+                AND e.attempt = l.attempt AND e.decided_seq < l.from_seq
+            ORDER BY e.decided_seq DESC LIMIT 1
+        ) e ON true LEFT JOIN LATERAL (
+            SELECT p.project FROM jobs p WHERE p.pool = l.pool AND p.job = e.for_job AND p.submitted_seq < e.decided_seq
+            ORDER BY p.submitted_seq DESC LIMIT 1
+        ) p ON true"""
 
 
 def _capacity_statement(period: Period | None) -> str:
@@ -221,7 +243,7 @@ def _answer(
 ) -> dict[str, Any]:
     total = rows[0] if rows and (rows[0]["total"] or not keys) else None
     listed = [row for row in rows if row is not total or not keys][:limit]
-    named = ("time", "user", "user_verified", "project", "priority_class", "job", "submitted_seq")
+    named = [name for name in AccountingRow.model_fields if name not in Figures.model_fields]
     return {
         "from": begin,
         "to": end,

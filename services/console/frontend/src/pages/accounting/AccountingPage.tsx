@@ -38,7 +38,7 @@ function Overview({ pool, view }: { pool: string; view: View }) {
         <p class="soft">GPU-hours used, borrowed, lost to preemption, and waited for. They are recorded in the archive for good.</p>
       </div>
       <div class="row accounting-controls">
-        <SegmentedControl legend="Rows" options={KEYS} value={view.by as "project"} onChange={(by) => go({ by })} />
+        <SegmentedControl legend="Rows" options={KEYS} value={view.by} onChange={(by) => go(by === "preemptor" ? { by, figure: "lost" } : { by })} />
         <TimeRangePicker presets={RANGES} value={view.from === null ? view.range : null} between={{ from: new Date(limits.from).toISOString(), to: new Date(limits.to).toISOString() }} onPreset={(range) => go({ range, from: null, to: null })} onBetween={go} />
       </div>
       <Loaded of={loaded} what="the GPU-hours" retry={loaded.refresh}>

@@ -2,13 +2,13 @@ import type { ComponentChildren } from "preact";
 
 import type { AccountingRow, Figures } from "../../api";
 import { DataTable, type Column } from "../../ui";
-import { hours, NONE, percent, type Key } from "./accountingData";
+import { hours, nameOf, percent, type Key } from "./accountingData";
 
 type Row = AccountingRow | (Figures & { total: true });
 
 /** GPU-hours by `by`, with the total as the last row. name: how a value is shown. */
 export function AccountingTable({ caption, by, head, rows, totals, name }: { caption: string; by: Key; head: string; rows: AccountingRow[]; totals: Figures; name?: ((row: AccountingRow) => ComponentChildren) | undefined }) {
-  const label = (row: Row): ComponentChildren => ("total" in row ? <strong>Total</strong> : name ? name(row) : <bdi>{row[by] ?? NONE}</bdi>);
+  const label = (row: Row): ComponentChildren => ("total" in row ? <strong>Total</strong> : name ? name(row) : <bdi>{nameOf(row, by)}</bdi>);
   const columns: Column<Row>[] = [
     { head, cell: label },
     { head: "Used", right: true, cell: (row) => hours(row.used) },

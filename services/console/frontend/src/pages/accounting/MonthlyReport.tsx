@@ -11,13 +11,14 @@ const PARTS: readonly [Key, string][] = [
   ["user", "User"],
   ["priority_class", "Class"],
   ["job", "Job"],
+  ["preemptor", "Preemptor"],
 ];
 
 /** GPU-hours of one project in one month, made to be printed. */
 export function MonthlyReport({ pool, project, month }: { pool: string; project: string; month: Month }) {
   const loaded = usePolling(`${pool} ${project} ${month.text}`, async (signal) => {
     const ask = (by: string[], more: Record<string, string> = {}): Promise<Accounting> => get<Accounting>(accountingPath(pool, by, month.from, month.to, { project, ...more }), signal).then(named);
-    const [days, ...parts] = await Promise.all([ask(["user", "day"]), ...PARTS.map(([key]) => ask([key], key === "job" ? { limit: JOBS } : {}))]);
+    const [days, ...parts] = await Promise.all([ask(["user", "day"]), ...PARTS.map(([key]) => ask([key], key === "job" || key === "preemptor" ? { limit: JOBS } : {}))]);
     return { days: days!, parts };
   });
   return (
@@ -76,7 +77,7 @@ function Report({ month, days, parts }: { month: Month; days: Accounting; parts:
         return (
           <Card key={key} title={`By ${head.toLowerCase()}`}>
             <AccountingTable caption={`GPU-hours by ${head.toLowerCase()}`} by={key} head={head} rows={found.rows} totals={found.totals} />
-            {found.more && <p class="soft note">The {JOBS} jobs that used the most; the total has all.</p>}
+            {found.more && <p class="soft note">{key === "job" ? `The ${JOBS} jobs that used the most` : `The ${JOBS} jobs that most was lost to`}; the total has all.</p>}
           </Card>
         );
       })}

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 
 import type { Accounting, AccountingRow } from "../../api";
-import { accountingPath, chartOf, csvOf, knownPart, monthOf, named, neighbour, NONE, OTHERS, viewOf, viewPath, windowOf } from "./accountingData";
+import { accountingPath, chartOf, csvOf, knownPart, monthOf, named, nameOf, neighbour, OTHERS, viewOf, viewPath, windowOf } from "./accountingData";
 
 const ZERO = { used: 0, borrowed: 0, lost: 0, lost_other: 0, restart: 0, waiting: 0, preemptions: 0, jobs: 0 };
-const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, user_verified: null, priority_class: null, job: null, submitted_seq: null, used });
+const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, user_verified: null, priority_class: null, job: null, submitted_seq: null, preemptor: null, preemptor_project: null, used });
 const answer = (rows: AccountingRow[], capacity: [string, number][]): Accounting => ({
   from: "",
   to: "",
@@ -25,6 +25,12 @@ describe("the address", () => {
     expect(viewPath("p", viewOf({}))).toBe("/p/accounting");
     expect(viewOf({ by: "x", range: "x", from: "soon", to: "2026-01-01" })).toEqual(viewOf({}));
     expect(viewOf({ from: "2026-02-01", to: "2026-01-01" }).from).toBeNull();
+  });
+
+  it("may ask to whom work was lost", () => {
+    expect(viewOf({ by: "preemptor", figure: "lost" }).by).toBe("preemptor");
+    const lost = { ...row("2026-01-01T00:00:00Z", null, 0), preemptor: "serve", lost: 2 };
+    expect([nameOf(lost, "preemptor"), nameOf({ ...lost, preemptor: null }, "preemptor"), nameOf(lost, "project")]).toEqual(["serve", "no preemption", "(none)"]);
   });
 
   it("keeps chosen days", () => {
@@ -59,7 +65,7 @@ describe("the chart", () => {
   it("shows mean GPUs of the part of each period that is inside the window", () => {
     const found = answer([row("2026-01-01T00:00:00Z", "red", 1), row("2026-01-01T02:00:00Z", "red", 3), row("2026-01-01T02:00:00Z", null, 1)], [["2026-01-01T00:00:00Z", 4], ["2026-01-01T01:00:00Z", 8]]);
     const chart = chartOf(found, "project", "used", window);
-    expect(chart.areas).toEqual([{ name: "red", values: [2, 0, 3] }, { name: NONE, values: [0, 0, 1] }]);
+    expect(chart.areas).toEqual([{ name: "red", values: [2, 0, 3] }, { name: "(none)", values: [0, 0, 1] }]);
     expect(chart.capacity).toEqual([8, 8, 0]);
     expect(chartOf(found, "project", "waiting", window).areas).toEqual([]);
   });

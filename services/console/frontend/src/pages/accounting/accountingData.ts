@@ -3,11 +3,12 @@ import { archivePath, type Accounting, type AccountingRow } from "../../api";
 import { betweenOf, betweenQuery, rangeLength, rangeOptions, userText } from "../../lib";
 import { seriesColour, type Series } from "../../ui/Chart";
 
-export type Key = "project" | "user" | "priority_class" | "job";
+export type Key = "project" | "user" | "priority_class" | "job" | "preemptor";
 export const KEYS: readonly [Key, string][] = [
   ["project", "Project"],
   ["user", "User"],
   ["priority_class", "Class"],
+  ["preemptor", "Preemptor"],
 ];
 export type Figure = "used" | "borrowed" | "lost" | "waiting";
 export const FIGURES: readonly [Figure, string][] = [
@@ -101,7 +102,9 @@ export function accountingPath(pool: string, by: readonly string[], from: number
 }
 
 export const OTHERS = "others";
-export const NONE = "(none)";
+const NONE = "(none)";
+/** What a row is for: its value of `by`. */
+export const nameOf = (row: AccountingRow, by: Key): string => row[by] ?? (by === "preemptor" ? "no preemption" : NONE);
 
 /** An area: mean GPUs in each period. */
 interface Area {
@@ -124,7 +127,7 @@ export function chartOf(found: Accounting, by: Key, figure: Figure, { from, to, 
   const place = (time: string): number => Math.round((Date.parse(time) - first) / length);
   const values = new Map<string, number[]>();
   for (const row of found.rows) {
-    const name = row[by] ?? NONE;
+    const name = nameOf(row, by);
     const at = place(row.time!);
     if (!values.has(name)) values.set(name, times.map(() => 0));
     if (hours[at]) values.get(name)![at]! += row[figure] / hours[at]!;
