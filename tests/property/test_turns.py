@@ -1,10 +1,12 @@
 """Requests are taken in turn by user: nobody waits for another's backlog, and nothing is lost or done twice."""
 
 from collections import Counter
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bailiff_admission import turns as turns_of_users
 from bailiff_admission.input_positions import InputPositions
 from bailiff_admission.turns import KNOWN, MAX_USERS, OPERATORS, QUANTUM, RANKS, SMALLEST, UNKNOWN, UNKNOWN_EVERY, Turns, User
 
@@ -13,8 +15,13 @@ sizes = st.integers(1, 3 * QUANTUM)
 arrivals = st.lists(st.tuples(users, sizes), max_size=80)
 
 
-@given(arrivals, st.integers(1, 9), st.integers(1, 20), st.integers(SMALLEST, 10 * QUANTUM))
-def test_each_request_is_taken_or_shed_once_in_its_users_order(arriving, limit, max_waiting, max_bytes):
+@given(arrivals, st.integers(1, 9), st.integers(1, 20), st.integers(SMALLEST, 10 * QUANTUM), st.sampled_from([1, 2, MAX_USERS]))
+def test_each_request_is_taken_or_shed_once_in_its_users_order(arriving, limit, max_waiting, max_bytes, max_users):
+    with patch.object(turns_of_users, "MAX_USERS", max_users):
+        _each_is_taken_or_shed_once(arriving, limit, max_waiting, max_bytes)
+
+
+def _each_is_taken_or_shed_once(arriving, limit, max_waiting, max_bytes):
     turns, taken, shed = Turns(max_waiting, max_bytes), [], []
     for number, (user, size) in enumerate(arriving):
         shed += [request for _, request in turns.add(user, (number, user), size)]
@@ -70,6 +77,17 @@ def test_invented_names_do_not_make_more_than_so_many_queues(arriving):
         turns.add(User(UNKNOWN, f"source-{name}"), name, size)
     assert len(turns._ranks[UNKNOWN].users) <= MAX_USERS + 1
     assert len(turns.take(1_000)) == len(arriving)
+
+
+def test_who_shares_a_turn_keeps_it_until_it_is_empty():
+    turns = Turns()
+    for number in range(MAX_USERS):
+        turns.add(User(KNOWN, f"user-{number}"), "others", SMALLEST)
+    turns.add(User(KNOWN, "ada"), "first", 2 * QUANTUM)
+    assert turns.take(2) == ["others", "others"]  # two of the users are gone
+    turns.add(User(KNOWN, "ada"), "second", SMALLEST)
+    taken = turns.take(len(turns))
+    assert taken.index("first") < taken.index("second")
 
 
 def test_the_newest_requests_of_whoever_has_most_waiting_are_shed():

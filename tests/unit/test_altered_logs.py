@@ -268,6 +268,28 @@ def moved_before(kind: type[Fact], before: type[Fact], job: str = "") -> Alter:
     return alter
 
 
+def swapped(kind: type[Fact], other: type[Fact]) -> Alter:
+    """Two requests in each other's place, each with its input."""
+
+    def alter(log: Log) -> Log:
+        one, two = the(log, kind), the(log, other)
+        places = {one.seq: two, two.seq: one}
+        return [
+            replace(places[at.seq], **{name: getattr(at, name) for name in ("seq", "time", "cycle", "cycle_end", "inputs")})
+            if at.seq in places
+            else at
+            for at in log
+        ]
+
+    return alter
+
+
+def with_causes_swapped(log: Log) -> Log:
+    causes = {the(log, facts.JobScaled).seq: the(log, facts.JobPriorityClassChanged).cause}
+    causes[the(log, facts.JobPriorityClassChanged).seq] = the(log, facts.JobScaled).cause
+    return [replace(record, cause=causes.get(record.seq, record.cause)) for record in log]
+
+
 def enrolled(change: Change) -> Alter:
     """The log with another enrolment of its node."""
     return lambda log: [change(record) if isinstance(record.data, facts.NodeEnrolled) else record for record in log]
@@ -490,9 +512,19 @@ FOUND: dict[str, tuple[Alter, str]] = {
         moved_before(facts.JobEvictionRequested, APPLIED, "train-1"),
         "unknown-request-key",
     ),
+    "two requests of one signer": (swapped(facts.JobPriorityClassChanged, facts.JobScaled), "out-of-order"),
+    "two requests of one operator": (swapped(DRAINED, facts.NodeUndrained), "out-of-order"),
     "a job's submission left out": (dropped(SUBMITTED, "train-1"), "contradiction"),
 }
 UNSEEN: dict[str, tuple[Alter, str]] = {
+    "requests of two signers in another order": (
+        swapped(CANCELLED, facts.KeyRevoked),
+        "users take turns: requests of two of them may pass each other",
+    ),
+    "two requests of one signer, each with the other's place": (
+        lambda log: with_causes_swapped(swapped(facts.JobPriorityClassChanged, facts.JobScaled)(log)),
+        "what was at a place, only the topic says",
+    ),
     "a submission stripped and of nobody": (
         altering(SUBMITTED, lambda r: stripped(r, actor="", **NOBODY), "quiet"),
         "where unsigned requests are accepted, anybody may have sent one",
@@ -724,6 +756,9 @@ BY_REPLAY: dict[str, Alter] = {
     "a report that names an actor": header_changed(facts.TaskStarted, actor="eve"),
     "an input that was done before": header_changed(facts.TaskReleased, cause="bailiff.node-reports/0/1"),
     "an input that is not done": header_changed(facts.TaskReleased, cause="bailiff.node-reports/0/99"),
+    "a report that is done ahead of another": header_changed(
+        facts.TaskReleased, cause="bailiff.node-reports/0/98", inputs=(("bailiff.node-reports/0/98", 99),)
+    ),
     "an input that no record says is done": header_changed(facts.TaskReleased, inputs=()),
     "a report that no input caused": header_changed(facts.TaskReleased, cause=""),
     "a report that an input without a number caused": header_changed(facts.TaskReleased, cause="bailiff.node-reports"),

@@ -11,6 +11,7 @@ from bailiff_core.records.payload import Fact
 from bailiff_core.records.request import RequestFact
 from bailiff_core.records.wire import Record
 
+REQUESTS = "bailiff.requests"
 OF_WRITER = (
     *(facts.PoolCreated, facts.WriterStarted, facts.StateDigest, facts.DecisionFailed, facts.TruncationReconciled),
     *(facts.ClockAdvanced, facts.ClockStepped, facts.InputsAdvanced, facts.InputsLost),
@@ -101,6 +102,9 @@ def _of_cause(state: PoolState, record: Record, fact: Fact, before: Inputs) -> s
     if isinstance(fact, facts.LogTruncated):  # a writer that waits for it does nothing else
         return ""
     offset, done = int(number), dict(record.inputs)
+    ahead = [name for name, _ in record.inputs if name.count("/") > 1 and not name.startswith(f"{REQUESTS}/")]
+    if ahead:
+        return f"requests alone are taken in turn, and {ahead[0]} says that other inputs were done ahead of theirs"
     if record.cause == before.last and state.cycle_open:
         repeated = all(state.inputs.get(name) == end for name, end in record.inputs)  # a record may repeat all positions
         return "" if repeated else f"it advances inputs, and {record.cause} was done with the fact before it"

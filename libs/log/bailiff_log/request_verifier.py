@@ -10,6 +10,7 @@
 * that no submission was accepted above the policy's limits of open jobs (when each request was sent is not on record, so the log
   shows no rates);
 * that no request has two records, nor one long after it was made;
+* that the requests of one signer were taken in the order in which they were sent (`bailiff_core.admission.request_order`);
 * that a signed request which was rejected is one that admission rejects (`rejected_requests`). That needs the state before it:
   it is judged at once where the caller has that, and otherwise when the caller has folded the log again (`rejections`, `judge`).
 
@@ -24,6 +25,7 @@ from typing import TypedDict
 
 from bailiff_bus.topics import REQUESTS
 from bailiff_core.admission.rejected import Rejected
+from bailiff_core.admission.request_order import RequestOrder
 from bailiff_core.admission.senders import Asked, Ownership, judged, may_be_workload, unaccepted
 from bailiff_core.fold.log import request_key
 from bailiff_core.fold.open_jobs import keys_of, open_jobs, reached
@@ -55,10 +57,14 @@ DAY = 86_400_000_000
 FAULTS_SHOWN = 100
 ENROLMENT_SHOWN_SINCE = 4
 """Before this logic, the record of an enrolment did not show what allowed it."""
+ORDER_SINCE = 7
+"""Before this logic, a signer's requests could pass each other when the policy changed meanwhile who that is."""
 CLAIMED_NAMES_SINCE = LIMITS_SINCE = 3
 """Before this logic, a name that only an access list verified could be that of a key's holder, and jobs had no limits."""
 BODIES: dict[type[Payload], type[RequestBody]] = {record: body for body, record in RECORDS.items()}
-FOLLOWED = frozenset({*BODIES, facts.PoolCreated, facts.InputRejected, facts.NodeEnrolled, JobEnded})
+FOLLOWED = frozenset(
+    {*BODIES, facts.PoolCreated, facts.InputRejected, facts.NodeEnrolled, JobEnded, facts.WriterStarted, facts.InputsLost}
+)
 
 
 class RequestFault(TypedDict):
@@ -134,6 +140,7 @@ class RequestVerifier:
     _enrolled: dict[str, str] = field(default_factory=dict)
     _permits: dict[str, EnrolmentPermit] = field(default_factory=dict)
     _used: dict[bytes, int] = field(default_factory=dict)
+    _order: RequestOrder = field(default_factory=RequestOrder)
     _count: Counter[str] = field(default_factory=Counter)
     _faults: list[RequestFault] = field(default_factory=list)
     _not_judged: dict[Unjudged, Counter[str]] = field(default_factory=dict)
@@ -167,7 +174,7 @@ class RequestVerifier:
         if not concerns_requests(record):
             return None
         self._forget(record.time)
-        found = self._fault(record)
+        found = self._fault(record) or self._order_fault(record)
         if is_signed_request(record):
             self._count["signed"] += 1
         elif record.auth:
@@ -234,6 +241,7 @@ class RequestVerifier:
     # --- what later requests are judged by
 
     def _follow(self, record: Record) -> None:
+        self._order.follow(record)
         match record.data:
             case facts.PoolCreated() as created:
                 self._root, self._whole = created.root_key or "", True
@@ -343,6 +351,21 @@ class RequestVerifier:
         if signed is not None and signed.time < oldest:
             return "request-used-again", f"it was signed on {time_text(signed.time)}, longer ago than request ids are remembered"
         return None
+
+    def _order_fault(self, record: Record) -> tuple[Fault, str] | None:
+        """Whether a later request of its signer's was taken before it."""
+        signed, data = signed_request(record), record.data
+        if signed is None or data is None or _logic(record) < ORDER_SINCE or isinstance(data, facts.LogTruncated):
+            return None  # a loss of records is accepted before any other request is taken
+        asked = asked_for(signed) if isinstance(data, facts.InputRejected) else data
+        kind = type(asked) if isinstance(asked, RequestBody) else BODIES.get(type(data))
+        if kind is None:
+            return None
+        user = asked.demand.user if isinstance(asked, facts.JobSubmitted | facts.SubmitJob) else None
+        passed_by = self._order.passed_by(record, signed.key, kind, user)
+        if passed_by is None:
+            return None
+        return "out-of-order", f"the same key signed the request at offset {passed_by}, which was taken before {record.cause}"
 
     def _key_fault(self, record: Record, found: SignedRequest) -> tuple[Fault, str] | None:
         keys = (

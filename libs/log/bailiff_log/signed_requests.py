@@ -39,6 +39,7 @@ Fault = Literal[
     "wrong-requester",
     "not-what-was-signed",
     "request-used-again",
+    "out-of-order",
     "no-request",
     "not-admissible",
     "wrong-owner",

@@ -9,7 +9,7 @@ from bailiff_bus.port import Batch, BusUnavailable, Message, OutgoingMessage
 from bailiff_core.actions.failure import DecisionError
 from bailiff_core.admission.rejected import Rejected
 from bailiff_core.records import Record
-from bailiff_core.records.facts import InputRejected
+from bailiff_core.records.facts import InputRejected, KeyRevoked, PolicyApplied, RootKeyChanged
 from bailiff_core.records.payload import Fact
 from bailiff_log.writer import Committed
 
@@ -141,6 +141,8 @@ class Cycle:
         context = self.context
         poison_inputs, reactions = context.memory.poison_inputs, context.reactions
         await send_dead_letters(context.publisher, context.replica.metrics, context.pool, poison_inputs, self.rejections)
+        if any(isinstance(record.data, PolicyApplied | KeyRevoked | RootKeyChanged) for record in records):
+            context.inputs.queue_again()
         await reactions.react(context.state, records)
         for decoded in self.inputs:
             if decoded.missed is not None:

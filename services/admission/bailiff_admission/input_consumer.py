@@ -157,7 +157,19 @@ class InputConsumer:
                 self.shed.add(user, message, above_rate(user.name, retry_at))
                 return
             rates.count(user.name, limits, size, message.time)
-        for other, shed in self._turns.add(user, message, size):
+        self._wait(user, message)
+
+    def queue_again(self) -> None:
+        """Whose turn the waiting requests wait for is found again: a policy or a key has changed who that is.
+
+        Otherwise a user's later requests, read from now on, could pass those that wait as somebody else's.
+        """
+        waiting, self._turns = self._turns.take(len(self._turns)), Turns()
+        for message in sorted(waiting, key=lambda each: (each.partition, each.offset)):
+            self._wait(self._sender_of(message), message)
+
+    def _wait(self, user: User, message: Message) -> None:
+        for other, shed in self._turns.add(user, message, len(message.value)):
             self.shed.add(other, shed, too_many_waiting(shed))
 
     def nearest_rates(self) -> Iterator[NearestRate]:

@@ -2,6 +2,7 @@
 
 from bailiff_bus.envelope import InvalidMessage, ReceivedMessage
 from bailiff_bus.port import Message
+from bailiff_core.admission.request_order import goes_first
 from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import Requester, keys_denial, sender_name
 from bailiff_core.records.job_requests import SubmitJob
@@ -10,8 +11,6 @@ from bailiff_log.keys import known_keys
 from bailiff_log.signatures import Identity, verify
 
 from .turns import KNOWN, OPERATORS, UNKNOWN, User
-
-FOR_OPERATORS = ("operator", "keys")  # `RequestBody.SENDER`
 
 
 def sender_of(state: PoolState, message: Message) -> User:
@@ -33,7 +32,7 @@ def sender_of(state: PoolState, message: Message) -> User:
     assert isinstance(body, RequestBody)
     sender = proven_sender(state, identity, body)
     assert sender is not None
-    if body.SENDER in FOR_OPERATORS and keys_denial(state.rules, requester) is None:
+    if goes_first(type(body)) and keys_denial(state.rules, requester) is None:
         return User(OPERATORS, identity.actor)
     return User(KNOWN, sender)
 

@@ -8,7 +8,8 @@ Rules, for every rank (`OPERATORS` before `KNOWN` before `UNKNOWN`):
 * One of `UNKNOWN_EVERY` requests is one of unknown users, while any of them waits: known users come first, and no rank starves.
 * At most `max_waiting` requests and `max_bytes` of a rank wait. Beyond that, the newest request of the user with most waiting
   bytes is shed, to be rejected.
-* At most `MAX_USERS` users of a rank have turns of their own. Further ones share one, so invented names gain little.
+* At most `MAX_USERS` users of a rank have turns of their own. Further ones share one until it is empty, so invented names gain
+  little.
 """
 
 from collections import OrderedDict, deque
@@ -52,7 +53,8 @@ class _Rank(Generic[Request]):
     cost: int = 0
 
     def add(self, name: str, request: Request, cost: int) -> None:
-        name = name if name in self.users or len(self.users) < MAX_USERS else OTHERS
+        if name not in self.users and (OTHERS in self.users or len(self.users) >= MAX_USERS):
+            name = OTHERS
         queue = self.users.setdefault(name, _Queue())
         queue.waiting.append((request, cost))
         self._count(queue, 1, cost)

@@ -33,7 +33,7 @@ from .rules import CHECKS, NOT_CHECKED, PURPOSES
 Status = Literal["passed", "failed", "not-checked"]
 Verdict = Literal["proven", "consistent", "refuted", "unreadable"]
 GENESIS_EPOCH = 0
-BY_PERMISSION: tuple[Fault, ...] = ("not-admissible", "wrong-owner", "not-as-admitted")
+BY_PERMISSION: tuple[Fault, ...] = ("not-admissible", "wrong-owner", "not-as-admitted", "out-of-order")
 """What only the whole log shows; `audit verify` judges it."""
 ORIGIN_END = re.compile("(/[1-9][0-9]{0,8})?")
 SIGNER = re.compile("[!-*,-~]{1,255}")

@@ -1,0 +1,62 @@
+"""The order in which admission takes requests: those of one line keep theirs; requests of different lines may pass each other.
+
+A line is what one key has signed in one name, sent to one partition. What only operators may send goes first, and a bridge's
+submissions take the turn of the workload's user: both are lines of their own.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bailiff_core.records import facts
+from bailiff_core.records.request import RequestBody
+from bailiff_core.records.wire import Record
+
+
+class Line(NamedTuple):
+    """Requests that keep their order. user: for whom a job is submitted."""
+
+    partition: str
+    key: str
+    actor: str
+    first: bool
+    user: str | None
+
+
+def goes_first(kind: type[RequestBody]) -> bool:
+    """Whether only operators may send it: theirs goes before all other requests."""
+    return kind.SENDER in ("operator", "keys")
+
+
+@dataclass(slots=True)
+class RequestOrder:
+    """Follows the signed requests of a log. _cut: partitions that ended before their position, whose places are given again."""
+
+    _newest: dict[Line, int] = field(default_factory=dict)
+    _cut: set[str] = field(default_factory=set)
+
+    def follow(self, record: Record) -> None:
+        """The next record of the log, as far as it says where the places of requests begin again."""
+        match record.data:
+            case facts.WriterStarted():
+                self._cut.clear()
+            case facts.InputsLost() as lost if lost.to_offset < lost.from_offset:
+                partition = f"{lost.topic}/{lost.partition}"
+                self._cut.add(partition)
+                self._newest = {line: offset for line, offset in self._newest.items() if line.partition != partition}
+
+    def passed_by(self, record: Record, key: str, kind: type[RequestBody], user: str | None) -> int | None:
+        """The offset of a later request of the same line that was taken before this one; None: there is none.
+
+        Args:
+            record: Of the request, whose cause is its place.
+            key: That signed it.
+            kind: What it asks for.
+            user: For whom it submits a job.
+        """
+        partition, _, offset = record.cause.rpartition("/")
+        if not offset.isdecimal() or partition in self._cut:
+            return None
+        line = Line(partition, key, record.actor, goes_first(kind), user)
+        newest = self._newest.setdefault(line, int(offset))
+        self._newest[line] = max(newest, int(offset))
+        return newest if newest > int(offset) else None
